@@ -1,0 +1,174 @@
+//! The children: the configuration, the Job or CronJob, and claims where something must survive.
+//!
+//! A Job is stated as a whole until it is observed, so that a name that is taken shows, and is only
+//! held from then on, so that it is neither rewritten nor made twice.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::{prelude::*, quantity::Amount};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        batch::v1::{CronJob, CronJobSpec, Job, JobSpec, JobTemplateSpec},
+        core::v1::{
+            PersistentVolumeClaim, PersistentVolumeClaimSpec, Secret, VolumeResourceRequirements,
+        },
+    },
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+};
+
+use crate::{
+    plan::{CONFIG_FILE, Plan},
+    pod,
+    render::Origin,
+    runs::History,
+};
+
+/// How long a run may take, in seconds: 6 hours.
+const DEADLINE_SECONDS: i64 = 21600;
+
+/// How often a run is tried again.
+const BACKOFF_LIMIT: i32 = 2;
+
+/// On the Job of a one-shot: the configuration that it ran with.
+pub(crate) const CONFIG_HASH: &str = "gobackup.io/config-hash";
+
+/// Every child.
+pub(crate) fn children(plan: &Plan<'_>, history: &History) -> Vec<Child> {
+    let claims = claims(plan);
+    let mut needed = vec!["config"];
+    needed.extend(claims.iter().map(|claim| match claim.key.as_str() {
+        "state" => "state",
+        _ => "local",
+    }));
+    let job = job(plan, history).map(|job| match job.apply {
+        ApplyPolicy::Hold => job,
+        _ => job.after(needed),
+    });
+    let schedule = cron_job(plan).map(|schedule| Child::new("schedule", &schedule));
+    std::iter::once(Child::new("config", &secret(plan)))
+        .chain(schedule.map(|schedule| schedule.after(["config"])))
+        .chain(job)
+        .chain(claims)
+        .collect()
+}
+
+fn secret(plan: &Plan<'_>) -> Secret {
+    let config = plan.rendered.text.clone().into_bytes();
+    let mut data = BTreeMap::from([(CONFIG_FILE.to_owned(), ByteString(config))]);
+    for credential in &plan.rendered.credentials {
+        if let Origin::Clear(value) = &credential.origin {
+            let value = ByteString(value.clone().into_bytes());
+            data.insert(credential.name.clone(), value);
+        }
+    }
+    Secret {
+        metadata: metadata(plan.secret_name(), &plan.labels("config")),
+        data: Some(data),
+        ..Default::default()
+    }
+}
+
+/// The Job of a `Backup` that runs once.
+fn job(plan: &Plan<'_>, history: &History) -> Option<Child> {
+    let name = plan.request.name();
+    let is_observed = plan.request.children.find::<Job>(name).is_some();
+    let is_wanted = plan.schedule.is_none() && !plan.parent.is_suspended() && !history.has_runs();
+    if !is_observed && !is_wanted {
+        return None;
+    }
+    let annotations = BTreeMap::from([(CONFIG_HASH.to_owned(), plan.config_hash())]);
+    let job = Job {
+        metadata: ObjectMeta {
+            annotations: Some(annotations),
+            ..metadata(name, &plan.labels("run"))
+        },
+        spec: Some(job_spec(plan)),
+        ..Default::default()
+    };
+    let child = Child::new("run", &job);
+    Some(if is_observed { child.hold() } else { child })
+}
+
+/// The same for a Job and for the template of a CronJob.
+fn job_spec(plan: &Plan<'_>) -> JobSpec {
+    let spec = &plan.parent.spec;
+    JobSpec {
+        active_deadline_seconds: Some(spec.active_deadline_seconds.unwrap_or(DEADLINE_SECONDS)),
+        backoff_limit: Some(spec.backoff_limit.unwrap_or(BACKOFF_LIMIT)),
+        ttl_seconds_after_finished: spec.ttl_seconds_after_finished,
+        template: pod::template(plan),
+        ..Default::default()
+    }
+}
+
+fn cron_job(plan: &Plan<'_>) -> Option<CronJob> {
+    let effective = plan.schedule.as_ref()?;
+    let given = plan.parent.schedule.as_ref()?;
+    Some(CronJob {
+        metadata: metadata(plan.request.name(), &plan.labels("schedule")),
+        spec: Some(CronJobSpec {
+            schedule: effective.expression.clone(),
+            time_zone: Some(given.time_zone.clone()),
+            suspend: Some(plan.parent.is_suspended()),
+            concurrency_policy: Some(given.concurrency_policy.as_str().to_owned()),
+            starting_deadline_seconds: given.starting_deadline_seconds,
+            successful_jobs_history_limit: Some(given.successful_jobs_history_limit),
+            failed_jobs_history_limit: Some(given.failed_jobs_history_limit),
+            job_template: JobTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels: Some(plan.labels("run")),
+                    ..Default::default()
+                }),
+                spec: Some(job_spec(plan)),
+            },
+        }),
+        ..Default::default()
+    })
+}
+
+/// Claims that the plugin makes; they survive the parent.
+fn claims(plan: &Plan<'_>) -> Vec<Child> {
+    let spec = &plan.parent.spec;
+    let made = plan.state_claim_made();
+    let state = (plan.state_claim().as_ref() == Some(&made)).then(|| {
+        let given = spec.state.clone().unwrap_or_default();
+        let size = given.size.unwrap_or_else(|| Quantity("64Mi".to_owned()));
+        claim(plan, "state", &made, size, given.storage_class_name)
+    });
+    let made = plan.local_claim_made();
+    let local = (plan.local_claim().as_ref() == Some(&made)).then(|| {
+        let given = spec.local_volume.clone().unwrap_or_default();
+        let size = given.size.unwrap_or_else(|| Quantity("10Gi".to_owned()));
+        claim(plan, "local", &made, size, given.storage_class_name)
+    });
+    state.into_iter().chain(local).collect()
+}
+
+fn claim(plan: &Plan<'_>, key: &str, name: &str, size: Quantity, class: Option<String>) -> Child {
+    let observed = plan.request.children.find::<PersistentVolumeClaim>(name);
+    let observed = observed.map(Observed::object);
+    let text = |pointer: &str| observed?.pointer(pointer)?.as_str();
+    let current = text("/spec/resources/requests/storage");
+    // A claim never shrinks and never changes its class, so one that is large enough is left alone.
+    let is_enough = current.is_some_and(|current| Amount::parse(current) >= Amount::of(&size));
+    let class = match observed {
+        Some(_) => text("/spec/storageClassName").map(str::to_owned),
+        None => class,
+    };
+    let claim = PersistentVolumeClaim {
+        metadata: metadata(name, &plan.labels(key)),
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            storage_class_name: class,
+            resources: Some(VolumeResourceRequirements {
+                requests: Some(BTreeMap::from([("storage".to_owned(), size)])),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let child = Child::new(key, &claim).retain();
+    if is_enough { child.hold() } else { child }
+}

@@ -1,0 +1,185 @@
+//! Volumes and mounts of a run.
+
+use innkeeper_sdk::json;
+use k8s_openapi::api::core::v1::{
+    EmptyDirVolumeSource, EphemeralVolumeSource, KeyToPath, PersistentVolumeClaimSpec,
+    PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource, ProjectedVolumeSource,
+    SecretProjection, SecretVolumeSource, Volume, VolumeMount, VolumeProjection,
+    VolumeResourceRequirements,
+};
+use std::collections::BTreeMap;
+
+use super::secret_key;
+use crate::{
+    plan::{CONFIG_FILE, Plan},
+    render::KEYS,
+};
+
+/// Where gobackup remembers what it stored.
+pub(super) const STATE: &str = "/var/lib/gobackup";
+
+/// Only the group of the run may read keys.
+const KEY_MODE: i32 = 0o440;
+
+/// Names of volumes that the parent gives; the prefix keeps them apart from those of the plugin.
+fn given_name(name: &str) -> String {
+    format!("data-{name}")
+}
+
+pub(super) fn volumes(plan: &Plan<'_>) -> Vec<Volume> {
+    let mut volumes = vec![Volume {
+        name: "config".to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(plan.secret_name()),
+            items: Some(vec![key_to_path(CONFIG_FILE, CONFIG_FILE)]),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }];
+    volumes.extend(keys(plan));
+    volumes.push(match plan.state_claim() {
+        Some(claim) => from_claim("state", claim),
+        None => empty("state"),
+    });
+    volumes.push(work(plan));
+    volumes.extend([empty("tmp"), empty("home")]);
+    if let Some(claim) = plan.local_claim() {
+        volumes.push(from_claim("local", claim));
+    }
+    volumes.extend(plan.parent.spec.volumes.iter().map(|given| Volume {
+        name: given_name(&given.name),
+        persistent_volume_claim: given.persistent_volume_claim.as_ref().map(json::copied),
+        config_map: given.config_map.as_ref().map(json::copied),
+        secret: given.secret.as_ref().map(json::copied),
+        nfs: given.nfs.as_ref().map(json::copied),
+        host_path: given.host_path.as_ref().map(json::copied),
+        ..Default::default()
+    }));
+    volumes
+}
+
+pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
+    let mut mounts = vec![VolumeMount {
+        // A file of a subPath never changes under a run, and gobackup would reload one that does.
+        sub_path: Some(CONFIG_FILE.to_owned()),
+        read_only: Some(true),
+        ..mount("config", "/etc/gobackup/gobackup.yml")
+    }];
+    if plan.rendered.credentials.iter().any(|it| it.is_file) {
+        mounts.push(VolumeMount {
+            read_only: Some(true),
+            ..mount("keys", KEYS)
+        });
+    }
+    mounts.extend([
+        mount("state", STATE),
+        mount("work", "/work"),
+        mount("tmp", "/tmp"),
+        mount("home", "/home/gobackup"),
+    ]);
+    mounts.extend(plan.claimed_locals().map(|local| VolumeMount {
+        sub_path: Some(local.key.clone()),
+        ..mount("local", &local.path)
+    }));
+    mounts.extend(plan.parent.spec.volumes.iter().map(|given| VolumeMount {
+        read_only: given.read_only.then_some(true),
+        ..mount(&given_name(&given.name), &given.mount_path)
+    }));
+    mounts
+}
+
+fn mount(name: &str, path: &str) -> VolumeMount {
+    VolumeMount {
+        name: name.to_owned(),
+        mount_path: path.to_owned(),
+        ..Default::default()
+    }
+}
+
+fn empty(name: &str) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Default::default()
+    }
+}
+
+fn from_claim(name: &str, claim: String) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+            claim_name: claim,
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+/// Credentials of several lines, which cannot be variables.
+fn keys(plan: &Plan<'_>) -> Option<Volume> {
+    let files = plan.rendered.credentials.iter().filter(|it| it.is_file);
+    let sources: Vec<VolumeProjection> = files
+        .map(|credential| {
+            let (name, key) = secret_key(plan, credential);
+            VolumeProjection {
+                secret: Some(SecretProjection {
+                    name,
+                    items: Some(vec![key_to_path(&key, &credential.name)]),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }
+        })
+        .collect();
+    (!sources.is_empty()).then(|| Volume {
+        name: "keys".to_owned(),
+        projected: Some(ProjectedVolumeSource {
+            default_mode: Some(KEY_MODE),
+            sources: Some(sources),
+        }),
+        ..Default::default()
+    })
+}
+
+fn key_to_path(key: &str, path: &str) -> KeyToPath {
+    KeyToPath {
+        key: key.to_owned(),
+        path: path.to_owned(),
+        ..Default::default()
+    }
+}
+
+fn work(plan: &Plan<'_>) -> Volume {
+    let given = plan.parent.spec.work.clone().unwrap_or_default();
+    let Some(class) = given.storage_class_name else {
+        return Volume {
+            empty_dir: Some(EmptyDirVolumeSource {
+                medium: given.medium,
+                size_limit: given.size,
+            }),
+            name: "work".to_owned(),
+            ..Default::default()
+        };
+    };
+    let requests = given
+        .size
+        .map(|size| BTreeMap::from([("storage".to_owned(), size)]));
+    Volume {
+        name: "work".to_owned(),
+        ephemeral: Some(EphemeralVolumeSource {
+            volume_claim_template: Some(PersistentVolumeClaimTemplate {
+                spec: PersistentVolumeClaimSpec {
+                    access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+                    storage_class_name: Some(class),
+                    resources: Some(VolumeResourceRequirements {
+                        requests,
+                        ..Default::default()
+                    }),
+                    ..Default::default()
+                },
+                ..Default::default()
+            }),
+        }),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,352 @@
+//! What the parent refers to, read through tracked reads, both generations in one form.
+//!
+//! A missing object is not the parent's fault; every read is a wake-up when it appears. What is in
+//! the objects is looked at in `entry`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use innkeeper_sdk::{host::ReadError, prelude::*};
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{Parent, Reference},
+    catalog::{self, Type},
+    related::{
+        BackupModel, BackupModelSpec, Database, PostgreSQL, PostgreSQLSpec, S3, S3Spec, Storage,
+    },
+    status::Warning,
+    stop::Stop,
+};
+
+/// A database or a storage, of either generation.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// `Database`, `PostgreSQL`, `Storage` or `S3`.
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) type_: &'static Type,
+    /// The keys of gobackup, not yet checked or translated.
+    pub(crate) config: BTreeMap<String, Value>,
+}
+
+impl Source {
+    /// Names the object and one of its keys as the user wrote it.
+    pub(crate) fn path(&self, key: &str) -> String {
+        let field = match self.kind {
+            "PostgreSQL" | "S3" => old_field(key),
+            _ => format!("config.{key}"),
+        };
+        format!("{} {}: {field}", self.kind, self.name)
+    }
+}
+
+/// The field of the first generation that a key comes from.
+fn old_field(key: &str) -> String {
+    match key {
+        "args" => return "additionalOptions".to_owned(),
+        "access_key_id" => return "accessKeyID".to_owned(),
+        "access_key_id_ref" => return "accessKeyIDRef".to_owned(),
+        _ => {}
+    }
+    let mut words = key.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |field, word| {
+        let (initial, rest) = word.split_at(word.len().min(1));
+        field + &initial.to_uppercase() + rest
+    })
+}
+
+/// Everything that the parent refers to.
+#[derive(Clone, Debug)]
+pub(crate) struct Related {
+    pub(crate) model: BackupModelSpec,
+    pub(crate) databases: Vec<Source>,
+    pub(crate) storages: Vec<Source>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// The kind of object that a reference means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    Database,
+    PostgreSQL,
+    Storage,
+    S3,
+}
+
+impl Target {
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Database => "Database",
+            Self::PostgreSQL => "PostgreSQL",
+            Self::Storage => "Storage",
+            Self::S3 => "S3",
+        }
+    }
+}
+
+/// The targets of a list of references; what is wrong lies in the parent.
+pub(crate) fn targets(
+    list: &str,
+    references: &[Reference],
+    new: Target,
+    old: Target,
+    old_group: &str,
+) -> Result<Vec<Target>, Stop> {
+    let mut seen = BTreeSet::new();
+    let mut targets = Vec::new();
+    for (index, reference) in references.iter().enumerate() {
+        let group = reference.api_group.as_deref().unwrap_or_default();
+        let type_ = reference.type_.as_deref().unwrap_or_default();
+        let target = if group.is_empty() || group == "gobackup.io" {
+            new
+        } else if group == old_group && type_.eq_ignore_ascii_case(old.kind()) {
+            old
+        } else if group == old_group && type_.is_empty() {
+            return Err(Stop::Invalid(format!(
+                "{list}[{index}]: {group} needs the type {}; or use a {}",
+                old.kind(),
+                new.kind()
+            )));
+        } else {
+            return Err(Stop::Invalid(format!(
+                "{list}[{index}]: there is no kind {type_} in {group}; use a {}",
+                new.kind()
+            )));
+        };
+        if !seen.insert((target, reference.name.as_str())) {
+            return Err(Stop::Invalid(format!(
+                "{list}[{index}]: {} {} is referenced twice",
+                target.kind(),
+                reference.name
+            )));
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+/// The targets of the databases.
+pub(crate) fn database_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
+    targets(
+        "databaseRefs",
+        parent.databases(),
+        Target::Database,
+        Target::PostgreSQL,
+        "database.gobackup.io",
+    )
+}
+
+/// The targets of the storages.
+pub(crate) fn storage_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
+    targets(
+        "storageRefs",
+        parent.storages(),
+        Target::Storage,
+        Target::S3,
+        "storage.gobackup.io",
+    )
+}
+
+/// Reads all of them, so that each one wakes the parent, and says which are missing.
+pub(crate) fn read(request: &Request, host: &dyn Host, parent: &Parent) -> Result<Related, Stop> {
+    let mut reader = Reader {
+        host,
+        namespace: request.namespace(),
+        missing: BTreeMap::new(),
+        problem: None,
+        warnings: Vec::new(),
+    };
+    let model = match parent.model() {
+        None => BackupModelSpec::default(),
+        Some(name) => reader
+            .get::<BackupModel>(name)?
+            .map(|model| model.spec)
+            .unwrap_or_default(),
+    };
+    let mut databases = Vec::new();
+    for (reference, target) in parent.databases().iter().zip(database_targets(parent)?) {
+        databases.extend(reader.database(reference, target)?);
+    }
+    let mut storages = Vec::new();
+    for (reference, target) in parent.storages().iter().zip(storage_targets(parent)?) {
+        storages.extend(reader.storage(reference, target)?);
+    }
+    reader.finish()?;
+    Ok(Related {
+        model,
+        databases,
+        storages,
+        warnings: reader.warnings,
+    })
+}
+
+struct Reader<'a> {
+    host: &'a dyn Host,
+    namespace: &'a str,
+    /// Names by what is not found.
+    missing: BTreeMap<String, BTreeSet<String>>,
+    /// The first object that does not have the form of its kind.
+    problem: Option<Stop>,
+    warnings: Vec<Warning>,
+}
+
+impl Reader<'_> {
+    fn get<T>(&mut self, name: &str) -> Result<Option<T>, Stop>
+    where
+        T: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        let kind = T::kind(&());
+        let (what, served) = match self.host.get::<T>(self.namespace, name) {
+            Ok(Some(object)) => return Ok(Some(object)),
+            Ok(None) => (kind.into_owned(), true),
+            Err(ReadError::NotServed { .. }) => (kind.into_owned(), false),
+            Err(ReadError::Unreadable { problem, .. }) => {
+                let stop = Stop::invalid_reference(format!("{kind} {name}: {problem}"));
+                self.problem.get_or_insert(stop);
+                return Ok(None);
+            }
+            Err(denied @ ReadError::NotGranted { .. }) => return Err(denied.into()),
+        };
+        let name = if served {
+            name.to_owned()
+        } else {
+            format!("{name} (the kind is not installed)")
+        };
+        self.missing.entry(what).or_default().insert(name);
+        Ok(None)
+    }
+
+    fn finish(&mut self) -> Result<(), Stop> {
+        if !self.missing.is_empty() {
+            let listed = self.missing.iter().map(|(kind, names)| {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                format!("{kind} not found: {}", names.join(", "))
+            });
+            return Err(Stop::Blocked {
+                reason: "ReferenceNotFound",
+                message: listed.collect::<Vec<_>>().join("; "),
+            });
+        }
+        self.problem.take().map_or(Ok(()), Err)
+    }
+
+    fn database(&mut self, reference: &Reference, target: Target) -> Result<Option<Source>, Stop> {
+        let name = &reference.name;
+        let (type_, config) = match target {
+            Target::PostgreSQL => match self.get::<PostgreSQL>(name)? {
+                Some(found) => ("postgresql".to_owned(), old_database(found.spec)),
+                None => return Ok(None),
+            },
+            _ => match self.get::<Database>(name)? {
+                Some(found) => (found.spec.type_, found.spec.config),
+                None => return Ok(None),
+            },
+        };
+        Ok(self.source(reference, target, catalog::DATABASES, &type_, config))
+    }
+
+    fn storage(&mut self, reference: &Reference, target: Target) -> Result<Option<Source>, Stop> {
+        let name = &reference.name;
+        let (type_, config) = match target {
+            Target::S3 => match self.get::<S3>(name)? {
+                Some(found) => old_storage(found.spec),
+                None => return Ok(None),
+            },
+            _ => match self.get::<Storage>(name)? {
+                Some(found) => (found.spec.type_, found.spec.config),
+                None => return Ok(None),
+            },
+        };
+        let source = self.source(reference, target, catalog::STORAGES, &type_, config);
+        Ok(source.map(|source| overridden(source, reference)))
+    }
+
+    fn source(
+        &mut self,
+        reference: &Reference,
+        target: Target,
+        family: &'static [Type],
+        type_: &str,
+        config: BTreeMap<String, Value>,
+    ) -> Option<Source> {
+        let (kind, name) = (target.kind(), reference.name.clone());
+        let Some(known) = catalog::find(family, type_) else {
+            let message = format!("{kind} {name}: type {type_} is not known");
+            self.problem
+                .get_or_insert_with(|| Stop::invalid_reference(message));
+            return None;
+        };
+        let meant = reference.type_.as_deref().unwrap_or_default();
+        let is_fitting = [type_, kind, ""]
+            .iter()
+            .any(|it| it.eq_ignore_ascii_case(meant));
+        if !is_fitting {
+            self.warnings.push(Warning::new(
+                "RefTypeMismatch",
+                format!("{kind} {name} is of type {type_}, not {meant}"),
+            ));
+        }
+        Some(Source {
+            kind,
+            name,
+            type_: known,
+            config,
+        })
+    }
+}
+
+/// What the reference says about the storage, where its type has such a key.
+fn overridden(mut source: Source, reference: &Reference) -> Source {
+    for (key, value) in [("keep", reference.keep), ("timeout", reference.timeout)] {
+        if let Some(value) = value.filter(|value| *value > 0)
+            && source.type_.key(key).is_some()
+        {
+            source.config.insert(key.to_owned(), json!(value));
+        }
+    }
+    source
+}
+
+/// The keys of those values that are there.
+fn config<const N: usize>(values: [(&str, Value); N]) -> BTreeMap<String, Value> {
+    values
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+fn old_database(spec: PostgreSQLSpec) -> BTreeMap<String, Value> {
+    config([
+        ("host", json!(spec.host)),
+        ("port", json!(spec.port)),
+        ("database", json!(spec.database)),
+        ("username", json!(spec.username)),
+        ("username_ref", json!(spec.username_ref)),
+        ("password", json!(spec.password)),
+        ("password_ref", json!(spec.password_ref)),
+        ("tables", json!(spec.tables)),
+        ("exclude_tables", json!(spec.exclude_tables)),
+        ("args", json!(spec.additional_options)),
+    ])
+}
+
+fn old_storage(spec: S3Spec) -> (String, BTreeMap<String, Value>) {
+    let config = config([
+        ("bucket", json!(spec.bucket)),
+        ("region", json!(spec.region)),
+        ("endpoint", json!(spec.endpoint)),
+        ("path", json!(spec.path)),
+        ("access_key_id", json!(spec.access_key_id)),
+        ("access_key_id_ref", json!(spec.access_key_id_ref)),
+        ("secret_access_key", json!(spec.secret_access_key)),
+        ("secret_access_key_ref", json!(spec.secret_access_key_ref)),
+        ("force_path_style", json!(spec.force_path_style)),
+        ("storage_class", json!(spec.storage_class)),
+        ("max_retries", json!(spec.max_retries)),
+    ]);
+    (spec.type_.unwrap_or_else(|| "s3".to_owned()), config)
+}

@@ -1,0 +1,198 @@
+//! One database or storage in the configuration: translated, checked, its credentials taken out.
+//!
+//! What is wrong here lies in the related object, so that the parent goes on as it is.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Credential, KEYS, LocalStorage, Node, Origin, Rendered};
+use crate::{
+    api::Parent, catalog::Key, references::Source, related::SecretKey, status::Warning, stop::Stop,
+};
+
+mod check;
+mod translate;
+
+type Config = BTreeMap<String, Value>;
+
+/// The entry of a database.
+pub(super) fn database(
+    source: &Source,
+    index: usize,
+    parent: &Parent,
+    rendered: &mut Rendered,
+) -> Result<Node, Stop> {
+    let config = translate::database(source, parent, &mut rendered.warnings);
+    check::database(source, &config)?;
+    let prefix = format!("DB{index}");
+    Ok(entry(source, &config, &prefix, rendered))
+}
+
+/// The entry of a storage.
+pub(super) fn storage(
+    source: &Source,
+    index: usize,
+    key: &str,
+    rendered: &mut Rendered,
+) -> Result<Node, Stop> {
+    let config = translate::storage(source);
+    check::storage(source, &config)?;
+    let keep = config.get("keep").and_then(Value::as_i64).unwrap_or(0);
+    // gobackup can sign a URL for its own state with a service account's key only.
+    let is_signing = given(&config, "credentials") && source.type_.name == "gcs";
+    if keep > 0 && !source.type_.keeps_its_state() && !is_signing {
+        rendered.forgetful.push(source.name.clone());
+    }
+    if source.type_.name == "local" {
+        rendered.local.push(LocalStorage {
+            key: key.to_owned(),
+            path: text(&config, "path").unwrap_or_default().to_owned(),
+        });
+    }
+    let prefix = format!("ST{index}");
+    Ok(entry(source, &config, &prefix, rendered))
+}
+
+/// The text under a key, if it is not empty.
+fn text<'a>(config: &'a Config, key: &str) -> Option<&'a str> {
+    config.get(key)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// The flag under a key.
+fn flag(config: &Config, key: &str) -> bool {
+    config.get(key).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// Whether there is a value, here or in a Secret.
+fn given(config: &Config, key: &str) -> bool {
+    let is_there = |key: &str| config.get(key).is_some_and(|value| !is_empty(value));
+    is_there(key) || is_there(&format!("{key}_ref"))
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+/// What is left out: it says no more than absence.
+fn is_silent(key: &str, value: &Value) -> bool {
+    match key {
+        // The empty class is the bucket's own default, absence is gobackup's.
+        "storage_class" => value.is_null(),
+        "keep" => value.as_i64() == Some(0),
+        _ => is_empty(value),
+    }
+}
+
+fn entry(source: &Source, config: &Config, prefix: &str, rendered: &mut Rendered) -> Node {
+    let mut members = BTreeMap::new();
+    for (name, value) in config {
+        if is_silent(name, value) {
+            continue;
+        }
+        if let Some(key) = source.type_.key_of_twin(name) {
+            if let Ok(secret) = serde_json::from_value::<SecretKey>(value.clone()) {
+                let origin = Origin::Secret(secret);
+                let (name, node) = credential(key, origin, prefix, rendered);
+                members.insert(name, node);
+            }
+        } else if let Some(key) = source.type_.key(name) {
+            let (name, node) = member(source, key, value, prefix, rendered);
+            members.insert(name, node);
+        } else {
+            rendered.warnings.push(Warning::new(
+                "FieldIgnored",
+                format!(
+                    "{} is not known to gobackup for {}",
+                    source.path(name),
+                    source.type_.name
+                ),
+            ));
+        }
+    }
+    let type_ = Node::Text(source.type_.rendered.to_owned());
+    let first = ("type".to_owned(), type_);
+    Node::Map(std::iter::once(first).chain(members).collect())
+}
+
+fn member(
+    source: &Source,
+    key: &'static Key,
+    value: &Value,
+    prefix: &str,
+    rendered: &mut Rendered,
+) -> (String, Node) {
+    if let Some(clear) = value.as_str()
+        && key.is_secret
+        && !is_path(key, clear)
+    {
+        rendered.warnings.push(Warning::new(
+            "ClearTextCredential",
+            format!(
+                "{} is written in clear text; use a Secret",
+                source.path(key.name)
+            ),
+        ));
+        return credential(key, Origin::Clear(clear.to_owned()), prefix, rendered);
+    }
+    let node = match value {
+        Value::String(text) => Node::Text(text.clone()),
+        Value::Array(items) => {
+            let texts = items.iter().filter_map(Value::as_str);
+            Node::Texts(texts.map(str::to_owned).collect())
+        }
+        other => Node::Plain(other.to_string()),
+    };
+    (key.name.to_owned(), node)
+}
+
+/// Whether a private key is the path of one and not the key itself.
+fn is_path(key: &Key, text: &str) -> bool {
+    key.name == "private_key" && !text.contains("-----BEGIN")
+}
+
+/// Takes a credential out of the configuration.
+fn credential(key: &Key, origin: Origin, prefix: &str, rendered: &mut Rendered) -> (String, Node) {
+    let name = format!("{prefix}_{}", key.name.to_uppercase());
+    let is_file = matches!(key.name, "private_key" | "credentials");
+    rendered.credentials.push(Credential {
+        name: name.clone(),
+        origin,
+        is_file,
+    });
+    if !is_file {
+        return (key.name.to_owned(), Node::Variable(name));
+    }
+    let rendered_key = match key.name {
+        "credentials" => "credentials_file",
+        other => other,
+    };
+    let path = Node::Text(format!("{KEYS}/{name}"));
+    (rendered_key.to_owned(), path)
+}
+
+/// A list under a key, as texts.
+fn texts<'a>(config: &'a Config, key: &str) -> Vec<&'a str> {
+    let items = config.get(key).and_then(Value::as_array);
+    items
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// Moves a value to the name that gobackup knows, unless that one is given too.
+fn rename(config: &mut Config, old: &str, new: &str) {
+    if let Some(value) = config.remove(old) {
+        config.entry(new.to_owned()).or_insert(value);
+    }
+}
+
+fn set(config: &mut Config, key: &str, value: impl Into<Value>) {
+    config.insert(key.to_owned(), json!(value.into()));
+}

@@ -1,0 +1,127 @@
+//! What gobackup would accept without doing what is meant.
+
+use serde_json::Value;
+
+use super::{Config, flag, given, text, texts};
+use crate::{references::Source, stop::Stop};
+
+/// Checks the translated keys of a database.
+pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
+    required(source, config)?;
+    match source.type_.name {
+        "postgresql" | "mysql" | "mariadb" | "mssql"
+            if !given(config, "database") && !flag(config, "all_databases") =>
+        {
+            return Err(wrong(
+                source,
+                "database",
+                "is required unless config.all_databases is true",
+            ));
+        }
+        "influxdb" | "influxdb2" => {
+            let chosen = given(config, "bucket") || given(config, "bucket_id");
+            if !chosen && !flag(config, "all_databases") {
+                return Err(wrong(
+                    source,
+                    "bucket",
+                    "is required unless config.bucket_id is given or config.all_databases is true",
+                ));
+            }
+        }
+        _ => {}
+    }
+    if source.type_.name == "mysql"
+        && flag(config, "all_databases")
+        && (given(config, "tables") || given(config, "exclude_tables"))
+    {
+        return Err(wrong(
+            source,
+            "all_databases",
+            "cannot be used with config.tables or config.exclude_tables",
+        ));
+    }
+    if source.type_.name == "postgresql"
+        && let Some(compress) = text(config, "compress")
+        && !["gzip", "lz4", "zstd"]
+            .iter()
+            .any(|it| compress.starts_with(it))
+    {
+        return Err(wrong(
+            source,
+            "compress",
+            "must begin with gzip, lz4 or zstd",
+        ));
+    }
+    no_white_space(source, config)
+}
+
+/// Checks the translated keys of a storage.
+pub(super) fn storage(source: &Source, config: &Config) -> Result<(), Stop> {
+    if source.type_.is_s3_like {
+        for key in ["access_key_id", "secret_access_key"] {
+            if !given(config, key) {
+                return Err(wrong(
+                    source,
+                    key,
+                    "is required: gobackup does not use ambient credentials",
+                ));
+            }
+        }
+    }
+    required(source, config)?;
+    match source.type_.name {
+        "r2" if !given(config, "account_id") && !given(config, "endpoint") => Err(wrong(
+            source,
+            "account_id",
+            "is required unless config.endpoint is given",
+        )),
+        "sftp" | "scp" if !given(config, "password") && !given(config, "private_key") => Err(
+            wrong(source, "password", "or config.private_key is required"),
+        ),
+        "local" if !text(config, "path").is_some_and(|path| path.starts_with('/')) => {
+            Err(wrong(source, "path", "must be absolute"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn required(source: &Source, config: &Config) -> Result<(), Stop> {
+    let missing = source
+        .type_
+        .keys()
+        .find(|key| key.is_required && !given(config, key.name));
+    missing.map_or(Ok(()), |key| Err(wrong(source, key.name, "is required")))
+}
+
+/// gobackup splits the command lines of some types at white space, without any quoting.
+fn no_white_space(source: &Source, config: &Config) -> Result<(), Stop> {
+    if !source.type_.splits_command {
+        return Ok(());
+    }
+    for key in source.type_.keys() {
+        // Arguments are to be split; scripts never become part of such a command line.
+        if matches!(
+            key.name,
+            "args" | "before_script" | "after_script" | "on_exit"
+        ) {
+            continue;
+        }
+        let one = config.get(key.name).and_then(Value::as_str);
+        let is_split = one
+            .into_iter()
+            .chain(texts(config, key.name))
+            .any(|text| text.contains(char::is_whitespace));
+        if is_split {
+            return Err(wrong(
+                source,
+                key.name,
+                "contains white space, which gobackup cannot pass on",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn wrong(source: &Source, key: &str, what: &str) -> Stop {
+    Stop::invalid_reference(format!("{} {what}", source.path(key)))
+}

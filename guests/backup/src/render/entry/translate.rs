@@ -1,0 +1,108 @@
+//! What older manifests and common sense write differently from gobackup.
+
+use serde_json::Value;
+
+use super::{Config, flag, given, rename, set, text, texts};
+use crate::{api::Parent, references::Source, status::Warning};
+
+/// The keys of a database as gobackup wants them.
+pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warning>) -> Config {
+    let mut config = source.config.clone();
+    match source.type_.name {
+        "mongodb" => mongodb(source, &mut config, warnings),
+        "redis" => redis(source, &mut config, parent, warnings),
+        "influxdb" | "influxdb2" => influxdb(&mut config),
+        "etcd" => etcd(&mut config),
+        "mariadb" => warnings.push(Warning::new(
+            "MariaDBNeedsDataDir",
+            format!(
+                "Database {}: mariadb-backup reads the server's files: mount its data directory \
+                 in spec.volumes",
+                source.name
+            ),
+        )),
+        _ => {}
+    }
+    config
+}
+
+fn mongodb(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>) {
+    rename(config, "auth_db", "authdb");
+    let names_something = given(config, "database") || given(config, "uri");
+    if !names_something && !config.contains_key("all_databases") {
+        set(config, "all_databases", true);
+    }
+    if flag(config, "oplog") && !flag(config, "all_databases") {
+        config.remove("oplog");
+        warnings.push(Warning::new(
+            "OplogNeedsAllDatabases",
+            format!(
+                "{} is left out: it needs config.all_databases",
+                source.path("oplog")
+            ),
+        ));
+    }
+}
+
+fn redis(source: &Source, config: &mut Config, parent: &Parent, warnings: &mut Vec<Warning>) {
+    rename(config, "args_redis", "args");
+    let (sync, copy) = (flag(config, "sync"), flag(config, "copy"));
+    config.remove("sync");
+    config.remove("copy");
+    if text(config, "mode").is_none() {
+        // gobackup's own default copies the server's file, which only a volume could show.
+        set(config, "mode", if copy && !sync { "copy" } else { "sync" });
+    }
+    let file = text(config, "rdb_path").unwrap_or("/var/db/redis/dump.rdb");
+    let is_mounted = parent.spec.volumes.iter().any(|volume| volume.holds(file));
+    if text(config, "mode") == Some("copy") && !is_mounted {
+        warnings.push(Warning::new(
+            "RedisCopyNeedsVolume",
+            format!(
+                "{}: copy needs {file} inside a mount of spec.volumes",
+                source.path("mode")
+            ),
+        ));
+    }
+}
+
+fn influxdb(config: &mut Config) {
+    let port = config.remove("port");
+    let Some(host) = text(config, "host") else {
+        return;
+    };
+    if !host.contains("://") {
+        let port = port.as_ref().and_then(Value::as_i64).unwrap_or(8086);
+        let url = format!("http://{host}:{port}");
+        set(config, "host", url);
+    }
+}
+
+fn etcd(config: &mut Config) {
+    let endpoint = match text(config, "endpoint") {
+        Some(endpoint) => Some(endpoint.to_owned()),
+        None => texts(config, "endpoints")
+            .first()
+            .map(|it| (*it).to_owned()),
+    };
+    config.remove("endpoints");
+    let Some(endpoint) = endpoint else {
+        return;
+    };
+    // gobackup names the dump after the endpoint: a scheme would make it a missing directory.
+    let (scheme, bare) = endpoint.split_once("://").unwrap_or(("", &endpoint));
+    if scheme == "https" {
+        let args = text(config, "args").map_or_else(String::new, |args| format!("{args} "));
+        set(config, "args", format!("{args}--insecure-transport=false"));
+    }
+    set(config, "endpoint", bare.trim_end_matches('/'));
+}
+
+/// The keys of a storage as gobackup wants them.
+pub(super) fn storage(source: &Source) -> Config {
+    let mut config = source.config.clone();
+    if source.type_.name == "azure" {
+        rename(&mut config, "bucket", "account");
+    }
+    config
+}

@@ -1,0 +1,287 @@
+//! The configuration, byte for byte.
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use crate::tests::{around, article, backup, configuration, reconcile, related};
+
+fn check(parent: &Value, objects: &[Value], expected: Expect) {
+    expected.assert_eq(&configuration(&reconcile(parent, objects).unwrap()));
+}
+
+fn check_database(type_: &str, config: Value, expected: Expect) {
+    let mut objects = around();
+    objects[0] = related("Database", "pg", json!({ "type": type_, "config": config }));
+    let text = configuration(&reconcile(&backup(json!({})), &objects).unwrap());
+    let (_, from) = text.split_once("databases:\n").unwrap();
+    let (entry, _) = from.split_once("    storages:").unwrap();
+    expected.assert_eq(&entry.replace("\n      ", "\n")[6..]);
+}
+
+fn check_storage(type_: &str, config: Value, expected: Expect) {
+    let mut objects = around();
+    objects[1] = related("Storage", "s", json!({ "type": type_, "config": config }));
+    let text = configuration(&reconcile(&backup(json!({})), &objects).unwrap());
+    let (_, from) = text.split_once("storages:\n").unwrap();
+    let (entry, _) = from.split_once("    default_storage:").unwrap();
+    expected.assert_eq(&entry.replace("\n      ", "\n")[6..]);
+}
+
+#[test]
+fn renders_the_article() {
+    let (related, parent) = article();
+    check(
+        &parent,
+        &related,
+        expect![[r#"
+        models:
+          "example-backup":
+            description: "This is an example BackupModel"
+            before_script: "echo 'Starting backup'"
+            after_script: "echo 'Backup completed'"
+            compress_with:
+              type: "tar.gz"
+            encrypt_with:
+              type: "openssl"
+              args: "-aes-256-cbc"
+              base64: false
+              chiper: "aes-256-cbc"
+              password: |2-
+                ${ENC_PASSWORD}
+              salt: true
+            databases:
+              "example-postgresql":
+                type: "postgresql"
+                database: "my_database"
+                host: "postgres-service.default"
+                password: |2-
+                  ${DB0_PASSWORD}
+                port: 5432
+                username: "postgres"
+            storages:
+              "example-s3":
+                type: "s3"
+                access_key_id: |2-
+                  ${ST0_ACCESS_KEY_ID}
+                bucket: "my-bucket"
+                force_path_style: false
+                keep: 5
+                max_retries: 3
+                region: "us-east-1"
+                secret_access_key: |2-
+                  ${ST0_SECRET_ACCESS_KEY}
+                storage_class: ""
+                timeout: 30
+            default_storage: "example-s3"
+    "#]],
+    );
+}
+
+#[test]
+fn dots_in_names_and_names_that_meet_get_keys_of_their_own() {
+    let mut objects = around();
+    let mut dotted = objects[0].clone();
+    dotted["metadata"]["name"] = json!("a.b");
+    objects.push(dotted);
+    objects.push(related("PostgreSQL", "pg", json!({ "database": "old" })));
+    let refs = json!([
+        { "name": "pg" }, { "name": "a.b" },
+        { "apiGroup": "database.gobackup.io", "type": "postgresql", "name": "pg" },
+    ]);
+    check(
+        &backup(json!({ "databaseRefs": refs })),
+        &objects,
+        expect![[r#"
+            models:
+              "nightly":
+                databases:
+                  "a_b":
+                    type: "postgresql"
+                    database: "shop"
+                    password: |2-
+                      ${DB1_PASSWORD}
+                  "pg":
+                    type: "postgresql"
+                    database: "shop"
+                    password: |2-
+                      ${DB0_PASSWORD}
+                  "pg_2":
+                    type: "postgresql"
+                    database: "old"
+                    port: 5432
+                storages:
+                  "s":
+                    type: "s3"
+                    access_key_id: |2-
+                      ${ST0_ACCESS_KEY_ID}
+                    bucket: "b"
+                    secret_access_key: |2-
+                      ${ST0_SECRET_ACCESS_KEY}
+                default_storage: "s"
+        "#]],
+    );
+}
+
+#[test]
+fn blocks_of_the_parent_win_as_a_whole() {
+    let mut objects = around();
+    let model = json!({
+        "description": "of the model", "beforeScript": "echo $HOME",
+        "compressWith": { "type": "tgz", "args": "-9" },
+        "splitWith": { "chunkSize": "500m" },
+    });
+    objects.push(related("BackupModel", "m", model));
+    let parent = backup(json!({
+        "backupModelRef": { "name": "m" }, "compressWith": { "type": "zstd" }, "expandEnv": false,
+    }));
+    check(
+        &parent,
+        &objects,
+        expect![[r#"
+        models:
+          "nightly":
+            description: "of the model"
+            before_script: "echo ${DOLLAR}HOME"
+            compress_with:
+              type: "tar.zst"
+            split_with:
+              chunk_size: "500m"
+              numeric_suffixes: true
+              suffix_length: 3
+            databases:
+              "pg":
+                type: "postgresql"
+                database: "shop"
+                password: |2-
+                  ${DB0_PASSWORD}
+            storages:
+              "s":
+                type: "s3"
+                access_key_id: |2-
+                  ${ST0_ACCESS_KEY_ID}
+                bucket: "b"
+                secret_access_key: |2-
+                  ${ST0_SECRET_ACCESS_KEY}
+            default_storage: "s"
+    "#]],
+    );
+}
+
+#[test]
+fn translates_databases() {
+    check_database(
+        "mongodb",
+        json!({ "oplog": true, "auth_db": "admin" }),
+        expect![[r#"
+                  "pg":
+                    type: "mongodb"
+                    all_databases: true
+                    authdb: "admin"
+                    oplog: true
+        "#]],
+    );
+    check_database(
+        "mongodb",
+        json!({ "database": "d", "oplog": true }),
+        expect![[r#"
+                  "pg":
+                    type: "mongodb"
+                    database: "d"
+        "#]],
+    );
+    check_database(
+        "redis",
+        json!({ "args_redis": "--tls" }),
+        expect![[r#"
+              "pg":
+                type: "redis"
+                args: "--tls"
+                mode: "sync"
+    "#]],
+    );
+    check_database(
+        "redis",
+        json!({ "copy": true }),
+        expect![[r#"
+              "pg":
+                type: "redis"
+                mode: "copy"
+    "#]],
+    );
+    check_database(
+        "influxdb",
+        json!({ "host": "i", "token": "t", "bucket": "b", "port": 8087 }),
+        expect![[r#"
+                  "pg":
+                    type: "influxdb2"
+                    bucket: "b"
+                    host: "http://i:8087"
+                    token: |2-
+                      ${DB0_TOKEN}
+        "#]],
+    );
+    check_database(
+        "etcd",
+        json!({ "endpoints": ["https://e:2379", "f:2379"], "args": "--x" }),
+        expect![[r#"
+                  "pg":
+                    type: "etcd"
+                    args: "--x --insecure-transport=false"
+                    endpoint: "e:2379"
+        "#]],
+    );
+}
+
+#[test]
+fn translates_storages() {
+    check_storage(
+        "sftp",
+        json!({ "host": "h", "username": "u", "private_key": "/data/id" }),
+        expect![[r#"
+                  "s":
+                    type: "sftp"
+                    host: "h"
+                    private_key: "/data/id"
+                    username: "u"
+        "#]],
+    );
+    check_storage(
+        "gcs",
+        json!({ "bucket": "b", "credentials": "{\n}", "keep": 3 }),
+        expect![[r#"
+                  "s":
+                    type: "gcs"
+                    bucket: "b"
+                    credentials_file: "/etc/gobackup/keys/ST0_CREDENTIALS"
+                    keep: 3
+        "#]],
+    );
+    check_storage(
+        "azure",
+        json!({ "bucket": "a", "tenant_id": "t", "client_id": "c", "client_secret": "s", "keep": 0 }),
+        expect![[r#"
+                  "s":
+                    type: "azure"
+                    account: "a"
+                    client_id: "c"
+                    client_secret: |2-
+                      ${ST0_CLIENT_SECRET}
+                    tenant_id: "t"
+        "#]],
+    );
+    check_storage(
+        "minio",
+        json!({ "bucket": "b", "access_key_id": "a", "secret_access_key": "s",
+                "storage_class": "", "endpoint": "", "tls": true }),
+        expect![[r#"
+                  "s":
+                    type: "minio"
+                    access_key_id: |2-
+                      ${ST0_ACCESS_KEY_ID}
+                    bucket: "b"
+                    secret_access_key: |2-
+                      ${ST0_SECRET_ACCESS_KEY}
+                    storage_class: ""
+        "#]],
+    );
+}

@@ -1,0 +1,117 @@
+//! Writes YAML in the one form that survives gobackup's own expansion of variables.
+//!
+//! gobackup expands the whole text like a shell before it parses it and knows no escape for `$`, so
+//! a literal `$` is written as a variable that holds one. It is not a general writer.
+
+use std::fmt::Write;
+
+/// A value in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    /// A string that a user wrote.
+    Text(String),
+    /// A number or a boolean.
+    Plain(String),
+    /// The value of a variable, in a block that no value can break out of.
+    Variable(String),
+    Texts(Vec<String>),
+    /// Keys are written as they are: see [`quoted`].
+    Map(Vec<(String, Self)>),
+}
+
+/// The text of a map at the root.
+pub(crate) fn write(map: Vec<(String, Node)>, expand_env: bool) -> String {
+    let mut writer = Writer {
+        text: String::new(),
+        expand_env,
+    };
+    writer.map(0, &map);
+    writer.text
+}
+
+struct Writer {
+    text: String,
+    expand_env: bool,
+}
+
+impl Writer {
+    fn map(&mut self, depth: usize, map: &[(String, Node)]) {
+        for (key, node) in map {
+            self.indent(depth);
+            self.text.push_str(key);
+            self.text.push(':');
+            match node {
+                Node::Text(text) => {
+                    self.text.push(' ');
+                    self.literal(text);
+                }
+                Node::Plain(text) => {
+                    self.text.push(' ');
+                    self.text.push_str(text);
+                }
+                Node::Variable(name) => {
+                    self.text.push_str(" |2-\n");
+                    self.indent(depth + 1);
+                    self.text.push_str("${");
+                    self.text.push_str(name);
+                    self.text.push('}');
+                }
+                Node::Texts(texts) => {
+                    for text in texts {
+                        self.text.push('\n');
+                        self.indent(depth + 1);
+                        self.text.push_str("- ");
+                        self.literal(text);
+                    }
+                }
+                Node::Map(below) => {
+                    self.text.push('\n');
+                    self.map(depth + 1, below);
+                    continue;
+                }
+            }
+            self.text.push('\n');
+        }
+    }
+
+    fn indent(&mut self, depth: usize) {
+        for _ in 0..depth {
+            self.text.push_str("  ");
+        }
+    }
+
+    fn literal(&mut self, text: &str) {
+        let quoted = quoted(text);
+        if self.expand_env {
+            self.text.push_str(&quoted);
+        } else {
+            self.text.push_str(&quoted.replace('$', "${DOLLAR}"));
+        }
+    }
+}
+
+/// A string in double quotes, which YAML reads as JSON does.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            // YAML takes these for line breaks or refuses them; JSON would leave them as they are.
+            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                escape(&mut quoted, character);
+            }
+            _ if character.is_control() => escape(&mut quoted, character),
+            _ => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn escape(quoted: &mut String, character: char) {
+    write!(quoted, "\\u{:04x}", u32::from(character)).expect("writing to a String cannot fail");
+}

@@ -1,0 +1,331 @@
+//! Status, conditions and events, from the runs and from what stands in the way.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use innkeeper_sdk::prelude::*;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    api::Parent,
+    plan::Plan,
+    runs::{History, JOB_LOST},
+    status::{BackupStatus, Phase, Run, Warning},
+};
+
+/// How long after a due time a run is missed.
+const GRACE: SignedDuration = SignedDuration::from_mins(15);
+
+/// Why `Ready` is false although the runs may be well.
+pub(crate) struct Blocked<'a> {
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
+}
+
+/// What is to be told of one parent.
+pub(crate) struct Teller<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) host: &'a dyn Host,
+    pub(crate) parent: &'a Parent,
+    pub(crate) history: History,
+    /// What the runs recorded before this pass showed.
+    pub(crate) stored: BackupStatus,
+}
+
+/// Due times of a schedule, as far as they are known.
+#[derive(Default)]
+struct Due {
+    next: Option<Timestamp>,
+    /// The due time that passed without a run.
+    missed: Option<Timestamp>,
+    /// When something of this changes by itself.
+    wait: Option<Duration>,
+}
+
+impl Teller<'_> {
+    /// Without a plan, what it would tell is taken from the stored status.
+    pub(crate) fn report(self, plan: Option<&Plan<'_>>, blocked: Option<Blocked<'_>>) -> Report {
+        let due = plan.map(|plan| self.due(plan)).unwrap_or_default();
+        let status = self.status(plan, &due);
+        let conditions = self.conditions(&status, &due, blocked);
+        let events = self.events(&status, &conditions);
+        let report = Report::new()
+            .status(&status)
+            .conditions(conditions)
+            .events(events);
+        match due.wait {
+            Some(wait) => report.requeue(wait),
+            None => report,
+        }
+    }
+
+    fn status(&self, plan: Option<&Plan<'_>>, due: &Due) -> BackupStatus {
+        let history = &self.history;
+        let newest = history.recent.first();
+        let mut recent = history.recent.clone();
+        // Logs are long: only the newest run has them, and only there.
+        for run in &mut recent {
+            run.logs = None;
+        }
+        let mut warnings = match plan {
+            Some(plan) => self.warnings(plan),
+            None => self.stored.warnings.clone(),
+        };
+        warnings.sort_unstable();
+        warnings.dedup();
+        let effective = |plan: &Plan<'_>| Some(plan.schedule.as_ref()?.expression.clone());
+        BackupStatus {
+            phase: match newest.map_or(Phase::Idle, |run| run.phase) {
+                Phase::Pending => Phase::Running,
+                phase => phase,
+            },
+            last_backup_time: newest.and_then(|run| run.start_time.clone()),
+            last_successful_backup_time: history.last_success.clone(),
+            last_run: newest.cloned(),
+            recent_runs: recent,
+            failure_count: history.failure_count,
+            success_count: history.success_count,
+            counted_jobs: history.counted.clone(),
+            active_job: history.active.clone(),
+            effective_schedule: match plan {
+                Some(plan) => effective(plan),
+                None => self.stored.effective_schedule.clone(),
+            },
+            next_run: match plan {
+                Some(_) => due.next.map(|next| next.to_string()),
+                None => self.stored.next_run.clone(),
+            },
+            config_hash: match plan {
+                Some(plan) => Some(plan.config_hash()),
+                None => self.stored.config_hash.clone(),
+            },
+            observed_generation: self.request.generation(),
+            warnings,
+        }
+    }
+
+    fn warnings(&self, plan: &Plan<'_>) -> Vec<Warning> {
+        const CODE: &str = "SpecChangedAfterRun";
+        let mut warnings = plan.rendered.warnings.clone();
+        let job = self
+            .request
+            .children
+            .find_as("batch/v1", "Job", self.request.name());
+        let ran_with = job.and_then(|job| {
+            let annotations = job.object().pointer("/metadata/annotations")?;
+            annotations.get(crate::children::CONFIG_HASH)?.as_str()
+        });
+        let has_changed = match ran_with {
+            Some(hash) => hash != plan.config_hash(),
+            None => self.stored.warnings.iter().any(|it| it.code == CODE),
+        };
+        if plan.schedule.is_none() && self.history.has_runs() && has_changed {
+            warnings.push(Warning::new(
+                CODE,
+                "the configuration has changed since the run; a Backup without schedule runs once: \
+                 create another one to run it again",
+            ));
+        }
+        warnings
+    }
+
+    /// Only schedules in UTC are looked ahead, and only for them is the time asked for.
+    fn due(&self, plan: &Plan<'_>) -> Due {
+        let Some(schedule) = plan.schedule.as_ref().filter(|it| it.is_utc) else {
+            return Due::default();
+        };
+        if self.parent.is_suspended() {
+            return Due::default();
+        }
+        let now = i64::try_from(self.host.now_ms()).unwrap_or(i64::MAX);
+        let Ok(now) = Timestamp::from_millisecond(now) else {
+            return Due::default();
+        };
+        let next = schedule.cron.next_after(now);
+        let expected = self
+            .last_start()
+            .and_then(|last| schedule.cron.next_after(last));
+        let deadline = expected.and_then(|expected| expected.checked_add(GRACE).ok());
+        let is_idle = self.history.active.is_none();
+        let missed = expected.filter(|_| is_idle && deadline.is_some_and(|it| it < now));
+        let deadline = deadline.filter(|deadline| is_idle && *deadline >= now);
+        let wait = [next, deadline].into_iter().flatten().min();
+        Due {
+            next,
+            missed,
+            // One millisecond later, the moment has passed.
+            wait: wait.and_then(|moment| {
+                let left = Duration::try_from(moment.duration_since(now)).ok()?;
+                Some(left + Duration::from_millis(1))
+            }),
+        }
+    }
+
+    /// The moment after which a run is expected: the last one, else the start of the schedule.
+    fn last_start(&self) -> Option<Timestamp> {
+        let cron_job = self.history.cron_job.as_ref()?;
+        let scheduled = cron_job
+            .status
+            .as_ref()
+            .and_then(|it| it.last_schedule_time.as_ref());
+        let created = cron_job.metadata.creation_timestamp.as_ref();
+        let run = self
+            .history
+            .recent
+            .first()
+            .and_then(|run| run.start_time.as_ref());
+        let run = run.and_then(|start| start.parse().ok());
+        [scheduled.map(|it| it.0), created.map(|it| it.0), run]
+            .into_iter()
+            .flatten()
+            .max()
+    }
+
+    fn conditions(
+        &self,
+        status: &BackupStatus,
+        due: &Due,
+        blocked: Option<Blocked<'_>>,
+    ) -> Vec<Condition> {
+        let ended = self.history.last_ended();
+        let failure = ended.filter(|run| run.phase == Phase::Failed).map(told);
+        let succeeded = match ended {
+            None => Condition::new(
+                "Succeeded",
+                ConditionStatus::Unknown,
+                "NoRunYet",
+                "no run yet",
+            ),
+            Some(run) if run.phase == Phase::Succeeded => {
+                Condition::new("Succeeded", true, "LastRunSucceeded", told(run))
+            }
+            Some(run) if run.message.as_deref() == Some(JOB_LOST) => {
+                Condition::new("Succeeded", false, "JobLost", told(run))
+            }
+            Some(run) => Condition::new("Succeeded", false, "LastRunFailed", told(run)),
+        };
+        let failed = match &failure {
+            Some(message) => Condition::new("Failed", true, "LastRunFailed", message),
+            None => Condition::new("Failed", false, "NotFailed", "the last run did not fail"),
+        };
+        let ready = match blocked {
+            Some(blocked) => Condition::new("Ready", false, blocked.reason, blocked.message),
+            None if self.parent.schedule.is_some() => self.ready_by_schedule(status, failure),
+            None => self.ready_once(),
+        };
+        vec![ready, self.scheduled(status, due), succeeded, failed]
+    }
+
+    fn ready_by_schedule(&self, status: &BackupStatus, failure: Option<String>) -> Condition {
+        if let Some(message) = failure {
+            return Condition::new("Ready", false, "LastRunFailed", message);
+        }
+        if self.history.cron_job.is_none() {
+            let message = "waiting for the CronJob to be created";
+            return Condition::new("Ready", false, "Pending", message);
+        }
+        let message = match (&status.next_run, &status.effective_schedule) {
+            _ if self.parent.is_suspended() => "suspended: no new run starts".to_owned(),
+            (Some(next), _) => format!("next run at {next}"),
+            (None, Some(schedule)) => format!("runs by {schedule}"),
+            (None, None) => "runs by its schedule".to_owned(),
+        };
+        Condition::new("Ready", true, "Scheduled", message)
+    }
+
+    /// True only after success, so that waiting for it waits for the backup.
+    fn ready_once(&self) -> Condition {
+        match self.history.recent.first() {
+            None if self.parent.is_suspended() => {
+                Condition::new("Ready", false, "Suspended", "suspended: no new run starts")
+            }
+            None => Condition::new(
+                "Ready",
+                false,
+                "Pending",
+                "the run has not been created yet",
+            ),
+            Some(run) => match run.phase {
+                Phase::Succeeded => Condition::new("Ready", true, "Completed", told(run)),
+                Phase::Failed => Condition::new("Ready", false, "LastRunFailed", told(run)),
+                Phase::Running => Condition::new(
+                    "Ready",
+                    false,
+                    "Running",
+                    format!("{} is running", run.job_name),
+                ),
+                Phase::Idle | Phase::Pending => Condition::new(
+                    "Ready",
+                    false,
+                    "Pending",
+                    format!("{} has not started yet", run.job_name),
+                ),
+            },
+        }
+    }
+
+    fn scheduled(&self, status: &BackupStatus, due: &Due) -> Condition {
+        let Some(schedule) = &status.effective_schedule else {
+            return Condition::new("Scheduled", false, "NoSchedule", "no schedule is in effect");
+        };
+        if self.parent.is_suspended() {
+            let message = "suspended: no new run starts";
+            return Condition::new("Scheduled", false, "Suspended", message);
+        }
+        if let Some(missed) = due.missed {
+            let message = format!("no run since {missed}, expected by {schedule}");
+            return Condition::new("Scheduled", false, "Overdue", message);
+        }
+        Condition::new("Scheduled", true, "Scheduled", schedule)
+    }
+
+    fn events(&self, status: &BackupStatus, conditions: &[Condition]) -> Vec<Event> {
+        let mut events = self.history.events.clone();
+        for condition in conditions {
+            if !self.request.is_transition(condition) {
+                continue;
+            }
+            let reason = condition.reason.as_str();
+            let is_known = matches!(
+                (condition.type_.as_str(), reason),
+                (
+                    "Ready",
+                    "ReferenceNotFound"
+                        | "SecretNotFound"
+                        | "SecretIncomplete"
+                        | "InvalidReference"
+                ) | ("Scheduled", "Overdue")
+            );
+            if is_known {
+                events.push(Event::warning(reason, &condition.message));
+            }
+        }
+        let was_suspended = ["Ready", "Scheduled"].iter().any(|type_| {
+            let stored = self.request.stored_condition(type_);
+            stored.is_some_and(|stored| stored.reason == "Suspended")
+        });
+        match (was_suspended, self.parent.is_suspended()) {
+            (false, true) => events.push(Event::normal("Suspended", "no new run starts")),
+            (true, false) => events.push(Event::normal("Resumed", "runs start again")),
+            _ => {}
+        }
+        let known: BTreeSet<&str> = self
+            .stored
+            .warnings
+            .iter()
+            .map(|it| it.code.as_str())
+            .collect();
+        let mut told = BTreeSet::new();
+        for warning in &status.warnings {
+            let code = warning.code.as_str();
+            if !known.contains(code) && told.insert(code) {
+                events.push(Event::warning(code, &warning.message));
+            }
+        }
+        events
+    }
+}
+
+/// What became of a run.
+fn told(run: &Run) -> String {
+    run.message.clone().unwrap_or_else(|| run.job_name.clone())
+}

@@ -1,0 +1,187 @@
+//! Runs: which Jobs are this parent's, what became of them, and what earlier passes recorded.
+//!
+//! A run belongs to a parent by UID, never by a name that fits. What has ended stays as recorded,
+//! also when its Job is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use innkeeper_sdk::{labels, prelude::*};
+use k8s_openapi::{
+    api::{
+        batch::v1::{CronJob, Job},
+        core::v1::Pod,
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
+
+use crate::{
+    api::Kind,
+    plan,
+    status::{ActiveJob, BackupStatus, Phase, Run},
+};
+
+mod message;
+
+#[cfg(test)]
+mod tests;
+
+/// How many runs the status tells of.
+const RECENT_MAX: usize = 5;
+
+/// The message of a run whose Job is gone before its end was seen.
+pub(crate) const JOB_LOST: &str = "the Job is gone before its end was seen";
+
+/// What is known of the runs of one parent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// The newest first.
+    pub(crate) recent: Vec<Run>,
+    pub(crate) active: Option<ActiveJob>,
+    pub(crate) failure_count: i64,
+    pub(crate) success_count: i64,
+    pub(crate) counted: Vec<String>,
+    pub(crate) last_success: Option<String>,
+    pub(crate) events: Vec<Event>,
+    /// The CronJob, if it is observed.
+    pub(crate) cron_job: Option<CronJob>,
+}
+
+impl History {
+    /// Looks at Jobs and Pods, and at the stored status.
+    pub(crate) fn read(request: &Request, host: &dyn Host, kind: Kind) -> Result<Self, Fault> {
+        let cron_job: Option<CronJob> = request.children.get(request.name())?;
+        let selector = labels::selector_text(&plan::labels(request, kind, "run"));
+        let jobs = host.list::<Job>(request.namespace(), &selector)?;
+        let pods = host.list::<Pod>(request.namespace(), &selector)?;
+        let schedule = cron_job.as_ref().and_then(|it| it.metadata.uid.as_deref());
+        let scheduled = jobs
+            .into_iter()
+            .filter(|job| schedule.is_some() && controller(&job.metadata) == schedule);
+        let mut observed = BTreeMap::new();
+        for job in request.children.all::<Job>()?.into_iter().chain(scheduled) {
+            let run = message::run(&job, &pods);
+            observed.insert(run.run.job_uid.clone(), run);
+        }
+        let stored: BackupStatus = request.stored_status().unwrap_or_default();
+        let mut history = Self::merge(stored, observed);
+        history.cron_job = cron_job;
+        Ok(history)
+    }
+
+    fn merge(stored: BackupStatus, observed: BTreeMap<String, message::Observed>) -> Self {
+        let mut known: BTreeMap<String, Run> = BTreeMap::new();
+        for run in stored.recent_runs.into_iter().chain(stored.last_run) {
+            // The last run comes second: only it has the log.
+            known.insert(run.job_uid.clone(), run);
+        }
+        let before = known.clone();
+        let mut history = Self {
+            failure_count: stored.failure_count,
+            success_count: stored.success_count,
+            last_success: stored.last_successful_backup_time,
+            ..Default::default()
+        };
+        for (uid, run) in &mut known {
+            if !observed.contains_key(uid) && !run.phase.is_terminal() {
+                run.phase = Phase::Failed;
+                run.message = Some(JOB_LOST.to_owned());
+                history.failure_count += 1;
+                history.events.push(Event::warning(
+                    "JobLost",
+                    format!("{}: {JOB_LOST}", run.job_name),
+                ));
+            }
+        }
+        for (uid, it) in &observed {
+            let merged = match known.remove(uid) {
+                Some(run) if run.phase.is_terminal() => it.completing(run),
+                _ => it.run.clone(),
+            };
+            known.insert(uid.clone(), merged);
+        }
+        let counted: BTreeSet<String> = stored.counted_jobs.into_iter().collect();
+        let seen = observed.keys().filter_map(|uid| known.get(uid));
+        let mut ended: Vec<&Run> = seen.filter(|run| run.phase.is_terminal()).collect();
+        ended.sort_by_key(|run| (run.completion_time.clone(), run.job_uid.clone()));
+        for run in ended {
+            if !counted.contains(&run.job_uid) {
+                history.count(run);
+            }
+            history.counted.push(run.job_uid.clone());
+        }
+        history.counted.sort_unstable();
+        let mut recent: Vec<Run> = known.into_values().collect();
+        recent.sort_by(|a, b| order(b).cmp(&order(a)));
+        for run in recent.iter().rev() {
+            let event = (!before.contains_key(&run.job_uid))
+                .then(|| Event::normal("RunStarted", format!("{} started", run.job_name)));
+            history.events.extend(event);
+            history.events.extend(ending(before.get(&run.job_uid), run));
+        }
+        history.active = recent
+            .iter()
+            .find(|run| !run.phase.is_terminal())
+            .map(|run| ActiveJob {
+                name: run.job_name.clone(),
+                uid: run.job_uid.clone(),
+            });
+        recent.truncate(RECENT_MAX);
+        history.recent = recent;
+        history
+    }
+
+    fn count(&mut self, run: &Run) {
+        if run.phase == Phase::Succeeded {
+            self.success_count += 1;
+            self.failure_count = 0;
+            self.last_success = self.last_success.take().max(
+                run.completion_time
+                    .clone()
+                    .or_else(|| run.start_time.clone()),
+            );
+        } else {
+            self.failure_count += 1;
+        }
+    }
+
+    /// Whether a run was ever recorded or is observed.
+    pub(crate) fn has_runs(&self) -> bool {
+        !self.recent.is_empty()
+    }
+
+    /// The newest run that has ended.
+    pub(crate) fn last_ended(&self) -> Option<&Run> {
+        self.recent.iter().find(|run| run.phase.is_terminal())
+    }
+}
+
+/// Newer runs are greater.
+fn order(run: &Run) -> (Option<&String>, &String) {
+    (run.start_time.as_ref(), &run.job_uid)
+}
+
+/// The event of a run that has ended since the stored status.
+fn ending(before: Option<&Run>, run: &Run) -> Option<Event> {
+    if before.is_some_and(|before| before.phase.is_terminal()) {
+        return None;
+    }
+    let message = run.message.as_deref().unwrap_or_default();
+    let text = format!("{}: {message}", run.job_name);
+    match run.phase {
+        Phase::Succeeded => Some(Event::normal("BackupSucceeded", text)),
+        Phase::Failed if message != JOB_LOST => Some(Event::warning("BackupFailed", text)),
+        _ => None,
+    }
+}
+
+/// The UID of the object that controls this one.
+fn controller(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+    Some(&owner.uid)
+}
+
+/// A time as the API writes it.
+fn text(time: &Time) -> String {
+    time.0.to_string()
+}

@@ -1,0 +1,150 @@
+//! What becomes of runs that are lost, fail, or say strange things.
+
+use innkeeper_sdk::{prelude::*, testing::TestRequest};
+use serde_json::{Value, json};
+
+use super::{JOB_LOST, message::redacted};
+use crate::{
+    Plugin,
+    tests::{
+        around, backup, condition, host,
+        outcomes::{complete, failed, job, pod},
+    },
+};
+
+const OWNER: &str = "00000000-0000-4000-8000-000000000001";
+
+fn pass(status: &Value, jobs: &[Value], pods: &[Value]) -> Report {
+    let parent = backup(json!({}));
+    let request = jobs
+        .iter()
+        .fold(TestRequest::new(&parent).status(status), |request, job| {
+            request.child("run", job)
+        });
+    let mut objects = around();
+    objects.extend(pods.iter().cloned());
+    let outcome = Plugin::reconcile(&request.build(), &host(&objects)).unwrap();
+    outcome.report().clone()
+}
+
+#[test]
+fn a_job_that_is_gone_before_its_end_is_a_failed_run() {
+    let running = job(
+        "nightly",
+        "a",
+        OWNER,
+        json!({ "active": 1, "startTime": "2026-08-20T02:00:01Z" }),
+    );
+    let report = pass(&json!({}), &[running], &[]);
+    assert_eq!(
+        condition(&report, "Ready"),
+        "False/Running: nightly is running"
+    );
+    let status = report.status.unwrap();
+    assert_eq!(status["activeJob"]["uid"], "a");
+
+    let report = pass(&status, &[], &[]);
+    assert_eq!(
+        condition(&report, "Succeeded"),
+        format!("False/JobLost: {JOB_LOST}")
+    );
+    let lost = report.status.unwrap();
+    assert_eq!(lost["failureCount"], 1);
+    assert_eq!(lost.get("activeJob"), None);
+    let report = pass(&lost, &[], &[]);
+    assert_eq!(report.status.unwrap(), lost);
+    assert!(report.events.is_empty());
+}
+
+#[test]
+fn a_failure_tells_the_redacted_end_of_the_log() {
+    let log = format!("{}\nopenssl -k secret -in x\nfailed\n", "x".repeat(5000));
+    let report = pass(
+        &json!({}),
+        &[job("nightly", "a", OWNER, failed())],
+        &[pod("a", &log)],
+    );
+    let run = report.status.as_ref().unwrap()["lastRun"].clone();
+    assert_eq!(run["logs"].as_str().unwrap().chars().count(), 4096);
+    assert_eq!(run["message"].as_str().unwrap().chars().count(), 1024);
+    assert!(
+        run["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("openssl -k *** -in x\nfailed")
+    );
+    assert!(report.events.iter().any(|it| it.reason == "BackupFailed"));
+    assert!(!format!("{report:?}").contains("secret"));
+}
+
+#[test]
+fn what_the_pod_tells_may_come_after_the_end() {
+    let jobs = [job("nightly", "a", OWNER, complete())];
+    let first = pass(&json!({}), &jobs, &[]);
+    assert_eq!(
+        condition(&first, "Ready"),
+        "True/Completed: nightly succeeded"
+    );
+    let status = first.status.unwrap();
+    let stored = json!({ "artifacts": [{ "storage": "s", "file": "f" }] }).to_string();
+    let later = pass(&status, &jobs, &[pod("a", &stored)]);
+    assert_eq!(condition(&later, "Ready"), "True/Completed: stored f in s");
+    let gone = pass(&later.status.clone().unwrap(), &jobs, &[]);
+    assert_eq!(gone.status, later.status);
+}
+
+#[test]
+fn hostile_messages_are_no_artifacts() {
+    for message in [
+        "{\"artifacts\":[{\"storage\":",
+        "[]",
+        "{\"artifacts\":{}}",
+        "\u{0}",
+    ] {
+        let jobs = [job("nightly", "a", OWNER, complete())];
+        let report = pass(&json!({}), &jobs, &[pod("a", message)]);
+        assert_eq!(
+            condition(&report, "Ready"),
+            "True/Completed: nightly succeeded"
+        );
+    }
+}
+
+#[test]
+fn five_runs_are_told_of_and_each_counts_once() {
+    let jobs: Vec<Value> = (0..7)
+        .map(|number| {
+            let mut status = complete();
+            status["startTime"] = json!(format!("2026-08-20T0{number}:00:00Z"));
+            job(
+                &format!("nightly-{number}"),
+                &format!("uid-{number}"),
+                OWNER,
+                status,
+            )
+        })
+        .collect();
+    let status = pass(&json!({}), &jobs, &[]).status.unwrap();
+    let recent = status["recentRuns"].as_array().unwrap();
+    assert_eq!(recent.len(), 5);
+    assert_eq!(recent[0]["jobName"], "nightly-6");
+    assert_eq!(status["successCount"], 7);
+    assert_eq!(pass(&status, &jobs, &[]).status.unwrap(), status);
+}
+
+#[test]
+fn passwords_of_command_lines_are_redacted() {
+    let table = [
+        (
+            "mysqldump -u root -psecret db",
+            "mysqldump -u root -p*** db",
+        ),
+        ("redis-cli -a secret", "redis-cli -a ***"),
+        ("mongodump --password=a --x", "mongodump --password=*** --x"),
+        ("/SourcePassword:a\nb", "/SourcePassword:***\nb"),
+        ("nothing to hide", "nothing to hide"),
+    ];
+    for (log, expected) in table {
+        assert_eq!(redacted(log), expected);
+    }
+}

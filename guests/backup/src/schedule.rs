@@ -1,0 +1,114 @@
+//! When runs are due: every form of a schedule as one cron expression.
+//!
+//! Kubernetes schedules; here it is only translated and looked ahead.
+
+use innkeeper_sdk::{hash::sha256_hex, prelude::*};
+
+use crate::{api::Schedule, stop::Stop};
+
+mod cron;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cron::Cron;
+
+/// A schedule that Kubernetes understands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Effective {
+    /// What the CronJob states.
+    pub(crate) expression: String,
+    /// The same, to look ahead with.
+    pub(crate) cron: Cron,
+    /// Due times are known only where no time zone moves them.
+    pub(crate) is_utc: bool,
+}
+
+/// Translates.
+pub(crate) fn effective(request: &Request, schedule: &Schedule) -> Result<Effective, Stop> {
+    let expression = match (&schedule.cron, &schedule.every) {
+        (Some(cron), _) => spread(request, cron),
+        (None, Some(every)) => from_every(every, schedule.at.as_deref())?,
+        (None, None) => {
+            return Err(Stop::Invalid(
+                "schedule: set either cron or every and at".to_owned(),
+            ));
+        }
+    };
+    let cron = Cron::parse(&expression)
+        .map_err(|problem| Stop::Invalid(format!("schedule.cron: {problem}")))?;
+    Ok(Effective {
+        expression,
+        cron,
+        is_utc: matches!(schedule.time_zone.as_str(), "Etc/UTC" | "UTC"),
+    })
+}
+
+/// Random macros take their time from the parent's identity: stable, and spread over parents.
+fn spread(request: &Request, cron: &str) -> String {
+    let digest = sha256_hex(format!("{}/{}", request.namespace(), request.name()));
+    let drawn = |part: usize, below: u32| {
+        let digits = &digest[part * 8..part * 8 + 8];
+        u32::from_str_radix(digits, 16).unwrap_or_default() % below
+    };
+    let (minute, hour) = (drawn(0, 60), drawn(1, 24));
+    match cron {
+        "@hourly-random" => format!("{minute} * * * *"),
+        "@daily-random" => format!("{minute} {hour} * * *"),
+        "@weekly-random" => format!("{minute} {hour} * * {}", drawn(2, 7)),
+        "@monthly-random" => format!("{minute} {hour} {} * *", drawn(3, 28) + 1),
+        other => other.to_owned(),
+    }
+}
+
+fn from_every(every: &str, at: Option<&str>) -> Result<String, Stop> {
+    let at = at.filter(|at| !at.is_empty());
+    let (hour, minute) = at.map_or(Ok((0, 0)), time_of_day)?;
+    match every {
+        "day" | "1day" | "1d" => return Ok(format!("{minute} {hour} * * *")),
+        "week" | "1week" | "1w" | "7day" | "7d" => return Ok(format!("{minute} {hour} * * 0")),
+        "month" | "1month" => return Ok(format!("{minute} {hour} 1 * *")),
+        _ => {}
+    }
+    let unexpressible = || {
+        Stop::Invalid(format!(
+            "schedule.every: {every} cannot be expressed as a cron expression"
+        ))
+    };
+    let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| *number > 0);
+    if let Some(minutes) = every.strip_suffix('m').and_then(number)
+        && 60 % minutes == 0
+    {
+        return Ok(match minutes {
+            60 => format!("{minute} * * * *"),
+            _ => format!("{} * * * *", stepped(minute, minutes)),
+        });
+    }
+    if let Some(hours) = every.strip_suffix('h').and_then(number)
+        && 24 % hours == 0
+    {
+        return Ok(match hours {
+            24 => format!("{minute} {hour} * * *"),
+            _ => format!("{minute} {} * * *", stepped(hour, hours)),
+        });
+    }
+    Err(unexpressible())
+}
+
+/// A field that begins at an offset and goes on in steps.
+fn stepped(at: u32, step: u32) -> String {
+    match (at % step, step) {
+        (_, 1) => "*".to_owned(),
+        (0, _) => format!("*/{step}"),
+        (offset, _) => format!("{offset}/{step}"),
+    }
+}
+
+fn time_of_day(at: &str) -> Result<(u32, u32), Stop> {
+    let parsed = at.split_once(':').and_then(|(hour, minute)| {
+        let hour = hour.parse::<u32>().ok().filter(|hour| *hour < 24)?;
+        let minute = minute.parse::<u32>().ok().filter(|minute| *minute < 60)?;
+        Some((hour, minute))
+    });
+    parsed.ok_or_else(|| Stop::Invalid(format!("schedule.at: {at} is not a time of day, HH:MM")))
+}

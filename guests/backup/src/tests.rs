@@ -1,0 +1,135 @@
+//! The reconciler as plain Rust.
+
+use std::sync::LazyLock;
+
+use innkeeper_sdk::{
+    prelude::*,
+    testing::{FakeHost, TestRequest},
+};
+use serde_json::{Value, json};
+
+use crate::Plugin;
+
+mod inputs;
+pub(crate) mod outcomes;
+mod properties;
+
+/// The sample of the article, all four objects; the last one is the parent.
+const ARTICLE: &str = include_str!("../../../examples/backup/01-article.yaml");
+
+/// The objects of a file.
+pub(crate) fn documents(yaml: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(yaml).expect("an example is YAML")
+}
+
+/// The objects that the article's parent refers to.
+pub(crate) fn article() -> (Vec<Value>, Value) {
+    let mut objects = in_namespace(documents(ARTICLE));
+    let parent = objects.pop().expect("the article has objects");
+    (objects, parent)
+}
+
+pub(crate) fn in_namespace(mut objects: Vec<Value>) -> Vec<Value> {
+    for object in &mut objects {
+        object["metadata"]["namespace"] = json!("default");
+    }
+    objects
+}
+
+/// A host that grants what the plugin asks for.
+pub(crate) fn host(related: &[Value]) -> FakeHost {
+    // Schemas take long to make, and properties ask for many hosts.
+    static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
+    FakeHost::granting(&MANIFEST)
+        .objects(related)
+        // 2026-08-20T12:00:00Z.
+        .now(1_787_227_200_000)
+}
+
+pub(crate) fn related(kind: &str, name: &str, spec: Value) -> Value {
+    let group = match kind {
+        "PostgreSQL" => "database.gobackup.io",
+        "S3" => "storage.gobackup.io",
+        _ => "gobackup.io",
+    };
+    json!({
+        "apiVersion": format!("{group}/v1"), "kind": kind,
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": spec,
+    })
+}
+
+pub(crate) fn secret(name: &str, keys: &[&str]) -> Value {
+    let data: serde_json::Map<String, Value> = keys
+        .iter()
+        .map(|key| ((*key).to_owned(), json!("c2VjcmV0")))
+        .collect();
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": name, "namespace": "default" }, "data": data,
+    })
+}
+
+/// A `Backup` of the database `pg` to the storage `s`, with further fields.
+pub(crate) fn backup(spec: Value) -> Value {
+    let mut object = related(
+        "Backup",
+        "nightly",
+        json!({ "databaseRefs": [{ "name": "pg" }], "storageRefs": [{ "name": "s" }] }),
+    );
+    for (key, value) in spec.as_object().expect("a spec is an object") {
+        object["spec"][key] = value.clone();
+    }
+    object
+}
+
+pub(crate) fn postgresql() -> Value {
+    let config = json!({ "database": "shop", "password_ref": { "name": "keys", "key": "pg" } });
+    related(
+        "Database",
+        "pg",
+        json!({ "type": "postgresql", "config": config }),
+    )
+}
+
+pub(crate) fn s3() -> Value {
+    let config = json!({
+        "bucket": "b",
+        "access_key_id_ref": { "name": "keys", "key": "id" },
+        "secret_access_key_ref": { "name": "keys", "key": "key" },
+    });
+    related("Storage", "s", json!({ "type": "s3", "config": config }))
+}
+
+/// What the parent of [`backup`] refers to.
+pub(crate) fn around() -> Vec<Value> {
+    vec![postgresql(), s3(), secret("keys", &["pg", "id", "key"])]
+}
+
+pub(crate) fn reconcile(parent: &Value, related: &[Value]) -> Result<Outcome, Fault> {
+    Plugin::reconcile(&TestRequest::new(parent).build(), &host(related))
+}
+
+pub(crate) fn names(outcome: &Outcome) -> Vec<String> {
+    outcome
+        .children()
+        .iter()
+        .map(Child::kind_and_name)
+        .collect()
+}
+
+/// `type status/reason: message` of a condition.
+pub(crate) fn condition(report: &Report, type_: &str) -> String {
+    let it = report
+        .find_condition(type_)
+        .expect("the condition is there");
+    format!("{:?}/{}: {}", it.status, it.reason, it.message)
+}
+
+/// The configuration in the child Secret.
+pub(crate) fn configuration(outcome: &Outcome) -> String {
+    use k8s_openapi::ByteString;
+    let text = &outcome.child("config").expect("there is a Secret").object["data"]["gobackup.yml"];
+    let ByteString(bytes) = serde_json::from_value(text.clone()).expect("data is base64");
+    String::from_utf8(bytes).expect("the configuration is text")
+}

@@ -1,0 +1,294 @@
+//! Missing and broken input: what is the parent's fault, and what is not.
+
+use innkeeper_sdk::testing::TestRequest;
+
+use super::*;
+
+fn invalid(spec: Value) -> String {
+    let fault = reconcile(&backup(spec), &around()).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Invalid);
+    let report = fault.report.expect("an invalid parent has a report");
+    assert!(report.status.is_some() && !report.conditions.is_empty());
+    fault.message
+}
+
+/// The reason and message of an answer that touches nothing.
+fn kept(parent: &Value, related: &[Value]) -> String {
+    let outcome = reconcile(parent, related).unwrap();
+    let Outcome::Keep(report) = outcome else {
+        panic!("children would change: {outcome:?}");
+    };
+    assert!(report.status.is_some());
+    condition(&report, "Ready")
+}
+
+fn kept_with(kind: &str, type_: &str, config: Value) -> String {
+    let mut objects = around();
+    let name = if kind == "Database" { "pg" } else { "s" };
+    let index = usize::from(kind == "Storage");
+    objects[index] = related(kind, name, json!({ "type": type_, "config": config }));
+    kept(&backup(json!({})), &objects)
+}
+
+#[test]
+fn errors_of_the_parent_are_invalid() {
+    let old = json!([{ "apiGroup": "database.gobackup.io", "type": "MySQL", "name": "m" }]);
+    let table = [
+        (
+            json!({ "storageRefs": [] }),
+            "storageRefs: at least one is needed",
+        ),
+        (
+            json!({ "databaseRefs": [] }),
+            "databaseRefs or archive is needed",
+        ),
+        (
+            json!({ "databaseRefs": [{ "name": "pg" }, { "name": "pg" }] }),
+            "databaseRefs[1]: Database pg is referenced twice",
+        ),
+        (
+            json!({ "databaseRefs": old }),
+            "databaseRefs[0]: there is no kind MySQL in database.gobackup.io; use a Database",
+        ),
+        (
+            json!({ "schedule": { "every": "7m" } }),
+            "schedule.every: 7m cannot be expressed as a cron expression",
+        ),
+        (
+            json!({ "compressWith": { "type": "rar" } }),
+            "compressWith.type: rar is not known to gobackup",
+        ),
+        (
+            json!({ "encodeWith": { "password": "x" } }),
+            "encodeWith: without type openssl nothing would be encrypted",
+        ),
+        (
+            json!({ "encodeWith": { "type": "openssl" } }),
+            "encodeWith: password or passwordRef is required",
+        ),
+        (
+            json!({ "archive": { "includes": ["etc"] } }),
+            "archive.includes: etc is not an absolute path inside a mount of spec.volumes",
+        ),
+    ];
+    for (spec, message) in table {
+        assert_eq!(invalid(spec), message);
+    }
+}
+
+#[test]
+fn what_is_missing_is_waited_for() {
+    let parent = backup(json!({ "backupModelRef": { "name": "model" } }));
+    assert_eq!(
+        kept(&parent, &[]),
+        "False/ReferenceNotFound: BackupModel not found: model; Database not found: pg; \
+         Storage not found: s"
+    );
+    let objects = around();
+    let parent = backup(json!({}));
+    assert_eq!(
+        kept(&parent, &objects[..2]),
+        "False/SecretNotFound: Secret not found: keys"
+    );
+    let poor = [
+        objects[0].clone(),
+        objects[1].clone(),
+        secret("keys", &["id", "key"]),
+    ];
+    assert_eq!(
+        kept(&parent, &poor),
+        "False/SecretIncomplete: Secret keys lacks the key pg"
+    );
+}
+
+#[test]
+fn a_kind_that_is_not_installed_is_missing_too() {
+    let fake = host(&around()).not_served("gobackup.io/v1", "Database");
+    let request = TestRequest::new(&backup(json!({}))).build();
+    let outcome = Plugin::reconcile(&request, &fake).unwrap();
+    assert_eq!(
+        condition(outcome.report(), "Ready"),
+        "False/ReferenceNotFound: Database not found: pg (the kind is not installed)"
+    );
+}
+
+#[test]
+fn a_read_that_is_not_granted_is_tried_again() {
+    let fake = host(&around()).not_granted("gobackup.io/v1", "Storage");
+    let request = TestRequest::new(&backup(json!({}))).build();
+    let fault = Plugin::reconcile(&request, &fake).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Retry);
+    assert!(fault.message.contains("Storage"));
+    assert!(fault.report.is_none());
+}
+
+#[test]
+fn an_object_that_cannot_be_rendered_is_not_the_parents_fault() {
+    let table = [
+        (
+            "Database",
+            "postgresql",
+            json!({}),
+            "Database pg: config.database is required unless config.all_databases is true",
+        ),
+        (
+            "Storage",
+            "s3",
+            json!({ "bucket": "b" }),
+            "Storage s: config.access_key_id is required: gobackup does not use ambient credentials",
+        ),
+        (
+            "Storage",
+            "minio",
+            json!({ "access_key_id": "a", "secret_access_key": "b" }),
+            "Storage s: config.bucket is required",
+        ),
+        (
+            "Database",
+            "mysql",
+            json!({ "database": "d", "password": "a b" }),
+            "Database pg: config.password contains white space, which gobackup cannot pass on",
+        ),
+        (
+            "Storage",
+            "local",
+            json!({ "path": "here" }),
+            "Storage s: config.path must be absolute",
+        ),
+        (
+            "Storage",
+            "sftp",
+            json!({ "host": "h", "username": "u" }),
+            "Storage s: config.password or config.private_key is required",
+        ),
+        (
+            "Database",
+            "postgresql",
+            json!({ "database": "d", "compress": "best" }),
+            "Database pg: config.compress must begin with gzip, lz4 or zstd",
+        ),
+    ];
+    for (kind, type_, config, message) in table {
+        let expected = format!("False/InvalidReference: {message}");
+        assert_eq!(kept_with(kind, type_, config), expected);
+    }
+}
+
+#[test]
+fn an_error_in_the_model_is_not_the_parents_fault() {
+    let model = related(
+        "BackupModel",
+        "m",
+        json!({ "compressWith": { "type": "rar" } }),
+    );
+    let mut objects = around();
+    objects.push(model);
+    let parent = backup(json!({ "backupModelRef": { "name": "m" } }));
+    assert_eq!(
+        kept(&parent, &objects),
+        "False/InvalidReference: BackupModel m: compressWith.type: rar is not known to gobackup"
+    );
+}
+
+#[test]
+fn a_repaired_reference_is_taken_up_and_a_schedule_goes_on_meanwhile() {
+    let parent = backup(json!({ "schedule": { "cron": "0 2 * * *" } }));
+    let first = reconcile(&parent, &around()).unwrap();
+    let status = first.report().status.clone().unwrap();
+    let request = TestRequest::new(&parent)
+        .answered(&first)
+        .status(&status)
+        .build();
+    let fake = host(&around()[1..]);
+    let outcome = Plugin::reconcile(&request, &fake).unwrap();
+    assert!(matches!(outcome, Outcome::Keep(_)));
+    let kept = outcome.report().status.clone().unwrap();
+    for field in ["effectiveSchedule", "nextRun", "configHash"] {
+        assert_eq!(kept[field], status[field]);
+    }
+    let repaired = Plugin::reconcile(&request, &host(&around())).unwrap();
+    assert_eq!(names(&repaired), names(&first));
+}
+
+#[test]
+fn warnings_tell_what_is_accepted_and_may_not_be_meant() {
+    let config = json!({
+        "database": "d", "password": "pa$$word", "tables": ["a"],
+    });
+    let mut objects = around();
+    objects[0] = related(
+        "Database",
+        "pg",
+        json!({ "type": "mariadb", "config": config }),
+    );
+    let refs = json!([{ "name": "pg", "type": "mysql" }]);
+    let outcome = reconcile(&backup(json!({ "databaseRefs": refs })), &objects).unwrap();
+    let status = outcome.report().status.as_ref().unwrap();
+    let codes: Vec<&str> = status["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        codes,
+        [
+            "ClearTextCredential",
+            "FieldIgnored",
+            "MariaDBNeedsDataDir",
+            "RefTypeMismatch"
+        ]
+    );
+    let reasons: Vec<&str> = outcome
+        .report()
+        .events
+        .iter()
+        .map(|it| it.reason.as_str())
+        .collect();
+    assert_eq!(reasons, codes);
+}
+
+#[test]
+fn schemas_admit_exactly_what_the_table_knows() {
+    let manifest = Plugin::describe();
+    assert_eq!(manifest.crds.len(), 7);
+    let crd = |kind: &str| {
+        let crds = manifest.crds.iter();
+        let mut found = crds.filter(|it| it["spec"]["names"]["kind"] == kind);
+        found.next().expect("the definition is there")
+    };
+    let root = |kind: &str| &crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let spec = &root("Database")["properties"]["spec"];
+    assert_eq!(
+        spec["properties"]["type"]["enum"].as_array().unwrap().len(),
+        11
+    );
+    assert!(
+        spec["properties"]["config"]["properties"]
+            .get("password_ref")
+            .is_some()
+    );
+    let rules = spec["x-kubernetes-validations"].to_string();
+    assert!(rules.contains("config.oplog is only valid when spec.type is mongodb"));
+    for kind in ["Backup", "CronBackup"] {
+        let root = root(kind);
+        assert!(root.get("required").is_none());
+        assert!(root["properties"].get("databaseRefs").is_some());
+        let text = root.to_string();
+        assert!(text.contains("databaseRefs: give it beside spec or inside spec, not both"));
+        assert_eq!(
+            text.contains("CronBackup needs a schedule"),
+            kind == "CronBackup"
+        );
+    }
+    assert!(
+        crd("Backup")["spec"]["versions"][0]["subresources"]
+            .get("status")
+            .is_some()
+    );
+    assert!(
+        crd("CronBackup")["spec"]["versions"][0]["subresources"]
+            .get("status")
+            .is_some()
+    );
+}

@@ -1,0 +1,392 @@
+//! Which children there are, and what of the cluster shows in the report.
+
+use innkeeper_sdk::testing::TestRequest;
+use k8s_openapi::api::batch::v1::Job;
+
+use super::*;
+
+#[test]
+fn the_article_makes_a_configuration_and_a_job() {
+    let (related, parent) = article();
+    let outcome = reconcile(&parent, &related).unwrap();
+    assert_eq!(
+        names(&outcome),
+        ["Secret/example-backup-gobackup", "Job/example-backup"]
+    );
+
+    let secret = &outcome.child("config").unwrap().object;
+    let keys: Vec<&String> = secret["data"].as_object().unwrap().keys().collect();
+    assert_eq!(
+        keys,
+        [
+            "DB0_PASSWORD",
+            "ENC_PASSWORD",
+            "ST0_ACCESS_KEY_ID",
+            "ST0_SECRET_ACCESS_KEY",
+            "gobackup.yml"
+        ]
+    );
+
+    let run = outcome.child("run").unwrap();
+    assert_eq!(
+        (run.apply, &run.after[..]),
+        (ApplyPolicy::Always, &["config".to_owned()][..])
+    );
+    let spec = &run.object["spec"];
+    assert_eq!(spec["activeDeadlineSeconds"], 21600);
+    assert_eq!(spec["backoffLimit"], 2);
+    let pod = &spec["template"]["spec"];
+    assert_eq!(pod["restartPolicy"], "Never");
+    let container = &pod["containers"][0];
+    assert_eq!(container["image"], "huacnlee/gobackup:latest");
+    let variables: Vec<&str> = container["env"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        variables,
+        [
+            "HOME",
+            "TMPDIR",
+            "GOBACKUP_DIR",
+            "DOLLAR",
+            "MODEL",
+            "STORAGES",
+            "ENC_PASSWORD",
+            "DB0_PASSWORD",
+            "ST0_ACCESS_KEY_ID",
+            "ST0_SECRET_ACCESS_KEY"
+        ]
+    );
+    assert_eq!(
+        container["env"][7]["valueFrom"]["secretKeyRef"],
+        json!({ "name": "example-backup-gobackup", "key": "DB0_PASSWORD" })
+    );
+    assert_eq!(
+        condition(outcome.report(), "Ready"),
+        "False/Pending: the run has not been created yet"
+    );
+}
+
+#[test]
+fn pods_are_admitted_by_pod_security_restricted() {
+    let (related, parent) = article();
+    let outcome = reconcile(&parent, &related).unwrap();
+    let pod = &outcome.child("run").unwrap().object["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(
+        pod["securityContext"]["seccompProfile"]["type"],
+        "RuntimeDefault"
+    );
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    let context = &pod["containers"][0]["securityContext"];
+    assert_eq!(context["allowPrivilegeEscalation"], false);
+    assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+    assert_eq!(context["readOnlyRootFilesystem"], true);
+}
+
+#[test]
+fn references_beside_and_inside_the_spec_mean_the_same() {
+    let (related, beside) = article();
+    let mut inside = beside.clone();
+    for key in ["backupModelRef", "databaseRefs", "storageRefs"] {
+        let value = inside.as_object_mut().unwrap().remove(key).unwrap();
+        inside["spec"][key] = value;
+    }
+    let inside = reconcile(&inside, &related).unwrap();
+    assert_eq!(inside, reconcile(&beside, &related).unwrap());
+}
+
+#[test]
+fn every_example_makes_children() {
+    const CRON: &str = include_str!("../../../../examples/backup/02-article-cron.yaml");
+    const SCHEDULED: &str = include_str!("../../../../examples/backup/03-scheduled.yaml");
+    const FILES: &str = include_str!("../../../../examples/backup/04-files.yaml");
+    let table = [
+        (
+            CRON,
+            &[
+                "Secret/example-cronbackup-cron-gobackup",
+                "CronJob/example-cronbackup",
+            ][..],
+        ),
+        (SCHEDULED, &["Secret/shop-gobackup", "CronJob/shop"]),
+        (
+            FILES,
+            &[
+                "Secret/uploads-gobackup",
+                "CronJob/uploads",
+                "PersistentVolumeClaim/uploads-gobackup-state",
+                "PersistentVolumeClaim/uploads-gobackup-local",
+            ],
+        ),
+    ];
+    for (yaml, expected) in table {
+        let mut objects = in_namespace(documents(yaml));
+        let parent = objects.pop().unwrap();
+        objects.extend(article().0);
+        assert_eq!(names(&reconcile(&parent, &objects).unwrap()), expected);
+    }
+}
+
+#[test]
+fn job_and_cron_job_run_the_same() {
+    let once = reconcile(&backup(json!({})), &around()).unwrap();
+    let schedule = json!({ "cron": "0 2 * * *" });
+    let often = reconcile(&backup(json!({ "schedule": schedule })), &around()).unwrap();
+    let schedule = &often.child("schedule").unwrap().object["spec"];
+    assert_eq!(
+        schedule["jobTemplate"]["spec"],
+        once.child("run").unwrap().object["spec"]
+    );
+    assert_eq!(schedule["concurrencyPolicy"], "Forbid");
+    assert_eq!(schedule["timeZone"], "Etc/UTC");
+    assert_eq!(schedule["suspend"], false);
+}
+
+#[test]
+fn taking_the_schedule_away_prunes_the_cron_job() {
+    let schedule = json!({ "every": "day", "at": "02:00" });
+    let often = backup(json!({ "schedule": schedule, "suspend": true }));
+    let outcome = reconcile(&often, &around()).unwrap();
+    assert_eq!(
+        names(&outcome),
+        ["Secret/nightly-gobackup", "CronJob/nightly"]
+    );
+    let spec = &outcome.child("schedule").unwrap().object["spec"];
+    assert_eq!(
+        (&spec["schedule"], &spec["suspend"]),
+        (&json!("0 2 * * *"), &json!(true))
+    );
+    let outcome = reconcile(&backup(json!({ "suspend": true })), &around()).unwrap();
+    assert_eq!(names(&outcome), ["Secret/nightly-gobackup"]);
+    assert!(condition(outcome.report(), "Ready").starts_with("False/Suspended"));
+}
+
+#[test]
+fn a_claim_that_is_large_enough_is_left_alone() {
+    let parent = backup(json!({ "state": { "mode": "Volume" } }));
+    let first = reconcile(&parent, &around()).unwrap();
+    let claim = first.child("state").unwrap();
+    assert_eq!(
+        (claim.apply, claim.removal),
+        (ApplyPolicy::Always, RemovalPolicy::Retain)
+    );
+    assert_eq!(first.child("run").unwrap().after, ["config", "state"]);
+
+    let again = |size: &str| {
+        let parent = backup(json!({ "state": { "mode": "Volume", "size": size } }));
+        let request = TestRequest::new(&parent).answered(&first).build();
+        let outcome = Plugin::reconcile(&request, &host(&around())).unwrap();
+        outcome.child("state").unwrap().apply
+    };
+    assert_eq!(again("1Mi"), ApplyPolicy::Hold);
+    assert_eq!(again("64Mi"), ApplyPolicy::Hold);
+    assert_eq!(again("1Gi"), ApplyPolicy::Always);
+}
+
+#[test]
+fn keys_of_several_lines_are_files() {
+    let config = json!({
+        "host": "h", "username": "u", "private_key_ref": { "name": "ssh", "key": "id" },
+    });
+    let mut objects = around();
+    objects[1] = related("Storage", "s", json!({ "type": "sftp", "config": config }));
+    objects.push(secret("ssh", &["id"]));
+    let refs = json!([{ "name": "s", "keep": 3 }]);
+    let outcome = reconcile(&backup(json!({ "storageRefs": refs })), &objects).unwrap();
+    assert!(
+        configuration(&outcome).contains("private_key: \"/etc/gobackup/keys/ST0_PRIVATE_KEY\""),
+    );
+    let pod = &outcome.child("run").unwrap().object["spec"]["template"]["spec"];
+    let volume = pod["volumes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["name"] == "keys");
+    assert_eq!(
+        volume.unwrap()["projected"]["sources"],
+        json!([{ "secret": { "name": "ssh", "items": [{ "key": "id", "path": "ST0_PRIVATE_KEY" }] } }])
+    );
+    // sftp gives nothing back, and three are to be kept.
+    assert!(outcome.child("state").is_some());
+}
+
+/// A Job as the cluster shows it.
+pub(crate) fn job(name: &str, uid: &str, owner: &str, status: Value) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "name": name, "namespace": "default", "uid": uid,
+            "creationTimestamp": "2026-08-20T02:00:00Z",
+            "labels": {
+                "app.kubernetes.io/name": "gobackup", "app.kubernetes.io/instance": "nightly",
+                "app.kubernetes.io/component": "run", "app.kubernetes.io/managed-by": "innkeeper",
+                "gobackup.io/parent-kind": "backup",
+            },
+            "ownerReferences": [{
+                "apiVersion": "v1", "kind": "Any", "name": "any", "uid": owner, "controller": true,
+            }],
+        },
+        "status": status,
+    })
+}
+
+pub(crate) fn complete() -> Value {
+    json!({
+        "startTime": "2026-08-20T02:00:01Z", "completionTime": "2026-08-20T02:01:00Z",
+        "conditions": [{ "type": "Complete", "status": "True",
+                         "lastTransitionTime": "2026-08-20T02:01:00Z" }],
+    })
+}
+
+pub(crate) fn failed() -> Value {
+    json!({
+        "startTime": "2026-08-20T02:00:01Z",
+        "conditions": [{ "type": "Failed", "status": "True", "message": "backoff limit reached",
+                         "lastTransitionTime": "2026-08-20T02:03:00Z" }],
+    })
+}
+
+pub(crate) fn pod(owner: &str, message: &str) -> Value {
+    let mut pod = job("pod", "pod-uid", owner, json!({}));
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["status"] = json!({ "containerStatuses": [{
+        "name": "gobackup", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": { "terminated": { "exitCode": 0, "message": message } },
+    }] });
+    pod
+}
+
+#[test]
+fn a_run_that_ends_well_makes_the_parent_ready_and_stays_recorded() {
+    let parent = backup(json!({}));
+    let uid = "00000000-0000-4000-8000-000000000001";
+    let stored = json!({ "artifacts": [{ "storage": "s", "file": "2026.tgz" }] });
+    let mut objects = around();
+    objects.push(pod("run-uid", &stored.to_string()));
+    let request = TestRequest::new(&parent)
+        .child("run", &job("nightly", "run-uid", uid, complete()))
+        .build();
+    let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
+    assert_eq!(outcome.child("run").unwrap().apply, ApplyPolicy::Hold);
+    let report = outcome.report();
+    assert_eq!(
+        condition(report, "Ready"),
+        "True/Completed: stored 2026.tgz in s"
+    );
+    assert_eq!(
+        condition(report, "Succeeded"),
+        "True/LastRunSucceeded: stored 2026.tgz in s"
+    );
+    assert_eq!(
+        condition(report, "Scheduled"),
+        "False/NoSchedule: no schedule is in effect"
+    );
+    let status = report.status.clone().unwrap();
+    assert_eq!(status["phase"], "Succeeded");
+    assert_eq!(status["successCount"], 1);
+    assert_eq!(status["lastSuccessfulBackupTime"], "2026-08-20T02:01:00Z");
+    let reasons: Vec<&str> = report.events.iter().map(|it| it.reason.as_str()).collect();
+    assert_eq!(reasons, ["RunStarted", "BackupSucceeded"]);
+
+    // The Job is gone: nothing is made again, and the result stays.
+    let request = TestRequest::new(&parent).status(&status).build();
+    let later = Plugin::reconcile(&request, &host(&around())).unwrap();
+    assert_eq!(names(&later), ["Secret/nightly-gobackup"]);
+    let mut expected = status;
+    expected["countedJobs"] = json!([]);
+    assert_eq!(later.report().status.clone().unwrap(), expected);
+    assert!(later.report().events.is_empty());
+}
+
+#[test]
+fn a_changed_configuration_starts_no_run_and_says_so() {
+    let first = reconcile(&backup(json!({})), &around()).unwrap();
+    let parent = backup(json!({ "description": "changed" }));
+    let request = TestRequest::new(&parent).answered(&first).build();
+    let outcome = Plugin::reconcile(&request, &host(&around())).unwrap();
+    assert_eq!(outcome.child("run").unwrap().apply, ApplyPolicy::Hold);
+    let warnings = &outcome.report().status.as_ref().unwrap()["warnings"];
+    assert_eq!(warnings[0]["code"], "SpecChangedAfterRun");
+}
+
+#[test]
+fn a_cron_backup_counts_only_jobs_of_its_own_cron_job() {
+    let schedule = json!({ "cron": "0 2 * * *" });
+    let parent = backup(json!({ "schedule": schedule }));
+    let cron_job = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": { "name": "nightly", "uid": "cron-uid", "creationTimestamp": "2026-08-19T00:00:00Z" },
+        "status": { "lastScheduleTime": "2026-08-20T02:00:00Z" },
+    });
+    let mut objects = around();
+    objects.push(job("nightly-1", "mine", "cron-uid", complete()));
+    objects.push(job("nightly-2", "theirs", "other-uid", failed()));
+    let request = TestRequest::new(&parent)
+        .child("schedule", &cron_job)
+        .build();
+    let outcome = Plugin::reconcile(&request, &host(&objects)).unwrap();
+    let status = outcome.report().status.clone().unwrap();
+    assert_eq!(
+        (&status["successCount"], &status["failureCount"]),
+        (&json!(1), &json!(0))
+    );
+    assert_eq!(status["nextRun"], "2026-08-21T02:00:00Z");
+    assert_eq!(
+        condition(outcome.report(), "Ready"),
+        "True/Scheduled: next run at 2026-08-21T02:00:00Z"
+    );
+    // 14 hours later, when the next run is due.
+    let wait = outcome.report().requeue.unwrap();
+    assert_eq!(wait.as_millis(), 14 * 3_600_000 + 1);
+}
+
+#[test]
+fn a_schedule_that_did_not_run_is_overdue() {
+    let parent = backup(json!({ "schedule": { "cron": "0 2 * * *" } }));
+    let cron_job = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": { "name": "nightly", "uid": "cron-uid", "creationTimestamp": "2026-08-18T00:00:00Z" },
+        "status": { "lastScheduleTime": "2026-08-19T02:00:00Z" },
+    });
+    let request = TestRequest::new(&parent)
+        .child("schedule", &cron_job)
+        .build();
+    let outcome = Plugin::reconcile(&request, &host(&around())).unwrap();
+    assert_eq!(
+        condition(outcome.report(), "Scheduled"),
+        "False/Overdue: no run since 2026-08-20T02:00:00Z, expected by 0 2 * * *"
+    );
+    assert!(
+        outcome
+            .report()
+            .events
+            .iter()
+            .any(|it| it.reason == "Overdue")
+    );
+}
+
+#[test]
+fn a_zone_other_than_utc_is_not_looked_ahead() {
+    let schedule = json!({ "cron": "0 2 * * *", "timeZone": "Europe/Berlin" });
+    let fake = host(&around());
+    let request = TestRequest::new(&backup(json!({ "schedule": schedule }))).build();
+    let outcome = Plugin::reconcile(&request, &fake).unwrap();
+    assert!(!fake.asked_now());
+    assert_eq!(outcome.report().requeue, None);
+    assert_eq!(
+        outcome.report().status.as_ref().unwrap().get("nextRun"),
+        None
+    );
+}
+
+#[test]
+fn a_job_of_the_name_is_what_the_cluster_holds_next() {
+    let first = reconcile(&backup(json!({})), &around()).unwrap();
+    let object = &first.child("run").unwrap().object;
+    serde_json::from_value::<Job>(object.clone()).unwrap();
+}

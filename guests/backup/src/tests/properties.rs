@@ -1,0 +1,177 @@
+//! What holds for any input.
+
+use innkeeper_sdk::testing::TestRequest;
+use proptest::prelude::*;
+use serde_json::Map;
+
+use super::*;
+
+/// Single-line text with everything that could break out of YAML or a shell.
+fn line() -> impl Strategy<Value = String> {
+    "[ -~\u{a0}-\u{2ff}]{1,24}"
+}
+
+/// The environment that the kubelet makes of a container, values of Secrets included.
+fn environment(outcome: &Outcome, values: &Map<String, Value>) -> Map<String, Value> {
+    let pod = &outcome.child("run").unwrap().object["spec"]["template"]["spec"];
+    let env = pod["containers"][0]["env"].as_array().unwrap();
+    env.iter()
+        .map(|it| {
+            let name = it["name"].as_str().unwrap().to_owned();
+            let value = match it["valueFrom"]["secretKeyRef"]["key"].as_str() {
+                Some(key) => values[key].clone(),
+                None => it["value"].clone(),
+            };
+            (name, value)
+        })
+        .collect()
+}
+
+/// Expands `${NAME}` and `$NAME` as gobackup does, before anything is parsed.
+fn expanded(text: &str, environment: &Map<String, Value>) -> String {
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        result.push_str(before);
+        let (name, remainder) = after.strip_prefix('{').map_or_else(
+            || {
+                after.split_at(
+                    after
+                        .find(|it: char| !it.is_alphanumeric())
+                        .unwrap_or(after.len()),
+                )
+            },
+            |inner| inner.split_once('}').unwrap(),
+        );
+        result.push_str(
+            environment
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default(),
+        );
+        rest = remainder;
+    }
+    result + rest
+}
+
+fn with_password(password: &str) -> Value {
+    let config = json!({ "database": "d", "password": password });
+    related(
+        "Database",
+        "pg",
+        json!({ "type": "postgresql", "config": config }),
+    )
+}
+
+proptest! {
+    /// Property 3: values arrive as they were put in, and never become keys.
+    #[test]
+    fn any_line_survives_expansion_and_parsing(
+        password in line(), description in line(), script in line(), args in line(),
+    ) {
+        // A value of blanks only has no end that a block could show.
+        prop_assume!(!password.trim().is_empty());
+        let mut objects = around();
+        objects[0] = with_password(&password);
+        objects[0]["spec"]["config"]["args"] = json!(args);
+        let parent = backup(json!({ "description": description, "beforeScript": script }));
+        let outcome = reconcile(&parent, &objects).unwrap();
+        let values = json!({ "DB0_PASSWORD": password, "id": "i", "key": "k" });
+        let environment = environment(&outcome, values.as_object().unwrap());
+        let text = expanded(&configuration(&outcome), &environment);
+        let parsed: Value = serde_saphyr::from_str(&text).unwrap();
+        let expected = json!({ "models": { "nightly": {
+            "description": description,
+            "before_script": script,
+            "databases": { "pg": {
+                "type": "postgresql", "args": args, "database": "d", "password": password,
+            } },
+            "storages": { "s": {
+                "type": "s3", "access_key_id": "i", "bucket": "b", "secret_access_key": "k",
+            } },
+            "default_storage": "s",
+        } } });
+        prop_assert_eq!(parsed, expected);
+    }
+
+    /// Property 2: no credential outside its own keys of the child Secret.
+    #[test]
+    fn credentials_stay_in_their_keys(password in "[a-zA-Z0-9$]{12,24}") {
+        let mut objects = around();
+        objects[0] = with_password(&password);
+        let encode = json!({ "type": "openssl", "password": password });
+        let parent = backup(json!({ "encodeWith": encode }));
+        let outcome = reconcile(&parent, &objects).unwrap();
+        prop_assert!(!configuration(&outcome).contains(&password));
+        for child in outcome.children() {
+            prop_assert!(!child.object.to_string().contains(&password));
+        }
+        let report = format!("{:?}", outcome.report());
+        prop_assert!(!report.contains(&password));
+        let secret = &outcome.child("config").unwrap().object["data"];
+        prop_assert_eq!(&secret["DB0_PASSWORD"], &secret["ENC_PASSWORD"]);
+    }
+
+    /// Property 5: one request makes one Job, and an end stays what it is.
+    #[test]
+    fn one_request_makes_one_job(succeeds in any::<bool>(), repeats in 1usize..4) {
+        let parent = backup(json!({}));
+        let uid = "00000000-0000-4000-8000-000000000001";
+        let end = if succeeds { outcomes::complete() } else { outcomes::failed() };
+        let other = if succeeds { outcomes::failed() } else { outcomes::complete() };
+        let mut status = json!({});
+        let mut recorded: Option<Value> = None;
+        // The end is observed, then contradicted, then the Job is gone.
+        for shown in [Some(end), Some(other), None] {
+            for _ in 0..repeats {
+                let mut request = TestRequest::new(&parent).status(&status);
+                if let Some(shown) = &shown {
+                    let job = outcomes::job("nightly", "run-uid", uid, shown.clone());
+                    request = request.child("run", &job);
+                }
+                let outcome = Plugin::reconcile(&request.build(), &host(&around())).unwrap();
+                let made = outcome.children().iter();
+                let made = made.filter(|it| it.kind() == "Job" && it.apply != ApplyPolicy::Hold);
+                prop_assert_eq!(made.count(), 0);
+                status = outcome.report().status.clone().unwrap();
+                let run = status["lastRun"].clone();
+                prop_assert_eq!(recorded.get_or_insert_with(|| run.clone()), &run);
+                let counts = json!([status["successCount"], status["failureCount"]]);
+                let expected = if succeeds { json!([1, 0]) } else { json!([0, 1]) };
+                prop_assert_eq!(counts, expected);
+            }
+        }
+    }
+
+    /// Property 6: while anything is missing, nothing changes.
+    #[test]
+    fn a_missing_reference_changes_nothing(missing in 0usize..3, cron in any::<bool>()) {
+        let mut objects = around();
+        objects.remove(missing);
+        let spec = if cron { json!({ "schedule": { "cron": "@daily" } }) } else { json!({}) };
+        let outcome = reconcile(&backup(spec), &objects).unwrap();
+        prop_assert!(matches!(outcome, Outcome::Keep(_)));
+    }
+}
+
+#[test]
+fn a_second_pass_states_the_same() {
+    for spec in [
+        json!({}),
+        json!({ "schedule": { "cron": "@daily-random" } }),
+    ] {
+        let parent = backup(spec);
+        let first = reconcile(&parent, &around()).unwrap();
+        let status = first.report().status.clone().unwrap();
+        let request = TestRequest::new(&parent)
+            .answered(&first)
+            .status(&status)
+            .build();
+        let second = Plugin::reconcile(&request, &host(&around())).unwrap();
+        for child in second.children() {
+            let before = first.child(&child.key).unwrap();
+            assert_eq!(child.object, before.object);
+        }
+        assert_eq!(second.children().len(), first.children().len());
+    }
+}

@@ -1,0 +1,109 @@
+//! What the choice of a toolchain needs to know of the machine.
+//!
+//! Everything that the choice depends on comes through [`Environment`] and [`Machine`], so that a
+//! test can state a machine as data. Nothing is decided here.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The variables that a build depends on, as values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// `$CARGO`: the cargo to drive; the one of `$PATH` when not set.
+    pub cargo: Option<PathBuf>,
+    /// `$RUSTC`: the compiler that cargo uses instead of the one of `$PATH`.
+    pub rustc: Option<PathBuf>,
+    /// `$INNKEEPER_RUSTC`: a compiler that carries its own source, for guests only.
+    pub innkeeper_rustc: Option<PathBuf>,
+    /// `$CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER`: a linker to use instead of what is found.
+    pub linker: Option<PathBuf>,
+    /// Whether rustup may download: `$RUSTUP_AUTO_INSTALL` is not `0`.
+    pub rustup_may_download: bool,
+    /// The directories of `$PATH`.
+    pub path: Vec<PathBuf>,
+    /// `$CARGO_HOME`, or `.cargo` below `$HOME`: where the sources of dependencies are.
+    pub cargo_home: Option<PathBuf>,
+}
+
+impl Environment {
+    /// The environment of this process.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place of this crate that reads the environment"
+    )]
+    pub fn of_process() -> Self {
+        let path = |name| {
+            env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        Self {
+            cargo: path("CARGO"),
+            rustc: path("RUSTC"),
+            innkeeper_rustc: path("INNKEEPER_RUSTC"),
+            linker: path("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER"),
+            rustup_may_download: env::var_os("RUSTUP_AUTO_INSTALL")
+                .is_none_or(|value| value != "0"),
+            path: env::var_os("PATH")
+                .map(|paths| env::split_paths(&paths).collect())
+                .unwrap_or_default(),
+            cargo_home: path("CARGO_HOME").or_else(|| path("HOME").map(|home| home.join(".cargo"))),
+        }
+    }
+
+    /// The cargo to drive.
+    pub(crate) fn cargo(&self) -> &Path {
+        self.cargo.as_deref().unwrap_or_else(|| Path::new("cargo"))
+    }
+
+    /// The compiler that cargo uses when nobody names another.
+    pub(crate) fn rustc(&self) -> &Path {
+        self.rustc.as_deref().unwrap_or_else(|| Path::new("rustc"))
+    }
+}
+
+/// The questions that the choice asks.
+pub(crate) trait Machine {
+    /// What `program` prints when it is run with `args`; none if it is not there or fails.
+    fn run(&self, program: &Path, args: &[&str]) -> Option<String>;
+    /// Whether there is a file at `path`.
+    fn is_file(&self, path: &Path) -> bool;
+    /// The names of what is in `directory`; none if it cannot be read.
+    fn names(&self, directory: &Path) -> Vec<PathBuf>;
+}
+
+/// The machine that this process runs on, as seen from one directory.
+///
+/// The directory counts because rustup picks the compiler by it.
+pub(crate) struct Local<'a> {
+    pub(crate) directory: &'a Path,
+}
+
+impl Machine for Local<'_> {
+    fn run(&self, program: &Path, args: &[&str]) -> Option<String> {
+        let output = Command::new(program)
+            .args(args)
+            .current_dir(self.directory)
+            .stdin(Stdio::null())
+            .output()
+            .ok()?;
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        path.is_file()
+    }
+
+    fn names(&self, directory: &Path) -> Vec<PathBuf> {
+        directory
+            .read_dir()
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(PathBuf::from(entry.ok()?.file_name())))
+            .collect()
+    }
+}

@@ -1,0 +1,139 @@
+//! Builds guest crates into components from the command line.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{ArgGroup, Parser};
+use innkeeper_guest_build::{Environment, Guest, Request, Toolchain, ToolchainError, build};
+
+/// What the process returns when no compiler here can build a guest.
+const EXIT_NO_TOOLCHAIN: u8 = 4;
+
+/// Build Innkeeper guest crates into components.
+#[derive(Debug, Parser)]
+#[command(version, group(ArgGroup::new("guests").required(true).multiple(true)))]
+struct Args {
+    /// A package of the workspace, and the name of its component: without a name that of the
+    /// package, less the prefix innkeeper-guest-
+    #[arg(short, long = "package", value_name = "PACKAGE[=NAME]", group = "guests", value_parser = guest)]
+    packages: Vec<Guest>,
+    /// Every guest of the workspace below this directory, named as the directory of its crate
+    #[arg(long, value_name = "DIR", group = "guests")]
+    below: Option<PathBuf>,
+    /// Where the components go, as NAME.wasm
+    #[arg(long, value_name = "DIR", default_value = "target/guests")]
+    out: PathBuf,
+    /// Where cargo keeps what it builds
+    #[arg(long, value_name = "DIR", default_value = "target/wasm")]
+    target_dir: PathBuf,
+    /// The directory of the workspace
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    workspace: PathBuf,
+    /// The cargo profile
+    #[arg(long, value_name = "NAME", default_value = "guest")]
+    profile: String,
+    /// Fail instead of changing Cargo.lock
+    #[arg(long)]
+    locked: bool,
+    /// Build nothing, only find what would compile: status 4 if there is nothing that can
+    #[arg(long, group = "guests")]
+    check: bool,
+}
+
+fn guest(text: &str) -> Result<Guest, String> {
+    let Some((package, name)) = text.split_once('=') else {
+        return Ok(Guest::of_package(text));
+    };
+    if package.is_empty() || name.is_empty() || name.contains('/') {
+        return Err("expected PACKAGE or PACKAGE=NAME, and no / in NAME".to_owned());
+    }
+    Ok(Guest {
+        package: package.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "progress and errors of a command line tool"
+)]
+fn main() -> ExitCode {
+    let mut report = |line: &str| eprintln!("{line}");
+    match run(Args::parse(), &mut report) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(format!("error: {error:#}").trim_end());
+            if error.is::<ToolchainError>() {
+                ExitCode::from(EXIT_NO_TOOLCHAIN)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn run(args: Args, report: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
+    let environment = Environment::of_process();
+    let workspace_root = args
+        .workspace
+        .canonicalize()
+        .with_context(|| format!("failed to find the workspace {}", args.workspace.display()))?;
+    if args.check {
+        let toolchain = Toolchain::find(&environment, &workspace_root, report)?;
+        report(&format!("guests are built with {toolchain}"));
+        return Ok(());
+    }
+    let mut guests = args.packages;
+    if let Some(below) = &args.below {
+        guests.extend(Guest::all_below(&environment, &workspace_root, below)?);
+    }
+    if guests.is_empty() {
+        report("no guests to build");
+        return Ok(());
+    }
+    let toolchain = Toolchain::find(&environment, &workspace_root, report)?;
+    let request = Request {
+        workspace_root,
+        guests,
+        target_dir: std::path::absolute(args.target_dir)?,
+        out_dir: args.out,
+        profile: args.profile,
+        locked: args.locked,
+    };
+    build(&environment, &toolchain, &request, report)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_packages_with_and_without_a_name() {
+        let pair = |package: &str, name: &str| Guest {
+            package: package.to_owned(),
+            name: name.to_owned(),
+        };
+        assert_eq!(
+            guest("innkeeper-guest-etcd"),
+            Ok(pair("innkeeper-guest-etcd", "etcd"))
+        );
+        assert_eq!(guest("pond-plugin=pond"), Ok(pair("pond-plugin", "pond")));
+    }
+
+    #[test]
+    fn rejects_names_that_are_no_file_names() {
+        for text in ["=pond", "pond=", "pond=../pond"] {
+            assert!(guest(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rejects_a_command_without_a_guest() {
+        assert!(Args::try_parse_from(["innkeeper-guest-build"]).is_err());
+        assert!(Args::try_parse_from(["innkeeper-guest-build", "--below", "guests"]).is_ok());
+        assert!(Args::try_parse_from(["innkeeper-guest-build", "-p", "pond"]).is_ok());
+        assert!(Args::try_parse_from(["innkeeper-guest-build", "--check"]).is_ok());
+    }
+}

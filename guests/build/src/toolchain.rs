@@ -1,0 +1,258 @@
+//! Which compiler turns guests into wasm.
+//!
+//! What differs between machines is where the standard library of the target comes from. In the
+//! order of choice:
+//!
+//! 1. it is installed for the compiler that cargo uses anyway;
+//! 2. rustup may fetch it, then 1;
+//! 3. a compiler carries the source of its own standard library, and cargo builds it. Distributions
+//!    package such a compiler, and so does rustup with its component `rust-src`;
+//! 4. else nothing can be done here, and the error names the remedies.
+//!
+//! The source of one compiler version does not build with another, so a source is only looked for
+//! inside the compiler's own sysroot.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::TARGET;
+use crate::machine::{Environment, Local, Machine};
+
+#[cfg(test)]
+mod tests;
+
+/// The oldest compiler that guests are built with, as `major.minor`.
+const RUST_VERSION_MIN: &str = env!("CARGO_PKG_RUST_VERSION");
+
+/// A way of compiling for [`TARGET`] that this machine has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Toolchain {
+    /// The target is installed for the compiler that cargo uses.
+    Installed,
+    /// Cargo builds the standard library from the source that the compiler carries.
+    BuildStd {
+        /// The compiler with the source.
+        rustc: PathBuf,
+        /// Where its libraries and its source are.
+        sysroot: PathBuf,
+        /// What links wasm.
+        linker: PathBuf,
+    },
+}
+
+/// Why nothing here can compile a guest.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No compiler has the target's standard library or the source of it.
+    #[error(
+        "no compiler here can build for {TARGET}\n\
+         {tried}\
+         do one of these:\n  \
+         with rustup:          rustup target add {TARGET}\n  \
+         on Debian or Ubuntu:  apt-get install --no-install-recommends rustc-web rust-web-src\n  \
+         elsewhere:            set INNKEEPER_RUSTC to a rustc of {RUST_VERSION_MIN} or newer whose \
+         sysroot has lib/rustlib/src/rust/library"
+    )]
+    NoCompiler {
+        /// What was looked at and why it will not do, one line each.
+        tried: Tried,
+    },
+    /// There is a compiler, but nothing that links wasm.
+    #[error(
+        "no linker for wasm found for {rustc}: neither rust-lld in a sysroot nor wasm-ld in PATH\n\
+         install lld (on Debian or Ubuntu: apt-get install lld), or name a linker by \
+         CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER",
+        rustc = rustc.display()
+    )]
+    NoLinker {
+        /// The compiler that would do.
+        rustc: PathBuf,
+    },
+}
+
+/// What was looked at in vain.
+#[derive(Debug, Default)]
+pub struct Tried(Vec<String>);
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|line| writeln!(f, "  {line}"))
+    }
+}
+
+impl Toolchain {
+    /// Finds the toolchain for a workspace, as seen from `directory`.
+    ///
+    /// May run `rustup target add`, where rustup may download; `report` is told so first.
+    pub fn find(
+        environment: &Environment,
+        directory: &Path,
+        report: &mut dyn FnMut(&str),
+    ) -> Result<Self, Error> {
+        choose(environment, &Local { directory }, report)
+    }
+}
+
+impl fmt::Display for Toolchain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Installed => write!(f, "the installed target {TARGET}"),
+            Self::BuildStd { rustc, linker, .. } => write!(
+                f,
+                "{} and its standard library's source, linked by {}",
+                rustc.display(),
+                linker.display()
+            ),
+        }
+    }
+}
+
+fn choose(
+    environment: &Environment,
+    machine: &dyn Machine,
+    report: &mut dyn FnMut(&str),
+) -> Result<Toolchain, Error> {
+    let mut tried = Tried::default();
+    let in_use = environment.rustc();
+
+    if has_target(machine, in_use) {
+        return Ok(Toolchain::Installed);
+    }
+    tried
+        .0
+        .push(format!("{}: {TARGET} is not installed", in_use.display()));
+
+    match rustup_add(environment, machine, report) {
+        Ok(()) if has_target(machine, in_use) => return Ok(Toolchain::Installed),
+        Ok(()) => tried.0.push(format!(
+            "rustup: added {TARGET}, but not to {}",
+            in_use.display()
+        )),
+        Err(why) => tried.0.push(format!("rustup: {why}")),
+    }
+
+    for rustc in candidates(environment) {
+        match source_of(machine, &rustc) {
+            Ok(sysroot) => {
+                let linker =
+                    find_linker(environment, machine, &rustc).ok_or_else(|| Error::NoLinker {
+                        rustc: rustc.clone(),
+                    })?;
+                return Ok(Toolchain::BuildStd {
+                    rustc,
+                    sysroot,
+                    linker,
+                });
+            }
+            Err(why) => tried.0.push(format!("{}: {why}", rustc.display())),
+        }
+    }
+    Err(Error::NoCompiler { tried })
+}
+
+/// The compilers that may carry their source, the more deliberately chosen first.
+fn candidates(environment: &Environment) -> Vec<PathBuf> {
+    let named = environment.innkeeper_rustc.clone();
+    let known = [
+        environment.rustc().to_owned(),
+        PathBuf::from("/usr/bin/rustc"),
+    ];
+    let mut candidates: Vec<PathBuf> = named.into_iter().chain(known).collect();
+    candidates.dedup();
+    candidates
+}
+
+/// Whether the standard library of the target is there.
+///
+/// The compiler names the directory also where nothing is installed, so the library itself counts.
+fn has_target(machine: &dyn Machine, rustc: &Path) -> bool {
+    let args = ["--print", "target-libdir", "--target", TARGET];
+    machine.run(rustc, &args).is_some_and(|libdir| {
+        machine.names(Path::new(libdir.trim())).iter().any(|name| {
+            name.extension()
+                .is_some_and(|extension| extension == "rlib")
+                && name.to_string_lossy().starts_with("libstd-")
+        })
+    })
+}
+
+fn rustup_add(
+    environment: &Environment,
+    machine: &dyn Machine,
+    report: &mut dyn FnMut(&str),
+) -> Result<(), &'static str> {
+    let rustup = in_path(environment, machine, "rustup").ok_or("is not there")?;
+    if !environment.rustup_may_download {
+        return Err("may not download here (RUSTUP_AUTO_INSTALL=0)");
+    }
+    report(&format!("rustup target add {TARGET}"));
+    machine
+        .run(&rustup, &["target", "add", TARGET])
+        .map(|_| ())
+        .ok_or("could not add the target")
+}
+
+/// The sysroot of a compiler that can build its own standard library, or why it cannot.
+fn source_of(machine: &dyn Machine, rustc: &Path) -> Result<PathBuf, String> {
+    let version = machine
+        .run(rustc, &["--version"])
+        .ok_or("is not there or does not run")?;
+    let version = version.split_whitespace().nth(1).unwrap_or_default();
+    if minor_of(version) < minor_of(RUST_VERSION_MIN) {
+        return Err(format!("is {version}, older than {RUST_VERSION_MIN}"));
+    }
+    let sysroot = sysroot_of(machine, rustc).ok_or("does not name its sysroot")?;
+    // Present since the standard library has a workspace of its own, which cargo needs.
+    if machine.is_file(&sysroot.join("lib/rustlib/src/rust/library/Cargo.lock")) {
+        Ok(sysroot)
+    } else {
+        Err("does not carry the source of its standard library".to_owned())
+    }
+}
+
+/// `(1, 95)` of `1.95` and of `1.95.0-nightly`; what is no version is older than all.
+fn minor_of(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.');
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next()?.parse().ok()?;
+    Some((major, minor))
+}
+
+fn sysroot_of(machine: &dyn Machine, rustc: &Path) -> Option<PathBuf> {
+    let sysroot = machine.run(rustc, &["--print", "sysroot"])?;
+    Some(PathBuf::from(sysroot.trim()))
+}
+
+/// What links wasm for `rustc`: its own linker, that of the compiler in use, or LLVM's.
+fn find_linker(environment: &Environment, machine: &dyn Machine, rustc: &Path) -> Option<PathBuf> {
+    if let Some(linker) = &environment.linker {
+        return Some(linker.clone());
+    }
+    let bundled = [rustc, environment.rustc()].into_iter().find_map(|rustc| {
+        let host = machine.run(rustc, &["--print", "host-tuple"])?;
+        let linker = sysroot_of(machine, rustc)?
+            .join("lib/rustlib")
+            .join(host.trim())
+            .join("bin/rust-lld");
+        machine.is_file(&linker).then_some(linker)
+    });
+    bundled.or_else(|| {
+        // The linker of the compiler's own LLVM reads whatever the compiler writes; an older one
+        // may not.
+        let verbose = machine.run(rustc, &["-vV"])?;
+        let llvm = verbose
+            .lines()
+            .find_map(|line| line.strip_prefix("LLVM version: "))
+            .and_then(|version| version.split('.').next())?;
+        in_path(environment, machine, &format!("wasm-ld-{llvm}"))
+            .or_else(|| in_path(environment, machine, "wasm-ld"))
+    })
+}
+
+fn in_path(environment: &Environment, machine: &dyn Machine, program: &str) -> Option<PathBuf> {
+    environment
+        .path
+        .iter()
+        .map(|directory| directory.join(program))
+        .find(|path| machine.is_file(path))
+}

@@ -1,0 +1,221 @@
+//! The children besides the StatefulSet: Services, the record, claims, the disruption budget.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::{labels, prelude::*, quantity::Amount};
+use k8s_openapi::{
+    api::{
+        core::v1::{
+            ConfigMap, PersistentVolumeClaim, PersistentVolumeClaimSpec, Service, ServicePort,
+            ServiceSpec, VolumeResourceRequirements,
+        },
+        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString,
+    },
+};
+
+use crate::{
+    cluster::{CLUSTER_UID_LABEL, Cluster, quorum},
+    members,
+    observe::{Claim, Observation},
+    record::Record,
+    step::Step,
+};
+
+/// Every child of the answer.
+pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step) -> Vec<Child> {
+    let mut children = vec![
+        Child::new("headless", &headless_service(cluster)),
+        Child::new("client", &client_service(cluster)),
+    ];
+    let Some(record) = &step.record else {
+        return children;
+    };
+    children.push(Child::new("state", &state(cluster, record)));
+    if step.has_claims && cluster.is_persistent() {
+        children.extend(claims(cluster, observation, record));
+    }
+    if let Some(replicas) = step.replicas {
+        let before: Vec<String> = children
+            .iter()
+            .map(|child| child.key.clone())
+            .filter(|key| key != "client")
+            .collect();
+        let observed = observation.stateful_set.as_ref();
+        let members = members::stateful_set(cluster, observed, replicas);
+        children.push(Child::new("members", &members).after(before));
+    }
+    children.extend(budget(cluster, record).map(|budget| Child::new("pdb", &budget)));
+    children
+}
+
+fn port(name: &str, port: i32) -> ServicePort {
+    ServicePort {
+        name: Some(name.to_owned()),
+        port,
+        target_port: Some(IntOrString::String(name.to_owned())),
+        protocol: Some("TCP".to_owned()),
+        ..Default::default()
+    }
+}
+
+fn headless_service(cluster: &Cluster<'_>) -> Service {
+    Service {
+        metadata: metadata(cluster.name, &cluster.labels("headless")),
+        spec: Some(ServiceSpec {
+            cluster_ip: Some("None".to_owned()),
+            // Members have to find each other before any of them is ready.
+            publish_not_ready_addresses: Some(true),
+            selector: Some(cluster.selector()),
+            ports: Some(vec![
+                port("peer", 2380),
+                port("client", 2379),
+                port("metrics", 2381),
+            ]),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn client_service(cluster: &Cluster<'_>) -> Service {
+    Service {
+        metadata: metadata(cluster.client_service(), &cluster.labels("client")),
+        spec: Some(ServiceSpec {
+            type_: Some("ClusterIP".to_owned()),
+            selector: Some(cluster.selector()),
+            ports: Some(vec![port("client", 2379), port("metrics", 2381)]),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn state(cluster: &Cluster<'_>, record: &Record) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            annotations: Some(record.annotations()),
+            ..metadata(cluster.record(), &cluster.labels("state"))
+        },
+        data: Some(record.data(cluster)),
+        ..Default::default()
+    }
+}
+
+/// A claim for each member, unless somebody else's is used as it is.
+fn claims(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> Vec<Child> {
+    let is_managed = |ordinal: &&i32| {
+        observation
+            .claims
+            .get(ordinal)
+            .is_none_or(|claim| claim.child.is_some())
+    };
+    record
+        .members
+        .iter()
+        .filter(is_managed)
+        .map(|ordinal| {
+            let observed = observation.claims.get(ordinal);
+            let claim = claim(cluster, observation, *ordinal, observed);
+            Child::new(format!("claim-{ordinal}"), &claim).retain()
+        })
+        .collect()
+}
+
+fn claim(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    ordinal: i32,
+    observed: Option<&Claim>,
+) -> PersistentVolumeClaim {
+    let child = observed.and_then(|claim| claim.child.as_ref());
+    let adopted = child.filter(|_| observed.is_some_and(|claim| !claim.is_ours));
+    let mut labels = cluster.labels("data");
+    // An adopted claim keeps the mark of who made it: a lost record must not make it look like this parent's own.
+    let uid = adopted
+        .and_then(|claim| {
+            claim
+                .metadata
+                .labels
+                .as_ref()?
+                .get(CLUSTER_UID_LABEL)
+                .cloned()
+        })
+        .unwrap_or_else(|| cluster.uid.to_owned());
+    labels.insert(CLUSTER_UID_LABEL.to_owned(), uid);
+    let storage = &cluster.spec.storage;
+    let given = adopted.and_then(|claim| claim.spec.as_ref());
+    PersistentVolumeClaim {
+        metadata: metadata(cluster.claim(ordinal), &labels),
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: given
+                .and_then(|spec| spec.access_modes.clone())
+                .or_else(|| Some(storage.access_modes.clone())),
+            storage_class_name: given.map_or_else(
+                || storage.storage_class_name.clone(),
+                |spec| spec.storage_class_name.clone(),
+            ),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some(BTreeMap::from([(
+                    "storage".to_owned(),
+                    request(cluster, observation, child),
+                )])),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+/// The storage that a claim has.
+pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
+    claim
+        .spec
+        .as_ref()?
+        .resources
+        .as_ref()?
+        .requests
+        .as_ref()?
+        .get("storage")
+}
+
+/// What a claim asks for: never less than it has, and more only where its class lets it grow.
+fn request(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    child: Option<&PersistentVolumeClaim>,
+) -> Quantity {
+    let wanted = &cluster.spec.storage.size;
+    match child.and_then(requested) {
+        Some(has) if Amount::of(wanted) <= Amount::of(has) || !observation.can_grow => has.clone(),
+        _ => wanted.clone(),
+    }
+}
+
+fn budget(cluster: &Cluster<'_>, record: &Record) -> Option<PodDisruptionBudget> {
+    let wanted = &cluster.spec.pod_disruption_budget;
+    let voters = record.voters.as_ref().filter(|voters| !voters.is_empty())?;
+    if !wanted.enabled || cluster.spec.size == 0 || !record.formed {
+        return None;
+    }
+    let min_available = match (&wanted.min_available, &wanted.max_unavailable) {
+        (None, None) => {
+            let quorum = i32::try_from(quorum(voters.len())).unwrap_or(i32::MAX);
+            Some(IntOrString::Int(quorum))
+        }
+        (given, _) => given.clone(),
+    };
+    Some(PodDisruptionBudget {
+        metadata: metadata(cluster.name, &cluster.labels("member")),
+        spec: Some(PodDisruptionBudgetSpec {
+            min_available,
+            max_unavailable: wanted.max_unavailable.clone(),
+            selector: Some(labels::label_selector(&cluster.selector())),
+            unhealthy_pod_eviction_policy: Some("IfHealthyBudget".to_owned()),
+        }),
+        ..Default::default()
+    })
+}

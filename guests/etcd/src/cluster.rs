@@ -1,0 +1,118 @@
+//! What is wanted for one parent: names, addresses, labels, images.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::{labels, prelude::*};
+
+use crate::{
+    api::{EtcdClusterSpec, Medium},
+    config::Config,
+    version::Version,
+};
+
+/// The label on every child and Pod that names the cluster.
+pub(crate) const CLUSTER_LABEL: &str = "etcd.ydzs.io/cluster";
+
+/// The label on claims that names the parent for which they were made.
+pub(crate) const CLUSTER_UID_LABEL: &str = "etcd.ydzs.io/cluster-uid";
+
+/// What is wanted for one parent.
+pub(crate) struct Cluster<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) spec: &'a EtcdClusterSpec,
+    pub(crate) config: &'a Config,
+    /// The image of the members.
+    pub(crate) image: String,
+    /// The parent's annotation that restarts the members when it changes.
+    pub(crate) restart_trigger: Option<&'a str>,
+}
+
+impl<'a> Cluster<'a> {
+    pub(crate) fn new(request: &'a Request, spec: &'a EtcdClusterSpec, config: &'a Config) -> Self {
+        let image = match (&spec.image, &spec.version) {
+            (Some(image), _) => image.clone(),
+            (None, Some(version)) => {
+                format!(
+                    "{}:v{}",
+                    config.image_repository,
+                    version.trim_start_matches('v')
+                )
+            }
+            (None, None) => config.images.etcd.clone(),
+        };
+        Self {
+            name: request.name(),
+            namespace: request.namespace(),
+            uid: request.uid(),
+            spec,
+            config,
+            image,
+            restart_trigger: request.annotation("etcd.ydzs.io/restart-trigger"),
+        }
+    }
+
+    /// The version asked for, as far as it can be known.
+    pub(crate) fn version(&self) -> Option<Version> {
+        let stated = self.spec.version.as_deref().and_then(Version::parse);
+        stated.or_else(|| Version::of_image(&self.image))
+    }
+
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.spec.storage.medium == Medium::Persistent
+    }
+
+    /// The labels of a child.
+    pub(crate) fn labels(&self, component: &str) -> BTreeMap<String, String> {
+        let mut labels = labels::base_labels("etcd", self.name, component);
+        labels.insert(CLUSTER_LABEL.to_owned(), self.name.to_owned());
+        labels
+    }
+
+    /// The selector of the members: never more than the four shared labels.
+    pub(crate) fn selector(&self) -> BTreeMap<String, String> {
+        labels::base_labels("etcd", self.name, "member")
+    }
+
+    pub(crate) fn member(&self, ordinal: i32) -> String {
+        format!("{}-{ordinal}", self.name)
+    }
+
+    pub(crate) fn claim(&self, ordinal: i32) -> String {
+        format!("data-{}-{ordinal}", self.name)
+    }
+
+    pub(crate) fn record(&self) -> String {
+        format!("{}-cluster-state", self.name)
+    }
+
+    pub(crate) fn client_service(&self) -> String {
+        format!("{}-client", self.name)
+    }
+
+    /// Where the other members find one.
+    pub(crate) fn peer_url(&self, ordinal: i32) -> String {
+        format!(
+            "https://{}.{}.{}.svc:2380",
+            self.member(ordinal),
+            self.name,
+            self.namespace
+        )
+    }
+
+    /// Where clients find one.
+    pub(crate) fn client_url(&self, ordinal: i32) -> String {
+        format!(
+            "http://{}.{}.{}.svc:2379",
+            self.member(ordinal),
+            self.name,
+            self.namespace
+        )
+    }
+}
+
+/// How many of `members` make a majority.
+pub(crate) const fn quorum(members: usize) -> usize {
+    members / 2 + 1
+}

@@ -1,0 +1,457 @@
+//! The StatefulSet of the members and its Pods.
+//!
+//! No shell runs in the container `etcd`: the image has none, and `$(POD_NAME)` is filled in by the kubelet.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::{hash, json, labels, prelude::*, quantity::Amount};
+use k8s_openapi::{
+    api::{
+        apps::v1::{
+            RollingUpdateStatefulSetStrategy, StatefulSet,
+            StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec,
+            StatefulSetUpdateStrategy,
+        },
+        core::v1::{
+            Affinity, Capabilities, ConfigMapEnvSource, ConfigMapVolumeSource, Container,
+            ContainerPort, EmptyDirVolumeSource, EnvFromSource, EnvVar, EnvVarSource,
+            HTTPGetAction, ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimSpec,
+            PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+            ResourceRequirements, SeccompProfile, SecurityContext, TCPSocketAction, Volume,
+            VolumeMount, VolumeResourceRequirements, WeightedPodAffinityTerm,
+        },
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString,
+    },
+};
+use serde_json::Value;
+
+use crate::{
+    api::{AntiAffinity, CompactionMode, Keeping, Medium},
+    cluster::Cluster,
+    version::Version,
+};
+
+const TEMPLATE_HASH: &str = "etcd.ydzs.io/template-hash";
+const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
+
+/// The user of the members; files of the claims belong to its group.
+const USER: i64 = 65532;
+
+/// Ends when the member may start: its data is there, the cluster is being founded, or it has been admitted.
+///
+/// It keeps a member that lost its disk from joining under an identity that had data.
+const ADMIT: &str = r#"until ls /var/run/etcd/default.etcd/member/wal/*.wal >/dev/null 2>&1 \
+  || [ "$(cat /state/ETCD_INITIAL_CLUSTER_STATE)" = new ] \
+  || [ "$(cat "/state/ADMIT_${POD_NAME##*-}" 2>/dev/null)" = 1 ]; do
+  sleep 2
+done
+"#;
+
+/// The StatefulSet with so many replicas.
+pub(crate) fn stateful_set(
+    cluster: &Cluster<'_>,
+    observed: Option<&StatefulSet>,
+    replicas: i32,
+) -> StatefulSet {
+    let storage = &cluster.spec.storage;
+    // While all members are away, their claims are all that is left of the cluster.
+    let when_scaled = if replicas == 0 {
+        Keeping::Retain
+    } else {
+        storage.when_scaled
+    };
+    let member_labels = labels::with_version(&cluster.labels("member"), &cluster.image);
+    StatefulSet {
+        metadata: ObjectMeta {
+            annotations: Some(BTreeMap::from([(
+                TEMPLATE_HASH.to_owned(),
+                template_hash(cluster),
+            )])),
+            ..metadata(cluster.name, &member_labels)
+        },
+        spec: Some(StatefulSetSpec {
+            replicas: Some(replicas),
+            service_name: Some(cluster.name.to_owned()),
+            selector: labels::label_selector(&cluster.selector()),
+            // One after the other, three members could never start: none is ready without a second.
+            pod_management_policy: Some("Parallel".to_owned()),
+            revision_history_limit: Some(5),
+            update_strategy: Some(StatefulSetUpdateStrategy {
+                type_: Some("RollingUpdate".to_owned()),
+                rolling_update: Some(RollingUpdateStatefulSetStrategy {
+                    partition: Some(0),
+                    ..Default::default()
+                }),
+            }),
+            persistent_volume_claim_retention_policy: Some(
+                StatefulSetPersistentVolumeClaimRetentionPolicy {
+                    when_deleted: Some(storage.when_deleted.as_str().to_owned()),
+                    when_scaled: Some(when_scaled.as_str().to_owned()),
+                },
+            ),
+            volume_claim_templates: cluster
+                .is_persistent()
+                .then(|| vec![claim_template(cluster, observed)]),
+            template: template(cluster),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+/// The hash of the desired Pod template.
+pub(crate) fn template_hash(cluster: &Cluster<'_>) -> String {
+    let template = serde_json::to_value(template(cluster)).unwrap_or(Value::Null);
+    hash::sha256_hex(json::canonical(&template).as_bytes())
+}
+
+/// The hash of the Pod template that an observed StatefulSet was made with.
+pub(crate) fn template_hash_of(stateful_set: &StatefulSet) -> Option<String> {
+    stateful_set
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(TEMPLATE_HASH)
+        .cloned()
+}
+
+/// The claim template: it can never change, so the observed one is repeated.
+fn claim_template(cluster: &Cluster<'_>, observed: Option<&StatefulSet>) -> PersistentVolumeClaim {
+    let storage = &cluster.spec.storage;
+    let template = observed
+        .and_then(|it| it.spec.as_ref()?.volume_claim_templates.as_ref()?.first())
+        .and_then(|it| it.spec.as_ref());
+    let requests = template
+        .and_then(|spec| spec.resources.as_ref()?.requests.clone())
+        .unwrap_or_else(|| BTreeMap::from([("storage".to_owned(), storage.size.clone())]));
+    PersistentVolumeClaim {
+        metadata: metadata("data", &cluster.labels("data")),
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(storage.access_modes.clone()),
+            storage_class_name: storage.storage_class_name.clone(),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some(requests),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn template(cluster: &Cluster<'_>) -> PodTemplateSpec {
+    let trigger = cluster.restart_trigger;
+    PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(labels::with_version(
+                &cluster.labels("member"),
+                &cluster.image,
+            )),
+            annotations: trigger
+                .map(|value| BTreeMap::from([(RESTART_TRIGGER.to_owned(), value.to_owned())])),
+            ..Default::default()
+        }),
+        spec: Some(pod(cluster)),
+    }
+}
+
+fn pod(cluster: &Cluster<'_>) -> PodSpec {
+    let secrets: Vec<_> = cluster
+        .spec
+        .image_pull_secrets
+        .iter()
+        .map(json::copied)
+        .collect();
+    let mut volumes = vec![Volume {
+        name: "state".to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: cluster.record(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }];
+    if !cluster.is_persistent() {
+        let is_memory = cluster.spec.storage.medium == Medium::Memory;
+        volumes.insert(
+            0,
+            Volume {
+                name: "data".to_owned(),
+                empty_dir: Some(EmptyDirVolumeSource {
+                    medium: is_memory.then(|| "Memory".to_owned()),
+                    size_limit: Some(cluster.spec.storage.size.clone()),
+                }),
+                ..Default::default()
+            },
+        );
+    }
+    PodSpec {
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        termination_grace_period_seconds: Some(30),
+        image_pull_secrets: (!secrets.is_empty()).then_some(secrets),
+        affinity: affinity(cluster),
+        security_context: Some(PodSecurityContext {
+            run_as_non_root: Some(true),
+            run_as_user: Some(USER),
+            run_as_group: Some(USER),
+            fs_group: Some(USER),
+            fs_group_change_policy: Some("OnRootMismatch".to_owned()),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        init_containers: Some(vec![admit(cluster)]),
+        containers: vec![etcd(cluster)],
+        volumes: Some(volumes),
+        ..Default::default()
+    }
+}
+
+fn affinity(cluster: &Cluster<'_>) -> Option<Affinity> {
+    let term = PodAffinityTerm {
+        topology_key: "kubernetes.io/hostname".to_owned(),
+        label_selector: Some(labels::label_selector(&cluster.selector())),
+        ..Default::default()
+    };
+    let anti_affinity = match cluster.spec.anti_affinity {
+        AntiAffinity::None => return None,
+        AntiAffinity::Soft => PodAntiAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(vec![
+                WeightedPodAffinityTerm {
+                    weight: 100,
+                    pod_affinity_term: term,
+                },
+            ]),
+            ..Default::default()
+        },
+        AntiAffinity::Hard => PodAntiAffinity {
+            required_during_scheduling_ignored_during_execution: Some(vec![term]),
+            ..Default::default()
+        },
+    };
+    Some(Affinity {
+        pod_anti_affinity: Some(anti_affinity),
+        ..Default::default()
+    })
+}
+
+fn security() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities {
+            drop: Some(vec!["ALL".to_owned()]),
+            ..Default::default()
+        }),
+        read_only_root_filesystem: Some(true),
+        run_as_non_root: Some(true),
+        ..Default::default()
+    }
+}
+
+fn requests(cpu: &str, memory: &str) -> ResourceRequirements {
+    ResourceRequirements {
+        requests: Some(BTreeMap::from([
+            ("cpu".to_owned(), Quantity(cpu.to_owned())),
+            ("memory".to_owned(), Quantity(memory.to_owned())),
+        ])),
+        ..Default::default()
+    }
+}
+
+fn from_field(name: &str, path: &str) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector {
+                field_path: path.to_owned(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn mount(name: &str, path: &str) -> VolumeMount {
+    VolumeMount {
+        name: name.to_owned(),
+        mount_path: path.to_owned(),
+        ..Default::default()
+    }
+}
+
+fn admit(cluster: &Cluster<'_>) -> Container {
+    Container {
+        name: "admit".to_owned(),
+        image: Some(cluster.config.images.tools.clone()),
+        image_pull_policy: Some(cluster.spec.image_pull_policy.as_str().to_owned()),
+        command: Some(
+            ["/bin/busybox", "sh", "-ec", ADMIT]
+                .map(str::to_owned)
+                .to_vec(),
+        ),
+        env: Some(vec![from_field("POD_NAME", "metadata.name")]),
+        resources: Some(requests("10m", "32Mi")),
+        security_context: Some(security()),
+        volume_mounts: Some(vec![
+            mount("data", "/var/run/etcd"),
+            VolumeMount {
+                read_only: Some(true),
+                ..mount("state", "/state")
+            },
+        ]),
+        ..Default::default()
+    }
+}
+
+fn etcd(cluster: &Cluster<'_>) -> Container {
+    let port = |name: &str, number: i32| ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number,
+        protocol: Some("TCP".to_owned()),
+        ..Default::default()
+    };
+    let (startup, liveness, readiness) = probes(cluster.version());
+    Container {
+        name: "etcd".to_owned(),
+        image: Some(cluster.image.clone()),
+        image_pull_policy: Some(cluster.spec.image_pull_policy.as_str().to_owned()),
+        command: Some(vec!["etcd".to_owned()]),
+        args: Some(arguments(cluster)),
+        ports: Some(vec![
+            port("peer", 2380),
+            port("client", 2379),
+            port("metrics", 2381),
+        ]),
+        env: Some(vec![
+            from_field("POD_NAME", "metadata.name"),
+            from_field("POD_NAMESPACE", "metadata.namespace"),
+        ]),
+        env_from: Some(vec![EnvFromSource {
+            config_map_ref: Some(ConfigMapEnvSource {
+                name: cluster.record(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }]),
+        resources: Some(
+            cluster
+                .spec
+                .resources
+                .as_ref()
+                .map_or_else(|| requests("100m", "256Mi"), json::copied),
+        ),
+        startup_probe: Some(startup),
+        liveness_probe: Some(liveness),
+        readiness_probe: Some(readiness),
+        security_context: Some(security()),
+        volume_mounts: Some(vec![mount("data", "/var/run/etcd")]),
+        ..Default::default()
+    }
+}
+
+/// Startup, liveness and readiness; liveness never depends on the quorum.
+fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
+    let http = |path: &str| Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::Int(2381),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let tcp = Probe {
+        tcp_socket: Some(TCPSocketAction {
+            port: IntOrString::Int(2380),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    // An unknown version counts as new.
+    let (live, ready) = match version {
+        Some(version) if !version.has_health_endpoints() => (tcp, http("/health")),
+        _ => (http("/livez"), http("/readyz")),
+    };
+    let startup = Probe {
+        period_seconds: Some(5),
+        failure_threshold: Some(60),
+        ..live.clone()
+    };
+    let steady = |probe: Probe| Probe {
+        period_seconds: Some(5),
+        timeout_seconds: Some(5),
+        failure_threshold: Some(3),
+        ..probe
+    };
+    (startup, steady(live), steady(ready))
+}
+
+/// The arguments of etcd, in their fixed order.
+pub(crate) fn arguments(cluster: &Cluster<'_>) -> Vec<String> {
+    let headless = cluster.name;
+    let mut arguments = vec![
+        "--name=$(POD_NAME)".to_owned(),
+        "--listen-metrics-urls=http://0.0.0.0:2381".to_owned(),
+        "--listen-peer-urls=https://0.0.0.0:2380".to_owned(),
+        "--listen-client-urls=http://0.0.0.0:2379".to_owned(),
+        format!(
+            "--initial-advertise-peer-urls=https://$(POD_NAME).{headless}.$(POD_NAMESPACE).svc:2380"
+        ),
+        "--data-dir=/var/run/etcd/default.etcd".to_owned(),
+        format!("--advertise-client-urls=http://$(POD_NAME).{headless}.$(POD_NAMESPACE).svc:2379"),
+        "--peer-auto-tls".to_owned(),
+    ];
+    let user = user_flags(cluster);
+    if !user.contains_key("auto-compaction-retention") {
+        arguments.push("--auto-compaction-retention=5m".to_owned());
+    }
+    if !user.contains_key("snapshot-count") {
+        arguments.push("--snapshot-count=10000".to_owned());
+    }
+    let flag = |(name, value): (&String, &String)| match value.as_str() {
+        "" => format!("--{name}"),
+        value => format!("--{name}={value}"),
+    };
+    arguments.extend(user.iter().map(flag));
+    arguments
+}
+
+/// The user's flags, and the quota.
+fn user_flags(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
+    let spec = cluster.spec;
+    let mode = spec.auto_compaction_mode.map(|mode| match mode {
+        CompactionMode::Periodic => "periodic".to_owned(),
+        CompactionMode::Revision => "revision".to_owned(),
+    });
+    let quota = spec.quota_backend_bytes.map(|bytes| bytes.to_string());
+    let typed = [
+        ("auto-compaction-mode", mode),
+        (
+            "auto-compaction-retention",
+            spec.auto_compaction_retention.clone(),
+        ),
+        ("quota-backend-bytes", quota),
+        (
+            "snapshot-count",
+            spec.snapshot_count.map(|count| count.to_string()),
+        ),
+    ];
+    let mut flags = spec.options.clone();
+    flags.extend(
+        typed
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?))),
+    );
+    let default_quota = Amount::of(&spec.storage.size).and_then(Amount::floor);
+    if let (None, Some(bytes)) = (flags.get("quota-backend-bytes"), default_quota) {
+        flags.insert(
+            "quota-backend-bytes".to_owned(),
+            (bytes * 95 / 100).to_string(),
+        );
+    }
+    flags
+}

@@ -1,0 +1,213 @@
+//! What the cluster shows: the record, the StatefulSet, claims and Pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use innkeeper_sdk::prelude::*;
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{ConfigMap, PersistentVolumeClaim, Pod},
+    storage::v1::StorageClass,
+};
+
+use crate::{
+    api::EtcdClusterStatus,
+    cluster::{CLUSTER_UID_LABEL, Cluster},
+    record::Record,
+    version::Version,
+};
+
+/// The largest number of members that the schema admits.
+pub(crate) const MEMBERS_MAX: i32 = 9;
+
+/// What the cluster shows.
+pub(crate) struct Observation {
+    pub(crate) record: Option<Record>,
+    pub(crate) stateful_set: Option<StatefulSet>,
+    /// The StatefulSet is on its way out: it counts neither as observed nor as absent.
+    pub(crate) is_leaving: bool,
+    /// Claims of this cluster's members by ordinal.
+    pub(crate) claims: BTreeMap<i32, Claim>,
+    /// Pods of members by ordinal.
+    pub(crate) pods: BTreeMap<i32, MemberPod>,
+    /// Whether the stored status says that the cluster has been formed.
+    pub(crate) was_formed: bool,
+    /// The class that the claims have lets them grow.
+    pub(crate) can_grow: bool,
+}
+
+/// A claim of a member.
+pub(crate) struct Claim {
+    /// Among the children: stated, and so managed.
+    pub(crate) child: Option<PersistentVolumeClaim>,
+    /// Made for this parent and no former one.
+    pub(crate) is_ours: bool,
+    pub(crate) is_leaving: bool,
+}
+
+/// A Pod of a member.
+pub(crate) struct MemberPod {
+    pub(crate) is_ready: bool,
+    pub(crate) version: Option<Version>,
+}
+
+impl Observation {
+    pub(crate) fn read(
+        request: &Request,
+        host: &dyn Host,
+        cluster: &Cluster<'_>,
+    ) -> Result<Self, Fault> {
+        let record: Option<ConfigMap> = request.children.get(&cluster.record())?;
+        let stateful_set: Option<StatefulSet> = request.children.get(cluster.name)?;
+        let is_leaving = request
+            .children
+            .find::<StatefulSet>(cluster.name)
+            .is_some_and(Observed::is_deleting);
+        let claims = if cluster.is_persistent() {
+            claims(request, host, cluster)?
+        } else {
+            BTreeMap::new()
+        };
+        let status = request.stored_status::<EtcdClusterStatus>();
+        Ok(Self {
+            record: record.and_then(|record| Record::parse(cluster, &record)),
+            stateful_set,
+            is_leaving,
+            can_grow: can_grow(host, cluster, &claims)?,
+            claims,
+            pods: pods(host, cluster)?,
+            was_formed: status.is_some_and(|status| status.cluster_formed),
+        })
+    }
+
+    /// The StatefulSet's `spec.replicas`; 0 without one.
+    pub(crate) fn replicas(&self) -> i32 {
+        let spec = self.stateful_set.as_ref().and_then(|it| it.spec.as_ref());
+        spec.map_or(0, |spec| spec.replicas.unwrap_or(1))
+    }
+
+    /// Which of the members are ready.
+    pub(crate) fn ready(&self) -> BTreeSet<i32> {
+        self.pods
+            .iter()
+            .filter(|(_, pod)| pod.is_ready)
+            .map(|(ordinal, _)| *ordinal)
+            .collect()
+    }
+
+    /// The lowest version that runs, else the one of the StatefulSet.
+    pub(crate) fn current_version(&self) -> Option<Version> {
+        let running: Vec<Option<Version>> = self.pods.values().map(|pod| pod.version).collect();
+        if running.is_empty() {
+            return self
+                .stateful_set
+                .as_ref()
+                .and_then(image_of)
+                .and_then(|it| Version::of_image(&it));
+        }
+        // One unknown version makes the lowest unknown.
+        running
+            .into_iter()
+            .collect::<Option<Vec<_>>>()?
+            .into_iter()
+            .min()
+    }
+}
+
+fn image_of(stateful_set: &StatefulSet) -> Option<String> {
+    let pod = stateful_set.spec.as_ref()?.template.spec.as_ref()?;
+    pod.containers
+        .iter()
+        .find(|it| it.name == "etcd")?
+        .image
+        .clone()
+}
+
+fn claims(
+    request: &Request,
+    host: &dyn Host,
+    cluster: &Cluster<'_>,
+) -> Result<BTreeMap<i32, Claim>, Fault> {
+    let mut claims = BTreeMap::new();
+    for ordinal in 0..MEMBERS_MAX {
+        let name = cluster.claim(ordinal);
+        let child: Option<PersistentVolumeClaim> = request.children.get(&name)?;
+        let found = match &child {
+            Some(child) => Some(child.clone()),
+            None => host.get::<PersistentVolumeClaim>(cluster.namespace, &name)?,
+        };
+        let Some(found) = found else { continue };
+        let labels = found.metadata.labels.as_ref();
+        let uid = labels.and_then(|labels| labels.get(CLUSTER_UID_LABEL));
+        claims.insert(
+            ordinal,
+            Claim {
+                child,
+                is_ours: uid.is_some_and(|uid| uid == cluster.uid),
+                is_leaving: found.metadata.deletion_timestamp.is_some(),
+            },
+        );
+    }
+    Ok(claims)
+}
+
+/// Whether the class of the claims, as far as one is known, lets them grow.
+fn can_grow(
+    host: &dyn Host,
+    cluster: &Cluster<'_>,
+    claims: &BTreeMap<i32, Claim>,
+) -> Result<bool, Fault> {
+    let stated = cluster.spec.storage.storage_class_name.clone();
+    let observed = claims.values().find_map(|claim| {
+        claim
+            .child
+            .as_ref()?
+            .spec
+            .as_ref()?
+            .storage_class_name
+            .clone()
+    });
+    let Some(name) = observed.or(stated) else {
+        return Ok(false);
+    };
+    let class = host.get_cluster::<StorageClass>(&name)?;
+    Ok(class
+        .and_then(|class| class.allow_volume_expansion)
+        .unwrap_or(false))
+}
+
+fn pods(host: &dyn Host, cluster: &Cluster<'_>) -> Result<BTreeMap<i32, MemberPod>, Fault> {
+    let selector = innkeeper_sdk::labels::selector_text(&cluster.selector());
+    let prefix = format!("{}-", cluster.name);
+    let member = |pod: Pod| -> Option<(i32, MemberPod)> {
+        let ordinal = pod
+            .metadata
+            .name
+            .as_deref()?
+            .strip_prefix(&prefix)?
+            .parse()
+            .ok()?;
+        if pod.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        let conditions = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.as_ref());
+        let is_ready = conditions
+            .into_iter()
+            .flatten()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        let containers = pod.spec.map(|spec| spec.containers).unwrap_or_default();
+        let image = containers
+            .into_iter()
+            .find(|it| it.name == "etcd")
+            .and_then(|it| it.image);
+        let version = image.as_deref().and_then(Version::of_image);
+        Some((ordinal, MemberPod { is_ready, version }))
+    };
+    Ok(host
+        .list::<Pod>(cluster.namespace, &selector)?
+        .into_iter()
+        .filter_map(member)
+        .collect())
+}

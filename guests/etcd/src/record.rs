@@ -1,0 +1,105 @@
+//! The record: all memory of the bootstrap, in the ConfigMap `<name>-cluster-state`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use crate::cluster::Cluster;
+
+const MEMBERS: &str = "ETCD_INITIAL_CLUSTER";
+const STATE: &str = "ETCD_INITIAL_CLUSTER_STATE";
+const TOKEN: &str = "ETCD_INITIAL_CLUSTER_TOKEN";
+const VOTERS: &str = "etcd.ydzs.io/voters";
+const SEQUENCE: &str = "etcd.ydzs.io/sequence";
+
+/// What has been decided about the cluster's membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The ordinals of all members.
+    pub(crate) members: BTreeSet<i32>,
+    /// Whether the cluster has been formed; never false again.
+    pub(crate) formed: bool,
+    /// The name under which the founders found each other.
+    pub(crate) token: String,
+    /// The ordinals that are confirmed as voters; none is unknown.
+    pub(crate) voters: Option<BTreeSet<i32>>,
+    /// How many operations have ended.
+    pub(crate) sequence: u64,
+}
+
+impl Record {
+    /// The record of a cluster that has not run before.
+    pub(crate) fn founding(cluster: &Cluster<'_>, members: BTreeSet<i32>) -> Self {
+        Self {
+            members,
+            formed: false,
+            token: format!("{}-{}-{}", cluster.namespace, cluster.name, cluster.uid),
+            voters: None,
+            sequence: 0,
+        }
+    }
+
+    /// What a ConfigMap says; none if it is not a record of this cluster.
+    pub(crate) fn parse(cluster: &Cluster<'_>, config_map: &ConfigMap) -> Option<Self> {
+        let data = config_map.data.as_ref()?;
+        let prefix = format!("{}-", cluster.name);
+        let ordinal = |entry: &str| -> Option<i32> {
+            entry.split('=').next()?.strip_prefix(&prefix)?.parse().ok()
+        };
+        let members: Option<BTreeSet<i32>> = data
+            .get(MEMBERS)?
+            .split(',')
+            .filter(|it| !it.is_empty())
+            .map(ordinal)
+            .collect();
+        let none = BTreeMap::new();
+        let annotations = config_map.metadata.annotations.as_ref().unwrap_or(&none);
+        Some(Self {
+            members: members?,
+            formed: data.get(STATE).is_some_and(|state| state == "existing"),
+            token: data.get(TOKEN)?.clone(),
+            voters: annotations.get(VOTERS).map(|text| {
+                text.split(',')
+                    .filter_map(|ordinal| ordinal.parse().ok())
+                    .collect()
+            }),
+            sequence: annotations
+                .get(SEQUENCE)
+                .and_then(|text| text.parse().ok())
+                .unwrap_or_default(),
+        })
+    }
+
+    /// The number of replicas whose highest ordinal is the highest member.
+    pub(crate) fn replicas(&self) -> i32 {
+        self.members.last().map_or(0, |top| top + 1)
+    }
+
+    /// What the members read at every start.
+    pub(crate) fn data(&self, cluster: &Cluster<'_>) -> BTreeMap<String, String> {
+        let entry = |ordinal: &i32| {
+            format!(
+                "{}={}",
+                cluster.member(*ordinal),
+                cluster.peer_url(*ordinal)
+            )
+        };
+        let members: Vec<String> = self.members.iter().map(entry).collect();
+        let state = if self.formed { "existing" } else { "new" };
+        BTreeMap::from([
+            (MEMBERS.to_owned(), members.join(",")),
+            (STATE.to_owned(), state.to_owned()),
+            (TOKEN.to_owned(), self.token.clone()),
+        ])
+    }
+
+    /// What only the guest reads.
+    pub(crate) fn annotations(&self) -> BTreeMap<String, String> {
+        let mut annotations = BTreeMap::from([(SEQUENCE.to_owned(), self.sequence.to_string())]);
+        if let Some(voters) = &self.voters {
+            let voters: Vec<String> = voters.iter().map(ToString::to_string).collect();
+            annotations.insert(VOTERS.to_owned(), voters.join(","));
+        }
+        annotations
+    }
+}

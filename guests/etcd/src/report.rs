@@ -1,0 +1,320 @@
+//! Status, conditions and events, from what is observed.
+
+use innkeeper_sdk::{labels, prelude::*, quantity::Amount};
+
+use crate::{
+    api::{Endpoints, EtcdClusterStatus, Member, Warning},
+    children::requested,
+    cluster::{Cluster, quorum},
+    observe::Observation,
+    step::{Stage, Step},
+};
+
+/// What is to be said about the parent.
+pub(crate) fn report(
+    request: &Request,
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    step: &Step,
+) -> Report {
+    let view = View::new(cluster, observation, step);
+    let conditions = view.conditions();
+    let events = events(request, &conditions);
+    let mut report = Report::new()
+        .status(&view.status(request))
+        .conditions(conditions)
+        .events(events);
+    report.requeue = step.requeue;
+    report
+}
+
+/// The numbers that everything is said with.
+struct View<'a> {
+    cluster: &'a Cluster<'a>,
+    observation: &'a Observation,
+    step: &'a Step,
+    /// Members of the record.
+    members: usize,
+    /// Members of the record whose Pods are ready.
+    ready: usize,
+}
+
+impl<'a> View<'a> {
+    fn new(cluster: &'a Cluster<'a>, observation: &'a Observation, step: &'a Step) -> Self {
+        let ready = observation.ready();
+        let members = step.record.as_ref().map(|record| &record.members);
+        Self {
+            cluster,
+            observation,
+            step,
+            members: members.map_or(0, std::collections::BTreeSet::len),
+            ready: members.map_or(0, |members| members.intersection(&ready).count()),
+        }
+    }
+
+    fn is_formed(&self) -> bool {
+        self.step
+            .record
+            .as_ref()
+            .is_some_and(|record| record.formed)
+    }
+
+    /// Whether all Pods run the present template.
+    fn is_rolled_out(&self) -> bool {
+        let Some(stateful_set) = &self.observation.stateful_set else {
+            return false;
+        };
+        let Some(status) = &stateful_set.status else {
+            return false;
+        };
+        let is_current = status.observed_generation >= stateful_set.metadata.generation;
+        is_current && status.updated_replicas.unwrap_or(0) >= self.observation.replicas()
+    }
+
+    fn status(&self, request: &Request) -> EtcdClusterStatus {
+        let member = |(ordinal, pod): (&i32, &crate::observe::MemberPod)| Member {
+            name: self.cluster.member(*ordinal),
+            ordinal: *ordinal,
+            ready: pod.is_ready,
+            version: pod.version.map(|version| version.to_string()),
+        };
+        let members = self.step.record.as_ref().map(|record| &record.members);
+        let endpoints = Endpoints {
+            client: format!(
+                "http://{}.{}.svc:2379",
+                self.cluster.client_service(),
+                self.cluster.namespace
+            ),
+            members: members
+                .into_iter()
+                .flatten()
+                .map(|ordinal| self.cluster.client_url(*ordinal))
+                .collect(),
+        };
+        EtcdClusterStatus {
+            observed_generation: request.generation(),
+            size: self.cluster.spec.size,
+            replicas: self.observation.replicas(),
+            ready_replicas: i32::try_from(self.ready).unwrap_or(i32::MAX),
+            selector: labels::selector_text(&self.cluster.selector()),
+            cluster_formed: self.is_formed() || self.observation.was_formed,
+            members: self.observation.pods.iter().map(member).collect(),
+            current_version: self.observation.current_version().map(|it| it.to_string()),
+            target_version: self.cluster.version().map(|it| it.to_string()),
+            endpoints: Some(endpoints),
+            warnings: self.warnings(),
+        }
+    }
+
+    fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let mut warn = |code: &str, message: String| {
+            warnings.push(Warning {
+                code: code.to_owned(),
+                message,
+            });
+        };
+        let claims = &self.observation.claims;
+        let unmanaged: Vec<String> = claims
+            .iter()
+            .filter(|(_, claim)| claim.child.is_none() && !claim.is_leaving)
+            .map(|(ordinal, _)| self.cluster.claim(*ordinal))
+            .collect();
+        if self.step.has_claims && !unmanaged.is_empty() {
+            let names = unmanaged.join(", ");
+            warn(
+                "ClaimNotManaged",
+                format!("{names}: used, but its size does not follow"),
+            );
+        }
+        let size = self.cluster.spec.size;
+        if size > 0 && size % 2 == 0 {
+            let message = format!("{size} members bear no more failures than {}", size - 1);
+            warn("EvenSize", message);
+        }
+        let wanted = Amount::of(&self.cluster.spec.storage.size);
+        let is_small = |claim: &crate::observe::Claim| {
+            claim
+                .child
+                .as_ref()
+                .and_then(requested)
+                .is_some_and(|has| Amount::of(has) < wanted)
+        };
+        if !self.observation.can_grow && claims.values().any(is_small) {
+            let message = "the claims keep their size: their class does not let them grow";
+            warn("StorageNotExpandable", message.to_owned());
+        }
+        if self.cluster.version().is_none() {
+            let message = format!(
+                "the image {} does not tell its version: set spec.version",
+                self.cluster.image
+            );
+            warn("VersionUnknown", message);
+        }
+        warnings
+    }
+
+    fn conditions(&self) -> Vec<Condition> {
+        let available = self.available();
+        let progressing = self.progressing();
+        let degraded = self.degraded();
+        let size = usize::try_from(self.cluster.spec.size).unwrap_or(0);
+        let is_ready = self.is_formed()
+            && size > 0
+            && self.ready == self.members
+            && self.members == size
+            && self.is_rolled_out();
+        let ready = if is_ready {
+            Condition::new("Ready", true, "Ready", available.message.clone())
+        } else {
+            let cause = if available.is_true() {
+                &progressing
+            } else {
+                &available
+            };
+            Condition::new("Ready", false, cause.reason.clone(), cause.message.clone())
+        };
+        vec![available, progressing, degraded, ready]
+    }
+
+    fn counts(&self) -> String {
+        format!("{} of {} members are ready", self.ready, self.members)
+    }
+
+    fn paused(&self) -> String {
+        let claims: Vec<String> = self
+            .observation
+            .claims
+            .keys()
+            .map(|ordinal| self.cluster.claim(*ordinal))
+            .collect();
+        if claims.is_empty() {
+            "paused; nothing has been written yet".to_owned()
+        } else {
+            format!("paused; data is kept on claims {}", claims.join(", "))
+        }
+    }
+
+    fn available(&self) -> Condition {
+        let quorum = quorum(self.members);
+        let (status, reason, message) = match &self.step.stage {
+            Stage::Paused => (false, "Paused", self.paused()),
+            Stage::StaleClaims(claims) => (
+                false,
+                "StaleClaims",
+                format!(
+                    "claims of an earlier cluster exist: {}; delete them, or set storage.existingClaims to Adopt",
+                    claims.join(", ")
+                ),
+            ),
+            Stage::BootstrapFailed => (false, "BootstrapFailed", self.counts()),
+            _ if !self.is_formed() => (false, "Bootstrapping", self.counts()),
+            _ if self.ready == self.members => (true, "QuorumHealthy", self.counts()),
+            _ if self.ready >= quorum => (true, "QuorumAvailable", self.counts()),
+            Stage::Resuming => (false, "Resuming", self.counts()),
+            _ => {
+                let message = format!("{}, quorum is {quorum}", self.counts());
+                (false, "QuorumLost", message)
+            }
+        };
+        Condition::new("Available", status, reason, message)
+    }
+
+    fn progressing(&self) -> Condition {
+        let size = self.cluster.spec.size;
+        let members = self.members;
+        let (status, reason, message) = match &self.step.stage {
+            Stage::Paused => (false, "Paused", self.paused()),
+            Stage::StaleClaims(_) => (
+                false,
+                "StaleClaims",
+                "waiting until claims of an earlier cluster are gone".into(),
+            ),
+            Stage::BootstrapFailed => (
+                false,
+                "DeadlineExceeded",
+                format!(
+                    "the founders did not find each other in time: {}",
+                    self.counts()
+                ),
+            ),
+            Stage::Bootstrapping => (true, "Bootstrapping", format!("starting {members} members")),
+            Stage::Resuming => (
+                true,
+                "Resuming",
+                format!("starting {members} members again"),
+            ),
+            Stage::Resizing => (
+                false,
+                "SizeNotSupported",
+                format!(
+                    "{size} members are asked for, but members cannot be added or removed yet: \
+                     the cluster keeps the {members} that it was formed with; set size to {members}"
+                ),
+            ),
+            Stage::Formed if self.ready < members => (
+                false,
+                "WaitingForHealthyMembers",
+                format!("waiting for members: {}", self.counts()),
+            ),
+            Stage::Formed if !self.is_rolled_out() => (
+                true,
+                "RollingUpdate",
+                "members are replaced one by one".into(),
+            ),
+            Stage::Formed => {
+                let version = self.observation.current_version();
+                let version = version.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+                (
+                    false,
+                    "ProgressingComplete",
+                    format!("{members} members, version {version}"),
+                )
+            }
+        };
+        Condition::new("Progressing", status, reason, message)
+    }
+
+    fn degraded(&self) -> Condition {
+        let (status, reason, message) = match &self.step.stage {
+            Stage::Paused => (false, "Paused", self.paused()),
+            _ if !self.is_formed() || self.ready == self.members => (
+                false,
+                "NotDegraded",
+                "nothing is known to be wrong".to_owned(),
+            ),
+            Stage::Resuming => (false, "NotDegraded", "members start again".to_owned()),
+            _ if self.ready < quorum(self.members) => (true, "QuorumLost", self.counts()),
+            _ => (true, "MembersUnhealthy", self.counts()),
+        };
+        Condition::new("Degraded", status, reason, message)
+    }
+}
+
+/// Events on transitions, found by comparing with the stored conditions.
+fn events(request: &Request, conditions: &[Condition]) -> Vec<Event> {
+    let find = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
+    let Some(available) = find("Available") else {
+        return Vec::new();
+    };
+    let stored = request.stored_condition("Available");
+    let before = stored.as_ref().map_or("", |stored| stored.reason.as_str());
+    if before == available.reason {
+        return Vec::new();
+    }
+    let message = available.message.clone();
+    let event = match (before, available.reason.as_str()) {
+        ("Bootstrapping" | "BootstrapFailed", "QuorumHealthy" | "QuorumAvailable") => {
+            Event::normal("ClusterFormed", message)
+        }
+        ("Paused" | "Resuming", "QuorumHealthy" | "QuorumAvailable") => {
+            Event::normal("Resumed", message)
+        }
+        (_, "Paused") => Event::normal("Paused", message),
+        (_, reason @ ("QuorumLost" | "StaleClaims" | "BootstrapFailed")) => {
+            Event::warning(reason, message)
+        }
+        _ => return Vec::new(),
+    };
+    vec![event]
+}

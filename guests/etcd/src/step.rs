@@ -1,0 +1,253 @@
+//! The state machine: from what is observed to the next step, one at a time.
+//!
+//! Every pass computes the record from the observed one and one transition, so that a pass that stops after any write
+//! meets the same or the next row when it runs again.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use innkeeper_sdk::prelude::*;
+
+use crate::{
+    api::ExistingClaims,
+    cluster::{Cluster, quorum},
+    members,
+    observe::{MEMBERS_MAX, Observation},
+    record::Record,
+};
+
+/// What the answer states besides the Services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// The record to state; none before the first start.
+    pub(crate) record: Option<Record>,
+    /// Whether claims are stated: never before the record is in the cluster.
+    pub(crate) has_claims: bool,
+    /// The StatefulSet's replicas; none leaves it out.
+    pub(crate) replicas: Option<i32>,
+    /// Where the cluster stands.
+    pub(crate) stage: Stage,
+    /// When to look again although nothing changed.
+    pub(crate) requeue: Option<Duration>,
+}
+
+/// Where a cluster stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Asked to have no members; next: bootstrap or resume when the size is raised.
+    Paused,
+    /// Claims of an earlier cluster are in the way; next: bootstrap when they are gone or to be adopted.
+    StaleClaims(Vec<String>),
+    /// The founders start; next: formed, or failed.
+    Bootstrapping,
+    /// The founders did not find each other in time; next: formed, when they do.
+    BootstrapFailed,
+    /// Formed and running.
+    Formed,
+    /// All members start again after a pause; next: formed.
+    Resuming,
+    /// Formed, and asked for another number of members than it was formed with.
+    Resizing,
+}
+
+impl Step {
+    const fn of(stage: Stage) -> Self {
+        Self {
+            record: None,
+            has_claims: false,
+            replicas: None,
+            stage,
+            requeue: None,
+        }
+    }
+}
+
+/// The next step.
+pub(crate) fn next(cluster: &Cluster<'_>, observation: &Observation, host: &dyn Host) -> Step {
+    match &observation.record {
+        None => begin(cluster, observation),
+        Some(record) if record.formed => run(cluster, observation, record),
+        Some(record) => form(cluster, observation, record, host),
+    }
+}
+
+/// Nothing new, for a parent whose spec is wrong: what is observed, as it stands.
+pub(crate) fn rest(cluster: &Cluster<'_>, observation: &Observation) -> Step {
+    let stage = match &observation.record {
+        Some(record) if record.formed && cluster.spec.size > 0 => Stage::Formed,
+        _ if cluster.spec.size == 0 => Stage::Paused,
+        _ => Stage::Bootstrapping,
+    };
+    Step {
+        record: observation.record.clone(),
+        has_claims: true,
+        replicas: Some(observation.replicas()),
+        ..Step::of(stage)
+    }
+}
+
+/// There is no record: a first start, or it was lost.
+fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
+    let size = cluster.spec.size;
+    let has_own_claims = observation.claims.values().any(|claim| claim.is_ours);
+    if observation.stateful_set.is_some() || has_own_claims {
+        return reconstruct(cluster, observation);
+    }
+    if size == 0 {
+        return Step::of(Stage::Paused);
+    }
+    let stale: Vec<String> = observation
+        .claims
+        .range(..size)
+        .filter(|(_, claim)| !claim.is_ours)
+        .map(|(ordinal, _)| cluster.claim(*ordinal))
+        .collect();
+    let record = match cluster.spec.storage.existing_claims {
+        _ if stale.is_empty() => Record::founding(cluster, (0..size).collect()),
+        ExistingClaims::Refuse => return Step::of(Stage::StaleClaims(stale)),
+        ExistingClaims::Adopt => adopted(cluster, observation),
+    };
+    Step {
+        record: Some(record),
+        ..Step::of(Stage::Bootstrapping)
+    }
+}
+
+/// The record of a cluster that goes on with the data of a former one: the unbroken run of claims from the first.
+fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Record {
+    let existing = (0..MEMBERS_MAX)
+        .take_while(|ordinal| observation.claims.contains_key(ordinal))
+        .collect();
+    Record {
+        formed: true,
+        ..Record::founding(cluster, existing)
+    }
+}
+
+/// The record of a cluster whose ConfigMap was deleted.
+fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
+    let replicas = observation.replicas();
+    let adopts = cluster.spec.storage.existing_claims == ExistingClaims::Adopt;
+    let members: BTreeSet<i32> = if replicas > 0 {
+        (0..replicas).collect()
+    } else {
+        let known = observation
+            .claims
+            .iter()
+            .filter(|(_, claim)| claim.is_ours || adopts);
+        known.map(|(ordinal, _)| *ordinal).collect()
+    };
+    let is_adopted = members.iter().any(|ordinal| {
+        observation
+            .claims
+            .get(ordinal)
+            .is_some_and(|claim| !claim.is_ours)
+    });
+    let is_paused = observation.stateful_set.is_some() && replicas == 0;
+    let formed =
+        observation.was_formed || is_adopted || is_paused || !observation.ready().is_empty();
+    let record = Record {
+        formed,
+        sequence: 1,
+        ..Record::founding(cluster, members)
+    };
+    let stage = if formed {
+        Stage::Formed
+    } else {
+        Stage::Bootstrapping
+    };
+    let stated = observation.stateful_set.as_ref().map(|_| replicas);
+    Step {
+        record: Some(record),
+        replicas: stated,
+        ..Step::of(stage)
+    }
+}
+
+/// The founders start and find each other.
+fn form(
+    cluster: &Cluster<'_>,
+    observation: &Observation,
+    record: &Record,
+    host: &dyn Host,
+) -> Step {
+    let step = Step {
+        record: Some(record.clone()),
+        has_claims: true,
+        replicas: Some(record.replicas()),
+        ..Step::of(Stage::Bootstrapping)
+    };
+    let Some(stateful_set) = &observation.stateful_set else {
+        return step;
+    };
+    let ready = observation.ready();
+    // A StatefulSet cannot repair a template while no Pod becomes ready alone, and there is nothing to lose yet: it is
+    // left out until it is gone, and then made again.
+    let is_outdated =
+        members::template_hash_of(stateful_set) != Some(members::template_hash(cluster));
+    if observation.is_leaving || (is_outdated && ready.is_empty()) {
+        return Step {
+            replicas: None,
+            ..step
+        };
+    }
+    let ready_founders = record.members.intersection(&ready).count();
+    if ready_founders == record.members.len() {
+        return formed(step, record);
+    }
+    let deadline = i64::from(cluster.spec.progress_deadline_seconds) * 1000;
+    let begin = stateful_set.metadata.creation_timestamp.as_ref();
+    let begin = begin.map_or(0, |begin| begin.0.as_millisecond());
+    let now = i64::try_from(host.now_ms()).unwrap_or(i64::MAX);
+    let left = begin.saturating_add(deadline).saturating_sub(now);
+    match u64::try_from(left) {
+        Ok(left) if left > 0 => Step {
+            requeue: Some(Duration::from_millis(left)),
+            ..step
+        },
+        _ if ready_founders >= quorum(record.members.len()) => formed(step, record),
+        _ => Step {
+            stage: Stage::BootstrapFailed,
+            ..step
+        },
+    }
+}
+
+fn formed(step: Step, record: &Record) -> Step {
+    let voters = Some(record.members.clone());
+    let record = Record {
+        formed: true,
+        voters,
+        ..record.clone()
+    };
+    Step {
+        record: Some(record),
+        stage: Stage::Formed,
+        ..step
+    }
+}
+
+/// The cluster has been formed.
+fn run(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> Step {
+    let size = cluster.spec.size;
+    let mut record = record.clone();
+    // An adopted cluster shows by a start of all its members who they are.
+    if record.voters.is_none() && record.members.is_subset(&observation.ready()) {
+        record.voters = Some(record.members.clone());
+    }
+    let members = i32::try_from(record.members.len()).unwrap_or(i32::MAX);
+    let (replicas, stage) = if size == 0 {
+        (0, Stage::Paused)
+    } else if observation.replicas() == 0 {
+        (record.replicas(), Stage::Resuming)
+    } else if size == members {
+        (record.replicas(), Stage::Formed)
+    } else {
+        (record.replicas(), Stage::Resizing)
+    };
+    Step {
+        record: Some(record),
+        has_claims: true,
+        replicas: Some(replicas),
+        ..Step::of(stage)
+    }
+}

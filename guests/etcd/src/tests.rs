@@ -1,0 +1,400 @@
+//! The reconciler as plain Rust.
+
+use innkeeper_sdk::{
+    prelude::*,
+    testing::{FakeHost, TestRequest},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    Plugin,
+    api::EtcdCluster,
+    version::{Version, check_upgrade},
+};
+
+const IMAGE: &str = "cnych/etcd:v3.4.13";
+
+fn parent(spec: Value) -> EtcdCluster {
+    let object = json!({
+        "apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster",
+        "metadata": { "name": "demo", "namespace": "default", "uid": "u1", "generation": 1 },
+        "spec": spec,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn article() -> EtcdCluster {
+    parent(json!({ "size": 3, "image": IMAGE }))
+}
+
+fn host() -> FakeHost {
+    FakeHost::granting(&Plugin::describe())
+}
+
+fn pod(ordinal: i32, ready: bool, image: &str) -> Value {
+    let labels = innkeeper_sdk::labels::base_labels("etcd", "demo", "member");
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": format!("demo-{ordinal}"), "namespace": "default", "labels": labels },
+        "spec": { "containers": [{ "name": "etcd", "image": image }] },
+        "status": { "conditions": [{ "type": "Ready", "status": if ready { "True" } else { "False" } }] },
+    })
+}
+
+fn answer(request: TestRequest, host: &FakeHost) -> Outcome {
+    Plugin::reconcile(&request.build(), host).unwrap()
+}
+
+fn keys(outcome: &Outcome) -> Vec<&str> {
+    outcome
+        .children()
+        .iter()
+        .map(|child| child.key.as_str())
+        .collect()
+}
+
+fn reason<'a>(outcome: &'a Outcome, kind: &str) -> &'a str {
+    &outcome.report().find_condition(kind).unwrap().reason
+}
+
+/// An answer as it looks in the cluster: the StatefulSet with a creation time and a status.
+fn settled(outcome: &Outcome, replicas: i32) -> Vec<(String, Value)> {
+    outcome
+        .children()
+        .iter()
+        .map(|child| {
+            let mut object = child.object.clone();
+            object["metadata"]["namespace"] = json!("default");
+            if child.key == "members" {
+                object["metadata"]["creationTimestamp"] = json!("1970-01-01T00:00:00Z");
+                object["metadata"]["generation"] = json!(1);
+                object["status"] = json!({
+                    "observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas,
+                    "readyReplicas": replicas,
+                });
+            }
+            (child.key.clone(), object)
+        })
+        .collect()
+}
+
+fn observing(parent: &EtcdCluster, children: &[(String, Value)]) -> TestRequest {
+    children
+        .iter()
+        .fold(TestRequest::new(parent), |request, (key, object)| {
+            request.child(key, object)
+        })
+}
+
+/// The passes from nothing to a formed cluster.
+fn formed(parent: &EtcdCluster) -> (Outcome, FakeHost) {
+    let first = answer(TestRequest::new(parent), &host());
+    let second = answer(observing(parent, &settled(&first, 0)), &host());
+    let ready = (0..3).fold(host(), |host, ordinal| {
+        host.object(&pod(ordinal, true, IMAGE))
+    });
+    let third = answer(observing(parent, &settled(&second, 3)), &ready);
+    let fourth = answer(observing(parent, &settled(&third, 3)), &ready);
+    assert_eq!(third, fourth, "a formed cluster is steady");
+    (fourth, ready)
+}
+
+#[test]
+fn the_record_comes_before_everything_that_reads_it() {
+    let first = answer(TestRequest::new(&article()), &host());
+    assert_eq!(keys(&first), ["headless", "client", "state"]);
+    let data = &first.child("state").unwrap().object["data"];
+    assert_eq!(
+        data["ETCD_INITIAL_CLUSTER"],
+        "demo-0=https://demo-0.demo.default.svc:2380,\
+         demo-1=https://demo-1.demo.default.svc:2380,\
+         demo-2=https://demo-2.demo.default.svc:2380"
+    );
+    assert_eq!(data["ETCD_INITIAL_CLUSTER_STATE"], "new");
+
+    let second = answer(observing(&article(), &settled(&first, 0)), &host());
+    assert_eq!(
+        keys(&second),
+        [
+            "headless", "client", "state", "claim-0", "claim-1", "claim-2", "members"
+        ]
+    );
+    let members = second.child("members").unwrap();
+    assert_eq!(
+        members.after,
+        ["headless", "state", "claim-0", "claim-1", "claim-2"]
+    );
+    assert_eq!(
+        second.child("claim-0").unwrap().removal,
+        RemovalPolicy::Retain
+    );
+    assert_eq!(reason(&second, "Available"), "Bootstrapping");
+}
+
+#[test]
+fn a_cluster_whose_founders_are_ready_is_formed_for_ever() {
+    let (outcome, _) = formed(&article());
+    let state = &outcome.child("state").unwrap().object;
+    assert_eq!(state["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
+    assert_eq!(
+        state["metadata"]["annotations"]["etcd.ydzs.io/voters"],
+        "0,1,2"
+    );
+    assert_eq!(
+        outcome.child("pdb").unwrap().object["spec"]["minAvailable"],
+        2
+    );
+    assert_eq!(reason(&outcome, "Ready"), "Ready");
+    let status = outcome.report().status.as_ref().unwrap();
+    assert_eq!(status["currentVersion"], "3.4.13");
+    assert_eq!(
+        status["endpoints"]["client"],
+        "http://demo-client.default.svc:2379"
+    );
+}
+
+#[test]
+fn the_arguments_have_their_fixed_order() {
+    let first = answer(TestRequest::new(&article()), &host());
+    let second = answer(observing(&article(), &settled(&first, 0)), &host());
+    let pod = &second.child("members").unwrap().object["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(container["command"], json!(["etcd"]));
+    assert_eq!(
+        container["args"],
+        json!([
+            "--name=$(POD_NAME)",
+            "--listen-metrics-urls=http://0.0.0.0:2381",
+            "--listen-peer-urls=https://0.0.0.0:2380",
+            "--listen-client-urls=http://0.0.0.0:2379",
+            "--initial-advertise-peer-urls=https://$(POD_NAME).demo.$(POD_NAMESPACE).svc:2380",
+            "--data-dir=/var/run/etcd/default.etcd",
+            "--advertise-client-urls=http://$(POD_NAME).demo.$(POD_NAMESPACE).svc:2379",
+            "--peer-auto-tls",
+            "--auto-compaction-retention=5m",
+            "--snapshot-count=10000",
+            "--quota-backend-bytes=1020054732",
+        ])
+    );
+    // 3.4.13 has no /livez: liveness must not depend on the quorum.
+    assert_eq!(container["livenessProbe"]["tcpSocket"]["port"], 2380);
+    assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/health");
+}
+
+#[test]
+fn user_flags_replace_defaults_and_are_sorted() {
+    let parent = parent(json!({
+        "size": 1, "image": "etcd:v3.6.1", "storage": { "size": "2Gi" },
+        "autoCompactionRetention": "1h", "options": { "pre-vote": "", "heartbeat-interval": "100" },
+    }));
+    let first = answer(TestRequest::new(&parent), &host());
+    let second = answer(observing(&parent, &settled(&first, 0)), &host());
+    let pod = &second.child("members").unwrap().object["spec"]["template"]["spec"];
+    let arguments = pod["containers"][0]["args"].as_array().unwrap();
+    assert_eq!(
+        arguments[8..],
+        [
+            json!("--snapshot-count=10000"),
+            json!("--auto-compaction-retention=1h"),
+            json!("--heartbeat-interval=100"),
+            json!("--pre-vote"),
+            json!("--quota-backend-bytes=2040109465"),
+        ]
+    );
+    assert_eq!(
+        pod["containers"][0]["livenessProbe"]["httpGet"]["path"],
+        "/livez"
+    );
+}
+
+#[test]
+fn a_changed_size_of_a_formed_cluster_breaks_nothing() {
+    let (outcome, ready) = formed(&article());
+    for size in [1, 5] {
+        let resized = parent(json!({ "size": size, "image": IMAGE }));
+        let after = answer(observing(&resized, &settled(&outcome, 3)), &ready);
+        assert_eq!(after.children(), outcome.children(), "size {size}");
+        assert_eq!(reason(&after, "Progressing"), "SizeNotSupported");
+        assert_eq!(reason(&after, "Available"), "QuorumHealthy");
+        assert_eq!(reason(&after, "Ready"), "SizeNotSupported");
+    }
+}
+
+#[test]
+fn a_pause_keeps_the_claims_and_ends_with_all_members() {
+    let (outcome, _) = formed(&article());
+    let paused = parent(json!({ "size": 0, "image": IMAGE }));
+    let after = answer(observing(&paused, &settled(&outcome, 3)), &host());
+    let members = &after.child("members").unwrap().object["spec"];
+    assert_eq!(members["replicas"], 0);
+    assert_eq!(
+        members["persistentVolumeClaimRetentionPolicy"]["whenScaled"],
+        "Retain"
+    );
+    assert!(after.child("claim-2").is_some());
+    assert!(after.child("pdb").is_none());
+    assert_eq!(reason(&after, "Available"), "Paused");
+
+    let resumed = answer(observing(&article(), &settled(&after, 0)), &host());
+    assert_eq!(
+        resumed.child("members").unwrap().object["spec"]["replicas"],
+        3
+    );
+    assert_eq!(reason(&resumed, "Progressing"), "Resuming");
+}
+
+fn retained_claims() -> Vec<Value> {
+    (0..3)
+        .map(|ordinal| {
+            json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {
+                    "name": format!("data-demo-{ordinal}"), "namespace": "default",
+                    "labels": { "etcd.ydzs.io/cluster-uid": "former" },
+                },
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": { "requests": { "storage": "1Gi" } },
+                },
+            })
+        })
+        .collect()
+}
+
+#[test]
+fn claims_of_a_former_cluster_are_waited_for_unless_they_are_to_be_adopted() {
+    let retained = |parent: &EtcdCluster| {
+        retained_claims()
+            .iter()
+            .enumerate()
+            .fold(TestRequest::new(parent), |request, (at, claim)| {
+                request.retained(&format!("claim-{at}"), claim)
+            })
+    };
+    let refused = answer(retained(&article()), &host());
+    assert_eq!(keys(&refused), ["headless", "client"]);
+    assert_eq!(reason(&refused, "Available"), "StaleClaims");
+
+    let adopting =
+        parent(json!({ "size": 3, "image": IMAGE, "storage": { "existingClaims": "Adopt" } }));
+    let first = answer(retained(&adopting), &host());
+    let state = &first.child("state").unwrap().object;
+    assert_eq!(state["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
+    let second = answer(
+        retained(&adopting).child("state", &settled(&first, 0)[2].1),
+        &host(),
+    );
+    let claim = &second.child("claim-0").unwrap().object;
+    assert_eq!(
+        claim["metadata"]["labels"]["etcd.ydzs.io/cluster-uid"],
+        "former"
+    );
+    assert_eq!(
+        second.child("members").unwrap().object["spec"]["replicas"],
+        3
+    );
+}
+
+#[test]
+fn founders_that_take_too_long_are_reported_without_giving_up() {
+    let first = answer(TestRequest::new(&article()), &host());
+    let second = answer(observing(&article(), &settled(&first, 0)), &host());
+    let children = settled(&second, 3);
+    let one = || host().object(&pod(0, true, IMAGE));
+    let early = answer(observing(&article(), &children), &one().now(100_000));
+    assert_eq!(
+        early.report().requeue,
+        Some(std::time::Duration::from_secs(500))
+    );
+    assert_eq!(reason(&early, "Available"), "Bootstrapping");
+
+    let late = answer(observing(&article(), &children), &one().now(600_000));
+    assert_eq!(reason(&late, "Available"), "BootstrapFailed");
+    assert!(late.child("members").is_some());
+
+    let quorum = one().object(&pod(1, true, IMAGE)).now(600_000);
+    let formed = answer(observing(&article(), &children), &quorum);
+    assert_eq!(reason(&formed, "Available"), "QuorumAvailable");
+}
+
+#[test]
+fn a_template_that_never_started_is_made_again() {
+    let first = answer(TestRequest::new(&article()), &host());
+    let second = answer(observing(&article(), &settled(&first, 0)), &host());
+    let other = parent(json!({ "size": 3, "image": "cnych/etcd:v3.4.14" }));
+    let after = answer(observing(&other, &settled(&second, 3)), &host());
+    assert!(after.child("members").is_none());
+    assert!(after.child("claim-0").is_some());
+}
+
+#[test]
+fn a_lost_record_is_made_again_from_what_runs() {
+    let (outcome, ready) = formed(&article());
+    let mut children = settled(&outcome, 3);
+    children.retain(|(key, _)| key != "state");
+    let after = answer(observing(&article(), &children), &ready);
+    let state = &after.child("state").unwrap().object;
+    assert_eq!(state["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
+    assert_eq!(
+        after.child("members").unwrap().object["spec"]["replicas"],
+        3
+    );
+}
+
+#[test]
+fn versions_go_one_minor_at_a_time_and_never_back() {
+    let version = |text: &str| Version::parse(text).unwrap();
+    assert!(check_upgrade(version("3.4.13"), version("v3.5.0")).is_ok());
+    assert!(check_upgrade(version("3.5.1"), version("3.5.9")).is_ok());
+    assert_eq!(
+        check_upgrade(version("3.5.1"), version("3.5.0")).unwrap_err(),
+        "spec.image: downgrade from 3.5.1 to 3.5.0 is not allowed"
+    );
+    assert_eq!(
+        check_upgrade(version("3.4.0"), version("3.6.0")).unwrap_err(),
+        "spec.image: upgrade from 3.4.0 to 3.6.0 is not allowed, go one minor version at a time"
+    );
+    assert_eq!(Version::of_image("registry:5000/etcd"), None);
+    assert_eq!(
+        Version::of_image("a/etcd:v3.5.1-debian@sha256:0"),
+        Some(Version::new(3, 5, 1))
+    );
+}
+
+#[test]
+fn a_refused_upgrade_is_invalid_and_reports_the_members() {
+    let (outcome, ready) = formed(&article());
+    let jump = parent(json!({ "size": 3, "image": "etcd:v3.6.0" }));
+    let request = observing(&jump, &settled(&outcome, 3)).build();
+    let fault = Plugin::reconcile(&request, &ready).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Invalid);
+    assert!(
+        fault.message.contains("from 3.4.13 to 3.6.0"),
+        "{}",
+        fault.message
+    );
+    assert_eq!(
+        fault
+            .report
+            .unwrap()
+            .find_condition("Available")
+            .unwrap()
+            .reason,
+        "QuorumHealthy"
+    );
+}
+
+#[test]
+fn probes_follow_the_version() {
+    let table = [
+        ((3, 4, 13), false),
+        ((3, 4, 29), true),
+        ((3, 5, 10), false),
+        ((3, 5, 11), true),
+        ((3, 6, 0), true),
+    ];
+    for ((major, minor, patch), expected) in table {
+        let version = Version::new(major, minor, patch);
+        assert_eq!(version.has_health_endpoints(), expected, "{version}");
+    }
+}

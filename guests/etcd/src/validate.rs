@@ -1,0 +1,20 @@
+//! What CEL does not check.
+
+use innkeeper_sdk::quantity::{Amount, check_resources};
+
+use crate::{cluster::Cluster, observe::Observation, version::check_upgrade};
+
+/// Says what is wrong with the spec, where, and what to do.
+pub(crate) fn spec(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), String> {
+    let size = &cluster.spec.storage.size.0;
+    if Amount::parse(size).is_none() {
+        return Err(format!("spec.storage.size: \"{size}\" is not a quantity"));
+    }
+    if let Some(resources) = &cluster.spec.resources {
+        check_resources("spec.resources", resources)?;
+    }
+    match (observation.current_version(), cluster.version()) {
+        (Some(current), Some(target)) => check_upgrade(current, target),
+        _ => Ok(()),
+    }
+}

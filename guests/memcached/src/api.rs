@@ -1,0 +1,283 @@
+//! The API: what a user declares, and what the status tells.
+//!
+//! Rules in CEL stand beside what they are about; what CEL cannot check is in `validate`.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{LocalObjectReference, ResourceRequirements},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A pool of memcached processes.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "cache.example.com",
+    version = "v1",
+    kind = "Memcached",
+    plural = "memcacheds",
+    shortname = "mcd",
+    namespaced,
+    status = "MemcachedStatus",
+    derive = "PartialEq",
+    scale(
+        spec_replicas_path = ".spec.size",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas"),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Image", type_ = "string", json_path = ".status.image", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.metadata.name.size() <= 52")
+        .message("metadata.name must be at most 52 characters"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message("metadata.name must be a DNS label that starts with a letter"),
+    validation = Rule::new("!self.metadata.name.endsWith('-mcrouter')").message(
+        "metadata.name must not end in -mcrouter: that name belongs to the proxy of another Memcached"
+    )
+)]
+// A sum of bytes, because the API server cannot bound the cost of a quantity that is put together as text.
+#[x_kube(
+    validation = Rule::new(
+        "!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) \
+         || quantity(string(self.resources.limits['memory'])).compareTo(quantity('0').add(\
+         (self.memcached.maxMemoryMB + 32) * 1048576)) >= 0"
+    )
+    .message("resources.limits.memory must be at least memcached.maxMemoryMB plus 32Mi"),
+    validation = Rule::new(
+        "!has(self.highAvailability) || !has(self.highAvailability.podDisruptionBudget) \
+         || !self.highAvailability.podDisruptionBudget.enabled \
+         || !has(self.highAvailability.podDisruptionBudget.minAvailable) \
+         || !string(self.highAvailability.podDisruptionBudget.minAvailable).matches('^[0-9]{1,9}$') \
+         || (has(self.size) && self.size == 0) \
+         || int(string(self.highAvailability.podDisruptionBudget.minAvailable)) \
+         < (has(self.size) ? self.size : 1)"
+    )
+    .message("podDisruptionBudget.minAvailable must be lower than the number of replicas")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MemcachedSpec {
+    /// How many processes; 1 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 64))]
+    pub(crate) size: Option<i32>,
+    /// The image of memcached; the plugin's configuration decides when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 512),
+        regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
+    )]
+    pub(crate) image: Option<String>,
+    /// When images are pulled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) image_pull_policy: Option<ImagePullPolicy>,
+    /// Secrets for pulling images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
+    /// Requests and limits; requests cpu 100m and memory (maxMemoryMB + 64)Mi when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resources: Option<ResourceRequirements>,
+    /// The port that clients use.
+    #[serde(default = "default_port")]
+    #[schemars(range(min = 1024, max = 65535))]
+    pub(crate) container_port: i32,
+    /// The Service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) service: Option<ServiceOptions>,
+    /// Options of memcached.
+    #[serde(default)]
+    pub(crate) memcached: MemcachedOptions,
+    /// What keeps the cache available.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) high_availability: Option<HighAvailability>,
+}
+
+const fn default_port() -> i32 {
+    11211
+}
+
+/// When images are pulled.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImagePullPolicy {
+    /// At every start.
+    Always,
+    /// When the node does not have it.
+    IfNotPresent,
+    /// Never.
+    Never,
+}
+
+impl ImagePullPolicy {
+    /// The text in a pod.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Never => "Never",
+        }
+    }
+}
+
+/// The Service.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ServiceOptions {
+    /// Annotations of the Service.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// Options of memcached.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+#[x_kube(
+    validation = Rule::new(
+        "!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^-[mctIplsUduPYZSBv]') \
+         || a.matches('^--(memory-limit|conn-limit|threads|max-item-size|port|listen|unix-socket|udp-port\
+         |daemon|user|pidfile|auth-file|enable-ssl|enable-sasl|protocol|verbose)(=.*)?$'))"
+    )
+    .message("extraArgs must not repeat an option that has its own field or that would break the probes"),
+    validation = Rule::new(
+        "int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
+         * (self.maxItemSize.endsWith('m') ? 1024 : 1) <= 1048576 \
+         && 2 * int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
+         * (self.maxItemSize.endsWith('m') ? 1024 : 1) <= self.maxMemoryMB * 1024"
+    )
+    .message("maxItemSize must be at most half of maxMemoryMB and at most 1024m")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MemcachedOptions {
+    /// Memory for items, in MiB (`-m`).
+    #[serde(default = "default_memory", rename = "maxMemoryMB")]
+    #[schemars(range(min = 16, max = 65536))]
+    pub(crate) max_memory_mb: i32,
+    /// Connections at the same time (`-c`).
+    #[serde(default = "default_connections")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub(crate) max_connections: i32,
+    /// Worker threads (`-t`).
+    #[serde(default = "default_threads")]
+    #[schemars(range(min = 1, max = 128))]
+    pub(crate) threads: i32,
+    /// The largest item, in KiB (`k`) or MiB (`m`) (`-I`).
+    #[serde(default = "default_item_size")]
+    #[schemars(length(max = 8), regex(pattern = r"^[1-9][0-9]{0,6}(k|m)$"))]
+    pub(crate) max_item_size: String,
+    /// 0 logs nothing, 1 errors and warnings, 2 also commands.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 2))]
+    pub(crate) verbosity: i32,
+    /// Further arguments, appended last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
+    pub(crate) extra_args: Vec<String>,
+}
+
+const fn default_memory() -> i32 {
+    64
+}
+
+const fn default_connections() -> i32 {
+    1024
+}
+
+const fn default_threads() -> i32 {
+    4
+}
+
+fn default_item_size() -> String {
+    "1m".to_owned()
+}
+
+impl Default for MemcachedOptions {
+    fn default() -> Self {
+        Self {
+            max_memory_mb: default_memory(),
+            max_connections: default_connections(),
+            threads: default_threads(),
+            max_item_size: default_item_size(),
+            verbosity: 0,
+            extra_args: Vec::new(),
+        }
+    }
+}
+
+/// What keeps the cache available.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HighAvailability {
+    /// Limits voluntary disruptions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_disruption_budget: Option<DisruptionBudget>,
+}
+
+/// Limits voluntary disruptions.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
+#[x_kube(
+    validation = Rule::new("!self.enabled || has(self.minAvailable) != has(self.maxUnavailable)")
+        .message("podDisruptionBudget needs exactly one of minAvailable and maxUnavailable"),
+    validation = Rule::new(
+        "(!has(self.minAvailable) || string(self.minAvailable) != '100%') \
+         && (!has(self.maxUnavailable) || !(string(self.maxUnavailable) in ['0', '0%']))"
+    )
+    .message("podDisruptionBudget would block every eviction"),
+    validation = Rule::new(
+        // A number is equal to its own text as a number, a string never is.
+        "(!has(self.minAvailable) || (string(self.minAvailable).matches('^[0-9]{1,9}$') \
+         ? self.minAvailable == int(string(self.minAvailable)) \
+         : string(self.minAvailable).matches('^(100|[1-9]?[0-9])%$'))) \
+         && (!has(self.maxUnavailable) || (string(self.maxUnavailable).matches('^[0-9]{1,9}$') \
+         ? self.maxUnavailable == int(string(self.maxUnavailable)) \
+         : string(self.maxUnavailable).matches('^(100|[1-9]?[0-9])%$')))"
+    )
+    .message("minAvailable and maxUnavailable must be a number or a percentage")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DisruptionBudget {
+    /// Whether the budget exists.
+    #[serde(default)]
+    pub(crate) enabled: bool,
+    /// How many must stay, as a number or a percentage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) min_available: Option<IntOrString>,
+    /// How many may be away, as a number or a percentage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_unavailable: Option<IntOrString>,
+}
+
+/// What is observed.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MemcachedStatus {
+    /// Names of the Pods that are not being deleted, sorted.
+    #[serde(default)]
+    pub(crate) nodes: Vec<String>,
+    /// Pods of the workload.
+    #[serde(default)]
+    pub(crate) replicas: i32,
+    /// Pods that are ready.
+    #[serde(default)]
+    pub(crate) ready_replicas: i32,
+    /// The selector of the Pods, for autoscalers.
+    #[serde(default)]
+    pub(crate) selector: String,
+    /// Addresses for clients; from the first time that the cache is ready, while its size is above 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) server_list: Option<Vec<String>>,
+    /// The image in use.
+    #[serde(default)]
+    pub(crate) image: String,
+    /// The generation of the parent that the status belongs to.
+    #[serde(default)]
+    pub(crate) observed_generation: i64,
+}

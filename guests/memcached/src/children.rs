@@ -1,0 +1,295 @@
+//! The children: one Deployment, one headless Service, and a disruption budget where it is wanted.
+//!
+//! Only fields that are stated are owned; everything else is left to others.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::{labels, prelude::*};
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},
+        core::v1::{
+            Capabilities, Container, ContainerPort, PodSecurityContext, PodSpec, PodTemplateSpec,
+            Probe, ResourceRequirements, SeccompProfile, SecurityContext, Service, ServicePort,
+            ServiceSpec, TCPSocketAction,
+        },
+        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString,
+    },
+};
+
+use crate::{
+    api::{DisruptionBudget, MemcachedSpec},
+    config::Config,
+};
+
+/// The user of the official images, Debian and Alpine.
+const USER: i64 = 11211;
+
+/// The name of the port that clients use.
+const PORT: &str = "memcached";
+
+/// The parent's annotation that restarts the pods when it changes.
+const RESTART_TRIGGER: &str = "cache.example.com/restart-trigger";
+
+/// What is wanted for one parent.
+pub(crate) struct Pool<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    spec: &'a MemcachedSpec,
+    assign_user: bool,
+    restart_trigger: Option<&'a str>,
+    /// The image in use.
+    pub(crate) image: &'a str,
+    /// The labels of everything, and the selector.
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+impl<'a> Pool<'a> {
+    pub(crate) fn new(request: &'a Request, spec: &'a MemcachedSpec, config: &'a Config) -> Self {
+        Self {
+            name: request.name(),
+            namespace: request.namespace(),
+            spec,
+            assign_user: config.assign_user,
+            restart_trigger: request.annotation(RESTART_TRIGGER),
+            image: spec.image.as_deref().unwrap_or(&config.images.memcached),
+            labels: labels::base_labels("memcached", request.name(), "cache"),
+        }
+    }
+
+    /// How many processes are wanted.
+    pub(crate) fn size(&self) -> i32 {
+        self.spec.size.unwrap_or(1)
+    }
+
+    /// Where clients find the cache.
+    pub(crate) fn server_list(&self) -> Vec<String> {
+        vec![format!(
+            "{}.{}.svc:{}",
+            self.name, self.namespace, self.spec.container_port
+        )]
+    }
+
+    /// Every child.
+    pub(crate) fn children(&self) -> Vec<Child> {
+        let budget = self.budget();
+        [
+            Child::new("deployment", &self.deployment()),
+            Child::new("service", &self.service()),
+        ]
+        .into_iter()
+        .chain(budget.map(|budget| Child::new("pdb", &budget)))
+        .collect()
+    }
+
+    fn metadata(&self) -> ObjectMeta {
+        metadata(self.name, &self.labels)
+    }
+
+    fn deployment(&self) -> Deployment {
+        let workload_labels = labels::with_version(&self.labels, self.image);
+        let annotations = self
+            .restart_trigger
+            .map(|value| BTreeMap::from([(RESTART_TRIGGER.to_owned(), value.to_owned())]));
+        Deployment {
+            metadata: ObjectMeta {
+                labels: Some(workload_labels.clone()),
+                ..self.metadata()
+            },
+            spec: Some(DeploymentSpec {
+                replicas: Some(self.size()),
+                selector: labels::label_selector(&self.labels),
+                // The new pod is ready before an old one goes.
+                strategy: Some(DeploymentStrategy {
+                    type_: Some("RollingUpdate".to_owned()),
+                    rolling_update: Some(RollingUpdateDeployment {
+                        max_surge: Some(IntOrString::Int(1)),
+                        max_unavailable: Some(IntOrString::Int(0)),
+                    }),
+                }),
+                template: PodTemplateSpec {
+                    metadata: Some(ObjectMeta {
+                        labels: Some(workload_labels),
+                        annotations,
+                        ..Default::default()
+                    }),
+                    spec: Some(self.pod()),
+                },
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+    }
+
+    fn pod(&self) -> PodSpec {
+        let user = self.assign_user.then_some(USER);
+        let secrets = json_copies(&self.spec.image_pull_secrets);
+        PodSpec {
+            automount_service_account_token: Some(false),
+            enable_service_links: Some(false),
+            image_pull_secrets: (!secrets.is_empty()).then_some(secrets),
+            security_context: Some(PodSecurityContext {
+                run_as_non_root: Some(true),
+                run_as_user: user,
+                run_as_group: user,
+                fs_group: user,
+                seccomp_profile: Some(SeccompProfile {
+                    type_: "RuntimeDefault".to_owned(),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }),
+            containers: vec![self.container()],
+            ..Default::default()
+        }
+    }
+
+    fn container(&self) -> Container {
+        Container {
+            name: "memcached".to_owned(),
+            image: Some(self.image.to_owned()),
+            image_pull_policy: self
+                .spec
+                .image_pull_policy
+                .map(|policy| policy.as_str().to_owned()),
+            args: Some(self.arguments()),
+            ports: Some(vec![ContainerPort {
+                name: Some(PORT.to_owned()),
+                container_port: self.spec.container_port,
+                protocol: Some("TCP".to_owned()),
+                ..Default::default()
+            }]),
+            resources: Some(self.resources()),
+            liveness_probe: Some(probe(10, 10)),
+            readiness_probe: Some(probe(5, 5)),
+            security_context: Some(SecurityContext {
+                allow_privilege_escalation: Some(false),
+                capabilities: Some(Capabilities {
+                    drop: Some(vec!["ALL".to_owned()]),
+                    ..Default::default()
+                }),
+                read_only_root_filesystem: Some(true),
+                run_as_non_root: Some(true),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+    }
+
+    fn resources(&self) -> ResourceRequirements {
+        if let Some(resources) = &self.spec.resources {
+            return innkeeper_sdk::json::copied(resources);
+        }
+        let memory = format!("{}Mi", self.spec.memcached.max_memory_mb + 64);
+        ResourceRequirements {
+            requests: Some(BTreeMap::from([
+                ("cpu".to_owned(), Quantity("100m".to_owned())),
+                ("memory".to_owned(), Quantity(memory)),
+            ])),
+            ..Default::default()
+        }
+    }
+
+    /// The arguments; `command` is never set, so that the image's entrypoint stays.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let options = &self.spec.memcached;
+        let mut arguments = vec![
+            "-m".to_owned(),
+            options.max_memory_mb.to_string(),
+            "-c".to_owned(),
+            options.max_connections.to_string(),
+            "-t".to_owned(),
+            options.threads.to_string(),
+            "-I".to_owned(),
+            options.max_item_size.clone(),
+        ];
+        match options.verbosity {
+            0 => {}
+            1 => arguments.push("-v".to_owned()),
+            _ => arguments.push("-vv".to_owned()),
+        }
+        if self.spec.container_port != 11211 {
+            arguments.extend(["-p".to_owned(), self.spec.container_port.to_string()]);
+        }
+        arguments.extend(options.extra_args.iter().cloned());
+        arguments
+    }
+
+    fn service(&self) -> Service {
+        let annotations = self
+            .spec
+            .service
+            .as_ref()
+            .map(|service| &service.annotations);
+        let annotations = annotations.map(innkeeper_sdk::json::copied);
+        Service {
+            metadata: ObjectMeta {
+                annotations: annotations.filter(|annotations| !annotations.is_empty()),
+                ..self.metadata()
+            },
+            spec: Some(ServiceSpec {
+                // A client that hashes keys must see the pods, not a load balancer.
+                cluster_ip: Some("None".to_owned()),
+                selector: Some(self.labels.clone()),
+                ports: Some(vec![ServicePort {
+                    name: Some(PORT.to_owned()),
+                    port: self.spec.container_port,
+                    target_port: Some(IntOrString::String(PORT.to_owned())),
+                    protocol: Some("TCP".to_owned()),
+                    ..Default::default()
+                }]),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+    }
+
+    fn budget(&self) -> Option<PodDisruptionBudget> {
+        let wanted = self
+            .spec
+            .high_availability
+            .as_ref()?
+            .pod_disruption_budget
+            .as_ref()?;
+        let DisruptionBudget {
+            enabled,
+            min_available,
+            max_unavailable,
+        } = wanted;
+        enabled.then(|| PodDisruptionBudget {
+            metadata: self.metadata(),
+            spec: Some(PodDisruptionBudgetSpec {
+                min_available: min_available.clone(),
+                max_unavailable: max_unavailable.clone(),
+                selector: Some(labels::label_selector(&self.labels)),
+                // A crashing cache must not block a node drain.
+                unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
+            }),
+            ..Default::default()
+        })
+    }
+}
+
+/// Copies of blocks that the parent gives, without what others must not state.
+fn json_copies<T>(blocks: &[T]) -> Vec<T>
+where
+    T: serde::Serialize + serde::de::DeserializeOwned,
+{
+    blocks.iter().map(innkeeper_sdk::json::copied).collect()
+}
+
+fn probe(initial_delay_seconds: i32, period_seconds: i32) -> Probe {
+    Probe {
+        tcp_socket: Some(TCPSocketAction {
+            port: IntOrString::String(PORT.to_owned()),
+            ..Default::default()
+        }),
+        initial_delay_seconds: Some(initial_delay_seconds),
+        period_seconds: Some(period_seconds),
+        timeout_seconds: Some(3),
+        ..Default::default()
+    }
+}

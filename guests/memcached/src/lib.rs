@@ -1,0 +1,56 @@
+//! The reconciler of `cache.example.com/v1` `Memcached`: a pool of memcached processes, kept as declared.
+//!
+//! A cache is not data: nothing is retained when the parent goes, and no finalizer is needed.
+
+mod api;
+mod children;
+mod config;
+mod report;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+use innkeeper_sdk::prelude::*;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Pod, Service},
+    policy::v1::PodDisruptionBudget,
+};
+
+use crate::{api::Memcached, children::Pool, config::Config, report::Observation};
+
+/// The plugin.
+#[derive(Debug)]
+pub struct Plugin;
+
+/// Limits the read of Pods to those whose spec this plugin wrote itself.
+const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=memcached";
+
+impl Reconciler for Plugin {
+    fn describe() -> Manifest {
+        Manifest::new("memcached", env!("CARGO_PKG_VERSION"))
+            .parent_with::<Memcached>(|crd| crd.short_descriptions(5))
+            .child::<Deployment>()
+            .child::<Service>()
+            .child::<PodDisruptionBudget>()
+            // Names are all that the status tells of Pods.
+            .read::<Pod>(Access::Metadata, ReadScope::ParentNamespace)
+            .label_selector(PODS)
+            .config_schema::<Config>()
+    }
+
+    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
+        let parent: Memcached = request.parent()?;
+        let config: Config = request.config()?;
+        let pool = Pool::new(request, &parent.spec, &config);
+        let observation = Observation::read(request, host, &pool)?;
+        let report = observation.report(request, &pool);
+        match validate::spec(&parent.spec) {
+            Ok(()) => Ok(Outcome::desired(pool.children(), report)),
+            Err(problem) => Err(Fault::invalid(problem).with_report(report)),
+        }
+    }
+}
+
+innkeeper_sdk::export!(Plugin);

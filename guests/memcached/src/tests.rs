@@ -1,0 +1,304 @@
+//! The reconciler as plain Rust.
+
+use innkeeper_sdk::{
+    prelude::*,
+    testing::{FakeHost, TestRequest},
+};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, DeploymentStatus},
+    core::v1::Pod,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    Plugin,
+    api::{Memcached, MemcachedStatus},
+};
+
+fn parent(spec: Value) -> Memcached {
+    let object = json!({
+        "apiVersion": "cache.example.com/v1", "kind": "Memcached",
+        "metadata": { "name": "example", "namespace": "default" },
+        "spec": spec,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn workload(spec: i32, ready: i32) -> Deployment {
+    let mut deployment: Deployment = serde_json::from_value(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "example", "namespace": "default", "generation": 1 },
+        "spec": { "replicas": spec, "selector": {}, "template": {} },
+    }))
+    .unwrap();
+    deployment.status = Some(DeploymentStatus {
+        observed_generation: Some(1),
+        replicas: Some(spec),
+        updated_replicas: Some(spec),
+        ready_replicas: Some(ready),
+        ..Default::default()
+    });
+    deployment
+}
+
+fn host() -> FakeHost {
+    FakeHost::granting(&Plugin::describe())
+}
+
+fn reconcile(spec: Value) -> Outcome {
+    Plugin::reconcile(&TestRequest::new(&parent(spec)).build(), &host()).unwrap()
+}
+
+fn conditions(outcome: &Outcome) -> Vec<String> {
+    let text =
+        |it: &Condition| format!("{} {:?}/{}: {}", it.type_, it.status, it.reason, it.message);
+    outcome.report().conditions.iter().map(text).collect()
+}
+
+#[test]
+fn the_article_makes_a_deployment_and_a_headless_service() {
+    let outcome = reconcile(json!({ "size": 3 }));
+    let names: Vec<String> = outcome
+        .children()
+        .iter()
+        .map(Child::kind_and_name)
+        .collect();
+    assert_eq!(names, ["Deployment/example", "Service/example"]);
+
+    let deployment = &outcome.child("deployment").unwrap().object;
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "memcached:1.6");
+    assert_eq!(
+        container["args"],
+        json!(["-m", "64", "-c", "1024", "-t", "4", "-I", "1m"])
+    );
+    assert_eq!(container["resources"]["requests"]["memory"], "128Mi");
+
+    let service = &outcome.child("service").unwrap().object;
+    assert_eq!(service["spec"]["clusterIP"], "None");
+    assert_eq!(
+        service["spec"]["selector"],
+        deployment["spec"]["selector"]["matchLabels"]
+    );
+}
+
+#[test]
+fn an_absent_size_is_one() {
+    let outcome = reconcile(json!({}));
+    assert_eq!(
+        outcome.child("deployment").unwrap().object["spec"]["replicas"],
+        1
+    );
+}
+
+#[test]
+fn selectors_do_not_depend_on_the_image() {
+    let selector = |image: &str| {
+        let outcome = reconcile(json!({ "image": image }));
+        outcome.child("deployment").unwrap().object["spec"]["selector"].clone()
+    };
+    assert_eq!(
+        selector("memcached:1.5"),
+        selector("registry:5000/memcached")
+    );
+}
+
+#[test]
+fn every_option_becomes_an_argument_in_order() {
+    let outcome = reconcile(json!({
+        "containerPort": 11300,
+        "memcached": {
+            "maxMemoryMB": 128, "maxConnections": 10, "threads": 2, "maxItemSize": "512k",
+            "verbosity": 2, "extraArgs": ["-o", "modern"],
+        },
+    }));
+    let deployment = &outcome.child("deployment").unwrap().object;
+    let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert_eq!(
+        *arguments,
+        json!([
+            "-m", "128", "-c", "10", "-t", "2", "-I", "512k", "-vv", "-p", "11300", "-o", "modern"
+        ])
+    );
+}
+
+#[test]
+fn a_disruption_budget_comes_and_goes_without_a_trace() {
+    let budget = json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
+    let with = reconcile(json!({ "size": 3, "highAvailability": budget }));
+    let pdb = &with.child("pdb").unwrap().object;
+    assert_eq!(pdb["spec"]["maxUnavailable"], 1);
+    assert_eq!(pdb["spec"].get("minAvailable"), None);
+
+    let off = json!({ "podDisruptionBudget": { "enabled": false } });
+    let without = reconcile(json!({ "size": 3, "highAvailability": off }));
+    assert_eq!(without, reconcile(json!({ "size": 3 })));
+}
+
+#[test]
+fn conditions_follow_the_pods() {
+    let table = [
+        (
+            3,
+            None,
+            ["Unavailable", "Progressing", "Degraded", "NotReady"],
+        ),
+        (
+            3,
+            Some((3, 0)),
+            ["Unavailable", "ProgressingComplete", "Degraded", "NotReady"],
+        ),
+        (
+            3,
+            Some((3, 2)),
+            ["Available", "ProgressingComplete", "Degraded", "NotReady"],
+        ),
+        (
+            3,
+            Some((3, 3)),
+            ["Available", "ProgressingComplete", "NotDegraded", "Ready"],
+        ),
+        (
+            2,
+            Some((3, 3)),
+            ["Available", "Progressing", "NotDegraded", "NotReady"],
+        ),
+        (
+            0,
+            Some((0, 0)),
+            [
+                "Unavailable",
+                "ProgressingComplete",
+                "NotDegraded",
+                "NotReady",
+            ],
+        ),
+    ];
+    for (size, observed, expected) in table {
+        let parent = parent(json!({ "size": size }));
+        let mut request = TestRequest::new(&parent);
+        if let Some((replicas, ready)) = observed {
+            request = request.child("deployment", &workload(replicas, ready));
+        }
+        let outcome = Plugin::reconcile(&request.build(), &host()).unwrap();
+        let report = outcome.report();
+        let reasons: Vec<&str> = report
+            .conditions
+            .iter()
+            .map(|it| it.reason.as_str())
+            .collect();
+        assert_eq!(
+            reasons,
+            expected,
+            "size {size}, observed {observed:?}: {:?}",
+            conditions(&outcome)
+        );
+    }
+}
+
+#[test]
+fn nodes_are_the_pods_that_stay_sorted() {
+    let pod = |name: &str, deleting: bool| -> Pod {
+        let labels = innkeeper_sdk::labels::base_labels("memcached", "example", "cache");
+        let mut metadata = json!({ "name": name, "namespace": "default", "labels": labels });
+        if deleting {
+            metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        serde_json::from_value(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata }))
+            .unwrap()
+    };
+    let host = host()
+        .object(&pod("b", false))
+        .object(&pod("a", false))
+        .object(&pod("c", true));
+    let request = TestRequest::new(&parent(json!({ "size": 2 }))).build();
+    let outcome = Plugin::reconcile(&request, &host).unwrap();
+    assert_eq!(
+        outcome.report().status.as_ref().unwrap()["nodes"],
+        json!(["a", "b"])
+    );
+}
+
+#[test]
+fn the_server_list_stays_when_a_pod_restarts() {
+    let stored = MemcachedStatus {
+        server_list: Some(vec!["x".to_owned()]),
+        ..Default::default()
+    };
+    let parent = parent(json!({ "size": 2 }));
+    let request = TestRequest::new(&parent)
+        .child("deployment", &workload(2, 1))
+        .status(&stored)
+        .build();
+    let outcome = Plugin::reconcile(&request, &host()).unwrap();
+    let status = outcome.report().status.as_ref().unwrap();
+    assert_eq!(status["serverList"], json!(["example.default.svc:11211"]));
+}
+
+#[test]
+fn an_event_is_told_once() {
+    let parent = parent(json!({ "size": 1 }));
+    let first = TestRequest::new(&parent)
+        .child("deployment", &workload(1, 1))
+        .build();
+    let outcome = Plugin::reconcile(&first, &host()).unwrap();
+    let reasons: Vec<&str> = outcome
+        .report()
+        .events
+        .iter()
+        .map(|it| it.reason.as_str())
+        .collect();
+    assert_eq!(reasons, ["Ready"]);
+
+    let stored = json!({ "conditions": [{
+        "type": "Ready", "status": "True", "reason": "Ready", "message": "all 1 replicas are ready",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }] });
+    let second = TestRequest::new(&parent)
+        .child("deployment", &workload(1, 1))
+        .status(&stored)
+        .build();
+    let outcome = Plugin::reconcile(&second, &host()).unwrap();
+    assert_eq!(outcome.report().events, []);
+}
+
+#[test]
+fn a_request_above_its_limit_is_invalid_with_the_whole_report() {
+    let resources = json!({ "requests": { "memory": "2Gi" }, "limits": { "memory": "1Gi" } });
+    let request = TestRequest::new(&parent(json!({ "resources": resources }))).build();
+    let fault = Plugin::reconcile(&request, &host()).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Invalid);
+    assert_eq!(
+        fault.message,
+        "spec.resources.memory: request 2Gi exceeds limit 1Gi"
+    );
+    assert!(fault.report.is_some());
+}
+
+#[test]
+fn a_key_that_no_annotation_can_have_is_invalid() {
+    for key in ["../up", "1Gi/", "𝄞", "a b"] {
+        let annotations = json!({ key: "x" });
+        let parent = parent(json!({ "size": 1, "service": { "annotations": annotations } }));
+        let request = TestRequest::new(&parent).build();
+        let fault = Plugin::reconcile(&request, &host()).unwrap_err();
+        let start = format!("spec.service.annotations: \"{key}\" is not an annotation key");
+        assert!(fault.message.starts_with(&start), "{}", fault.message);
+    }
+}
+
+#[test]
+fn a_read_that_is_not_granted_is_tried_again() {
+    let request = TestRequest::new(&parent(json!({}))).build();
+    let fault = Plugin::reconcile(&request, &FakeHost::new().not_granted("v1", "Pod")).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Retry);
+    assert!(fault.message.contains("Pod"), "{}", fault.message);
+    assert_eq!(fault.report, None);
+}
+
+#[test]
+fn the_definition_is_small_enough_for_client_side_apply() {
+    let crd = Plugin::describe().crds[0].to_string();
+    assert!(crd.len() < 256 * 1024, "{} bytes", crd.len());
+}

@@ -1,0 +1,349 @@
+//! The children as they are in the cluster.
+
+use std::cell::OnceCell;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Resource;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::fault::Fault;
+use crate::hash::Hashed;
+
+/// A child as it is in the cluster; parsed only when it is looked at.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The key under which an earlier answer stated it.
+    pub key: Option<String>,
+    /// True for a child that is kept without an owner, perhaps since a former parent of the same
+    /// identity.
+    pub retained: bool,
+    text: String,
+    head: OnceCell<Head>,
+    value: OnceCell<Value>,
+}
+
+/// What identifies an object, read without building the whole of it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Head {
+    api_version: String,
+    kind: String,
+    metadata: HeadMetadata,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct HeadMetadata {
+    name: String,
+    namespace: String,
+    deletion_timestamp: Option<String>,
+}
+
+impl Observed {
+    /// A child from its JSON text.
+    pub fn new(key: Option<String>, retained: bool, object: String) -> Self {
+        Self {
+            key,
+            retained,
+            text: object,
+            head: OnceCell::new(),
+            value: OnceCell::new(),
+        }
+    }
+
+    /// The object as JSON, `status` included; null if it is no JSON, which the host does not let
+    /// happen.
+    pub fn object(&self) -> &Value {
+        self.value
+            .get_or_init(|| serde_json::from_str(&self.text).unwrap_or_default())
+    }
+
+    /// The object as it came.
+    pub fn raw(&self) -> &str {
+        &self.text
+    }
+
+    /// The object, typed.
+    ///
+    /// # Errors
+    ///
+    /// `retry` with kind, name and what does not parse.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        serde_json::from_str(&self.text).map_err(|problem| {
+            Fault::retry(format!(
+                "child {}/{} cannot be read: {problem}",
+                self.kind(),
+                self.name()
+            ))
+        })
+    }
+
+    /// `group/version` of the object.
+    pub fn api_version(&self) -> &str {
+        &self.head().api_version
+    }
+
+    /// The object's kind.
+    pub fn kind(&self) -> &str {
+        &self.head().kind
+    }
+
+    /// The object's name.
+    pub fn name(&self) -> &str {
+        &self.head().metadata.name
+    }
+
+    /// The object's namespace; empty for a cluster-scoped kind.
+    pub fn namespace(&self) -> &str {
+        &self.head().metadata.namespace
+    }
+
+    /// Whether it is being deleted: it counts as existing and is neither applied nor ready.
+    pub fn is_deleting(&self) -> bool {
+        self.head().metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether the object's status is older than its spec (`status.observedGeneration` below
+    /// `metadata.generation`).
+    ///
+    /// Both absent count as equal.
+    pub fn is_stale(&self) -> bool {
+        is_stale(self.object())
+    }
+
+    /// Whether the object is of this kind, in any version.
+    pub fn is<T: Resource<DynamicType = ()>>(&self) -> bool {
+        self.is_kind(&T::group(&()), &T::kind(&()))
+    }
+
+    fn is_kind(&self, group: &str, kind: &str) -> bool {
+        self.kind() == kind && group_of(self.api_version()) == group
+    }
+
+    fn head(&self) -> &Head {
+        self.head
+            .get_or_init(|| serde_json::from_str(&self.text).unwrap_or_default())
+    }
+}
+
+/// Whether an object's status is older than its spec: `status.observedGeneration` below
+/// `metadata.generation`.
+///
+/// Both absent count as equal.
+pub fn is_stale(object: &Value) -> bool {
+    let number = |pointer| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    number("/status/observedGeneration") < number("/metadata/generation")
+}
+
+pub(crate) fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// All children of the parent, sorted by kind, namespace and name.
+#[derive(Clone, Debug, Default)]
+pub struct Children(Vec<Observed>);
+
+impl Children {
+    /// These children, in this order.
+    pub fn new(children: Vec<Observed>) -> Self {
+        Self(children)
+    }
+
+    /// The child that an earlier answer stated under this key; the first, should there be several.
+    pub fn by_key(&self, key: &str) -> Option<&Observed> {
+        self.iter().find(|child| child.key.as_deref() == Some(key))
+    }
+
+    /// The child of this kind and name.
+    pub fn find<T: Resource<DynamicType = ()>>(&self, name: &str) -> Option<&Observed> {
+        self.iter()
+            .find(|child| child.is::<T>() && child.name() == name)
+    }
+
+    /// The child of this kind and name, where the kind has no Rust type.
+    pub fn find_as(&self, api_version: &str, kind: &str, name: &str) -> Option<&Observed> {
+        let group = group_of(api_version);
+        self.iter()
+            .find(|child| child.is_kind(group, kind) && child.name() == name)
+    }
+
+    /// The child of this kind and name, typed.
+    ///
+    /// # Errors
+    ///
+    /// `retry` with what does not parse.
+    pub fn get<T>(&self, name: &str) -> Result<Option<T>, Fault>
+    where
+        T: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.find::<T>(name).map(Observed::parse).transpose()
+    }
+
+    /// The observed Secret of this name, with hashes instead of values.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn hashed_secret(&self, name: &str) -> Result<Option<Hashed>, Fault> {
+        self.find::<Secret>(name).map(Observed::parse).transpose()
+    }
+
+    /// The observed ConfigMap of this name, with hashes instead of values where the grant says so.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn hashed_config_map(&self, name: &str) -> Result<Option<Hashed>, Fault> {
+        self.find::<ConfigMap>(name)
+            .map(Observed::parse)
+            .transpose()
+    }
+
+    /// The children of this kind, by namespace and name.
+    pub fn of_kind<T: Resource<DynamicType = ()>>(&self) -> impl Iterator<Item = &Observed> {
+        self.iter().filter(|child| child.is::<T>())
+    }
+
+    /// The children of this kind, typed, by namespace and name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn all<T>(&self) -> Result<Vec<T>, Fault>
+    where
+        T: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.of_kind::<T>().map(Observed::parse).collect()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> std::slice::Iter<'_, Observed> {
+        self.0.iter()
+    }
+
+    /// All of them as a slice.
+    pub fn raw(&self) -> &[Observed] {
+        &self.0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> IntoIterator for &'a Children {
+    type Item = &'a Observed;
+    type IntoIter = std::slice::Iter<'a, Observed>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{Secret, Service};
+    use serde_json::json;
+
+    use super::{Children, is_stale};
+    use crate::fault::FaultKind;
+    use crate::testing::TestRequest;
+
+    fn children() -> Children {
+        let object = |api_version: &str, kind: &str, name: &str| {
+            let metadata = json!({"name": name});
+            json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
+        };
+        let mut broken = object("apps/v1", "Deployment", "broken");
+        broken["spec"]["replicas"] = json!("three");
+        let mut going = object("v1", "Service", "going");
+        going["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+        TestRequest::new(&object("example.com/v1", "Pond", "pond"))
+            .child("service", &object("v1", "Service", "web"))
+            .child("going", &going)
+            .child(
+                "knative",
+                &object("serving.knative.dev/v1", "Service", "web"),
+            )
+            .child("web", &object("apps/v1", "Deployment", "web"))
+            .observed(None, false, &broken)
+            .retained("secret", &{
+                let mut secret = object("v1", "Secret", "password");
+                secret["stringData"]["password"] = json!("hunter2");
+                secret
+            })
+            .build()
+            .children
+    }
+
+    #[test]
+    fn finds_children_by_kind_and_name_in_any_version() {
+        let children = children();
+        assert_eq!(
+            children.find::<Service>("web").unwrap().key.as_deref(),
+            Some("service")
+        );
+        let knative = children
+            .find_as("serving.knative.dev/v1beta1", "Service", "web")
+            .unwrap();
+        assert_eq!(knative.key.as_deref(), Some("knative"));
+        assert_eq!(children.of_kind::<Service>().count(), 2);
+        assert_eq!(children.by_key("web").unwrap().kind(), "Deployment");
+        assert!(children.get::<Deployment>("web").unwrap().is_some());
+        assert!(children.get::<Deployment>("none").unwrap().is_none());
+        assert!(children.find::<Service>("going").unwrap().is_deleting());
+    }
+
+    #[test]
+    fn names_the_child_that_does_not_parse() {
+        let fault = children().all::<Deployment>().unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Retry);
+        assert!(
+            fault
+                .message
+                .starts_with("child Deployment/broken cannot be read: invalid type: string"),
+            "{}",
+            fault.message,
+        );
+    }
+
+    #[test]
+    fn shows_a_secret_as_hashes() {
+        let children = children();
+        let secret = children.hashed_secret("password").unwrap().unwrap();
+        assert!(
+            secret
+                .hash_of("password")
+                .unwrap()
+                .starts_with("hmac-sha256:")
+        );
+        assert!(children.find::<Secret>("password").unwrap().retained);
+        assert!(
+            !children
+                .raw()
+                .iter()
+                .any(|child| child.raw().contains("hunter2"))
+        );
+    }
+
+    #[test]
+    fn knows_a_status_that_is_older_than_its_spec() {
+        let object = |generation: i64, observed: i64| {
+            let status = json!({"observedGeneration": observed});
+            json!({"metadata": {"generation": generation}, "status": status})
+        };
+        assert!(is_stale(&object(2, 1)));
+        assert!(!is_stale(&object(2, 2)));
+        assert!(!is_stale(&json!({})));
+        assert!(is_stale(&json!({"metadata": {"generation": 1}})));
+    }
+}

@@ -1,0 +1,161 @@
+//! Conditions as in the Kubernetes API conventions: those that a reconciler states, and those
+//! stored on the parent.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::schema;
+
+/// The status of a condition; on the wire `True`, `False` and `Unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConditionStatus {
+    /// The condition holds.
+    True,
+    /// The condition does not hold.
+    False,
+    /// Nothing is known yet.
+    Unknown,
+}
+
+impl From<bool> for ConditionStatus {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+}
+
+/// A condition that the reconciler states.
+///
+/// The host adds `observedGeneration` and keeps `lastTransitionTime`.
+///
+/// ```
+/// use innkeeper_sdk::condition::{Condition, ConditionStatus};
+///
+/// let ready = Condition::new("Ready", 2 == 3, "NotReady", "2 of 3 replicas are ready");
+/// assert_eq!(ready.status, ConditionStatus::False);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Condition {
+    /// The type in CamelCase, at most 316 characters; `Synced` is the host's.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// One word in CamelCase, not empty, at most 1024 characters.
+    pub reason: String,
+    /// A sentence for people, at most 32768 characters, possibly empty.
+    pub message: String,
+}
+
+impl Condition {
+    /// A condition; the status is a `bool` or a [`ConditionStatus`].
+    pub fn new(
+        type_: impl Into<String>,
+        status: impl Into<ConditionStatus>,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            type_: type_.into(),
+            status: status.into(),
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+
+    /// Whether it holds.
+    pub fn is_true(&self) -> bool {
+        self.status == ConditionStatus::True
+    }
+}
+
+/// A condition as it is stored in the parent's status.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredCondition {
+    /// The type in CamelCase.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// Whether it held.
+    pub status: ConditionStatus,
+    /// One word in CamelCase.
+    #[serde(default)]
+    pub reason: String,
+    /// A sentence for people.
+    #[serde(default)]
+    pub message: String,
+    /// The `metadata.generation` of the parent for which it was stated.
+    #[serde(default)]
+    pub observed_generation: Option<i64>,
+    /// When `status` last changed, in RFC 3339.
+    #[serde(default)]
+    pub last_transition_time: Option<String>,
+}
+
+impl StoredCondition {
+    /// Whether it held.
+    pub fn is_true(&self) -> bool {
+        self.status == ConditionStatus::True
+    }
+}
+
+/// The stored condition of this type, if the parent has one.
+///
+/// An Event that is to tell of a transition compares the new condition with it.
+pub fn stored_condition(parent: &Value, type_: &str) -> Option<StoredCondition> {
+    stored_conditions(parent)
+        .into_iter()
+        .find(|condition| condition.type_ == type_)
+}
+
+/// All stored conditions of the parent that can be read, in their order.
+pub fn stored_conditions(parent: &Value) -> Vec<StoredCondition> {
+    parent
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)
+        .map(|items| {
+            items
+                .iter()
+                .filter_map(|it| StoredCondition::deserialize(it).ok())
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+/// A field for status structs that reads the stored conditions and never writes them.
+///
+/// Conditions are stated beside the status, and [`Crd::of`](crate::crd::Crd::of) adds their schema
+/// by itself, so a status struct needs the field only where the reconciler wants to read it. Use it
+/// as `#[serde(default, skip_serializing)] conditions: Conditions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Conditions(pub Vec<StoredCondition>);
+
+impl Conditions {
+    /// The condition of this type.
+    pub fn get(&self, type_: &str) -> Option<&StoredCondition> {
+        self.0.iter().find(|condition| condition.type_ == type_)
+    }
+}
+
+impl Serialize for Conditions {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_none()
+    }
+}
+
+impl JsonSchema for Conditions {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Conditions".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        schema::conditions(generator)
+    }
+}

@@ -1,0 +1,247 @@
+//! CustomResourceDefinitions from Rust types, made fit for what a plugin needs.
+//!
+//! The derive macro knows `spec` and `status`; what it cannot say is added here.
+
+use kube::CustomResourceExt;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::json;
+use crate::schema;
+
+mod simplify;
+
+/// A CustomResourceDefinition on its way into a [`Manifest`](crate::manifest::Manifest).
+///
+/// ```
+/// use innkeeper_sdk::crd::Crd;
+/// use kube::CustomResource;
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
+/// #[kube(group = "example.com", version = "v1", kind = "Pond", namespaced)]
+/// struct PondSpec {
+///     ducks: Option<i32>,
+/// }
+///
+/// let crd = Crd::of::<Pond>().rule("spec", "self.ducks < 100", "a pond is not a lake");
+/// let spec = crd.schema_at("spec").unwrap();
+/// assert_eq!(spec["x-kubernetes-validations"][0]["message"], "a pond is not a lake");
+/// let conditions = crd.schema_at("status.conditions").unwrap();
+/// assert_eq!(conditions["x-kubernetes-list-type"], "map");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crd {
+    value: Value,
+}
+
+impl Crd {
+    /// The definition of a type that derives `CustomResource`.
+    ///
+    /// On top of what the derive makes: the status subresource, and `status.conditions` as a
+    /// list-map by `type`; no `nullable`, so that the API server drops a null as if it were absent;
+    /// no defaults that are null or empty lists or maps; only number formats that Kubernetes knows.
+    ///
+    /// # Panics
+    ///
+    /// Where the derive cannot make a structural schema of the type.
+    pub fn of<T: CustomResourceExt>() -> Self {
+        let mut crd = Self::without_status::<T>();
+        crd.version_mut()["subresources"]["status"] = json!({});
+        let status = &mut crd.root_mut()["properties"]["status"];
+        if status.is_null() {
+            *status = json!({"type": "object"});
+        }
+        let generator = &mut schemars::SchemaGenerator::default();
+        status["properties"]["conditions"] = schema::conditions(generator).to_value();
+        crd.optional("status", "conditions")
+    }
+
+    /// As [`of`](Self::of), but with a status only if the type has one, for kinds that are only
+    /// read.
+    ///
+    /// # Panics
+    ///
+    /// As [`of`](Self::of).
+    pub fn without_status<T: CustomResourceExt>() -> Self {
+        let mut crd = Self {
+            value: json::to_value(&T::crd()),
+        };
+        simplify::simplify(crd.root_mut());
+        crd
+    }
+
+    /// Adds a CEL rule to the schema at a path; the empty path is the root.
+    ///
+    /// A rule that belongs to one struct is better placed beside it: derive `kube::KubeSchema`
+    /// instead of `JsonSchema` and write
+    /// `#[x_kube(validation = Rule::new("...").message("..."))]`, or `#[kube(validation = ...)]`
+    /// for the root.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no schema at the path.
+    pub fn rule(self, path: &str, rule: &str, message: &str) -> Self {
+        self.edit_schema(path, |schema| {
+            let rules = schema
+                .entry("x-kubernetes-validations")
+                .or_insert_with(|| json!([]));
+            if let Some(rules) = rules.as_array_mut() {
+                rules.push(json!({"rule": rule, "message": message}));
+            }
+        })
+    }
+
+    /// Adds or replaces a property with the schema of a Rust type; the path names its parent, the
+    /// empty path is the root.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no schema at the path.
+    pub fn property<T: schemars::JsonSchema>(self, path: &str, name: &str) -> Self {
+        self.edit_schema(path, |parent| {
+            let properties = parent.entry("properties").or_insert_with(|| json!({}));
+            properties[name] = schema_of::<T>();
+        })
+    }
+
+    /// Takes a property out of `required` of the schema at the path.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no schema at the path.
+    pub fn optional(self, path: &str, name: &str) -> Self {
+        self.edit_schema(path, |schema| {
+            let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) else {
+                return;
+            };
+            required.retain(|it| it != name);
+            if required.is_empty() {
+                schema.remove("required");
+            }
+        })
+    }
+
+    /// Sets a keyword of the schema at a path, such as `maxItems`.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no schema at the path.
+    pub fn set(self, path: &str, keyword: &str, value: impl Into<Value>) -> Self {
+        self.edit_schema(path, |schema| {
+            schema.insert(keyword.to_owned(), value.into());
+        })
+    }
+
+    /// Changes the schema at a path.
+    ///
+    /// A path is the names of properties with dots between them; `[]` steps into the items of a
+    /// list and `{}` into the values of a map: `spec.databases[].env{}`.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no schema at the path.
+    pub fn edit_schema(mut self, path: &str, edit: impl FnOnce(&mut Map<String, Value>)) -> Self {
+        let schema = self
+            .root_mut()
+            .pointer_mut(&pointer(path))
+            .and_then(Value::as_object_mut);
+        assert!(schema.is_some(), "there is no schema at {path:?}");
+        if let Some(schema) = schema {
+            edit(schema);
+        }
+        self
+    }
+
+    /// Changes anything, by hand.
+    pub fn edit(mut self, edit: impl FnOnce(&mut Value)) -> Self {
+        edit(&mut self.value);
+        self
+    }
+
+    /// Leaves out descriptions that lie more than this many properties below the root, and cuts
+    /// those of more than 200 characters after their first sentence.
+    ///
+    /// Blocks of Kubernetes' own types bring long descriptions, and clients that keep the last
+    /// applied configuration cannot apply a definition over 256 KiB.
+    pub fn short_descriptions(mut self, depth_max: usize) -> Self {
+        simplify::shorten(self.root_mut(), depth_max);
+        self
+    }
+
+    /// The schema at a path, as for [`edit_schema`](Self::edit_schema).
+    pub fn schema_at(&self, path: &str) -> Option<&Value> {
+        self.value
+            .pointer("/spec/versions/0/schema/openAPIV3Schema")?
+            .pointer(&pointer(path))
+    }
+
+    /// The definition.
+    pub const fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The definition.
+    pub fn into_value(self) -> Value {
+        self.value
+    }
+
+    /// The one version that the derive makes.
+    fn version_mut(&mut self) -> &mut Value {
+        &mut self.value["spec"]["versions"][0]
+    }
+
+    /// Its schema.
+    fn root_mut(&mut self) -> &mut Value {
+        &mut self.version_mut()["schema"]["openAPIV3Schema"]
+    }
+}
+
+/// The structural schema of a Rust type, as a definition holds it.
+///
+/// # Panics
+///
+/// Where no structural schema can be made of the type.
+pub fn schema_of<T: schemars::JsonSchema>() -> Value {
+    // The same steps as those of the derive macro.
+    let generator = SchemaSettings::openapi3()
+        .with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        })
+        .with_transform(schemars::transform::AddNullable::default())
+        .with_transform(kube::core::schema::StructuralSchemaRewriter)
+        .with_transform(kube::core::schema::OptionalEnum)
+        .with_transform(kube::core::schema::OptionalIntOrString)
+        .into_generator();
+    let mut schema = generator.into_root_schema_for::<T>().to_value();
+    if let Some(members) = schema.as_object_mut() {
+        members.remove("title");
+    }
+    simplify::simplify(&mut schema);
+    schema
+}
+
+/// The JSON pointer of a path below a schema.
+fn pointer(path: &str) -> String {
+    let mut pointer = String::new();
+    for step in path.split('.').filter(|step| !step.is_empty()) {
+        let name = step.trim_end_matches(['[', ']', '{', '}']);
+        if !name.is_empty() {
+            pointer.push_str("/properties/");
+            pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+        }
+        for opening in step[name.len()..].chars() {
+            match opening {
+                '[' => pointer.push_str("/items"),
+                '{' => pointer.push_str("/additionalProperties"),
+                _ => {}
+            }
+        }
+    }
+    pointer
+}
+
+#[cfg(test)]
+mod tests;

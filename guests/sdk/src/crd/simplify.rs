@@ -1,0 +1,117 @@
+//! What a generated schema says too much of.
+
+use serde_json::{Map, Value, json};
+
+/// Descriptions up to this length stay whole; those of this project's own fields are shorter.
+const DESCRIPTION_CHARS_MAX: usize = 200;
+
+/// Drops `nullable`, defaults that say no more than absence, and formats that Kubernetes does not
+/// know, at every depth.
+pub(super) fn simplify(schema: &mut Value) {
+    let Some(members) = schema.as_object_mut() else {
+        return;
+    };
+    members.remove("nullable");
+    simplify_default(members);
+    if let Some(format) = members.get("format").and_then(Value::as_str) {
+        match format {
+            "uint8" | "uint16" | "int8" | "int16" => members["format"] = json!("int32"),
+            "uint32" | "uint64" | "uint" | "int" => members["format"] = json!("int64"),
+            _ => {}
+        }
+    }
+    for keyword in ["minimum", "maximum", "multipleOf"] {
+        if let Some(bound) = members.get_mut(keyword) {
+            as_written(bound);
+        }
+    }
+    if let Some(values) = members.get_mut("enum").and_then(Value::as_array_mut) {
+        values.retain(|value| !value.is_null());
+    }
+    for_each_below(members, &mut simplify);
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        let alternatives = members.get_mut(keyword).and_then(Value::as_array_mut);
+        alternatives.into_iter().flatten().for_each(simplify);
+    }
+    if let Some(not) = members.get_mut("not") {
+        simplify(not);
+    }
+}
+
+/// A whole number without the fraction that the Rust type of a bound gives it, so that what is
+/// applied is what the API server stores.
+fn as_written(bound: &mut Value) {
+    let whole = bound.to_string().strip_suffix(".0").map(str::parse::<i64>);
+    if let Some(Ok(whole)) = whole {
+        *bound = json!(whole);
+    }
+}
+
+/// Takes null members and empty lists out of a default, and then the default itself if nothing is
+/// left of it; the empty default of a struct stays, because the defaults of its fields follow it.
+fn simplify_default(schema: &mut Map<String, Value>) {
+    let Some(default) = schema.get_mut("default") else {
+        return;
+    };
+    remove_empty(default);
+    let says_nothing = match default {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty() && !schema.contains_key("properties"),
+        _ => false,
+    };
+    if says_nothing {
+        schema.remove("default");
+    }
+}
+
+fn remove_empty(value: &mut Value) {
+    if let Value::Object(members) = value {
+        members.retain(|_, member| {
+            !member.is_null() && member.as_array().is_none_or(|items| !items.is_empty())
+        });
+        members.values_mut().for_each(remove_empty);
+    }
+}
+
+/// See [`Crd::short_descriptions`](super::Crd::short_descriptions).
+pub(super) fn shorten(schema: &mut Value, depth_max: usize) {
+    let Some(members) = schema.as_object_mut() else {
+        return;
+    };
+    if let Some(description) = members.get("description").and_then(Value::as_str)
+        && description.chars().count() > DESCRIPTION_CHARS_MAX
+    {
+        members["description"] = json!(first_sentence(description));
+    }
+    for_each_below(members, &mut |below| {
+        if depth_max == 0
+            && let Some(members) = below.as_object_mut()
+        {
+            members.remove("description");
+        }
+        shorten(below, depth_max.saturating_sub(1));
+    });
+}
+
+/// Up to the first full stop that is followed by a capital, so that "e.g. this" is not the end.
+fn first_sentence(text: &str) -> &str {
+    let ends = text.match_indices(['.', '\n']).map(|(at, _)| at);
+    ends.filter(|at| {
+        let rest = &text[at + 1..];
+        text[*at..].starts_with('\n') || rest.trim_start().starts_with(char::is_uppercase)
+    })
+    .map(|at| text[..=at].trim_end())
+    .next()
+    .unwrap_or(text)
+}
+
+fn for_each_below(members: &mut Map<String, Value>, act: &mut dyn FnMut(&mut Value)) {
+    let properties = members.get_mut("properties").and_then(Value::as_object_mut);
+    properties.into_iter().flatten().for_each(|(_, it)| act(it));
+    for keyword in ["items", "additionalProperties"] {
+        if let Some(below) = members.get_mut(keyword) {
+            act(below);
+        }
+    }
+}

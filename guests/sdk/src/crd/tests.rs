@@ -1,0 +1,274 @@
+//! What a definition says of its types.
+
+use expect_test::expect;
+use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Crd;
+
+/// A pond.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Pond",
+    namespaced,
+    status = "PondStatus",
+    validation = Rule::new("self.metadata.name.size() <= 52").message("the name is too long")
+)]
+#[x_kube(validation = Rule::new("!has(self.ducks) || self.ducks > 0").message("no ducks"))]
+#[serde(rename_all = "camelCase")]
+struct PondSpec {
+    /// How many.
+    #[schemars(range(min = 0, max = 64))]
+    ducks: Option<u32>,
+    /// How it is cleaned.
+    #[serde(default)]
+    mode: Mode,
+    resources: Option<ResourceRequirements>,
+    #[serde(default)]
+    reeds: Reeds,
+    extra: Option<Value>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
+enum Mode {
+    /// By hand.
+    #[default]
+    Hand,
+    /// Never.
+    Never,
+}
+
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default)]
+#[x_kube(validation = Rule::new("self.height < 10").message("too high"))]
+#[serde(rename_all = "camelCase")]
+struct Reeds {
+    #[serde(default)]
+    height: i32,
+    #[serde(default)]
+    kinds: Vec<String>,
+    mode: Option<Mode>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+struct PondStatus {
+    fish: i32,
+}
+
+/// A kind that is only read.
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
+#[kube(group = "example.com", version = "v1", kind = "Lake", namespaced)]
+struct LakeSpec {
+    pod: PodSpec,
+}
+
+fn check(schema: Option<&Value>, expected: expect_test::Expect) {
+    let schema = schema.expect("a schema at the path");
+    expected.assert_eq(&serde_json::to_string_pretty(schema).unwrap());
+}
+
+#[test]
+fn says_of_a_spec_what_the_types_say() {
+    let mut crd = Crd::of::<Pond>().set("spec.extra", "x-kubernetes-preserve-unknown-fields", true);
+    crd = crd.edit_schema("spec.resources", serde_json::Map::clear);
+    check(
+        crd.schema_at("spec"),
+        expect![[r#"
+            {
+              "description": "A pond.",
+              "properties": {
+                "ducks": {
+                  "description": "How many.",
+                  "format": "int64",
+                  "maximum": 64,
+                  "minimum": 0,
+                  "type": "integer"
+                },
+                "extra": {
+                  "x-kubernetes-preserve-unknown-fields": true
+                },
+                "mode": {
+                  "default": "Hand",
+                  "description": "How it is cleaned.",
+                  "enum": [
+                    "Hand",
+                    "Never"
+                  ],
+                  "type": "string"
+                },
+                "reeds": {
+                  "default": {
+                    "height": 0
+                  },
+                  "properties": {
+                    "height": {
+                      "default": 0,
+                      "format": "int32",
+                      "type": "integer"
+                    },
+                    "kinds": {
+                      "items": {
+                        "type": "string"
+                      },
+                      "type": "array"
+                    },
+                    "mode": {
+                      "enum": [
+                        "Hand",
+                        "Never"
+                      ],
+                      "type": "string"
+                    }
+                  },
+                  "type": "object",
+                  "x-kubernetes-validations": [
+                    {
+                      "message": "too high",
+                      "rule": "self.height < 10"
+                    }
+                  ]
+                },
+                "resources": {}
+              },
+              "type": "object",
+              "x-kubernetes-validations": [
+                {
+                  "message": "no ducks",
+                  "rule": "!has(self.ducks) || self.ducks > 0"
+                }
+              ]
+            }"#]],
+    );
+}
+
+#[test]
+fn takes_quantities_as_numbers_too() {
+    let crd = Crd::of::<Pond>();
+    let limits = crd.schema_at("spec.resources.limits{}").unwrap();
+    assert_eq!(limits["x-kubernetes-int-or-string"], true);
+    let parsed: ResourceRequirements =
+        serde_json::from_value(json!({"limits": {"cpu": 1}})).unwrap();
+    assert_eq!(parsed.limits.unwrap()["cpu"].0, "1");
+}
+
+#[test]
+fn keeps_a_rule_of_the_root() {
+    let crd = Crd::of::<Pond>().rule("", "self.metadata.name != 'sea'", "a sea is no pond");
+    let messages: Vec<&str> = crd.schema_at("").unwrap()["x-kubernetes-validations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| rule["message"].as_str().unwrap())
+        .collect();
+    assert_eq!(messages, ["the name is too long", "a sea is no pond"]);
+}
+
+#[test]
+fn has_conditions_as_a_list_map_below_a_status_of_its_own() {
+    let crd = Crd::of::<Pond>();
+    assert_eq!(
+        crd.value()["spec"]["versions"][0]["subresources"],
+        json!({"status": {}})
+    );
+    let status = crd.schema_at("status").unwrap();
+    assert_eq!(status["required"], json!(["fish"]));
+    assert_eq!(
+        status["properties"]["conditions"]["x-kubernetes-list-map-keys"],
+        json!(["type"])
+    );
+}
+
+/// What the API server asks of a schema that is to prune: types outside of logical junctions.
+fn assert_structural(path: &str, schema: &Value) {
+    let Some(members) = schema.as_object() else {
+        return;
+    };
+    assert!(!members.contains_key("$ref"), "a reference at {path}");
+    let free = [
+        "x-kubernetes-int-or-string",
+        "x-kubernetes-preserve-unknown-fields",
+    ];
+    let typed = members.contains_key("type") || free.iter().any(|it| members.contains_key(*it));
+    assert!(typed, "no type at {path}: {schema}");
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        for part in members
+            .get(keyword)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            for forbidden in ["type", "description", "default", "properties"] {
+                assert!(
+                    part.get(forbidden).is_none(),
+                    "{forbidden} in {keyword} at {path}"
+                );
+            }
+        }
+    }
+    for keyword in ["items", "additionalProperties"] {
+        if let Some(below) = members.get(keyword) {
+            assert_structural(&format!("{path}.{keyword}"), below);
+        }
+    }
+    for (name, below) in members
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        assert_structural(&format!("{path}.{name}"), below);
+    }
+}
+
+#[test]
+fn makes_structural_schemas_of_typed_blocks() {
+    assert_structural("", Crd::of::<Lake>().schema_at("").unwrap());
+    let pond = Crd::of::<Pond>().set("spec.extra", "x-kubernetes-preserve-unknown-fields", true);
+    assert_structural("", pond.schema_at("").unwrap());
+}
+
+#[test]
+fn leaves_a_kind_without_a_status_as_it_is() {
+    let crd = Crd::without_status::<Lake>();
+    assert_eq!(crd.schema_at("status"), None);
+    assert!(Crd::of::<Lake>().schema_at("status.conditions").is_some());
+}
+
+#[test]
+fn takes_properties_beside_the_spec() {
+    let crd = Crd::of::<Pond>()
+        .property::<Vec<Reeds>>("", "reedRefs")
+        .optional("", "spec")
+        .set("reedRefs", "maxItems", 8);
+    assert_eq!(crd.schema_at("reedRefs").unwrap()["maxItems"], 8);
+    assert_eq!(
+        crd.schema_at("reedRefs[].height").unwrap()["type"],
+        "integer"
+    );
+    assert_eq!(crd.schema_at("").unwrap().get("required"), None);
+}
+
+#[test]
+#[should_panic(expected = "there is no schema at \"spec.frogs\"")]
+fn names_a_path_that_does_not_exist() {
+    drop(Crd::of::<Pond>().rule("spec.frogs", "true", ""));
+}
+
+#[test]
+fn shortens_what_kubernetes_types_say() {
+    let size = |crd: &Crd| crd.value().to_string().len();
+    let long = Crd::without_status::<Lake>();
+    let short = long.clone().short_descriptions(4);
+    assert!(size(&long) > 256 * 1024, "{}", size(&long));
+    assert!(size(&short) < 128 * 1024, "{}", size(&short));
+    let spec = short.schema_at("spec.pod.containers").unwrap();
+    assert_eq!(
+        spec["description"],
+        "List of containers belonging to the pod. Containers cannot currently be added or removed. \
+         There must be at least one container in a Pod. Cannot be updated.",
+    );
+}

@@ -1,0 +1,314 @@
+//! Between the plain types of this crate and those of the contract; used by
+//! [`export!`](crate::export!) only.
+
+use std::time::Duration;
+
+use crate::Reconciler;
+use crate::bindings::innkeeper::plugin::{cluster, host as wit_host, types as wit};
+use crate::child::{ApplyPolicy, Child, Generated, Readiness, RemovalPolicy};
+use crate::children::{Children, Observed};
+use crate::condition::{Condition, ConditionStatus};
+use crate::fault::{Fault, FaultKind};
+use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
+use crate::json::canonical;
+use crate::manifest::{Access, ChildKind, Manifest, ParentKind, ReadKind, ReadScope, Scope};
+use crate::outcome::{Event, EventType, Outcome, Report};
+use crate::request::{Phase, Request};
+
+/// What the export answers for `describe`.
+pub fn describe<R: Reconciler>() -> wit::Manifest {
+    install_panic_hook();
+    manifest(R::describe())
+}
+
+/// What the export answers for `reconcile`.
+pub fn reconcile<R: Reconciler>(input: wit::Request) -> Result<wit::Outcome, wit::Fault> {
+    install_panic_hook();
+    let request = request(input);
+    let answer = match request.phase {
+        Phase::Reconcile => R::reconcile(&request, &WitHost),
+        Phase::Finalize => R::finalize(&request, &WitHost),
+    };
+    answer.map(outcome).map_err(fault)
+}
+
+/// A panic is a trap without a message on this target, so the message goes to the log first.
+fn install_panic_hook() {
+    std::panic::set_hook(Box::new(|info| {
+        wit_host::log(wit::LogLevel::Error, &info.to_string());
+    }));
+}
+
+/// The host behind the imports of the component.
+struct WitHost;
+
+impl Host for WitHost {
+    fn log(&self, level: LogLevel, message: &str) {
+        let level = match level {
+            LogLevel::Error => wit::LogLevel::Error,
+            LogLevel::Warn => wit::LogLevel::Warn,
+            LogLevel::Info => wit::LogLevel::Info,
+            LogLevel::Debug => wit::LogLevel::Debug,
+        };
+        wit_host::log(level, message);
+    }
+
+    fn now_ms(&self) -> u64 {
+        wit_host::now()
+    }
+
+    fn random(&self, length: u32) -> Vec<u8> {
+        wit_host::random(length)
+    }
+
+    fn get_json(&self, object: &ObjectRef) -> Result<Option<String>, Denied> {
+        cluster::get(&wit::ObjectRef {
+            api_version: object.api_version.clone(),
+            kind: object.kind.clone(),
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+        })
+        .map_err(denied)
+    }
+
+    fn list_json(&self, selector: &ListSelector) -> Result<Vec<String>, Denied> {
+        cluster::list(&wit::ListSelector {
+            api_version: selector.api_version.clone(),
+            kind: selector.kind.clone(),
+            namespace: selector.namespace.clone(),
+            label_selector: selector.label_selector.clone(),
+        })
+        .map_err(denied)
+    }
+}
+
+const fn denied(error: wit::ReadError) -> Denied {
+    match error {
+        wit::ReadError::NotGranted => Denied::NotGranted,
+        wit::ReadError::NotServed => Denied::NotServed,
+    }
+}
+
+fn request(input: wit::Request) -> Request {
+    let observe =
+        |child: wit::ObservedChild| Observed::new(child.key, child.retained, child.object);
+    let children = Children::new(input.children.into_iter().map(observe).collect());
+    let phase = match input.phase {
+        wit::Phase::Reconcile => Phase::Reconcile,
+        wit::Phase::Finalize => Phase::Finalize,
+    };
+    Request::new(input.parent, children, input.config, phase)
+}
+
+fn outcome(outcome: Outcome) -> wit::Outcome {
+    match outcome {
+        Outcome::Desired(desired) => wit::Outcome::Desired(wit::Desired {
+            children: desired.children.into_iter().map(child).collect(),
+            report: report(desired.report),
+        }),
+        Outcome::Keep(said) => wit::Outcome::Keep(report(said)),
+        Outcome::Finalized(said) => wit::Outcome::Finalized(report(said)),
+    }
+}
+
+fn fault(fault: Fault) -> wit::Fault {
+    wit::Fault {
+        kind: match fault.kind {
+            FaultKind::Retry => wit::FaultKind::Retry,
+            FaultKind::Invalid => wit::FaultKind::Invalid,
+            FaultKind::Fatal => wit::FaultKind::Fatal,
+        },
+        message: fault.message,
+        report: fault.report.map(|said| report(*said)),
+    }
+}
+
+fn report(report: Report) -> wit::Report {
+    wit::Report {
+        status: report.status.as_ref().map(canonical),
+        conditions: report.conditions.into_iter().map(condition).collect(),
+        events: report.events.into_iter().map(event).collect(),
+        requeue_after_ms: report.requeue.map(milliseconds),
+    }
+}
+
+/// Whole milliseconds, rounded up, so that a pass is never too early.
+fn milliseconds(after: Duration) -> u64 {
+    u64::try_from(after.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+fn condition(condition: Condition) -> wit::Condition {
+    wit::Condition {
+        type_: condition.type_,
+        status: match condition.status {
+            ConditionStatus::True => wit::ConditionStatus::True,
+            ConditionStatus::False => wit::ConditionStatus::False,
+            ConditionStatus::Unknown => wit::ConditionStatus::Unknown,
+        },
+        reason: condition.reason,
+        message: condition.message,
+    }
+}
+
+fn event(event: Event) -> wit::Event {
+    wit::Event {
+        type_: match event.type_ {
+            EventType::Normal => wit::EventType::Normal,
+            EventType::Warning => wit::EventType::Warning,
+        },
+        reason: event.reason,
+        message: event.message,
+    }
+}
+
+fn child(child: Child) -> wit::Child {
+    let generated = |it: Generated| wit::Generated {
+        key: it.key,
+        length: it.length,
+        alphabet: it.alphabet,
+    };
+    wit::Child {
+        object: canonical(&child.object),
+        key: child.key,
+        generate: child.generate.into_iter().map(generated).collect(),
+        apply: match child.apply {
+            ApplyPolicy::Always => wit::ApplyPolicy::Always,
+            ApplyPolicy::Once => wit::ApplyPolicy::Once,
+            ApplyPolicy::Hold => wit::ApplyPolicy::Hold,
+        },
+        removal: match child.removal {
+            RemovalPolicy::Delete => wit::RemovalPolicy::Delete,
+            RemovalPolicy::Retain => wit::RemovalPolicy::Retain,
+        },
+        readiness: match child.readiness {
+            Readiness::Derive => wit::Readiness::Derive,
+            Readiness::Ready => wit::Readiness::Ready,
+            Readiness::NotReady => wit::Readiness::NotReady,
+        },
+        after: child.after,
+    }
+}
+
+fn manifest(manifest: Manifest) -> wit::Manifest {
+    wit::Manifest {
+        name: manifest.name,
+        version: manifest.version,
+        parents: manifest.parents.into_iter().map(parent_kind).collect(),
+        crds: manifest.crds.iter().map(canonical).collect(),
+        children: manifest.children.into_iter().map(child_kind).collect(),
+        reads: manifest.reads.into_iter().map(read_kind).collect(),
+        finalize: manifest.finalize,
+        config_schema: manifest.config_schema.as_ref().map(canonical),
+    }
+}
+
+fn parent_kind(parent: ParentKind) -> wit::ParentKind {
+    wit::ParentKind {
+        group: parent.group,
+        version: parent.version,
+        kind: parent.kind,
+        plural: parent.plural,
+        scope: match parent.scope {
+            Scope::Namespaced => wit::Scope::Namespaced,
+            Scope::Cluster => wit::Scope::Cluster,
+        },
+    }
+}
+
+fn child_kind(child: ChildKind) -> wit::ChildKind {
+    wit::ChildKind {
+        api_version: child.api_version,
+        kind: child.kind,
+        required: child.required,
+        ready_condition: child.ready_condition,
+    }
+}
+
+fn read_kind(read: ReadKind) -> wit::ReadKind {
+    wit::ReadKind {
+        api_version: read.api_version,
+        kind: read.kind,
+        access: match read.access {
+            Access::Full => wit::Access::Full,
+            Access::Metadata => wit::Access::Metadata,
+            Access::Hash => wit::Access::Hash,
+        },
+        scope: match read.scope {
+            ReadScope::ParentNamespace => wit::ReadScope::ParentNamespace,
+            ReadScope::Cluster => wit::ReadScope::Cluster,
+        },
+        label_selector: read.label_selector,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::{fault, milliseconds, outcome, wit};
+    use crate::child::Child;
+    use crate::condition::Condition;
+    use crate::fault::Fault;
+    use crate::outcome::{Event, Outcome, Report};
+
+    #[test]
+    fn carries_an_answer_across() {
+        let object = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a"}});
+        let child = Child::new("a", &object)
+            .once()
+            .retain()
+            .not_ready()
+            .after(["b"])
+            .generate("password", 8, "ab");
+        let report = Report::new()
+            .status(&json!({"b": null, "a": 1, "conditions": []}))
+            .condition(Condition::new("Ready", false, "No", "no"))
+            .condition(Condition::new("Ready", true, "Yes", "yes"))
+            .event(Event::warning("Odd", "odd"))
+            .requeue(Duration::from_micros(1500));
+        let wit::Outcome::Desired(desired) = outcome(Outcome::desired([child], report)) else {
+            panic!("should be a desired set");
+        };
+        assert_eq!(
+            desired.children,
+            [wit::Child {
+                key: "a".to_owned(),
+                object: r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}"#.to_owned(),
+                generate: vec![wit::Generated {
+                    key: "password".to_owned(),
+                    length: 8,
+                    alphabet: "ab".to_owned(),
+                }],
+                apply: wit::ApplyPolicy::Once,
+                removal: wit::RemovalPolicy::Retain,
+                readiness: wit::Readiness::NotReady,
+                after: vec!["b".to_owned()],
+            }],
+        );
+        let report = desired.report;
+        assert_eq!(report.status.as_deref(), Some(r#"{"a":1}"#));
+        assert_eq!(report.conditions.len(), 1, "a type is stated once");
+        assert_eq!(report.conditions[0].status, wit::ConditionStatus::True);
+        assert_eq!(report.events[0].type_, wit::EventType::Warning);
+        assert_eq!(report.requeue_after_ms, Some(2));
+    }
+
+    #[test]
+    fn carries_a_fault_across() {
+        let said = fault(Fault::invalid("spec.size: wrong").with_report(Report::new()));
+        assert_eq!(said.kind, wit::FaultKind::Invalid);
+        assert_eq!(said.message, "spec.size: wrong");
+        assert_eq!(said.report.unwrap().status, None);
+        assert_eq!(fault(Fault::retry("later")).report, None);
+    }
+
+    #[test]
+    fn never_asks_for_a_pass_too_early() {
+        assert_eq!(milliseconds(Duration::ZERO), 0);
+        assert_eq!(milliseconds(Duration::from_nanos(1)), 1);
+        assert_eq!(milliseconds(Duration::from_secs(5)), 5000);
+        assert_eq!(milliseconds(Duration::MAX), 18_446_744_073_709_551_615);
+    }
+}

@@ -1,0 +1,140 @@
+//! JSON as Kubernetes wants it: no nulls, no keys of the host, one form for one value.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The prefix of the labels and annotations that belong to the host.
+const HOST_PREFIX: &str = "innkeeper.dev/";
+
+/// A value without null members and null items.
+///
+/// # Panics
+///
+/// Where the value cannot be written as JSON, such as a map whose keys are not strings.
+pub(crate) fn to_value(value: &impl Serialize) -> Value {
+    let mut value =
+        serde_json::to_value(value).expect("should be a type that can be written as JSON");
+    remove_nulls(&mut value);
+    value
+}
+
+/// Leaves out null members and null items, at every depth.
+pub fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(remove_nulls);
+        }
+        Value::Array(items) => {
+            items.retain(|item| !item.is_null());
+            items.iter_mut().for_each(remove_nulls);
+        }
+        _ => {}
+    }
+}
+
+/// A block of the parent as it may be copied into a child: without null members and without the
+/// host's own keys (`innkeeper.dev/...`), at every depth.
+///
+/// ```
+/// use innkeeper_sdk::json::copied_value;
+/// use serde_json::json;
+///
+/// let block = json!({"annotations": {"innkeeper.dev/key": "x", "team": "a"}, "name": null});
+/// assert_eq!(copied_value(&block), json!({"annotations": {"team": "a"}}));
+/// ```
+pub fn copied_value(block: &Value) -> Value {
+    match block {
+        Value::Object(members) => Value::Object(
+            members
+                .iter()
+                .filter(|(key, member)| !member.is_null() && !key.starts_with(HOST_PREFIX))
+                .map(|(key, member)| (key.clone(), copied_value(member)))
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(
+            items
+                .iter()
+                .filter(|item| !item.is_null())
+                .map(copied_value)
+                .collect(),
+        ),
+        other => other.clone(),
+    }
+}
+
+/// As [`copied_value`], for a typed block, such as a map of annotations or a `PodSpec`.
+///
+/// # Panics
+///
+/// Where the type cannot be written as JSON or read back from what it wrote without nulls.
+pub fn copied<T: Serialize + DeserializeOwned>(block: &T) -> T {
+    serde_json::from_value(copied_value(&to_value(block)))
+        .expect("should be a type that reads what it wrote")
+}
+
+/// The text of a value in its one form: no spaces, members sorted by key at every depth.
+pub fn canonical(value: &Value) -> String {
+    let mut sorted = value.clone();
+    sorted.sort_all_objects();
+    sorted.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
+    use serde_json::json;
+
+    use super::{canonical, copied, remove_nulls};
+    use crate::child::Child;
+
+    #[test]
+    fn removes_nulls_at_every_depth() {
+        let mut value = json!({"a": null, "b": [null, {"c": null, "d": false}], "e": {"f": null}});
+        remove_nulls(&mut value);
+        assert_eq!(value, json!({"b": [{"d": false}], "e": {}}));
+    }
+
+    #[test]
+    fn copies_a_typed_block_without_the_keys_of_the_host() {
+        let annotations = [("innkeeper.dev/key", "x"), ("team", "a")];
+        let map: BTreeMap<String, String> = annotations
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        assert_eq!(copied(&map).into_keys().collect::<Vec<_>>(), ["team"]);
+        assert_eq!(
+            copied(&PodTemplateSpec::default()),
+            PodTemplateSpec::default()
+        );
+    }
+
+    #[test]
+    fn writes_one_text_for_one_value() {
+        let value = json!({"b": 1, "a": {"d": [3, 2], "c": "x"}});
+        assert_eq!(canonical(&value), r#"{"a":{"c":"x","d":[3,2]},"b":1}"#);
+    }
+
+    #[test]
+    fn strips_what_a_typed_object_says_for_nothing() {
+        let template = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "a", "creationTimestamp": null},
+            "spec": {"replicas": null},
+            "status": {"replicas": null},
+        });
+        let child = Child::new("a", &template);
+        assert_eq!(
+            canonical(&child.object),
+            r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{}}"#,
+        );
+        let secret = Child::new("b", &Secret::default());
+        assert_eq!(
+            canonical(&secret.object),
+            r#"{"apiVersion":"v1","kind":"Secret","metadata":{}}"#
+        );
+    }
+}

@@ -1,0 +1,187 @@
+//! The labels that every child carries, selectors over them, and the version label.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+/// The key of the application's name.
+pub const NAME: &str = "app.kubernetes.io/name";
+/// The key of the parent's name.
+pub const INSTANCE: &str = "app.kubernetes.io/instance";
+/// The key of the part of the application.
+pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// The key of who manages the object.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The key of the application's version; never part of a selector.
+pub const VERSION: &str = "app.kubernetes.io/version";
+/// The value under [`MANAGED_BY`].
+pub const INNKEEPER: &str = "innkeeper";
+
+/// The four labels of every child and pod; selectors are exactly these.
+///
+/// ```
+/// use innkeeper_sdk::labels::{base_labels, selector_text};
+///
+/// let labels = base_labels("memcached", "example", "cache");
+/// assert_eq!(
+///     selector_text(&labels),
+///     "app.kubernetes.io/component=cache,app.kubernetes.io/instance=example,\
+///      app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=memcached",
+/// );
+/// ```
+pub fn base_labels(name: &str, instance: &str, component: &str) -> BTreeMap<String, String> {
+    [
+        (NAME, name),
+        (INSTANCE, instance),
+        (COMPONENT, component),
+        (MANAGED_BY, INNKEEPER),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect()
+}
+
+/// The labels and, where the image tells it, the version label; for workloads and their pods only.
+pub fn with_version(labels: &BTreeMap<String, String>, image: &str) -> BTreeMap<String, String> {
+    let mut labels = labels.clone();
+    if let Some(version) = version_of(image) {
+        labels.insert(VERSION.to_owned(), version.to_owned());
+    }
+    labels
+}
+
+/// The version that an image reference names: its tag, unless there is none or it is no valid label
+/// value.
+///
+/// ```
+/// use innkeeper_sdk::labels::version_of;
+///
+/// assert_eq!(version_of("memcached:1.6"), Some("1.6"));
+/// assert_eq!(version_of("registry:5000/memcached"), None);
+/// assert_eq!(version_of("registry:5000/a/memcached:1.6.6@sha256:0123"), Some("1.6.6"));
+/// ```
+pub fn version_of(image: &str) -> Option<&str> {
+    let name = image.split('@').next().unwrap_or_default();
+    let last = name.rsplit('/').next().unwrap_or_default();
+    let (_, version) = last.split_once(':')?;
+    (!version.is_empty() && is_label_value(version)).then_some(version)
+}
+
+/// A label selector in text form, for reads and for `status.selector`: `key=value`, sorted,
+/// comma-separated.
+pub fn selector_text(labels: &BTreeMap<String, String>) -> String {
+    labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// A label selector as workloads and policies have it.
+pub fn label_selector(labels: &BTreeMap<String, String>) -> LabelSelector {
+    LabelSelector {
+        match_labels: Some(labels.clone()),
+        ..LabelSelector::default()
+    }
+}
+
+/// Whether the text is a valid label value: at most 63 characters, possibly empty.
+pub fn is_label_value(text: &str) -> bool {
+    text.is_empty() || (text.len() <= 63 && is_name_part(text))
+}
+
+/// Whether the text is a valid label or annotation key: an optional DNS prefix with a slash, and a
+/// name.
+pub fn is_label_key(text: &str) -> bool {
+    let (prefix, name) = text
+        .split_once('/')
+        .map_or((None, text), |(it, name)| (Some(it), name));
+    name.len() <= 63 && is_name_part(name) && prefix.is_none_or(is_dns_subdomain)
+}
+
+/// Checks the keys of annotations that a parent gives for a child, with the words to answer `invalid`
+/// with: an API server takes any key in a custom resource, and refuses a child that has it.
+///
+/// # Errors
+///
+/// `<path>: "<key>" is not an annotation key: ...`, for the first that is none.
+pub fn check_annotations(path: &str, annotations: &BTreeMap<String, String>) -> Result<(), String> {
+    // As the API server does, which lets only annotations have capitals in the prefix.
+    let bad = annotations
+        .keys()
+        .find(|key| !is_label_key(&key.to_ascii_lowercase()));
+    bad.map_or(Ok(()), |key| {
+        Err(format!(
+            "{path}: \"{key}\" is not an annotation key: write at most 63 letters, digits, '-', '_' or '.', \
+             after a DNS name and a slash if need be"
+        ))
+    })
+}
+
+fn is_name_part(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let ends = bytes.first().zip(bytes.last());
+    ends.is_some_and(|(first, last)| first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= 253
+        && text.split('.').all(|part| {
+            is_name_part(part)
+                && part
+                    .bytes()
+                    .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{base_labels, is_label_key, is_label_value, version_of, with_version};
+
+    #[test]
+    fn takes_the_version_from_the_tag_alone() {
+        let cases = [
+            ("memcached", None),
+            ("memcached:1.6", Some("1.6")),
+            ("memcached@sha256:0123", None),
+            ("registry:5000/memcached", None),
+            ("registry:5000/a/memcached:1.6.6@sha256:0123", Some("1.6.6")),
+            ("memcached:", None),
+            ("memcached:-bad", None),
+            ("", None),
+        ];
+        for (image, version) in cases {
+            assert_eq!(version_of(image), version, "{image}");
+        }
+        let labels = base_labels("memcached", "a", "cache");
+        assert_eq!(with_version(&labels, "memcached"), labels);
+        assert_eq!(with_version(&labels, "memcached:1.6").len(), 5);
+    }
+
+    #[test]
+    fn knows_valid_labels() {
+        assert!(
+            ["", "a", "A_b.c-1", &"a".repeat(63)]
+                .into_iter()
+                .all(is_label_value)
+        );
+        assert!(
+            !["-a", "a-", "a b", "é", &"a".repeat(64)]
+                .into_iter()
+                .any(is_label_value)
+        );
+        assert!(
+            ["a", "a.b/c_D", "example.com/x"]
+                .into_iter()
+                .all(is_label_key)
+        );
+        assert!(
+            !["", "/a", "a/", "A.b/c", "a/b/c", "a..b/c"]
+                .into_iter()
+                .any(is_label_key)
+        );
+    }
+}

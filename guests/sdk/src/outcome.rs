@@ -1,0 +1,243 @@
+//! What a pass answers: the desired children, and what is to be said about the parent.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::child::Child;
+use crate::condition::Condition;
+use crate::json;
+
+/// The answer of one pass.
+///
+/// "Nothing desired", "leave all as it is" and a [`Fault`](crate::fault::Fault) are different
+/// answers, because an answer that is empty by accident must never delete anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Bring the children to this set; what belongs to the parent and is not in it is deleted.
+    Desired(Desired),
+    /// Leave all children as they are.
+    Keep(Report),
+    /// Phase `finalize` only: the parent may go.
+    Finalized(Report),
+}
+
+impl Outcome {
+    /// Bring the children to this set; what belongs to the parent and is not in it is deleted.
+    pub fn desired(children: impl IntoIterator<Item = Child>, report: Report) -> Self {
+        Self::Desired(Desired {
+            children: children.into_iter().collect(),
+            report,
+        })
+    }
+
+    /// Leave all children as they are.
+    pub const fn keep(report: Report) -> Self {
+        Self::Keep(report)
+    }
+
+    /// Phase `finalize` only: the parent may go.
+    pub const fn finalized(report: Report) -> Self {
+        Self::Finalized(report)
+    }
+
+    /// What is said about the parent.
+    pub const fn report(&self) -> &Report {
+        match self {
+            Self::Desired(desired) => &desired.report,
+            Self::Keep(report) | Self::Finalized(report) => report,
+        }
+    }
+
+    /// The desired children; empty for the other answers.
+    pub fn children(&self) -> &[Child] {
+        match self {
+            Self::Desired(desired) => &desired.children,
+            Self::Keep(_) | Self::Finalized(_) => &[],
+        }
+    }
+
+    /// The desired child of this key.
+    pub fn child(&self, key: &str) -> Option<&Child> {
+        self.children().iter().find(|child| child.key == key)
+    }
+}
+
+impl From<Desired> for Outcome {
+    fn from(desired: Desired) -> Self {
+        Self::Desired(desired)
+    }
+}
+
+/// The whole desired set of children, in the order in which the reconciler stated them, and the
+/// report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Desired {
+    /// Every child that is to exist; keys are unique.
+    pub children: Vec<Child>,
+    /// Status, conditions, events, next pass.
+    pub report: Report,
+}
+
+impl Desired {
+    /// No children, nothing to say.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a child.
+    pub fn child(mut self, child: Child) -> Self {
+        self.children.push(child);
+        self
+    }
+
+    /// Adds children; an `Option<Child>` adds one or none.
+    pub fn children(mut self, children: impl IntoIterator<Item = Child>) -> Self {
+        self.children.extend(children);
+        self
+    }
+
+    /// Replaces the report.
+    pub fn report(mut self, report: Report) -> Self {
+        self.report = report;
+        self
+    }
+}
+
+/// What is to be said about the parent.
+///
+/// ```
+/// use std::time::Duration;
+/// use innkeeper_sdk::condition::Condition;
+/// use innkeeper_sdk::outcome::{Event, Report};
+///
+/// let report = Report::new()
+///     .status(&serde_json::json!({"replicas": 3}))
+///     .condition(Condition::new("Ready", true, "Ready", "all 3 replicas are ready"))
+///     .event(Event::normal("Ready", "all 3 replicas are ready"))
+///     .requeue(Duration::from_secs(5));
+/// assert_eq!(report.requeue, Some(Duration::from_secs(5)));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The parent's `status` without `conditions`; none says that there is no status: fields stated
+    /// earlier go.
+    pub status: Option<Value>,
+    /// The plugin's conditions, each type at most once.
+    pub conditions: Vec<Condition>,
+    /// Kubernetes Events about the parent.
+    pub events: Vec<Event>,
+    /// Asks for another pass after this time, in whole milliseconds, even if nothing changes.
+    pub requeue: Option<Duration>,
+}
+
+impl Report {
+    /// Says nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// States the whole status.
+    ///
+    /// Null members are left out, and so is a member `conditions`: conditions are stated beside the
+    /// status.
+    ///
+    /// # Panics
+    ///
+    /// Where the value cannot be written as JSON, such as a map whose keys are not strings.
+    pub fn status(mut self, status: &impl Serialize) -> Self {
+        let mut value = json::to_value(status);
+        if let Some(members) = value.as_object_mut() {
+            members.remove("conditions");
+        }
+        self.status = Some(value);
+        self
+    }
+
+    /// Adds a condition; one of the same type is replaced in its place.
+    pub fn condition(mut self, condition: Condition) -> Self {
+        match self
+            .conditions
+            .iter_mut()
+            .find(|it| it.type_ == condition.type_)
+        {
+            Some(stated) => *stated = condition,
+            None => self.conditions.push(condition),
+        }
+        self
+    }
+
+    /// Adds conditions, as [`condition`](Self::condition) does; an `Option<Condition>` adds one or
+    /// none.
+    pub fn conditions(self, conditions: impl IntoIterator<Item = Condition>) -> Self {
+        conditions.into_iter().fold(self, Self::condition)
+    }
+
+    /// Adds an event.
+    pub fn event(mut self, event: Event) -> Self {
+        self.events.push(event);
+        self
+    }
+
+    /// Adds events; an `Option<Event>` adds one or none.
+    pub fn events(mut self, events: impl IntoIterator<Item = Event>) -> Self {
+        self.events.extend(events);
+        self
+    }
+
+    /// Asks for another pass after this time, even if nothing changes.
+    ///
+    /// A part of a millisecond is rounded up, so that a pass is never too early.
+    pub const fn requeue(mut self, after: Duration) -> Self {
+        self.requeue = Some(after);
+        self
+    }
+
+    /// The condition of this type.
+    pub fn find_condition(&self, type_: &str) -> Option<&Condition> {
+        self.conditions
+            .iter()
+            .find(|condition| condition.type_ == type_)
+    }
+}
+
+/// The type of an [`Event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// For information.
+    Normal,
+    /// Something may need attention.
+    Warning,
+}
+
+/// A Kubernetes Event about the parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whether somebody should worry.
+    pub type_: EventType,
+    /// One word in CamelCase, at most 128 characters.
+    pub reason: String,
+    /// A sentence for people; cut off after 1024 bytes.
+    pub message: String,
+}
+
+impl Event {
+    /// An event for information.
+    pub fn normal(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            type_: EventType::Normal,
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+
+    /// An event about something that may need attention.
+    pub fn warning(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            type_: EventType::Warning,
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+}

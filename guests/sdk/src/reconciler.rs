@@ -1,0 +1,89 @@
+//! The trait that a plugin implements and the macro that exports it.
+//!
+//! Nothing here knows about WebAssembly: a reconciler is plain Rust and is tested as such.
+
+use crate::fault::Fault;
+use crate::host::Host;
+use crate::manifest::Manifest;
+use crate::outcome::Outcome;
+use crate::request::Request;
+
+/// A plugin: says what it is, and answers for one parent at a time with what is to exist.
+///
+/// # Expected flow
+///
+/// The host calls [`describe`](Self::describe) once when it loads the plugin.
+/// Afterwards it calls [`reconcile`](Self::reconcile) whenever a parent, one of its children or
+/// something that an earlier pass read has changed, each time in an instance of its own.
+///
+/// # Guarantees
+///
+/// Nothing is written before `reconcile` has answered; a fault or a panic leaves all children as
+/// they are.
+///
+/// # Assumptions
+///
+/// The same request and the same answers to reads give the same outcome: no statics, no hashed
+/// maps.
+pub trait Reconciler {
+    /// Says what the plugin is and asks for; it must not depend on anything.
+    fn describe() -> Manifest;
+
+    /// One pass for one parent.
+    ///
+    /// A plugin with several kinds of parents dispatches on [`Request::is_parent`] or
+    /// [`Request::parent_kind`].
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] says that there is no answer; its kind decides when the next pass runs.
+    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault>;
+
+    /// One pass for a parent that is being deleted and waits for this plugin.
+    ///
+    /// Only plugins whose manifest says [`Manifest::finalize`] are ever asked.
+    /// The parent may go at once unless this is overridden.
+    ///
+    /// # Errors
+    ///
+    /// As for [`reconcile`](Self::reconcile); the parent stays.
+    fn finalize(_request: &Request, _host: &dyn Host) -> Result<Outcome, Fault> {
+        Ok(Outcome::finalized(crate::outcome::Report::new()))
+    }
+}
+
+/// Exports a [`Reconciler`] as the plugin of this crate.
+///
+/// Stands once per crate, at its root.
+/// On targets other than wasm32 it expands to a check that the type is a reconciler, so that the
+/// crate's tests run natively.
+#[macro_export]
+macro_rules! export {
+    ($reconciler:ty) => {
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: fn() -> $crate::manifest::Manifest = <$reconciler as $crate::Reconciler>::describe;
+
+        #[cfg(target_arch = "wasm32")]
+        #[allow(unsafe_code, reason = "exports of a component are made by wit-bindgen")]
+        const _: () = {
+            struct Export;
+
+            impl $crate::bindings::exports::innkeeper::plugin::reconciler::Guest for Export {
+                fn describe() -> $crate::bindings::innkeeper::plugin::types::Manifest {
+                    $crate::export::describe::<$reconciler>()
+                }
+
+                fn reconcile(
+                    request: $crate::bindings::innkeeper::plugin::types::Request,
+                ) -> Result<
+                    $crate::bindings::innkeeper::plugin::types::Outcome,
+                    $crate::bindings::innkeeper::plugin::types::Fault,
+                > {
+                    $crate::export::reconcile::<$reconciler>(request)
+                }
+            }
+
+    $crate::bindings::__export_plugin!(Export with_types_in $crate::bindings);
+        };
+    };
+}

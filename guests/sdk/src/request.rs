@@ -1,0 +1,276 @@
+//! The input of one pass: the parent, what is observed of its children, the configuration.
+
+use std::cell::OnceCell;
+
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::children::Children;
+use crate::condition::{self, Condition, StoredCondition};
+use crate::fault::Fault;
+
+/// Why a pass runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// The parent is to be brought to what it declares.
+    #[default]
+    Reconcile,
+    /// The parent is being deleted and waits for this plugin.
+    Finalize,
+}
+
+/// The input of one pass.
+#[derive(Clone, Debug)]
+pub struct Request {
+    parent_text: String,
+    config_text: String,
+    parent: OnceCell<Value>,
+    /// All children that belong to the parent, sorted by kind, namespace and name.
+    pub children: Children,
+    /// Why the pass runs.
+    pub phase: Phase,
+}
+
+impl Request {
+    /// A request as it crosses the boundary; tests use
+    /// [`TestRequest`](crate::testing::TestRequest).
+    pub fn new(parent: String, children: Children, config: String, phase: Phase) -> Self {
+        Self {
+            parent_text: parent,
+            config_text: config,
+            parent: OnceCell::new(),
+            children,
+            phase,
+        }
+    }
+
+    /// The parent, typed.
+    ///
+    /// # Errors
+    ///
+    /// `invalid` with the path of the field that does not parse: `spec.size: invalid type: ...`.
+    pub fn parent<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        typed(&self.parent_text).map_err(Fault::invalid)
+    }
+
+    /// The parent as JSON; null if it is no JSON, which the host does not let happen.
+    pub fn parent_value(&self) -> &Value {
+        self.parent
+            .get_or_init(|| serde_json::from_str(&self.parent_text).unwrap_or_default())
+    }
+
+    /// The plugin's configuration, typed.
+    ///
+    /// # Errors
+    ///
+    /// `fatal`, because the host checks the configuration against the schema of the manifest.
+    pub fn config<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        typed(&self.config_text)
+            .map_err(|problem| Fault::fatal(format!("configuration: {problem}")))
+    }
+
+    /// Whether the parent is of this kind, in any version.
+    pub fn is_parent<T: Resource<DynamicType = ()>>(&self) -> bool {
+        self.parent_kind() == T::kind(&()) && self.parent_group() == T::group(&())
+    }
+
+    /// The parent's kind.
+    pub fn parent_kind(&self) -> &str {
+        self.text("/kind")
+    }
+
+    /// The parent's API group; empty for the core group.
+    pub fn parent_group(&self) -> &str {
+        self.text("/apiVersion")
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
+
+    /// The parent's name.
+    pub fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+
+    /// The parent's namespace; empty for a cluster-scoped parent.
+    pub fn namespace(&self) -> &str {
+        self.text("/metadata/namespace")
+    }
+
+    /// The parent's UID.
+    pub fn uid(&self) -> &str {
+        self.text("/metadata/uid")
+    }
+
+    /// The parent's `metadata.generation`; 0 if it has none.
+    pub fn generation(&self) -> i64 {
+        self.parent_value()
+            .pointer("/metadata/generation")
+            .and_then(Value::as_i64)
+            .unwrap_or(0)
+    }
+
+    /// The value of one of the parent's annotations.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.parent_value()
+            .pointer("/metadata/annotations")?
+            .get(key)?
+            .as_str()
+    }
+
+    /// The stored status, typed; none if there is none or it does not parse, for it is never worth
+    /// a failure.
+    pub fn stored_status<T: DeserializeOwned>(&self) -> Option<T> {
+        self.stored_status_value()
+            .and_then(|status| T::deserialize(status).ok())
+    }
+
+    /// The stored status as JSON, `conditions` included.
+    pub fn stored_status_value(&self) -> Option<&Value> {
+        self.parent_value().get("status")
+    }
+
+    /// The stored condition of this type.
+    pub fn stored_condition(&self, type_: &str) -> Option<StoredCondition> {
+        condition::stored_condition(self.parent_value(), type_)
+    }
+
+    /// Whether this condition differs from the stored one in status or reason; for Events that tell
+    /// of a transition.
+    pub fn is_transition(&self, condition: &Condition) -> bool {
+        self.stored_condition(&condition.type_)
+            .is_none_or(|stored| {
+                (stored.status, &stored.reason) != (condition.status, &condition.reason)
+            })
+    }
+
+    fn text(&self, pointer: &str) -> &str {
+        self.parent_value()
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+}
+
+/// Parses and, where that fails, says at which path, but not at which position of the text, for
+/// the author of the parent wrote another one.
+///
+/// Costs code and time per type, so what is only observed is parsed without.
+fn typed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let deserializer = &mut serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let problem = error.into_inner().to_string();
+        let problem = problem
+            .rsplit_once(" at line ")
+            .map_or(&*problem, |(it, _)| it);
+        if path == "." {
+            problem.to_owned()
+        } else {
+            format!("{path}: {problem}")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::Phase;
+    use crate::condition::{Condition, Conditions};
+    use crate::fault::FaultKind;
+    use crate::testing::TestRequest;
+
+    fn deployment(spec: serde_json::Value) -> TestRequest {
+        TestRequest::new(&json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "annotations": {"a/b": "c"}},
+            "spec": spec,
+        }))
+    }
+
+    #[test]
+    fn names_the_field_that_does_not_parse() {
+        let containers = json!([{"name": "a", "ports": [{"containerPort": "http"}]}]);
+        let spec = json!({"selector": {}, "template": {"spec": {"containers": containers}}});
+        let fault = deployment(spec).build().parent::<Deployment>().unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Invalid);
+        assert_eq!(
+            fault.message,
+            "spec.template.spec.containers[0].ports[0].containerPort: invalid type: string \
+             \"http\", expected i32",
+        );
+    }
+
+    #[test]
+    fn knows_who_the_parent_is() {
+        let request = deployment(json!({})).finalizing().build();
+        assert!(request.is_parent::<Deployment>());
+        assert!(!request.is_parent::<Pod>());
+        assert_eq!(
+            (request.parent_group(), request.parent_kind()),
+            ("apps", "Deployment")
+        );
+        assert_eq!((request.namespace(), request.name()), ("default", "web"));
+        assert_eq!(request.generation(), 1);
+        assert_eq!(request.annotation("a/b"), Some("c"));
+        assert_eq!(request.annotation("b"), None);
+        assert_eq!(request.phase, Phase::Finalize);
+    }
+
+    #[test]
+    fn reads_the_stored_status() {
+        #[derive(Deserialize)]
+        struct Status {
+            nodes: Vec<String>,
+            #[serde(default)]
+            conditions: Conditions,
+        }
+        let stored = json!({
+            "nodes": ["a"],
+            "conditions": [
+                {"type": "Odd"},
+                {"type": "Ready", "status": "False", "reason": "NotReady", "message": "",
+                 "lastTransitionTime": "2030-01-01T00:00:00Z", "observedGeneration": 2},
+            ],
+        });
+        let request = deployment(json!({})).status(&stored).build();
+        let ready = request.stored_condition("Ready").unwrap();
+        assert!(!ready.is_true());
+        assert_eq!(ready.observed_generation, Some(2));
+        assert_eq!(request.stored_condition("Odd"), None);
+        let same = Condition::new("Ready", false, "NotReady", "0 of 3 replicas are ready");
+        assert!(!request.is_transition(&same));
+        assert!(request.is_transition(&Condition::new("Ready", true, "Ready", "")));
+        assert!(request.is_transition(&Condition::new("Odd", true, "Odd", "")));
+        assert!(
+            request.stored_status::<Status>().is_none(),
+            "a condition without a status"
+        );
+
+        let only = json!({"nodes": ["a"], "conditions": [stored["conditions"][1]]});
+        let request = deployment(json!({})).status(&only).build();
+        let status: Status = request.stored_status().unwrap();
+        assert_eq!(status.nodes, ["a"]);
+        assert_eq!(status.conditions.get("Ready").unwrap().reason, "NotReady");
+    }
+
+    #[test]
+    fn calls_a_wrong_configuration_fatal() {
+        #[derive(Debug, Deserialize)]
+        struct Config {
+            #[expect(dead_code, reason = "only its type matters")]
+            image: String,
+        }
+        let request = deployment(json!({})).config(&json!({"image": 1})).build();
+        let fault = request.config::<Config>().unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Fatal);
+        assert_eq!(
+            fault.message,
+            "configuration: image: invalid type: integer `1`, expected a string",
+        );
+    }
+}

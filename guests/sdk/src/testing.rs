@@ -1,0 +1,457 @@
+//! Tests of a reconciler as plain Rust: a host that answers from objects given to it, and a builder
+//! of requests.
+
+use std::cell::{Cell, RefCell};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::child::{ApplyPolicy, RemovalPolicy};
+use crate::children::{Children, Observed, group_of};
+use crate::hash::sha256_hex;
+use crate::host::{Denied, Host, ListSelector, LogLevel, ObjectRef};
+use crate::json;
+use crate::manifest::{Access, Manifest, ReadKind};
+use crate::outcome::Outcome;
+use crate::request::{Phase, Request};
+
+mod selector;
+
+/// One read that a reconciler made.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Read {
+    /// One object.
+    Get(ObjectRef),
+    /// The objects of one kind.
+    List(ListSelector),
+}
+
+/// A host for tests.
+///
+/// ```
+/// use innkeeper_sdk::host::Host;
+/// use innkeeper_sdk::testing::FakeHost;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let fake = FakeHost::new()
+///     .object(&serde_json::json!({
+///         "apiVersion": "v1", "kind": "Pod",
+///         "metadata": {"name": "web-0", "namespace": "demo", "labels": {"app": "web"}},
+///     }))
+///     .not_granted("v1", "Secret")
+///     .now(1_700_000_000_000);
+/// let host: &dyn Host = &fake;
+/// assert_eq!(host.list::<Pod>("demo", "app=web").unwrap().len(), 1);
+/// assert!(host.hashed_secret("demo", "password").is_err());
+/// assert_eq!(fake.reads().len(), 2);
+/// ```
+#[derive(Debug, Default)]
+pub struct FakeHost {
+    objects: Vec<Value>,
+    grants: Option<Vec<ReadKind>>,
+    denied: Vec<(String, String, Denied)>,
+    now_ms: u64,
+    drawn: Cell<u64>,
+    asked_now: Cell<bool>,
+    reads: RefCell<Vec<Read>>,
+    log: RefCell<Vec<(LogLevel, String)>>,
+}
+
+impl FakeHost {
+    /// A host that grants every read in full and knows no object.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A host that grants exactly what the manifest asks for, with that access and selector.
+    pub fn granting(manifest: &Manifest) -> Self {
+        Self {
+            grants: Some(manifest.reads.clone()),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a related object; one of the same identity is replaced.
+    ///
+    /// # Panics
+    ///
+    /// Where the value cannot be written as JSON.
+    pub fn object(mut self, object: &impl Serialize) -> Self {
+        let object = json::to_value(object);
+        self.objects.retain(|it| identity(it) != identity(&object));
+        self.objects.push(object);
+        self
+    }
+
+    /// Adds related objects.
+    ///
+    /// # Panics
+    ///
+    /// As [`object`](Self::object).
+    pub fn objects<T: Serialize>(self, objects: impl IntoIterator<Item = T>) -> Self {
+        objects
+            .into_iter()
+            .fold(self, |host, object| host.object(&object))
+    }
+
+    /// Reads of this kind are not granted.
+    pub fn not_granted(self, api_version: &str, kind: &str) -> Self {
+        self.deny(api_version, kind, Denied::NotGranted)
+    }
+
+    /// This kind is not served.
+    pub fn not_served(self, api_version: &str, kind: &str) -> Self {
+        self.deny(api_version, kind, Denied::NotServed)
+    }
+
+    /// The time of the pass in milliseconds since the Unix epoch; 0 unless set.
+    pub const fn now(mut self, now_ms: u64) -> Self {
+        self.now_ms = now_ms;
+        self
+    }
+
+    /// The reads that were made, in their order.
+    pub fn reads(&self) -> Vec<Read> {
+        self.reads.borrow().clone()
+    }
+
+    /// The lines that were logged, in their order.
+    pub fn log_lines(&self) -> Vec<(LogLevel, String)> {
+        self.log.borrow().clone()
+    }
+
+    /// Whether the reconciler asked for the time.
+    pub const fn asked_now(&self) -> bool {
+        self.asked_now.get()
+    }
+
+    fn deny(mut self, api_version: &str, kind: &str, why: Denied) -> Self {
+        self.denied
+            .push((group_of(api_version).to_owned(), kind.to_owned(), why));
+        self
+    }
+
+    /// The objects of a kind as the grants show them, sorted by namespace and name.
+    fn granted(&self, api_version: &str, kind: &str) -> Result<Vec<Value>, Denied> {
+        let group = group_of(api_version);
+        let same = |it: &&(String, String, Denied)| it.0 == group && it.1 == kind;
+        if let Some((_, _, why)) = self.denied.iter().find(same) {
+            return Err(*why);
+        }
+        let grants: Option<Vec<&ReadKind>> = self.grants.as_ref().map(|grants| {
+            grants
+                .iter()
+                .filter(|it| group_of(&it.api_version) == group && it.kind == kind)
+                .collect()
+        });
+        if grants.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Denied::NotGranted);
+        }
+        let mut objects: Vec<Value> = self
+            .objects
+            .iter()
+            .filter(|object| {
+                let (its_group, its_kind, ..) = identity(object);
+                its_group == group && its_kind == kind
+            })
+            .filter_map(|object| match &grants {
+                None => Some(object.clone()),
+                Some(grants) => grants
+                    .iter()
+                    .find(|it| selector::matches(it.label_selector.as_deref(), object))
+                    .map(|grant| reduced(object, grant.access)),
+            })
+            .collect();
+        objects.sort_by(|a, b| identity(a).cmp(&identity(b)));
+        Ok(objects)
+    }
+}
+
+impl Host for FakeHost {
+    fn log(&self, level: LogLevel, message: &str) {
+        self.log.borrow_mut().push((level, message.to_owned()));
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.asked_now.set(true);
+        self.now_ms
+    }
+
+    fn random(&self, length: u32) -> Vec<u8> {
+        (0..length)
+            .map(|_| {
+                self.drawn.set(self.drawn.get() + 1);
+                let digest = sha256_hex(self.drawn.get().to_le_bytes());
+                u8::from_str_radix(&digest[..2], 16).unwrap_or_default()
+            })
+            .collect()
+    }
+
+    fn get_json(&self, object: &ObjectRef) -> Result<Option<String>, Denied> {
+        self.reads.borrow_mut().push(Read::Get(object.clone()));
+        let namespace = object.namespace.as_deref().unwrap_or_default();
+        Ok(self
+            .granted(&object.api_version, &object.kind)?
+            .iter()
+            .find(|it| {
+                let (_, _, its_namespace, name) = identity(it);
+                its_namespace == namespace && name == object.name
+            })
+            .map(Value::to_string))
+    }
+
+    fn list_json(&self, selector: &ListSelector) -> Result<Vec<String>, Denied> {
+        self.reads.borrow_mut().push(Read::List(selector.clone()));
+        Ok(self
+            .granted(&selector.api_version, &selector.kind)?
+            .iter()
+            .filter(|it| {
+                selector
+                    .namespace
+                    .as_deref()
+                    .is_none_or(|want| identity(it).2 == want)
+            })
+            .filter(|it| selector::matches(selector.label_selector.as_deref(), it))
+            .map(Value::to_string)
+            .collect())
+    }
+}
+
+/// A request for tests, valid from the start.
+///
+/// ```
+/// use innkeeper_sdk::testing::TestRequest;
+///
+/// let request = TestRequest::new(&serde_json::json!({
+///     "apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "a"}, "spec": {},
+/// }))
+/// .child("water", &serde_json::json!({
+///     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"},
+/// }))
+/// .build();
+/// assert_eq!(request.namespace(), "default");
+/// assert!(request.children.by_key("water").is_some());
+/// ```
+#[derive(Clone, Debug)]
+pub struct TestRequest {
+    parent: Value,
+    children: Vec<(Option<String>, bool, Value)>,
+    config: Value,
+    phase: Phase,
+}
+
+impl TestRequest {
+    /// A parent without children and configuration; namespace, UID and generation are filled in
+    /// where missing.
+    ///
+    /// # Panics
+    ///
+    /// Where the value cannot be written as JSON.
+    pub fn new(parent: &impl Serialize) -> Self {
+        let mut parent = json::to_value(parent);
+        if let Some(metadata) = parent.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata
+                .entry("namespace")
+                .or_insert_with(|| json!("default"));
+            metadata
+                .entry("uid")
+                .or_insert_with(|| json!("00000000-0000-4000-8000-000000000001"));
+            metadata.entry("generation").or_insert_with(|| json!(1));
+        }
+        Self {
+            parent,
+            children: Vec::new(),
+            config: json!({}),
+            phase: Phase::Reconcile,
+        }
+    }
+
+    /// Adds an observed child that was stated under this key.
+    ///
+    /// # Panics
+    ///
+    /// Where the value cannot be written as JSON.
+    pub fn child(self, key: &str, object: &impl Serialize) -> Self {
+        self.observed(Some(key), false, object)
+    }
+
+    /// Adds an observed child that is kept without an owner.
+    ///
+    /// # Panics
+    ///
+    /// Where the value cannot be written as JSON.
+    pub fn retained(self, key: &str, object: &impl Serialize) -> Self {
+        self.observed(Some(key), true, object)
+    }
+
+    /// Adds an observed child in every detail.
+    ///
+    /// A Secret's values are shown as hashes, as the host does.
+    ///
+    /// # Panics
+    ///
+    /// Where the value cannot be written as JSON.
+    pub fn observed(mut self, key: Option<&str>, retained: bool, object: &impl Serialize) -> Self {
+        let mut object = json::to_value(object);
+        let namespace = self.parent.pointer("/metadata/namespace").cloned();
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata
+                .entry("namespace")
+                .or_insert_with(|| namespace.unwrap_or_default());
+        }
+        if object["kind"] == "Secret" {
+            object = reduced(&object, Access::Hash);
+        }
+        self.children
+            .push((key.map(ToOwned::to_owned), retained, object));
+        self
+    }
+
+    /// Observes every child of an answer as the cluster would hold it next, generated values of
+    /// Secrets included; what is observed already is replaced, and what is held is left alone.
+    pub fn answered(mut self, outcome: &Outcome) -> Self {
+        for child in outcome.children() {
+            let observed = |it: &(Option<String>, bool, Value)| {
+                let (group, kind, _, name) = identity(&it.2);
+                let (its_group, its_kind, _, its_name) = identity(&child.object);
+                (group, kind, name) == (its_group, its_kind, its_name)
+            };
+            if child.apply == ApplyPolicy::Hold
+                || (child.apply == ApplyPolicy::Once && self.children.iter().any(observed))
+            {
+                continue;
+            }
+            self.children.retain(|it| !observed(it));
+            let mut object = child.object.clone();
+            for generated in &child.generate {
+                object["data"][&generated.key] = json!("generated");
+            }
+            let retained = child.removal == RemovalPolicy::Retain;
+            self = self.observed(Some(&child.key), retained, &object);
+        }
+        self
+    }
+
+    /// The stored status of the parent, `conditions` included.
+    ///
+    /// # Panics
+    ///
+    /// Where the value cannot be written as JSON.
+    pub fn status(mut self, status: &impl Serialize) -> Self {
+        self.parent["status"] = json::to_value(status);
+        self
+    }
+
+    /// The plugin's configuration.
+    ///
+    /// # Panics
+    ///
+    /// Where the value cannot be written as JSON.
+    pub fn config(mut self, config: &impl Serialize) -> Self {
+        self.config = json::to_value(config);
+        self
+    }
+
+    /// The parent is being deleted and waits for the plugin.
+    pub fn finalizing(mut self) -> Self {
+        self.parent["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+        self.phase = Phase::Finalize;
+        self
+    }
+
+    /// The request, its children in the order in which the host hands them over.
+    pub fn build(mut self) -> Request {
+        self.children.sort_by(|a, b| {
+            let order = |it: &Value| {
+                let (_, kind, namespace, name) = identity(it);
+                (kind.to_owned(), namespace.to_owned(), name.to_owned())
+            };
+            order(&a.2).cmp(&order(&b.2))
+        });
+        let observe = |(key, retained, object): (Option<String>, bool, Value)| {
+            Observed::new(key, retained, object.to_string())
+        };
+        let children = Children::new(self.children.into_iter().map(observe).collect());
+        Request::new(
+            self.parent.to_string(),
+            children,
+            self.config.to_string(),
+            self.phase,
+        )
+    }
+}
+
+/// What a read with this access shows of an object.
+///
+/// Hashes have the host's form and differ with namespace, name, key and value, but are not those of
+/// any host.
+pub fn reduced(object: &Value, access: Access) -> Value {
+    match access {
+        Access::Full => object.clone(),
+        Access::Metadata => members(object, &["apiVersion", "kind", "metadata"]),
+        Access::Hash => {
+            let mut shown = members(
+                object,
+                &[
+                    "apiVersion",
+                    "kind",
+                    "metadata",
+                    "type",
+                    "data",
+                    "binaryData",
+                    "stringData",
+                ],
+            );
+            let (_, _, namespace, name) = identity(object);
+            if let Some(Value::Object(plain)) =
+                shown.as_object_mut().and_then(|it| it.remove("stringData"))
+            {
+                for (key, value) in plain {
+                    shown["data"][key] = value;
+                }
+            }
+            for part in ["data", "binaryData"] {
+                for (key, value) in shown
+                    .get_mut(part)
+                    .and_then(Value::as_object_mut)
+                    .into_iter()
+                    .flatten()
+                {
+                    let text = value.as_str().unwrap_or_default();
+                    if !text.starts_with("hmac-sha256:") {
+                        let hash = sha256_hex(format!("{namespace}/{name}/{key}={text}"));
+                        *value = json!(format!("hmac-sha256:{hash}"));
+                    }
+                }
+            }
+            shown
+        }
+    }
+}
+
+fn members(object: &Value, names: &[&str]) -> Value {
+    let chosen = names.iter().filter_map(|name| {
+        object
+            .get(name)
+            .map(|member| ((*name).to_owned(), member.clone()))
+    });
+    Value::Object(chosen.collect::<Map<_, _>>())
+}
+
+fn identity(object: &Value) -> (&str, &str, &str, &str) {
+    let text = |pointer| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    (
+        group_of(text("/apiVersion")),
+        text("/kind"),
+        text("/metadata/namespace"),
+        text("/metadata/name"),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The fake host against the contract.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::core::PartialObjectMeta;
+use serde_json::{Value, json};
+
+use super::{FakeHost, Read, TestRequest, selector};
+use crate::child::Child;
+use crate::fault::{Fault, FaultKind};
+use crate::host::{Host, LogLevel, ReadError};
+use crate::manifest::{Access, Manifest, ReadScope};
+use crate::outcome::{Outcome, Report};
+
+fn pod(name: &str, namespace: &str, app: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app": app}},
+        "spec": {"containers": []},
+    })
+}
+
+#[test]
+fn answers_reads_from_its_objects_in_order() {
+    let fake = FakeHost::new().objects([
+        pod("web-1", "demo", "web"),
+        pod("web-0", "demo", "web"),
+        pod("db-0", "demo", "db"),
+        pod("web-0", "other", "web"),
+    ]);
+    let host: &dyn Host = &fake;
+    let names = |pods: Vec<Pod>| -> Vec<String> {
+        pods.into_iter()
+            .filter_map(|pod| pod.metadata.name)
+            .collect()
+    };
+    assert_eq!(
+        names(host.list("demo", "app=web").unwrap()),
+        ["web-0", "web-1"]
+    );
+    assert_eq!(
+        names(host.list("demo", "").unwrap()),
+        ["db-0", "web-0", "web-1"]
+    );
+    assert!(host.get::<Pod>("demo", "web-0").unwrap().is_some());
+    assert!(host.get::<Pod>("demo", "web-9").unwrap().is_none());
+    assert!(matches!(&fake.reads()[2], Read::Get(object) if object.name == "web-0"));
+    assert_eq!(fake.reads().len(), 4);
+}
+
+#[test]
+fn grants_what_the_manifest_asks_for_and_no_more() {
+    let manifest = Manifest::new("ponds", "1")
+        .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
+        .read::<Pod>(Access::Metadata, ReadScope::ParentNamespace)
+        .label_selector("app=web");
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "demo"},
+        "data": {"password": "aHVudGVyMg=="},
+    });
+    let fake = FakeHost::granting(&manifest)
+        .object(&secret)
+        .object(&pod("web-0", "demo", "web"))
+        .object(&pod("db-0", "demo", "db"));
+    let host: &dyn Host = &fake;
+    let hashed = host.hashed_secret("demo", "a").unwrap().unwrap();
+    assert!(
+        hashed
+            .hash_of("password")
+            .unwrap()
+            .starts_with("hmac-sha256:")
+    );
+    let pods: Vec<Pod> = host.list("demo", "").unwrap();
+    assert_eq!(pods.len(), 1);
+    assert_eq!(pods[0].spec, None);
+    let pods: Vec<PartialObjectMeta<Pod>> = host.list("demo", "").unwrap();
+    assert_eq!(pods[0].metadata.name.as_deref(), Some("web-0"));
+
+    let error = host.get::<ConfigMap>("demo", "a").unwrap_err();
+    assert!(matches!(error, ReadError::NotGranted { .. }));
+    let fault = Fault::from(error);
+    assert_eq!(fault.kind, FaultKind::Retry);
+    assert_eq!(
+        fault.message,
+        "the plugin is not granted to read ConfigMap of v1"
+    );
+}
+
+#[test]
+fn tells_a_kind_that_is_not_served() {
+    let fake = FakeHost::new().not_served("monitoring.coreos.com/v1", "ServiceMonitor");
+    let host: &dyn Host = &fake;
+    let kind = "ServiceMonitor";
+    let error = host
+        .list_as::<Value>("monitoring.coreos.com/v1", kind, None, "")
+        .unwrap_err();
+    assert!(error.is_not_served());
+}
+
+#[test]
+fn names_what_cannot_be_read() {
+    let fake = FakeHost::new().object(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "demo"},
+        "data": {"password": "no base64!"},
+    }));
+    let host: &dyn Host = &fake;
+    let error = host.get::<Secret>("demo", "a").unwrap_err().to_string();
+    assert!(error.starts_with("Secret cannot be read: "), "{error}");
+}
+
+#[test]
+fn keeps_what_a_reconciler_says_and_asks() {
+    let fake = FakeHost::new().now(7);
+    let host: &dyn Host = &fake;
+    host.warn("careful");
+    assert!(!fake.asked_now());
+    assert_eq!(host.now_ms(), 7);
+    assert!(fake.asked_now());
+    assert_eq!(fake.log_lines(), [(LogLevel::Warn, "careful".to_owned())]);
+    assert_eq!(host.random(4), FakeHost::new().random(4));
+    assert_ne!(host.random(16), FakeHost::new().random(16));
+}
+
+#[test]
+fn observes_what_was_answered() {
+    let parent = json!({
+        "apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "a"},
+    });
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let outcome = Outcome::desired(
+        [
+            Child::new("secret", &secret)
+                .once()
+                .retain()
+                .generate("key", 8, "ab"),
+            Child::new("map", &map),
+            Child::new("held", &json!({"kind": "Job", "metadata": {"name": "a"}})).hold(),
+        ],
+        Report::new(),
+    );
+    let request = TestRequest::new(&parent)
+        .answered(&outcome)
+        .answered(&outcome)
+        .build();
+    assert_eq!(request.children.len(), 2);
+    assert!(request.children.by_key("secret").unwrap().retained);
+    let secret = request.children.hashed_secret("a").unwrap().unwrap();
+    assert!(secret.hash_of("key").unwrap().starts_with("hmac-sha256:"));
+    assert_eq!(
+        request.children.by_key("map").unwrap().namespace(),
+        "default"
+    );
+}
+
+#[test]
+fn understands_label_selectors() {
+    let object = pod("web-0", "demo", "web");
+    let cases = [
+        ("", true),
+        ("app=web", true),
+        ("app==web", true),
+        ("app = web", true),
+        ("app!=web", false),
+        ("tier!=x", true),
+        ("app in (db, web)", true),
+        ("app notin (db,web)", false),
+        ("tier notin (x)", true),
+        ("tier in (x)", false),
+        ("app", true),
+        ("!app", false),
+        ("!tier,app in (web,db)", true),
+        ("app=web,tier", false),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(selector::matches(Some(text), &object), expected, "{text}");
+    }
+    assert!(selector::matches(None, &object));
+}

@@ -1,0 +1,363 @@
+//! The API: what a user declares, and what the status tells.
+//!
+//! Rules in CEL stand beside what they are about; what CEL cannot check is in `validate`.
+//! Fields of the same concern are in one module below.
+
+mod database;
+mod serving;
+mod storage;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::{
+    database::{Credentials, Database, External, Managed},
+    serving::{IngressOptions, Route, Scheme, ServiceOptions, ServiceType},
+    storage::{Claim, Code},
+};
+
+/// A WordPress site, by default with a MySQL database of its own.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Wordpress",
+    plural = "wordpresses",
+    singular = "wordpress",
+    shortname = "wp",
+    namespaced,
+    doc = "A WordPress site, by default with a MySQL database of its own.",
+    status = "WordpressStatus",
+    derive = "PartialEq",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Database",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"DatabaseReady\")].status"
+    ),
+    printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.readyReplicas"),
+    printcolumn(name = "URL", type_ = "string", json_path = ".status.url"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.metadata.name.size() <= 40")
+        .message("metadata.name must be at most 40 characters"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message("metadata.name must be a DNS label that starts with a letter"),
+    validation = Rule::new(
+        "!self.metadata.name.endsWith('-mysql') && !self.metadata.name.endsWith('-mysql-exporter')"
+    )
+    .message(
+        "metadata.name must not end in -mysql or -mysql-exporter: these names belong to the \
+         database of another site"
+    )
+)]
+#[x_kube(
+    validation = Rule::new(
+        "!has(self.sqlrootpassword) || !has(self.sqlRootPassword) \
+         || self.sqlrootpassword == self.sqlRootPassword"
+    )
+    .message("sqlrootpassword and sqlRootPassword are two spellings of one field and must not differ"),
+    validation = Rule::new(
+        "!(has(self.sqlrootpassword) || has(self.sqlRootPassword)) \
+         || !has(self.database) || !has(self.database.external)"
+    )
+    .message("sqlrootpassword has no use with an external database"),
+    validation = Rule::new(
+        "!(has(self.sqlrootpassword) || has(self.sqlRootPassword)) \
+         || !has(self.database) || !has(self.database.managed) \
+         || !has(self.database.managed.credentialsSecretRef)"
+    )
+    .message("give either sqlrootpassword or database.managed.credentialsSecretRef"),
+    validation = Rule::new(
+        "!has(self.replicas) || self.replicas <= 1 \
+         || (has(self.code) && has(self.code.persistentVolumeClaim) \
+         && (has(self.code.persistentVolumeClaim.existingClaim) \
+         || 'ReadWriteMany' in self.code.persistentVolumeClaim.accessModes))"
+    )
+    .message(
+        "more than one replica needs code and media on ReadWriteMany claims, git, emptyDir or \
+         object storage"
+    ),
+    validation = Rule::new(
+        "!has(self.podDisruptionBudget) || !self.podDisruptionBudget.enabled \
+         || !has(self.podDisruptionBudget.minAvailable) \
+         || !string(self.podDisruptionBudget.minAvailable).matches('^[0-9]{1,9}$') \
+         || (has(self.replicas) && self.replicas == 0) \
+         || int(string(self.podDisruptionBudget.minAvailable)) \
+         < (has(self.replicas) ? self.replicas : 1)"
+    )
+    .message("podDisruptionBudget.minAvailable must be lower than the number of replicas"),
+    validation = Rule::new(
+        "!has(self.tlsSecretRef) || (has(self.routes) && self.routes.size() > 0)"
+    )
+    .message("tlsSecretRef needs at least one route"),
+    validation = Rule::new(
+        "!has(self.ingress) || !has(self.ingress.enabled) || !self.ingress.enabled \
+         || (has(self.routes) && self.routes.size() > 0)"
+    )
+    .message("ingress.enabled needs at least one route"),
+    validation = Rule::new(
+        "!has(self.env) || !self.env.exists(e, e.name == 'WORDPRESS_CONFIG_EXTRA')"
+    )
+    .message("use configExtra instead of the variable WORDPRESS_CONFIG_EXTRA")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WordpressSpec {
+    /// Deprecated: the root password of the database in clear text. It goes into the generated
+    /// Secret when that is created and has no effect later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(
+        validation = Rule::new(r#"!self.matches('[\'"\\\\\\x00-\\x1f\\x7f]')"#)
+            .message("the root password must not contain quotes, backslashes or control characters")
+    )]
+    pub(crate) sqlrootpassword: Option<String>,
+    /// The same field in another spelling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(
+        validation = Rule::new(r#"!self.matches('[\'"\\\\\\x00-\\x1f\\x7f]')"#)
+            .message("the root password must not contain quotes, backslashes or control characters")
+    )]
+    pub(crate) sql_root_password: Option<String>,
+    /// The image of the site, which must serve HTTP on containerPort; the plugin's configuration
+    /// decides when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 512),
+        regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
+    )]
+    pub(crate) image: Option<String>,
+    /// When images are pulled, for all pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) image_pull_policy: Option<ImagePullPolicy>,
+    /// Secrets for pulling images, for all pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
+    /// How many replicas of the site; 1 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 50))]
+    pub(crate) replicas: Option<i32>,
+    /// The port on which the image serves HTTP.
+    #[serde(default = "default_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub(crate) container_port: i32,
+    /// Requests and limits of the site; requests cpu 100m and memory 256Mi when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resources: Option<ResourceRequirements>,
+    /// Variables, appended; one with a name that the plugin sets replaces it in its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 64),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub(crate) env: Vec<EnvVar>,
+    /// Sources of variables, appended to the salts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub(crate) env_from: Vec<EnvFromSource>,
+    /// Lines for PHP's configuration, in the form of php.ini.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub(crate) php_config: Option<String>,
+    /// PHP that is appended to the generated configuration of WordPress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub(crate) config_extra: Option<String>,
+    /// Labels and annotations of the site's pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_metadata: Option<PodMetadata>,
+    /// Whether claims and generated Secrets outlive the object.
+    #[serde(default)]
+    pub(crate) deletion_policy: DeletionPolicy,
+    /// Addresses of the site; the first one is the main one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 64),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["domain", "path"])
+    )]
+    pub(crate) routes: Vec<Route>,
+    /// The Secret with the certificate of the routes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) tls_secret_ref: Option<String>,
+    /// The scheme of the site's URL where TLS ends elsewhere; https with tlsSecretRef, else http.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) external_scheme: Option<Scheme>,
+    /// The Ingress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ingress: Option<IngressOptions>,
+    /// The Service of the site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) service: Option<ServiceOptions>,
+    /// The database; one of the plugin's making when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) database: Option<Database>,
+    /// Where themes, plugins and uploads lie; a claim when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) code: Option<Code>,
+    /// Limits voluntary disruptions of the site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_disruption_budget: Option<DisruptionBudget>,
+}
+
+const fn default_port() -> i32 {
+    80
+}
+
+impl WordpressSpec {
+    /// The root password in the spec, in either spelling.
+    pub(crate) fn root_password(&self) -> Option<&str> {
+        self.sqlrootpassword
+            .as_deref()
+            .or(self.sql_root_password.as_deref())
+    }
+
+    /// The external database, if the site uses one.
+    pub(crate) fn external(&self) -> Option<&External> {
+        self.database.as_ref()?.external.as_ref()
+    }
+}
+
+/// When images are pulled.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImagePullPolicy {
+    /// At every start.
+    Always,
+    /// When the node does not have it.
+    IfNotPresent,
+    /// Never.
+    Never,
+}
+
+impl ImagePullPolicy {
+    /// The text in a pod.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Never => "Never",
+        }
+    }
+}
+
+/// Whether claims and generated Secrets outlive the object.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DeletionPolicy {
+    /// They stay, and a later object of the same name takes them up again.
+    #[default]
+    Retain,
+    /// They go with the object.
+    Delete,
+}
+
+/// Labels and annotations of pods.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[x_kube(
+    validation = Rule::new(
+        "(!has(self.labels) || self.labels.all(k, !k.startsWith('app.kubernetes.io/'))) \
+         && (!has(self.annotations) || self.annotations.all(k, !k.startsWith('example.com/')))"
+    )
+    .message(
+        "podMetadata must not use the prefixes app.kubernetes.io/ (labels) and example.com/ \
+         (annotations)"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PodMetadata {
+    /// Labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// Limits voluntary disruptions.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
+#[x_kube(
+    validation = Rule::new("!self.enabled || has(self.minAvailable) != has(self.maxUnavailable)")
+        .message("podDisruptionBudget needs exactly one of minAvailable and maxUnavailable"),
+    validation = Rule::new(
+        // A number is equal to its own text as a number, a string never is.
+        "(!has(self.minAvailable) || (string(self.minAvailable).matches('^[0-9]{1,9}$') \
+         ? self.minAvailable == int(string(self.minAvailable)) \
+         : string(self.minAvailable).matches('^[1-9]?[0-9]%$'))) \
+         && (!has(self.maxUnavailable) || (string(self.maxUnavailable).matches('^[0-9]{1,9}$') \
+         ? self.maxUnavailable == int(string(self.maxUnavailable)) && self.maxUnavailable != 0 \
+         : string(self.maxUnavailable).matches('^(100|[1-9][0-9]?)%$')))"
+    )
+    .message("podDisruptionBudget would block every eviction or is not a number or percentage")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DisruptionBudget {
+    /// Whether the budget exists.
+    #[serde(default)]
+    pub(crate) enabled: bool,
+    /// How many must stay, as a number or a percentage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) min_available: Option<IntOrString>,
+    /// How many may be away, as a number or a percentage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_unavailable: Option<IntOrString>,
+}
+
+/// What is observed.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WordpressStatus {
+    /// Pods of the site.
+    #[serde(default)]
+    pub(crate) replicas: i32,
+    /// Pods of the site that are ready.
+    #[serde(default)]
+    pub(crate) ready_replicas: i32,
+    /// The selector of the site's pods, for autoscalers.
+    #[serde(default)]
+    pub(crate) selector: String,
+    /// The home URL.
+    #[serde(default)]
+    pub(crate) url: String,
+    /// The database in use.
+    #[serde(default)]
+    pub(crate) database: DatabaseStatus,
+    /// What survives the object, as kind and name, sorted.
+    #[serde(default)]
+    pub(crate) retained: Vec<String>,
+    /// The generation of the object that the status belongs to.
+    #[serde(default)]
+    pub(crate) observed_generation: i64,
+}
+
+/// The database in use.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DatabaseStatus {
+    /// Managed or External.
+    #[serde(default)]
+    pub(crate) mode: String,
+    /// Its address.
+    #[serde(default)]
+    pub(crate) host: String,
+    /// The Secret with its user and password.
+    #[serde(default)]
+    pub(crate) secret_name: String,
+}

@@ -1,0 +1,210 @@
+//! `spec.database`: a database of the plugin's making, or one that runs elsewhere.
+
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Claim;
+
+/// The database of the site.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
+#[x_kube(
+    validation = Rule::new("!(has(self.managed) && has(self.external))")
+        .message("choose one of database.managed and database.external")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Database {
+    /// A database of the plugin's making.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) managed: Option<Managed>,
+    /// A database that runs elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) external: Option<External>,
+    /// The prefix of the tables; the image decides when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,32}$"))]
+    pub(crate) table_prefix: Option<String>,
+}
+
+/// A database of the plugin's making.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
+#[x_kube(
+    validation = Rule::new("self.databaseName == oldSelf.databaseName")
+        .message("database.managed.databaseName cannot change")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Managed {
+    /// The image of MySQL; the plugin's configuration decides when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 512),
+        regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
+    )]
+    pub(crate) image: Option<String>,
+    /// The schema that is created at the first start.
+    #[serde(default = "default_schema")]
+    #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,64}$"))]
+    pub(crate) database_name: String,
+    /// The claim that holds the data.
+    #[serde(default)]
+    pub(crate) storage: Claim,
+    /// Requests and limits; requests cpu 100m and memory 512Mi when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resources: Option<ResourceRequirements>,
+    /// A fragment of my.cnf.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub(crate) config: Option<String>,
+    /// A Secret with the passwords, instead of the generated one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) credentials_secret_ref: Option<ManagedCredentials>,
+}
+
+pub(super) fn default_schema() -> String {
+    "wordpress".to_owned()
+}
+
+impl Default for Managed {
+    fn default() -> Self {
+        Self {
+            image: None,
+            database_name: default_schema(),
+            storage: Claim::default(),
+            resources: None,
+            config: None,
+            credentials_secret_ref: None,
+        }
+    }
+}
+
+/// A Secret with the passwords of a managed database.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ManagedCredentials {
+    /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) name: String,
+    /// The key of root's password.
+    #[serde(default = "root_password_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) root_password_key: String,
+    /// The key of the site's user.
+    #[serde(default = "username_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) username_key: String,
+    /// The key of that user's password.
+    #[serde(default = "password_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) password_key: String,
+}
+
+/// A database that runs elsewhere.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct External {
+    /// Its address.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) host: String,
+    /// Its port.
+    #[serde(default = "default_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub(crate) port: i32,
+    /// The schema of the site.
+    #[serde(default = "default_schema")]
+    #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,64}$"))]
+    pub(crate) database_name: String,
+    /// The Secret with the site's user and password.
+    pub(crate) credentials_secret_ref: ExternalCredentials,
+}
+
+const fn default_port() -> i32 {
+    3306
+}
+
+/// A Secret with user and password of an external database.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExternalCredentials {
+    /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) name: String,
+    /// The key of the site's user.
+    #[serde(default = "username_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) username_key: String,
+    /// The key of that user's password.
+    #[serde(default = "password_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) password_key: String,
+}
+
+fn root_password_key() -> String {
+    "root-password".to_owned()
+}
+
+fn username_key() -> String {
+    "username".to_owned()
+}
+
+fn password_key() -> String {
+    "password".to_owned()
+}
+
+/// Where user and passwords of the database in use are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    /// The Secret's name.
+    pub(crate) secret: String,
+    /// The key of root's password; none for an external database, whose root is nobody's business.
+    pub(crate) root_password_key: Option<String>,
+    /// The key of the site's user.
+    pub(crate) username_key: String,
+    /// The key of that user's password.
+    pub(crate) password_key: String,
+    /// Whether it is the Secret that the plugin makes.
+    pub(crate) is_generated: bool,
+}
+
+impl Credentials {
+    /// The Secret that the plugin makes, under this name.
+    pub(crate) fn generated(secret: String) -> Self {
+        Self {
+            secret,
+            root_password_key: Some(root_password_key()),
+            username_key: username_key(),
+            password_key: password_key(),
+            is_generated: true,
+        }
+    }
+
+    /// The keys that the Secret must have.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        let root = self.root_password_key.as_deref();
+        root.into_iter()
+            .chain([self.username_key.as_str(), self.password_key.as_str()])
+    }
+}
+
+impl From<&ManagedCredentials> for Credentials {
+    fn from(given: &ManagedCredentials) -> Self {
+        Self {
+            secret: given.name.clone(),
+            root_password_key: Some(given.root_password_key.clone()),
+            username_key: given.username_key.clone(),
+            password_key: given.password_key.clone(),
+            is_generated: false,
+        }
+    }
+}
+
+impl From<&ExternalCredentials> for Credentials {
+    fn from(given: &ExternalCredentials) -> Self {
+        Self {
+            secret: given.name.clone(),
+            root_password_key: None,
+            username_key: given.username_key.clone(),
+            password_key: given.password_key.clone(),
+            is_generated: false,
+        }
+    }
+}

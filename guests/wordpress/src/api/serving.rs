@@ -1,0 +1,120 @@
+//! How the site is reached: routes, Ingress, Service.
+
+use std::collections::BTreeMap;
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// An address of the site.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Route {
+    /// A DNS name, without wildcard.
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub(crate) domain: String,
+    /// A path below it; a trailing slash is dropped.
+    #[serde(default = "root_path")]
+    #[schemars(
+        length(max = 256),
+        regex(pattern = r"^/([A-Za-z0-9._~-]+/)*[A-Za-z0-9._~-]*$")
+    )]
+    pub(crate) path: String,
+}
+
+fn root_path() -> String {
+    "/".to_owned()
+}
+
+impl Route {
+    /// The path without a trailing slash; empty for the root.
+    pub(crate) fn trimmed_path(&self) -> &str {
+        self.path.trim_end_matches('/')
+    }
+}
+
+/// A scheme of URLs.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scheme {
+    /// Without TLS.
+    Http,
+    /// With TLS.
+    Https,
+}
+
+impl Scheme {
+    /// The text in a URL.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// The Ingress.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct IngressOptions {
+    /// Whether it exists; when absent, it does if there are routes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) enabled: Option<bool>,
+    /// Its class; the plugin's configuration decides when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) class_name: Option<String>,
+    /// Its annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// The Service of the site.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[x_kube(
+    validation = Rule::new(
+        "!has(self.nodePort) || (has(self.type) && self.type in ['NodePort', 'LoadBalancer'])"
+    )
+    .message("service.nodePort needs service.type NodePort or LoadBalancer")
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ServiceOptions {
+    /// NodePort without routes and ClusterIP with routes when absent.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub(crate) type_: Option<ServiceType>,
+    /// The port on every node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub(crate) node_port: Option<i32>,
+    /// Its annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// The type of a Service.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServiceType {
+    /// Within the cluster.
+    #[serde(rename = "ClusterIP")]
+    ClusterIp,
+    /// On a port of every node.
+    NodePort,
+    /// Through a load balancer.
+    LoadBalancer,
+}
+
+impl ServiceType {
+    /// The text in a Service.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "ClusterIP",
+            Self::NodePort => "NodePort",
+            Self::LoadBalancer => "LoadBalancer",
+        }
+    }
+}

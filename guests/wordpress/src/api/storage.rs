@@ -1,0 +1,117 @@
+//! Claims, and where the site's own files lie.
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Where themes, plugins and uploads lie.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Code {
+    /// A claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) persistent_volume_claim: Option<Claim>,
+}
+
+/// A claim of storage.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
+#[x_kube(
+    validation = Rule::new(
+        "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
+    )
+    .message("a claim cannot shrink"),
+    validation = Rule::new("quantity(string(self.size)).isGreaterThan(quantity('0'))")
+        .message("size must be greater than zero"),
+    validation = Rule::new(
+        "has(self.storageClassName) == has(oldSelf.storageClassName) \
+         && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)"
+    )
+    .message("the storage class of a claim cannot change"),
+    validation = Rule::new("self.accessModes == oldSelf.accessModes")
+        .message("the access modes of a claim cannot change")
+)]
+#[serde(rename_all = "camelCase")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names of the fields are the API's"
+)]
+pub(crate) struct Claim {
+    /// How much is requested.
+    #[serde(default = "default_size")]
+    pub(crate) size: Quantity,
+    /// The storage class; the cluster's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub(crate) storage_class_name: Option<String>,
+    /// How the volume may be mounted.
+    #[serde(default = "default_access_modes")]
+    #[schemars(length(min = 1, max = 4))]
+    pub(crate) access_modes: Vec<AccessMode>,
+    /// A claim that is there already; the other fields are then ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) existing_claim: Option<String>,
+    /// What the volume is filled with when it is created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "innkeeper_sdk::schema::any_object")]
+    pub(crate) data_source: Option<Value>,
+}
+
+fn default_size() -> Quantity {
+    Quantity("10Gi".to_owned())
+}
+
+fn default_access_modes() -> Vec<AccessMode> {
+    vec![AccessMode::ReadWriteOnce]
+}
+
+impl Default for Claim {
+    fn default() -> Self {
+        Self {
+            size: default_size(),
+            storage_class_name: None,
+            access_modes: default_access_modes(),
+            existing_claim: None,
+            data_source: None,
+        }
+    }
+}
+
+impl Claim {
+    /// The access modes as a claim has them.
+    pub(crate) fn access_mode_names(&self) -> Vec<String> {
+        let names = self.access_modes.iter().map(|mode| mode.as_str());
+        names.map(ToOwned::to_owned).collect()
+    }
+}
+
+/// How a volume may be mounted.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::enum_variant_names,
+    reason = "the names of the variants are those of Kubernetes"
+)]
+pub(crate) enum AccessMode {
+    /// By one node.
+    ReadWriteOnce,
+    /// By many nodes, for reading.
+    ReadOnlyMany,
+    /// By many nodes.
+    ReadWriteMany,
+    /// By one pod.
+    ReadWriteOncePod,
+}
+
+impl AccessMode {
+    /// The text in a claim.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadWriteOnce => "ReadWriteOnce",
+            Self::ReadOnlyMany => "ReadOnlyMany",
+            Self::ReadWriteMany => "ReadWriteMany",
+            Self::ReadWriteOncePod => "ReadWriteOncePod",
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Claims: those in use are kept as declared, those not needed any more stay as they are.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::{json, prelude::*, quantity::Amount};
+use k8s_openapi::{
+    api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements},
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+};
+use serde_json::Value;
+
+use crate::{api::Claim, observe::Observation, site::Site};
+
+/// Says which database wrote the data.
+const FLAVOR: &str = "example.com/database-flavor";
+
+/// The claim of a managed database.
+pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Child> {
+    let managed = site.managed.as_ref()?;
+    let flavor = BTreeMap::from([(FLAVOR.to_owned(), "MySQL".to_owned())]);
+    let metadata = ObjectMeta {
+        annotations: Some(flavor),
+        ..metadata(site.mysql_name(), &site.labels("database"))
+    };
+    let object = object(metadata, &managed.storage, observation);
+    let child = Child::new("db-claim", &object).removal(site.policy());
+    Some(child.after(["db-secret"]))
+}
+
+/// The claim of the site's files, unless the user names one.
+pub(super) fn code(site: &Site<'_>, observation: &Observation) -> Option<Child> {
+    if site.code.existing_claim.is_some() {
+        return None;
+    }
+    let metadata = metadata(site.own_code_claim(), &site.labels("web"));
+    let object = object(metadata, &site.code, observation);
+    Some(Child::new("code-claim", &object).removal(site.policy()))
+}
+
+/// Observed claims that none of the stated children is.
+pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Child]) -> Vec<Child> {
+    let is_stated = |name: &str| {
+        let mut claims = stated
+            .iter()
+            .filter(|it| it.kind() == "PersistentVolumeClaim");
+        claims.any(|child| child.name() == name)
+    };
+    let names = observation.claims.keys().filter(|name| !is_stated(name));
+    names
+        .map(|name| {
+            let key = if *name == site.mysql_name() {
+                "db-claim".to_owned()
+            } else if *name == site.own_code_claim() {
+                "code-claim".to_owned()
+            } else {
+                format!("claim-{}", innkeeper_sdk::hash::h8(name))
+            };
+            let claim = PersistentVolumeClaim {
+                metadata: metadata(name, &BTreeMap::new()),
+                ..Default::default()
+            };
+            Child::new(key, &claim).hold().removal(site.policy())
+        })
+        .collect()
+}
+
+fn object(metadata: ObjectMeta, wanted: &Claim, observation: &Observation) -> Value {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let observed = observation.claims.get(name);
+    let requested = observed.and_then(|claim| claim.request());
+    let claim = PersistentVolumeClaim {
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(wanted.access_mode_names()),
+            storage_class_name: wanted.storage_class_name.clone(),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some(BTreeMap::from([(
+                    "storage".to_owned(),
+                    larger(&wanted.size, requested),
+                )])),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        metadata,
+        ..Default::default()
+    };
+    let mut object = serde_json::json!(claim);
+    if let Some(source) = &wanted.data_source {
+        object["spec"]["dataSource"] = json::copied_value(source);
+    }
+    object
+}
+
+/// What is declared, unless a former parent or a user made the claim larger: claims cannot shrink.
+fn larger(declared: &Quantity, observed: Option<&Quantity>) -> Quantity {
+    match observed {
+        Some(observed) if Amount::of(observed) > Amount::of(declared) => observed.clone(),
+        _ => declared.clone(),
+    }
+}

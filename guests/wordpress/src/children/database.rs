@@ -1,0 +1,222 @@
+//! The managed database: a StatefulSet of one pod, its headless Service, its configuration.
+//!
+//! A StatefulSet never runs two pods of one identity, so two servers never share the data
+//! directory.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::{hash, labels, prelude::*};
+use k8s_openapi::{
+    api::{
+        apps::v1::{StatefulSet, StatefulSetSpec},
+        core::v1::{
+            ConfigMap, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource,
+            ExecAction, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec, Probe,
+            Service, ServicePort, ServiceSpec, Volume, VolumeMount,
+        },
+    },
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
+};
+
+use super::pod;
+use crate::{api::Managed, site::Site};
+
+/// The user of the official images.
+const USER: i64 = 999;
+
+/// The port, and the name of it.
+const PORT: i32 = 3306;
+const PORT_NAME: &str = "mysql";
+
+/// The directory of the claim that holds the data; the volume's root may hold `lost+found`, with
+/// which the server would not initialize.
+const DATA_SUB_PATH: &str = "mysql";
+
+/// Configuration, Service and workload of a managed database.
+pub(super) fn children(site: &Site<'_>) -> Vec<Child> {
+    let Some(managed) = &site.managed else {
+        return Vec::new();
+    };
+    let config = managed.config.as_deref();
+    let config = config.map(|text| Child::new("db-config", &config_map(site, text)));
+    config
+        .into_iter()
+        .chain([
+            Child::new("db-service", &service(site)),
+            Child::new("db", &stateful_set(site, managed)).after([
+                "db-secret",
+                "db-claim",
+                "db-config",
+            ]),
+        ])
+        .collect()
+}
+
+fn config_map(site: &Site<'_>, text: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: metadata(site.mysql_name(), &site.labels("database")),
+        data: Some(BTreeMap::from([(
+            "innkeeper.cnf".to_owned(),
+            text.to_owned(),
+        )])),
+        ..Default::default()
+    }
+}
+
+fn service(site: &Site<'_>) -> Service {
+    let labels = site.labels("database");
+    Service {
+        metadata: metadata(site.mysql_name(), &labels),
+        spec: Some(ServiceSpec {
+            cluster_ip: Some("None".to_owned()),
+            selector: Some(labels),
+            ports: Some(vec![ServicePort {
+                name: Some(PORT_NAME.to_owned()),
+                port: PORT,
+                target_port: Some(IntOrString::String(PORT_NAME.to_owned())),
+                protocol: Some("TCP".to_owned()),
+                ..Default::default()
+            }]),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn stateful_set(site: &Site<'_>, managed: &Managed) -> StatefulSet {
+    let labels = site.labels("database");
+    let workload_labels = labels::with_version(&labels, site.database_image());
+    let annotations = managed
+        .config
+        .as_ref()
+        .map(|text| BTreeMap::from([(pod::CONFIG_HASH.to_owned(), hash::sha256_hex(text))]));
+    StatefulSet {
+        metadata: metadata(site.mysql_name(), &workload_labels),
+        spec: Some(StatefulSetSpec {
+            replicas: Some(1),
+            service_name: Some(site.mysql_name()),
+            selector: labels::label_selector(&labels),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels: Some(workload_labels),
+                    annotations,
+                    ..Default::default()
+                }),
+                spec: Some(PodSpec {
+                    // Time to write everything to disk.
+                    termination_grace_period_seconds: Some(120),
+                    containers: vec![container(site, managed)],
+                    volumes: Some(volumes(site, managed)),
+                    ..pod::spec(site, USER, None)
+                }),
+            },
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn container(site: &Site<'_>, managed: &Managed) -> Container {
+    let credentials = &site.credentials;
+    let secret = |name: &str, key: &str| pod::secret_variable(name, &credentials.secret, key);
+    let root = credentials.root_password_key.as_deref();
+    let root = root.map(|key| secret("MYSQL_ROOT_PASSWORD", key));
+    let environment = root.into_iter().chain([
+        secret("MYSQL_USER", &credentials.username_key),
+        secret("MYSQL_PASSWORD", &credentials.password_key),
+        pod::variable("MYSQL_DATABASE", &managed.database_name),
+    ]);
+    Container {
+        name: "mysql".to_owned(),
+        image: Some(site.database_image().to_owned()),
+        image_pull_policy: pod::pull_policy(site),
+        env: Some(environment.collect()),
+        ports: Some(vec![ContainerPort {
+            name: Some(PORT_NAME.to_owned()),
+            container_port: PORT,
+            protocol: Some("TCP".to_owned()),
+            ..Default::default()
+        }]),
+        resources: Some(pod::resources(managed.resources.as_ref(), "100m", "512Mi")),
+        startup_probe: Some(Probe {
+            period_seconds: Some(5),
+            failure_threshold: Some(120),
+            ..ping()
+        }),
+        liveness_probe: Some(Probe {
+            period_seconds: Some(10),
+            timeout_seconds: Some(5),
+            failure_threshold: Some(6),
+            ..ping()
+        }),
+        readiness_probe: Some(Probe {
+            period_seconds: Some(5),
+            timeout_seconds: Some(5),
+            failure_threshold: Some(3),
+            ..ping()
+        }),
+        security_context: Some(pod::security()),
+        volume_mounts: Some(mounts(managed)),
+        ..Default::default()
+    }
+}
+
+/// Over TCP, because the server that initializes the data directory listens on a socket only; and
+/// by ping, which needs no password.
+fn ping() -> Probe {
+    let command = ["mysqladmin", "ping", "-h", "127.0.0.1"];
+    Probe {
+        exec: Some(ExecAction {
+            command: Some(command.map(ToOwned::to_owned).to_vec()),
+        }),
+        ..Default::default()
+    }
+}
+
+fn mounts(managed: &Managed) -> Vec<VolumeMount> {
+    let mount = |name: &str, path: &str| VolumeMount {
+        name: name.to_owned(),
+        mount_path: path.to_owned(),
+        ..Default::default()
+    };
+    let data = VolumeMount {
+        sub_path: Some(DATA_SUB_PATH.to_owned()),
+        ..mount("data", "/var/lib/mysql")
+    };
+    let config = managed.config.as_ref().map(|_| VolumeMount {
+        read_only: Some(true),
+        ..mount("config", "/etc/mysql/conf.d")
+    });
+    [data, mount("run", "/var/run/mysqld"), mount("tmp", "/tmp")]
+        .into_iter()
+        .chain(config)
+        .collect()
+}
+
+fn volumes(site: &Site<'_>, managed: &Managed) -> Vec<Volume> {
+    let empty = |name: &str| Volume {
+        name: name.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Default::default()
+    };
+    let data = Volume {
+        name: "data".to_owned(),
+        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+            claim_name: site.mysql_name(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let config = managed.config.as_ref().map(|_| Volume {
+        name: "config".to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: site.mysql_name(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    });
+    [data, empty("run"), empty("tmp")]
+        .into_iter()
+        .chain(config)
+        .collect()
+}

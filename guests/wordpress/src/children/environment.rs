@@ -1,0 +1,108 @@
+//! The variables of the site's container.
+//!
+//! The names are those that the official images and Bitpoke's runtime images read.
+
+use innkeeper_sdk::json;
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, SecretEnvSource};
+
+use super::pod::{secret_variable, variable};
+use crate::site::Site;
+
+/// The prefix under which the official images read keys and salts.
+const SALT_PREFIX: &str = "WORDPRESS_";
+
+/// The variables, in an order in which later ones may refer to earlier ones.
+pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
+    let spec = site.spec;
+    let credentials = &site.credentials;
+    let (host, schema) = match (&site.managed, spec.external()) {
+        (Some(managed), _) => (site.mysql_name(), managed.database_name.as_str()),
+        (None, Some(external)) => (
+            format!("{}:{}", external.host, external.port),
+            external.database_name.as_str(),
+        ),
+        (None, None) => (site.mysql_name(), "wordpress"),
+    };
+    let mut variables = vec![
+        variable("WORDPRESS_DB_HOST", host),
+        variable("WORDPRESS_DB_NAME", schema),
+        secret_variable(
+            "WORDPRESS_DB_USER",
+            &credentials.secret,
+            &credentials.username_key,
+        ),
+        secret_variable(
+            "WORDPRESS_DB_PASSWORD",
+            &credentials.secret,
+            &credentials.password_key,
+        ),
+    ];
+    let database = spec.database.as_ref();
+    if let Some(prefix) = database.and_then(|it| it.table_prefix.as_ref()) {
+        variables.push(variable("WORDPRESS_TABLE_PREFIX", prefix));
+    }
+    if !spec.routes.is_empty() {
+        variables.push(variable("WP_HOME", site.home_url()));
+        variables.push(variable("WP_SITEURL", site.home_url()));
+    }
+    variables.push(variable("STACK_ROUTES", stack_routes(site)));
+    variables.push(variable("STACK_SITE_NAME", site.name));
+    variables.push(variable("STACK_SITE_NAMESPACE", site.namespace));
+    let extra = config_extra(site);
+    if !extra.is_empty() {
+        // The kubelet would take `$(` for the start of a variable's name.
+        let extra = extra.replace("$(", "$$(");
+        variables.push(variable("WORDPRESS_CONFIG_EXTRA", extra));
+    }
+    for given in &spec.env {
+        let given = json::copied(given);
+        match variables.iter_mut().find(|it| it.name == given.name) {
+            Some(replaced) => *replaced = given,
+            None => variables.push(given),
+        }
+    }
+    variables
+}
+
+/// The salts, under both names that images read, and what the user gives.
+pub(super) fn sources(site: &Site<'_>) -> Vec<EnvFromSource> {
+    let salts = |prefix: Option<&str>| EnvFromSource {
+        prefix: prefix.map(ToOwned::to_owned),
+        secret_ref: Some(SecretEnvSource {
+            name: site.salts_name(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let given = site.spec.env_from.iter().map(json::copied);
+    [salts(Some(SALT_PREFIX)), salts(None)]
+        .into_iter()
+        .chain(given)
+        .collect()
+}
+
+/// Domain and path of every route in the given order.
+fn stack_routes(site: &Site<'_>) -> String {
+    if site.spec.routes.is_empty() {
+        return site.main_domain();
+    }
+    let routes = site.spec.routes.iter();
+    let routes: Vec<String> = routes
+        .map(|route| format!("{}{}", route.domain, route.trimmed_path()))
+        .collect();
+    routes.join(",")
+}
+
+/// PHP for the configuration of WordPress; without routes no URL is fixed, so that the site answers
+/// on whatever address leads to it.
+fn config_extra(site: &Site<'_>) -> String {
+    let url = site.home_url();
+    let constants = ["WP_HOME", "WP_SITEURL"].map(|name| format!("define('{name}', '{url}');"));
+    let fixed = (!site.spec.routes.is_empty()).then_some(constants);
+    let lines: Vec<String> = fixed
+        .into_iter()
+        .flatten()
+        .chain(site.spec.config_extra.clone().filter(|it| !it.is_empty()))
+        .collect();
+    lines.join("\n")
+}

@@ -1,0 +1,84 @@
+//! The reconciler of `example.com/v1` `Wordpress`: a WordPress site and, unless it lives elsewhere,
+//! its MySQL database.
+//!
+//! The database starts first, and the site follows when the database has been ready once.
+//! Data and passwords outlive the parent unless it says otherwise, so no finalizer is needed.
+
+mod api;
+mod children;
+mod config;
+mod observe;
+mod references;
+mod report;
+mod site;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+use innkeeper_sdk::prelude::*;
+use k8s_openapi::api::{
+    apps::v1::{Deployment, StatefulSet},
+    core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service},
+    networking::v1::Ingress,
+    policy::v1::PodDisruptionBudget,
+};
+
+use crate::{api::Wordpress, config::Config, observe::Observation, site::Site};
+
+/// The plugin.
+#[derive(Debug)]
+pub struct Plugin;
+
+impl Reconciler for Plugin {
+    fn describe() -> Manifest {
+        Manifest::new("wordpress", env!("CARGO_PKG_VERSION"))
+            .parent_with::<Wordpress>(definition)
+            .child::<Secret>()
+            .child::<PersistentVolumeClaim>()
+            .child::<ConfigMap>()
+            .child::<Service>()
+            .child::<StatefulSet>()
+            .child::<Deployment>()
+            .child::<Ingress>()
+            .child::<PodDisruptionBudget>()
+            // Existence, keys and changes are all that matters of Secrets and ConfigMaps.
+            .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
+            .read::<ConfigMap>(Access::Hash, ReadScope::ParentNamespace)
+            // The access modes and owners of existing claims.
+            .read::<PersistentVolumeClaim>(Access::Full, ReadScope::ParentNamespace)
+            .config_schema::<Config>()
+    }
+
+    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
+        let parent: Wordpress = request.parent()?;
+        let config: Config = request.config()?;
+        let site = Site::new(request, &parent.spec, &config);
+        let observation = Observation::read(request, host, &site)?;
+        let report = report::report(request, &site, &observation);
+        match validate::site(&site, &observation) {
+            Ok(()) => Ok(Outcome::desired(
+                children::children(&site, &observation),
+                report,
+            )),
+            Err(problem) => Err(Fault::invalid(problem).with_report(report)),
+        }
+    }
+}
+
+/// The definition of the parent, without what would have no effect.
+fn definition(crd: Crd) -> Crd {
+    crd.edit_schema("spec.database.managed.storage", |schema| {
+        // An existing data directory may lack the site's schema and user, and nothing here makes
+        // them in a database that has been started before.
+        if let Some(properties) = schema
+            .get_mut("properties")
+            .and_then(|it| it.as_object_mut())
+        {
+            properties.remove("existingClaim");
+        }
+    })
+    .short_descriptions(5)
+}
+
+innkeeper_sdk::export!(Plugin);

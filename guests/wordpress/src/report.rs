@@ -1,0 +1,54 @@
+//! Status, conditions and events, from what is observed.
+//!
+//! Conditions follow what there is now, not the writes that were sent.
+
+mod conditions;
+mod events;
+
+use std::time::Duration;
+
+use innkeeper_sdk::{labels, prelude::*};
+
+use crate::{
+    api::{DatabaseStatus, WordpressStatus},
+    observe::Observation,
+    site::Site,
+};
+
+/// How soon to look again while the site waits for its database.
+const RECHECK: Duration = Duration::from_secs(5);
+
+/// What is said about the parent, whatever becomes of its children.
+pub(crate) fn report(request: &Request, site: &Site<'_>, observation: &Observation) -> Report {
+    let conditions = conditions::conditions(site, observation);
+    let events = events::events(request, site, observation, &conditions);
+    let web = observation.web.as_ref().map(|it| it.status);
+    let web = web.unwrap_or_default();
+    let mode = match site.managed {
+        Some(_) => "Managed",
+        None => "External",
+    };
+    let status = WordpressStatus {
+        replicas: web.replicas,
+        ready_replicas: web.ready_replicas,
+        selector: labels::selector_text(&site.labels("web")),
+        url: site.home_url(),
+        database: DatabaseStatus {
+            mode: mode.to_owned(),
+            host: site.database_host(),
+            secret_name: site.credentials.secret.clone(),
+        },
+        retained: observation.retained.clone(),
+        observed_generation: request.generation(),
+    };
+    let report = Report::new()
+        .status(&status)
+        .conditions(conditions)
+        .events(events);
+    if observation.is_waiting(site) {
+        report.requeue(RECHECK)
+    } else {
+        // Every input is watched.
+        report
+    }
+}

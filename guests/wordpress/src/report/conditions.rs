@@ -1,0 +1,246 @@
+//! The conditions; the first matching row of a type wins.
+
+use innkeeper_sdk::prelude::*;
+
+use crate::{children::SALT_KEYS, observe::Observation, site::Site};
+
+/// All conditions that apply.
+pub(super) fn conditions(site: &Site<'_>, observation: &Observation) -> Vec<Condition> {
+    let view = View::new(site, observation);
+    let database = view.database();
+    let degraded = view.degraded(&database);
+    let ready = view.ready(&degraded);
+    [
+        database,
+        view.available(),
+        view.progressing(),
+        degraded,
+        ready,
+        view.data_persistent(),
+    ]
+    .into_iter()
+    .chain(view.plaintext_password())
+    .collect()
+}
+
+/// A pass as the conditions see it.
+struct View<'a> {
+    site: &'a Site<'a>,
+    observation: &'a Observation,
+    /// Replicas that are wanted, ready, of the latest template, and there.
+    wanted: i32,
+    ready: i32,
+    updated: i32,
+    total: i32,
+}
+
+impl<'a> View<'a> {
+    fn new(site: &'a Site<'a>, observation: &'a Observation) -> Self {
+        let status = observation.web.as_ref().map(|it| it.status);
+        let status = status.unwrap_or_default();
+        Self {
+            site,
+            observation,
+            wanted: site.replicas(),
+            ready: status.ready_replicas,
+            updated: status.updated_replicas,
+            total: status.replicas,
+        }
+    }
+
+    fn database(&self) -> Condition {
+        let type_ = "DatabaseReady";
+        if let Some((reason, message)) = self.credentials_problem() {
+            return Condition::new(type_, false, reason, message);
+        }
+        let host = self.site.database_host();
+        if self.site.managed.is_none() {
+            return if self.ready > 0 {
+                let message = format!("the site answers with the database {host}");
+                Condition::new(type_, true, "ExternalDatabaseInUse", message)
+            } else {
+                let message = format!("no replica of the site has reached {host} yet");
+                let unknown = ConditionStatus::Unknown;
+                Condition::new(type_, unknown, "ExternalDatabaseUnverified", message)
+            };
+        }
+        if self.observation.is_database_ready() {
+            Condition::new(type_, true, "DatabaseReady", "the database is ready")
+        } else if self.is_waiting() {
+            Condition::new(type_, false, "WaitingForDatabase", self.waiting())
+        } else {
+            let message = format!("the database {host} is not ready");
+            Condition::new(type_, false, "DatabaseUnavailable", message)
+        }
+    }
+
+    fn available(&self) -> Condition {
+        let message = self.ready_of_wanted();
+        if self.ready > 0 {
+            Condition::new("Available", true, "Available", message)
+        } else if self.is_waiting() {
+            Condition::new("Available", false, "WaitingForDatabase", self.waiting())
+        } else {
+            Condition::new("Available", false, "Unavailable", message)
+        }
+    }
+
+    fn progressing(&self) -> Condition {
+        let wanted = self.wanted;
+        let is_stale = self.observation.web.as_ref().is_none_or(|it| it.is_stale);
+        if self.is_waiting() {
+            Condition::new("Progressing", true, "WaitingForDatabase", self.waiting())
+        } else if is_stale || self.updated < wanted || self.total != wanted {
+            let message = format!("{} of {wanted} replicas are updated", self.updated);
+            Condition::new("Progressing", true, "Progressing", message)
+        } else {
+            let message = format!("all {wanted} replicas are updated");
+            Condition::new("Progressing", false, "ProgressingComplete", message)
+        }
+    }
+
+    fn degraded(&self, database: &Condition) -> Condition {
+        let (reason, message) = if let Some((reason, message)) = self.secret_problem() {
+            (reason, message)
+        } else if let Some(claim) = self.missing_claim() {
+            ("ClaimNotFound", format!("claim not found: {claim}"))
+        } else if database.reason == "DatabaseUnavailable" {
+            ("DatabaseUnavailable", database.message.clone())
+        } else if !self.is_waiting() && self.wanted > 0 && self.ready < self.wanted {
+            ("Degraded", self.ready_of_wanted())
+        } else {
+            let message = "nothing is known to be wrong";
+            return Condition::new("Degraded", false, "NotDegraded", message);
+        };
+        Condition::new("Degraded", true, reason, message)
+    }
+
+    fn ready(&self, degraded: &Condition) -> Condition {
+        let is_database_ready = self.site.managed.is_none() || self.observation.is_database_ready();
+        let message = if self.wanted == 0 {
+            "zero replicas are requested".to_owned()
+        } else if self.ready == self.wanted && is_database_ready {
+            let message = format!("the site is ready at {}", self.site.home_url());
+            return Condition::new("Ready", true, "Ready", message);
+        } else if degraded.is_true() {
+            degraded.message.clone()
+        } else if self.is_waiting() {
+            self.waiting()
+        } else {
+            self.ready_of_wanted()
+        };
+        Condition::new("Ready", false, "NotReady", message)
+    }
+
+    fn data_persistent(&self) -> Condition {
+        let owned = &self.observation.owned_data;
+        if self.site.policy() == RemovalPolicy::Retain && !owned.is_empty() {
+            let list = owned.join(", ");
+            let message = format!("{list} carry an ownerReference and go with the parent");
+            return Condition::new("DataPersistent", false, "OwnedData", message);
+        }
+        Condition::new(
+            "DataPersistent",
+            true,
+            "Persistent",
+            "data outlives the pods",
+        )
+    }
+
+    fn plaintext_password(&self) -> Option<Condition> {
+        self.site.spec.root_password()?;
+        let message = format!(
+            "the root password is in clear text in the spec; remove it, the Secret {} keeps it",
+            self.site.mysql_name()
+        );
+        Some(Condition::new(
+            "PlaintextPassword",
+            true,
+            "PasswordInSpec",
+            message,
+        ))
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.observation.is_waiting(self.site)
+    }
+
+    fn waiting(&self) -> String {
+        format!("waiting for the database {}", self.site.mysql_name())
+    }
+
+    fn ready_of_wanted(&self) -> String {
+        format!("{} of {} replicas are ready", self.ready, self.wanted)
+    }
+
+    fn missing_claim(&self) -> Option<&str> {
+        let claim = self.site.code.existing_claim.as_deref()?;
+        self.observation.existing_claim.is_none().then_some(claim)
+    }
+
+    /// What is wrong with the passwords of the database.
+    fn credentials_problem(&self) -> Option<(&'static str, String)> {
+        let credentials = &self.site.credentials;
+        if let Some(lost) = self.lost_credentials() {
+            return Some(lost);
+        }
+        match &self.observation.credentials {
+            // It is about to be made.
+            None if credentials.is_generated => None,
+            None => Some(not_found(&credentials.secret)),
+            Some(_) => self.missing_credentials_key(),
+        }
+    }
+
+    /// What is wrong with any Secret that the pods need.
+    fn secret_problem(&self) -> Option<(&'static str, String)> {
+        if let Some(lost) = self.lost_credentials() {
+            return Some(lost);
+        }
+        let mut missing: Vec<&str> = self.observation.references.missing_secrets().collect();
+        let credentials = &self.site.credentials;
+        if self.observation.credentials.is_none() && !credentials.is_generated {
+            missing.push(&credentials.secret);
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        if !missing.is_empty() {
+            return Some(not_found(&missing.join(", ")));
+        }
+        if let Some(problem) = self.missing_credentials_key() {
+            return Some(problem);
+        }
+        let salts = self.observation.salts.as_ref();
+        let salt = salts.and_then(|it| SALT_KEYS.into_iter().find(|key| !it.has(key)));
+        if let Some(key) = salt {
+            return Some(incomplete(&self.site.salts_name(), key));
+        }
+        let (secret, key) = self.observation.references.missing_key()?;
+        Some(incomplete(secret, key))
+    }
+
+    fn lost_credentials(&self) -> Option<(&'static str, String)> {
+        let message = format!(
+            "the database holds data, but Secret {} with its passwords is gone",
+            self.site.mysql_name()
+        );
+        let is_lost = self.observation.has_lost_credentials(self.site);
+        is_lost.then_some(("CredentialsLost", message))
+    }
+
+    fn missing_credentials_key(&self) -> Option<(&'static str, String)> {
+        let credentials = &self.site.credentials;
+        let found = self.observation.credentials.as_ref()?;
+        let key = credentials.keys().find(|key| !found.has(key))?;
+        Some(incomplete(&credentials.secret, key))
+    }
+}
+
+fn not_found(names: &str) -> (&'static str, String) {
+    ("SecretNotFound", format!("Secret not found: {names}"))
+}
+
+fn incomplete(secret: &str, key: &str) -> (&'static str, String) {
+    let message = format!("Secret {secret} lacks the key {key}");
+    ("SecretIncomplete", message)
+}

@@ -1,0 +1,61 @@
+//! Events on transitions, found by comparing with the stored conditions; nothing depends on them.
+
+use innkeeper_sdk::prelude::*;
+
+use crate::{children::takes_new_credentials, observe::Observation, site::Site};
+
+/// What is worth telling about this pass.
+pub(super) fn events(
+    request: &Request,
+    site: &Site<'_>,
+    observation: &Observation,
+    conditions: &[Condition],
+) -> Vec<Event> {
+    let mut events: Vec<Event> = conditions
+        .iter()
+        .filter(|condition| request.is_transition(condition))
+        .filter_map(|condition| event(request, condition))
+        .collect();
+    // The guest states this condition in every report, so it tells a first pass.
+    let is_first = request.stored_condition("DatabaseReady").is_none();
+    if is_first && site.credentials.is_generated && observation.has_generated_secret {
+        let message = format!("Secret {} exists and is used", site.mysql_name());
+        events.push(match site.spec.root_password() {
+            None => Event::normal("CredentialsReused", message),
+            // The given password is not the one that is used.
+            Some(_) => Event::warning("CredentialsReused", message),
+        });
+    }
+    if takes_new_credentials(site, observation) {
+        events.push(Event::normal(
+            "CredentialsRotated",
+            "the new password is in use",
+        ));
+    }
+    events
+}
+
+/// The event of a condition that has changed.
+fn event(request: &Request, condition: &Condition) -> Option<Event> {
+    let Condition {
+        type_,
+        reason,
+        message,
+        ..
+    } = condition;
+    match (type_.as_str(), reason.as_str()) {
+        ("Ready", "Ready") | ("DatabaseReady", "DatabaseReady" | "WaitingForDatabase") => {
+            Some(Event::normal(reason, message))
+        }
+        ("Ready", _) => {
+            let stored = request.stored_condition("Ready");
+            let was_ready = stored.is_some_and(|it| it.is_true());
+            was_ready.then(|| Event::warning("NotReady", message))
+        }
+        ("PlaintextPassword", _) => Some(Event::warning("PlaintextPassword", message)),
+        ("DataPersistent", "OwnedData") => Some(Event::warning("OwnedData", message)),
+        ("Degraded", "NotDegraded" | "Degraded") => None,
+        ("Degraded", _) => Some(Event::warning(reason, message)),
+        _ => None,
+    }
+}

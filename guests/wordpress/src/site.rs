@@ -1,0 +1,182 @@
+//! What follows from the parent and the configuration alone: names, labels, addresses, images.
+//!
+//! Knows nothing of what is observed.
+
+use std::collections::BTreeMap;
+
+use innkeeper_sdk::{labels, prelude::*};
+
+use crate::{
+    api::{Claim, Credentials, DeletionPolicy, Managed, Route, Scheme, ServiceType, WordpressSpec},
+    config::Config,
+};
+
+/// The parent's annotation that restarts the site when it changes.
+pub(crate) const RESTART_TRIGGER: &str = "example.com/restart-trigger";
+
+/// What is wanted for one parent.
+pub(crate) struct Site<'a> {
+    /// The parent's name.
+    pub(crate) name: &'a str,
+    /// The parent's namespace.
+    pub(crate) namespace: &'a str,
+    /// The parent's UID.
+    pub(crate) uid: &'a str,
+    /// What the user declares.
+    pub(crate) spec: &'a WordpressSpec,
+    /// What the administrator declares.
+    pub(crate) config: &'a Config,
+    /// The value of the annotation that restarts the site.
+    pub(crate) restart_trigger: Option<&'a str>,
+    /// The image of the site.
+    pub(crate) image: &'a str,
+    /// The managed database; none when the database runs elsewhere.
+    pub(crate) managed: Option<Managed>,
+    /// Where the passwords of the database in use are.
+    pub(crate) credentials: Credentials,
+    /// The claim of the site's files.
+    pub(crate) code: Claim,
+}
+
+impl<'a> Site<'a> {
+    pub(crate) fn new(request: &'a Request, spec: &'a WordpressSpec, config: &'a Config) -> Self {
+        let external = spec.external();
+        let given = spec.database.as_ref().and_then(|it| it.managed.as_ref());
+        let managed = external
+            .is_none()
+            .then(|| given.cloned().unwrap_or_default());
+        let reference = managed
+            .as_ref()
+            .and_then(|it| it.credentials_secret_ref.as_ref());
+        let credentials = match (external, reference) {
+            (Some(external), _) => (&external.credentials_secret_ref).into(),
+            (None, Some(reference)) => reference.into(),
+            (None, None) => Credentials::generated(mysql_name(request.name())),
+        };
+        let code = spec.code.as_ref();
+        let code = code.and_then(|it| it.persistent_volume_claim.clone());
+        Self {
+            name: request.name(),
+            namespace: request.namespace(),
+            uid: request.uid(),
+            spec,
+            config,
+            restart_trigger: request.annotation(RESTART_TRIGGER),
+            image: spec.image.as_deref().unwrap_or(&config.images.wordpress),
+            managed,
+            credentials,
+            code: code.unwrap_or_default(),
+        }
+    }
+
+    /// The name of everything of the database.
+    pub(crate) fn mysql_name(&self) -> String {
+        mysql_name(self.name)
+    }
+
+    /// The Secret with the keys and salts of the site.
+    pub(crate) fn salts_name(&self) -> String {
+        format!("{}-wp", self.name)
+    }
+
+    /// The ConfigMap with PHP's configuration.
+    pub(crate) fn php_name(&self) -> String {
+        format!("{}-php", self.name)
+    }
+
+    /// The claim of the site's files that this plugin makes.
+    pub(crate) fn own_code_claim(&self) -> String {
+        format!("{}-code", self.name)
+    }
+
+    /// The claim of the site's files that the pods mount.
+    pub(crate) fn code_claim(&self) -> String {
+        let existing = self.code.existing_claim.clone();
+        existing.unwrap_or_else(|| self.own_code_claim())
+    }
+
+    /// The labels of a part of the site, and its selector.
+    pub(crate) fn labels(&self, component: &str) -> BTreeMap<String, String> {
+        labels::base_labels("wordpress", self.name, component)
+    }
+
+    /// How many replicas are wanted.
+    pub(crate) fn replicas(&self) -> i32 {
+        self.spec.replicas.unwrap_or(1)
+    }
+
+    /// The image of a managed database.
+    pub(crate) fn database_image(&self) -> &str {
+        let given = self.managed.as_ref().and_then(|it| it.image.as_deref());
+        given.unwrap_or(&self.config.images.mysql)
+    }
+
+    /// The address of the database without its port.
+    pub(crate) fn database_host(&self) -> String {
+        self.spec
+            .external()
+            .map_or_else(|| self.mysql_name(), |external| external.host.clone())
+    }
+
+    /// What becomes of claims and generated Secrets when the parent goes.
+    pub(crate) const fn policy(&self) -> RemovalPolicy {
+        match self.spec.deletion_policy {
+            DeletionPolicy::Retain => RemovalPolicy::Retain,
+            DeletionPolicy::Delete => RemovalPolicy::Delete,
+        }
+    }
+
+    /// The user or group of pods, unless the cluster assigns them.
+    pub(crate) fn user(&self, user: i64) -> Option<i64> {
+        self.config.assign_user.then_some(user)
+    }
+
+    /// The domain by which the site is known.
+    pub(crate) fn main_domain(&self) -> String {
+        match self.spec.routes.first() {
+            Some(route) => route.domain.clone(),
+            None => format!("{}.{}.svc", self.name, self.namespace),
+        }
+    }
+
+    /// The scheme of the site's URL.
+    pub(crate) fn scheme(&self) -> Scheme {
+        let default = match self.spec.tls_secret_ref {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
+        };
+        self.spec.external_scheme.unwrap_or(default)
+    }
+
+    /// The URL of the site without a trailing slash.
+    pub(crate) fn home_url(&self) -> String {
+        let path = self.spec.routes.first().map(Route::trimmed_path);
+        format!(
+            "{}://{}{}",
+            self.scheme().as_str(),
+            self.main_domain(),
+            path.unwrap_or_default()
+        )
+    }
+
+    /// The type of the site's Service.
+    pub(crate) fn service_type(&self) -> ServiceType {
+        let default = if self.spec.routes.is_empty() {
+            ServiceType::NodePort
+        } else {
+            ServiceType::ClusterIp
+        };
+        let given = self.spec.service.as_ref().and_then(|it| it.type_);
+        given.unwrap_or(default)
+    }
+
+    /// Whether there is an Ingress.
+    pub(crate) fn has_ingress(&self) -> bool {
+        let given = self.spec.ingress.as_ref().and_then(|it| it.enabled);
+        given.unwrap_or(true) && !self.spec.routes.is_empty()
+    }
+}
+
+fn mysql_name(parent: &str) -> String {
+    format!("{parent}-mysql")
+}

@@ -1,0 +1,142 @@
+//! The reconciler as plain Rust; each module below is about one concern.
+
+mod claims;
+mod invalid;
+mod order;
+mod passwords;
+mod pods;
+mod properties;
+mod rules;
+mod serving;
+mod status;
+
+use innkeeper_sdk::{
+    prelude::*,
+    testing::{FakeHost, TestRequest},
+};
+use serde_json::{Value, json};
+
+use crate::Plugin;
+
+/// A parent as the API server hands it out, defaults aside.
+fn parent(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Wordpress",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": spec,
+    })
+}
+
+fn host() -> FakeHost {
+    FakeHost::granting(&Plugin::describe())
+}
+
+/// A pass in which nothing is observed.
+fn first(spec: &Value) -> Outcome {
+    pass(&TestRequest::new(&parent("shop", spec)))
+}
+
+fn pass(request: &TestRequest) -> Outcome {
+    pass_with(request, &host())
+}
+
+fn pass_with(request: &TestRequest, host: &FakeHost) -> Outcome {
+    Plugin::reconcile(&request.clone().build(), host).unwrap()
+}
+
+fn fault(request: &TestRequest) -> Fault {
+    Plugin::reconcile(&request.clone().build(), &host()).unwrap_err()
+}
+
+/// The answer with its workloads as the cluster holds them when so many pods of the site and of the
+/// database are ready.
+fn workloads(outcome: &Outcome, web: i64, database: i64) -> Outcome {
+    let observe = |mut child: Child| {
+        let ready = match child.key.as_str() {
+            "web" => web,
+            "db" => database,
+            _ => return child,
+        };
+        let replicas = child.object["spec"]["replicas"].clone();
+        child.object["metadata"]["generation"] = json!(1);
+        child.object["status"] = json!({
+            "observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas,
+            "readyReplicas": ready,
+        });
+        child
+    };
+    let children = outcome.children().iter().cloned().map(observe);
+    Outcome::desired(children, Report::new())
+}
+
+/// The next pass of a parent of which everything runs.
+fn running(parent: &Value) -> TestRequest {
+    running_with(parent, &host())
+}
+
+fn running_with(parent: &Value, host: &FakeHost) -> TestRequest {
+    let mut request = TestRequest::new(parent);
+    for _ in 0..3 {
+        let outcome = pass_with(&request, host);
+        let web = outcome.child("web").unwrap().object["spec"]["replicas"].clone();
+        request = request.answered(&workloads(&outcome, web.as_i64().unwrap(), 1));
+    }
+    request
+}
+
+/// The pod of a workload.
+fn pod(outcome: &Outcome, key: &str) -> Value {
+    outcome.child(key).unwrap().object["spec"]["template"].clone()
+}
+
+/// The container of a workload.
+fn container(outcome: &Outcome, key: &str) -> Value {
+    pod(outcome, key)["spec"]["containers"][0].clone()
+}
+
+/// `Type=Status/Reason: message` of a condition.
+fn condition(outcome: &Outcome, type_: &str) -> String {
+    text_of(outcome.report(), type_)
+}
+
+fn text_of(report: &Report, type_: &str) -> String {
+    let it = report.find_condition(type_).unwrap();
+    format!("{}={:?}/{}: {}", it.type_, it.status, it.reason, it.message)
+}
+
+/// The conditions of a report as they are stored.
+fn stored(report: &Report) -> Value {
+    let conditions = report.conditions.iter().map(|it| {
+        let mut stored = json!(it);
+        stored["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
+        stored
+    });
+    json!({ "conditions": conditions.collect::<Vec<_>>() })
+}
+
+/// Type and reason of the events.
+fn events(outcome: &Outcome) -> Vec<String> {
+    let events = outcome.report().events.iter();
+    events
+        .map(|it| format!("{:?} {}", it.type_, it.reason))
+        .collect()
+}
+
+fn secret(name: &str, keys: &[&str]) -> Value {
+    let data: serde_json::Map<String, Value> = keys
+        .iter()
+        .map(|key| ((*key).to_owned(), json!("dmFsdWU=")))
+        .collect();
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": name, "namespace": "default" }, "data": data,
+    })
+}
+
+fn claim(name: &str, size: &str, modes: &[&str]) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "accessModes": modes, "resources": { "requests": { "storage": size } } },
+    })
+}

@@ -1,0 +1,143 @@
+//! What is refused in a pass, always with the whole report.
+
+use innkeeper_sdk::{
+    prelude::*,
+    testing::{FakeHost, TestRequest},
+};
+use serde_json::{Value, json};
+
+use super::{claim, fault, host, parent, pass, running, workloads};
+use crate::Plugin;
+
+fn check_invalid(request: &TestRequest, host: &FakeHost, message: &str) {
+    let fault = Plugin::reconcile(&request.clone().build(), host).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Invalid);
+    assert_eq!(fault.message, message);
+    let report = fault.report.unwrap();
+    assert_eq!(report.status.as_ref().unwrap()["observedGeneration"], 1);
+    assert!(report.find_condition("Ready").is_some());
+}
+
+fn check_spec(spec: &Value, message: &str) {
+    check_invalid(&TestRequest::new(&parent("shop", spec)), &host(), message);
+}
+
+#[test]
+fn a_quantity_that_is_none() {
+    check_spec(
+        &json!({ "resources": { "limits": { "cpu": "lots" } } }),
+        "spec.resources.limits.cpu: \"lots\" is not a quantity",
+    );
+    check_spec(
+        &json!({ "database": { "managed": { "storage": { "size": "10 Gi" } } } }),
+        "spec.database.managed.storage.size: \"10 Gi\" is not a quantity",
+    );
+    check_spec(
+        &json!({ "code": { "persistentVolumeClaim": { "size": "" } } }),
+        "spec.code.persistentVolumeClaim.size: \"\" is not a quantity",
+    );
+}
+
+#[test]
+fn a_request_above_its_limit() {
+    let resources = json!({ "requests": { "cpu": 2 }, "limits": { "cpu": "1500m" } });
+    check_spec(
+        &json!({ "database": { "managed": { "resources": resources } } }),
+        "spec.database.managed.resources.cpu: request 2 exceeds limit 1500m",
+    );
+}
+
+#[test]
+fn replicas_on_a_claim_that_cannot_be_shared() {
+    let spec = json!({
+        "replicas": 2, "code": { "persistentVolumeClaim": { "existingClaim": "old" } },
+    });
+    let host = host().object(&claim("old", "1Gi", &["ReadWriteOnce"]));
+    check_invalid(
+        &TestRequest::new(&parent("shop", &spec)),
+        &host,
+        "spec.code.persistentVolumeClaim.existingClaim: claim old has no access mode ReadWriteMany",
+    );
+}
+
+#[test]
+fn a_claim_that_exists_with_something_else() {
+    let spec = json!({ "code": { "persistentVolumeClaim": {
+        "storageClassName": "fast", "accessModes": ["ReadWriteMany"],
+    } } });
+    let mut observed = claim("shop-code", "1Gi", &["ReadWriteOnce"]);
+    let request = TestRequest::new(&parent("shop", &spec));
+    check_invalid(
+        &request.clone().retained("code-claim", &observed),
+        &host(),
+        "spec.code.persistentVolumeClaim: claim shop-code exists with accessModes ReadWriteOnce, \
+         which cannot change",
+    );
+    observed["spec"]["storageClassName"] = json!("slow");
+    check_invalid(
+        &request.retained("code-claim", &observed),
+        &host(),
+        "spec.code.persistentVolumeClaim: claim shop-code exists with storageClassName slow, \
+         which cannot change",
+    );
+}
+
+#[test]
+fn an_older_database() {
+    let with_image = |image: &str| {
+        let spec = json!({ "database": { "managed": { "image": image } } });
+        parent("shop", &spec)
+    };
+    let outcome = pass(&running(&with_image("mysql:8.4.3")));
+    let running = |image: &str| {
+        let request = TestRequest::new(&with_image(image));
+        request.answered(&workloads(&outcome, 1, 1))
+    };
+    check_invalid(
+        &running("mysql:8.0"),
+        &host(),
+        "spec.database.managed.image: mysql:8.0 is older than the running mysql:8.4.3, a data \
+         directory cannot be downgraded",
+    );
+    for image in [
+        "mysql:8",
+        "mysql:8.4",
+        "mysql:9.1",
+        "mysql:lts",
+        "mysql@sha256:00",
+    ] {
+        let request = running(image).build();
+        assert!(Plugin::reconcile(&request, &host()).is_ok(), "{image}");
+    }
+}
+
+#[test]
+fn a_parent_that_does_not_parse_has_no_report() {
+    let fault = fault(&TestRequest::new(&parent(
+        "shop",
+        &json!({ "replicas": "2" }),
+    )));
+    assert_eq!(fault.kind, FaultKind::Invalid);
+    assert!(
+        fault.message.starts_with("spec.replicas: "),
+        "{}",
+        fault.message
+    );
+    assert_eq!(fault.report, None);
+}
+
+#[test]
+fn a_read_that_is_not_granted_is_tried_again() {
+    let spec = json!({
+        "envFrom": [{ "configMapRef": { "name": "flags" } }],
+        "code": { "persistentVolumeClaim": { "existingClaim": "old" } },
+    });
+    let request = TestRequest::new(&parent("shop", &spec)).build();
+    for kind in ["Secret", "ConfigMap", "PersistentVolumeClaim"] {
+        let host = FakeHost::new().not_granted("v1", kind);
+        let fault = Plugin::reconcile(&request, &host).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Retry);
+        assert!(fault.message.contains(kind), "{}", fault.message);
+        assert_eq!(fault.report, None);
+    }
+}

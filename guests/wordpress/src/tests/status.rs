@@ -1,0 +1,150 @@
+//! Status, conditions and events.
+
+use innkeeper_sdk::{prelude::*, testing::TestRequest};
+use serde_json::json;
+
+use super::{condition, events, first, parent, pass, running, stored, workloads};
+
+#[test]
+fn a_running_site_is_ready() {
+    let outcome = pass(&running(&parent("shop", &json!({}))));
+    let text: Vec<String> = outcome
+        .report()
+        .conditions
+        .iter()
+        .map(|it| condition(&outcome, &it.type_))
+        .collect();
+    expect_test::expect![[r"
+        DatabaseReady=True/DatabaseReady: the database is ready
+        Available=True/Available: 1 of 1 replicas are ready
+        Progressing=False/ProgressingComplete: all 1 replicas are updated
+        Degraded=False/NotDegraded: nothing is known to be wrong
+        Ready=True/Ready: the site is ready at http://shop.default.svc
+        DataPersistent=True/Persistent: data outlives the pods"]]
+    .assert_eq(&text.join("\n"));
+    assert_eq!(
+        *outcome.report().status.as_ref().unwrap(),
+        json!({
+            "replicas": 1, "readyReplicas": 1,
+            "selector": "app.kubernetes.io/component=web,app.kubernetes.io/instance=shop,\
+                         app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=wordpress",
+            "url": "http://shop.default.svc",
+            "database": { "mode": "Managed", "host": "shop-mysql", "secretName": "shop-mysql" },
+            "retained": [
+                "PersistentVolumeClaim/shop-code", "PersistentVolumeClaim/shop-mysql",
+                "Secret/shop-mysql", "Secret/shop-wp",
+            ],
+            "observedGeneration": 1,
+        })
+    );
+}
+
+#[test]
+fn conditions_follow_the_replicas() {
+    let spec = json!({
+        "replicas": 3,
+        "code": { "persistentVolumeClaim": { "accessModes": ["ReadWriteMany"] } },
+    });
+    let request = running(&parent("shop", &spec));
+    let outcome = pass(&request);
+    let partly = pass(&request.answered(&workloads(&outcome, 2, 1)));
+    assert_eq!(
+        condition(&partly, "Available"),
+        "Available=True/Available: 2 of 3 replicas are ready"
+    );
+    assert_eq!(
+        condition(&partly, "Degraded"),
+        "Degraded=True/Degraded: 2 of 3 replicas are ready"
+    );
+    assert_eq!(
+        condition(&partly, "Ready"),
+        "Ready=False/NotReady: 2 of 3 replicas are ready"
+    );
+}
+
+#[test]
+fn a_status_older_than_its_spec_is_progress() {
+    let request = running(&parent("shop", &json!({})));
+    let mut web = workloads(&pass(&request), 1, 1)
+        .child("web")
+        .unwrap()
+        .clone();
+    web.object["metadata"]["generation"] = json!(2);
+    let stale = request.answered(&Outcome::desired([web], Report::new()));
+    assert_eq!(
+        condition(&pass(&stale), "Progressing"),
+        "Progressing=True/Progressing: 1 of 1 replicas are updated"
+    );
+}
+
+#[test]
+fn zero_replicas_are_neither_ready_nor_wrong() {
+    let outcome = pass(&running(&parent("shop", &json!({ "replicas": 0 }))));
+    for (type_, reason) in [
+        ("Available", "Unavailable"),
+        ("Progressing", "ProgressingComplete"),
+        ("Degraded", "NotDegraded"),
+        ("Ready", "NotReady"),
+    ] {
+        let found = outcome.report().find_condition(type_).unwrap();
+        assert_eq!((found.is_true(), found.reason.as_str()), (false, reason));
+    }
+    assert_eq!(
+        condition(&outcome, "Ready"),
+        "Ready=False/NotReady: zero replicas are requested"
+    );
+    assert_eq!(outcome.child("db").unwrap().object["spec"]["replicas"], 1);
+}
+
+#[test]
+fn an_external_database_is_in_use_when_the_site_answers() {
+    let spec = json!({ "database": { "external": {
+        "host": "db.org", "credentialsSecretRef": { "name": "mine" },
+    } } });
+    let parent = parent("shop", &spec);
+    let host = super::host().object(&super::secret("mine", &["username", "password"]));
+    let request = super::running_with(&parent, &host);
+    let outcome = super::pass_with(&request, &host);
+    assert_eq!(
+        condition(&outcome, "DatabaseReady"),
+        "DatabaseReady=True/ExternalDatabaseInUse: the site answers with the database db.org"
+    );
+    let database = &outcome.report().status.as_ref().unwrap()["database"];
+    let expected = json!({ "mode": "External", "host": "db.org", "secretName": "mine" });
+    assert_eq!(*database, expected);
+}
+
+#[test]
+fn an_event_is_told_once_per_transition() {
+    let parent = parent("shop", &json!({ "sqlrootpassword": "abc" }));
+    let start = TestRequest::new(&parent);
+    let outcome = pass(&start);
+    assert_eq!(
+        events(&outcome),
+        ["Normal WaitingForDatabase", "Warning PlaintextPassword"]
+    );
+    let again = pass(&start.status(&stored(outcome.report())));
+    assert_eq!(events(&again), [""; 0]);
+
+    let request = running(&parent).status(&stored(outcome.report()));
+    let ready = pass(&request);
+    assert_eq!(events(&ready), ["Normal DatabaseReady", "Normal Ready"]);
+    let request = request.status(&stored(ready.report()));
+    assert_eq!(events(&pass(&request)), [""; 0]);
+
+    let down = pass(&request.answered(&workloads(&ready, 0, 0)));
+    assert_eq!(
+        events(&down),
+        ["Warning DatabaseUnavailable", "Warning NotReady"]
+    );
+}
+
+#[test]
+fn a_condition_that_does_not_apply_is_left_out() {
+    assert!(
+        first(&json!({}))
+            .report()
+            .find_condition("PlaintextPassword")
+            .is_none()
+    );
+}

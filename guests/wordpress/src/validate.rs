@@ -1,0 +1,126 @@
+//! What CEL does not check: quantities, and what depends on the objects that are observed.
+
+use innkeeper_sdk::{
+    labels,
+    quantity::{Amount, check_resources},
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use crate::{
+    api::Claim,
+    observe::{ClaimObject, Observation},
+    site::Site,
+};
+
+/// Where the claim of the site's files is declared.
+const CODE: &str = "spec.code.persistentVolumeClaim";
+
+/// Says what is wrong with the spec, where, and what to do.
+pub(crate) fn site(site: &Site<'_>, observation: &Observation) -> Result<(), String> {
+    if let Some(given) = &site.spec.resources {
+        check_resources("spec.resources", given)?;
+    }
+    if let Some(managed) = &site.managed {
+        if let Some(given) = &managed.resources {
+            check_resources("spec.database.managed.resources", given)?;
+        }
+        let name = site.mysql_name();
+        let observed = observation.claims.get(&name);
+        claim(
+            "spec.database.managed.storage",
+            &managed.storage,
+            &name,
+            observed,
+        )?;
+        database_image(site, observation)?;
+    }
+    match (&site.code.existing_claim, &observation.existing_claim) {
+        (Some(name), Some(existing)) => shared(site, name, existing),
+        // A missing claim shows in the conditions and heals by itself.
+        (Some(_), None) => Ok(()),
+        (None, _) => {
+            let name = site.own_code_claim();
+            claim(CODE, &site.code, &name, observation.claims.get(&name))
+        }
+    }
+}
+
+fn quantity(path: &str, Quantity(text): &Quantity) -> Result<(), String> {
+    match Amount::parse(text) {
+        Some(_) => Ok(()),
+        None => Err(format!("{path}: \"{text}\" is not a quantity")),
+    }
+}
+
+/// A claim that is there already has what is declared.
+fn claim(
+    path: &str,
+    wanted: &Claim,
+    name: &str,
+    observed: Option<&ClaimObject>,
+) -> Result<(), String> {
+    quantity(&format!("{path}.size"), &wanted.size)?;
+    let Some(observed) = observed else {
+        return Ok(());
+    };
+    let differs = |field: &str, value: &str| {
+        format!("{path}: claim {name} exists with {field} {value}, which cannot change")
+    };
+    if let (Some(wanted), Some(class)) = (
+        &wanted.storage_class_name,
+        &observed.spec.storage_class_name,
+    ) && wanted != class
+    {
+        return Err(differs("storageClassName", class));
+    }
+    let mut wanted_modes = wanted.access_mode_names();
+    let mut modes = observed.spec.access_modes.clone();
+    wanted_modes.sort_unstable();
+    modes.sort_unstable();
+    if wanted_modes != modes {
+        return Err(differs("accessModes", &modes.join(", ")));
+    }
+    Ok(())
+}
+
+/// Several replicas share an existing claim only if it lets them.
+fn shared(site: &Site<'_>, name: &str, existing: &ClaimObject) -> Result<(), String> {
+    let modes = &existing.spec.access_modes;
+    if site.replicas() > 1 && !modes.iter().any(|mode| mode == "ReadWriteMany") {
+        return Err(format!(
+            "{CODE}.existingClaim: claim {name} has no access mode ReadWriteMany"
+        ));
+    }
+    Ok(())
+}
+
+/// A data directory cannot be read by an older database than the one that wrote it.
+fn database_image(site: &Site<'_>, observation: &Observation) -> Result<(), String> {
+    let running = observation.database.as_ref();
+    let Some(running) = running.and_then(|it| it.image("mysql")) else {
+        return Ok(());
+    };
+    let wanted = site.database_image();
+    let numbers = (numbers_of(wanted), numbers_of(running));
+    if numbers
+        .0
+        .iter()
+        .zip(&numbers.1)
+        .find(|(new, old)| new != old)
+        .is_some_and(|(new, old)| new < old)
+    {
+        return Err(format!(
+            "spec.database.managed.image: {wanted} is older than the running {running}, a data \
+             directory cannot be downgraded"
+        ));
+    }
+    Ok(())
+}
+
+/// The numbers with which the tag of an image begins; none if it begins otherwise.
+fn numbers_of(image: &str) -> Vec<u64> {
+    let tag = labels::version_of(image).unwrap_or_default();
+    let end = tag.find(|it: char| !it.is_ascii_digit() && it != '.');
+    let numbers = tag[..end.unwrap_or(tag.len())].split('.');
+    numbers.map_while(|number| number.parse().ok()).collect()
+}

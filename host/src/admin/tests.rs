@@ -1,0 +1,153 @@
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::*;
+
+/// Shows what a test wants shown.
+struct Fixed {
+    problem: Mutex<Option<String>>,
+    filter: Mutex<String>,
+}
+
+impl Fixed {
+    fn checks(&self) -> Vec<Check> {
+        let fine = Check {
+            name: "runtime".to_owned(),
+            problem: None,
+        };
+        let other = Check {
+            name: "watches".to_owned(),
+            problem: self.problem.lock().clone(),
+        };
+        vec![fine, other]
+    }
+}
+
+impl Shown for Fixed {
+    fn alive(&self) -> Vec<Check> {
+        self.checks()
+    }
+
+    fn ready(&self) -> Vec<Check> {
+        self.checks()
+    }
+
+    fn metrics(&self) -> String {
+        "# EOF\n".to_owned()
+    }
+
+    fn state(&self) -> Value {
+        json!({ "plugins": [] })
+    }
+
+    fn log_filter(&self) -> String {
+        self.filter.lock().clone()
+    }
+
+    fn set_log_filter(&self, filter: &str) -> Result<(), String> {
+        if filter.contains(' ') {
+            return Err("that is no filter".to_owned());
+        }
+        filter.clone_into(&mut self.filter.lock());
+        Ok(())
+    }
+}
+
+fn start(debug: bool) -> (Admin, Arc<Fixed>) {
+    let shown = Arc::new(Fixed {
+        problem: Mutex::new(None),
+        filter: Mutex::new("info".to_owned()),
+    });
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let admin = Admin::start(any, shown.clone(), debug).unwrap();
+    (admin, shown)
+}
+
+/// The status and the body of an answer.
+fn ask(admin: &Admin, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(admin.address()).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: innkeeper\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    (status, body.to_owned())
+}
+
+#[test]
+fn o1_health_says_what_is_wrong() {
+    let (admin, shown) = start(false);
+    let fine = "[+]runtime ok\n[+]watches ok\n";
+    assert_eq!(
+        ask(&admin, "GET", "/livez", ""),
+        (200, format!("{fine}livez check passed\n"))
+    );
+    assert_eq!(
+        ask(&admin, "GET", "/readyz", ""),
+        (200, format!("{fine}readyz check passed\n"))
+    );
+    *shown.problem.lock() = Some("v1 Secret is being listed".to_owned());
+    let bad = "[+]runtime ok\n[-]watches failed: v1 Secret is being listed\n";
+    assert_eq!(
+        ask(&admin, "GET", "/livez", ""),
+        (500, format!("{bad}livez check failed\n"))
+    );
+    assert_eq!(
+        ask(&admin, "GET", "/readyz", ""),
+        (503, format!("{bad}readyz check failed\n"))
+    );
+}
+
+#[test]
+fn what_is_for_debugging_is_there_only_where_asked_for() {
+    let (admin, _) = start(false);
+    assert_eq!(
+        ask(&admin, "GET", "/metrics", ""),
+        (200, "# EOF\n".to_owned())
+    );
+    assert_eq!(ask(&admin, "GET", "/debug/state", "").0, 404);
+    assert_eq!(ask(&admin, "PUT", "/debug/log", "debug").0, 404);
+    let (admin, _) = start(true);
+    let (status, body) = ask(&admin, "GET", "/debug/state", "");
+    assert_eq!((status, body.contains("plugins")), (200, true));
+    assert_eq!(
+        ask(&admin, "PUT", "/debug/log", "debug\n"),
+        (200, "debug\n".to_owned())
+    );
+    assert_eq!(
+        ask(&admin, "GET", "/debug/log", ""),
+        (200, "debug\n".to_owned())
+    );
+    assert_eq!(
+        ask(&admin, "PUT", "/debug/log", "a b"),
+        (400, "that is no filter\n".to_owned())
+    );
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let (admin, shown) = start(false);
+    let error = Admin::start(admin.address(), shown, false).err().unwrap();
+    assert!(
+        error.to_string().contains(&admin.address().to_string()),
+        "{error}"
+    );
+}
+
+#[test]
+fn nobody_answers_after_the_end() {
+    let (admin, _) = start(false);
+    let address = admin.address();
+    drop(admin);
+    assert!(TcpStream::connect(address).is_err());
+}

@@ -1,0 +1,211 @@
+//! The claim: proof that this process is the one that may write, and until when.
+//!
+//! Whoever holds the lease prolongs it; every write looks at it right before it is sent and is cut off when it lapses.
+//! It goes by the local monotonic clock, and once it is over it stays over.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+/// A claim; clones are the same.
+#[derive(Clone, Debug)]
+pub struct Claim(Arc<watch::Sender<Term>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Term {
+    /// Nobody else writes.
+    Unlimited,
+    /// Another process may write.
+    Awaited,
+    /// This process may write.
+    Held {
+        /// Then no write begins any more.
+        begin_until: Instant,
+        /// Then no write is under way any more.
+        until: Instant,
+    },
+    /// Another process may write, and this one never again.
+    Over,
+}
+
+impl Claim {
+    fn new(term: Term) -> Self {
+        Self(Arc::new(watch::Sender::new(term)))
+    }
+
+    /// A claim that is held for ever, for a process that is alone.
+    pub fn unlimited() -> Self {
+        Self::new(Term::Unlimited)
+    }
+
+    /// A claim that is not held yet.
+    pub fn awaited() -> Self {
+        Self::new(Term::Awaited)
+    }
+
+    /// Holds it, or holds it longer: writes begin before `begin_until` and have ended by `until`.
+    ///
+    /// Whether it is held after that: a claim that has lapsed stays over.
+    pub fn hold(&self, begin_until: Instant, until: Instant) -> bool {
+        let now = Instant::now();
+        self.0.send_modify(|term| {
+            *term = match *term {
+                Term::Awaited if until <= now => Term::Awaited,
+                Term::Awaited => Term::Held { begin_until, until },
+                Term::Held { until: last, .. } if now < last => Term::Held { begin_until, until },
+                Term::Held { .. } | Term::Over => Term::Over,
+                Term::Unlimited => Term::Unlimited,
+            };
+        });
+        matches!(*self.0.borrow(), Term::Held { .. } | Term::Unlimited)
+    }
+
+    /// Gives it up: nothing is written any more.
+    pub fn end(&self) {
+        self.0.send_replace(Term::Over);
+    }
+
+    /// Waits until it is held for the first time.
+    pub async fn acquired(&self) {
+        let mut terms = self.0.subscribe();
+        let held = |term: &Term| matches!(term, Term::Unlimited | Term::Held { .. });
+        // The sender lives as long as `self`.
+        if terms.wait_for(held).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Waits until it is over; for ever, if it is never held or never ends.
+    pub async fn over(&self) {
+        let mut terms = self.0.subscribe();
+        loop {
+            let term = *terms.borrow_and_update();
+            let lapse = async {
+                match term {
+                    Term::Held { until, .. } => sleep_until(until).await,
+                    Term::Unlimited | Term::Awaited => std::future::pending().await,
+                    Term::Over => {}
+                }
+            };
+            tokio::select! {
+                () = lapse => return,
+                _ = terms.changed() => {}
+            }
+        }
+    }
+
+    /// Whether writes may be under way.
+    pub fn is_held(&self) -> bool {
+        match *self.0.borrow() {
+            Term::Unlimited => true,
+            Term::Held { until, .. } => Instant::now() < until,
+            Term::Awaited | Term::Over => false,
+        }
+    }
+
+    /// Whether a write may begin: a little before the claim ends, none does.
+    pub(super) fn may_begin(&self) -> bool {
+        match *self.0.borrow() {
+            Term::Unlimited => true,
+            Term::Held { begin_until, .. } => Instant::now() < begin_until,
+            Term::Awaited | Term::Over => false,
+        }
+    }
+
+    /// Does something that ends with the claim at the latest; none if it was cut off.
+    pub(super) async fn bound<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut over = pin!(self.over());
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            // After the process was frozen, its timers may be the last to know: the clock is asked before each step.
+            if !self.is_held() || over.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, time::Duration};
+
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_mins(1);
+    const SHORT: Duration = Duration::from_millis(40);
+
+    fn within(duration: Duration) -> Instant {
+        Instant::now() + duration
+    }
+
+    #[tokio::test]
+    async fn l2_a_claim_that_lapsed_is_never_held_again() {
+        let claim = Claim::awaited();
+        assert!(!claim.may_begin() && !claim.is_held());
+        assert!(!claim.hold(within(SHORT), Instant::now()), "came too late");
+        assert!(claim.hold(within(SHORT), within(SHORT)));
+        assert!(claim.may_begin() && claim.is_held());
+        claim.acquired().await;
+        timeout(LONG, claim.over()).await.unwrap();
+        assert!(!claim.may_begin() && !claim.is_held());
+        assert!(!claim.hold(within(LONG), within(LONG)));
+        assert!(!claim.is_held());
+    }
+
+    #[tokio::test]
+    async fn l2_a_claim_that_is_prolonged_goes_on() {
+        let claim = Claim::awaited();
+        assert!(claim.hold(within(LONG), within(LONG)));
+        assert!(timeout(SHORT, claim.over()).await.is_err());
+        assert_eq!(claim.bound(async { 1 }).await, Some(1));
+        claim.end();
+        claim.over().await;
+        assert_eq!(claim.bound(async { 1 }).await, None);
+    }
+
+    #[tokio::test]
+    async fn l2_near_its_end_nothing_begins_and_what_is_under_way_is_cut_off() {
+        let claim = Claim::awaited();
+        assert!(claim.hold(Instant::now(), within(SHORT)));
+        assert!(!claim.may_begin() && claim.is_held());
+        let cut_off = timeout(LONG, claim.bound(pending::<()>())).await;
+        assert_eq!(cut_off.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn l2_after_a_freeze_no_step_is_taken_even_if_no_timer_has_fired() {
+        let claim = Claim::awaited();
+        assert!(claim.hold(within(SHORT), within(SHORT)));
+        let mut steps = 0;
+        let work = poll_fn(|context| {
+            steps += 1;
+            // As a frozen process: time passes, and no timer is looked at.
+            std::thread::sleep(SHORT);
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        assert_eq!(claim.bound(work).await, None);
+        assert_eq!(steps, 1);
+    }
+
+    #[tokio::test]
+    async fn l2_a_process_that_is_alone_writes_for_ever() {
+        let claim = Claim::unlimited();
+        claim.acquired().await;
+        assert!(claim.may_begin() && claim.is_held());
+        assert!(timeout(SHORT, claim.over()).await.is_err());
+        sleep(Duration::ZERO).await;
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests of the writer, against answers that are written down.
+
+mod answers;
+mod events;
+mod scripted;
+mod writes;

@@ -1,0 +1,83 @@
+//! Why a read of the API server failed.
+
+use super::{stored::Malformed, wire::Failure};
+use crate::model::{Blame, Gvk, Retry, error_chain};
+
+/// Why a read of the API server failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster does not serve the kind.
+    #[error("failed to read {kind} {name}: the cluster does not serve the kind")]
+    NotServed {
+        /// The kind.
+        kind: Gvk,
+        /// The object's name.
+        name: String,
+    },
+    /// The request failed.
+    #[error("failed to read {kind} {name}")]
+    Read {
+        /// The kind.
+        kind: Gvk,
+        /// The object's name.
+        name: String,
+        /// Why.
+        #[source]
+        source: Failure,
+    },
+    /// The object could not be read.
+    #[error("failed to understand {kind} {name}")]
+    Understand {
+        /// The kind.
+        kind: Gvk,
+        /// The object's name.
+        name: String,
+        /// Why.
+        #[source]
+        source: Malformed,
+    },
+    /// A task that keeps the cache up to date is dead.
+    #[error("a task that reads the cluster died")]
+    TaskDied(#[source] tokio::task::JoinError),
+}
+
+impl Error {
+    /// The word for metrics and conditions.
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::NotServed { .. } => "kind-not-served",
+            Self::Read { .. } => "read-failed",
+            Self::Understand { .. } => "object-malformed",
+            Self::TaskDied(_) => "task-died",
+        }
+    }
+
+    /// Whose fault it is.
+    pub const fn blame(&self) -> Blame {
+        match self {
+            Self::NotServed { .. } | Self::Read { .. } | Self::Understand { .. } => Blame::Cluster,
+            Self::TaskDied(_) => Blame::Host,
+        }
+    }
+
+    /// When to try again.
+    pub const fn retry(&self) -> Retry {
+        match self {
+            Self::Read {
+                source:
+                    Failure::Status {
+                        retry_after: Some(after),
+                        ..
+                    },
+                ..
+            } => Retry::At(*after),
+            Self::NotServed { .. } | Self::Read { .. } | Self::Understand { .. } => Retry::Backoff,
+            Self::TaskDied(_) => Retry::Never,
+        }
+    }
+}
+
+/// An error with its sources, for people.
+pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    error_chain(error).to_string()
+}

@@ -1,0 +1,198 @@
+//! The fields of a JSON object as raw text, in their order.
+//!
+//! Values are not parsed: an object of many kilobytes is split into a handful of slices, so that most of it is copied
+//! and never looked into.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+/// The fields of one JSON object; the values borrow from the text.
+pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, &'a str)>);
+
+impl<'a> Fields<'a> {
+    /// Splits the text of a JSON object.
+    pub(super) fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Splits the text of a JSON object, or of `null`, which has no fields.
+    pub(super) fn parse_nullable(text: &'a str) -> Result<Self, serde_json::Error> {
+        let fields: Option<Self> = serde_json::from_str(text)?;
+        Ok(fields.unwrap_or_else(|| Self(Vec::new())))
+    }
+
+    /// Every name with the text of its value.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
+        self.0.iter().map(|(name, value)| (&**name, *value))
+    }
+
+    /// The text of one value.
+    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+        self.iter()
+            .find_map(|(field, value)| (field == name).then_some(value))
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(Text(name)) = map.next_key()? {
+                    let value: &RawValue = map.next_value()?;
+                    fields.push((name, value.get()));
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+/// A string that borrows from the text unless it holds escapes.
+pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
+
+impl<'a, 'de: 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Borrow;
+
+        impl<'de> Visitor<'de> for Borrow {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text)))
+            }
+        }
+
+        deserializer.deserialize_str(Borrow)
+    }
+}
+
+/// Writes JSON objects field by field.
+pub(super) struct Writer {
+    text: String,
+    open: bool,
+}
+
+impl Writer {
+    /// Begins with room for so many bytes.
+    pub(super) fn with_capacity(bytes: usize) -> Self {
+        Self {
+            text: String::with_capacity(bytes),
+            open: false,
+        }
+    }
+
+    /// Opens an object, as the document or as the value of [`name`](Self::name).
+    pub(super) fn begin(&mut self) {
+        self.text.push('{');
+        self.open = true;
+    }
+
+    /// Closes the object opened last.
+    pub(super) fn end(&mut self) {
+        self.text.push('}');
+        self.open = false;
+    }
+
+    /// Writes the name of the next field; its value must follow.
+    pub(super) fn name(&mut self, name: &str) {
+        if !self.open {
+            self.text.push(',');
+        }
+        self.open = false;
+        self.string(name);
+        self.text.push(':');
+    }
+
+    /// Writes a field whose value is JSON text.
+    pub(super) fn raw(&mut self, name: &str, value: &str) {
+        self.name(name);
+        self.text.push_str(value);
+    }
+
+    /// Writes a string value.
+    pub(super) fn string(&mut self, text: &str) {
+        let plain = |c: u8| c >= 0x20 && c != b'"' && c != b'\\';
+        if text.bytes().all(plain) {
+            self.text.push('"');
+            self.text.push_str(text);
+            self.text.push('"');
+        } else {
+            self.text
+                .push_str(&serde_json::Value::from(text).to_string());
+        }
+    }
+
+    /// How many bytes were written.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The text.
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_and_writes_back() {
+        let text = r#"{"a":1,"b\"c":{"x":[1,2]},"d":"e\n"}"#;
+        let fields = Fields::parse(text).unwrap();
+        let mut out = Writer::with_capacity(text.len());
+        out.begin();
+        for (name, value) in fields.iter() {
+            out.raw(name, value);
+        }
+        out.end();
+        assert_eq!(out.finish(), text);
+    }
+
+    #[test]
+    fn an_empty_object_as_a_value_keeps_the_commas_right() {
+        let mut out = Writer::with_capacity(16);
+        out.begin();
+        out.name("a");
+        out.begin();
+        out.end();
+        out.raw("b", "2");
+        out.end();
+        assert_eq!(out.finish(), r#"{"a":{},"b":2}"#);
+    }
+
+    #[test]
+    fn null_has_no_fields() {
+        assert_eq!(Fields::parse_nullable("null").unwrap().iter().count(), 0);
+        assert!(Fields::parse("null").is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! Cuts a stream of bytes into lines.
+//!
+//! Chunks end anywhere, also inside a character, so nothing is looked at before its line is complete.
+
+use bytes::{Bytes, BytesMut};
+
+/// The bytes that did not yet make a line.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    buffer: BytesMut,
+    searched: usize,
+}
+
+impl Lines {
+    /// Takes the next chunk.
+    pub(super) fn push(&mut self, chunk: &[u8]) {
+        self.buffer.extend_from_slice(chunk);
+    }
+
+    /// The next complete line without its end; empty lines are left out.
+    pub(super) fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let rest = self.buffer.get(self.searched..).unwrap_or_default();
+            let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
+                self.searched = self.buffer.len();
+                return None;
+            };
+            let mut line = self.buffer.split_to(self.searched + at + 1);
+            self.searched = 0;
+            line.truncate(line.len() - 1);
+            if !line.trim_ascii().is_empty() {
+                return Some(line.freeze());
+            }
+        }
+    }
+
+    /// How many bytes wait for the end of their line.
+    pub(super) fn pending(&self) -> usize {
+        self.buffer.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn cuts_of_chunks_do_not_matter(
+            lines in prop::collection::vec("[a-zäß漢 ]{0,12}", 0..12),
+            cuts in prop::collection::vec(1_usize..7, 1..40),
+            truncated in "[a-zä]{0,5}",
+        ) {
+            let mut text = lines.join("\n") + if lines.is_empty() { "" } else { "\n" };
+            text.push_str(&truncated);
+            let mut rest = text.as_bytes();
+            let mut cuts = cuts.iter().cycle();
+            let (mut reader, mut read) = (Lines::default(), Vec::new());
+            while !rest.is_empty() {
+                let (chunk, tail) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
+                rest = tail;
+                reader.push(chunk);
+                while let Some(line) = reader.next() {
+                    read.push(String::from_utf8(line.to_vec()).unwrap());
+                }
+            }
+            let whole: Vec<String> = lines.into_iter().filter(|l| !l.trim().is_empty()).collect();
+            prop_assert_eq!(read, whole);
+            prop_assert_eq!(reader.pending(), truncated.len());
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What the handles and the tasks have in common.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, watch};
+
+use super::{options::Options, state::State, wire::Wire};
+
+pub(super) struct Shared {
+    pub(super) options: Options,
+    pub(super) wire: Wire,
+    pub(super) state: Mutex<State>,
+    /// Wakes the driver: other watches are wanted.
+    pub(super) rearrange: Notify,
+    /// Wakes discovery: the kinds may have changed.
+    pub(super) rediscover: Notify,
+    /// Counts the answers of discovery.
+    pub(super) discovered: watch::Sender<u64>,
+    /// The last failure of discovery, until it answers again.
+    pub(super) discovery_error: Mutex<Option<String>>,
+    /// Whether that failure is that the credentials are refused.
+    pub(super) unauthorized: AtomicBool,
+    /// How many wait for a kind to be served.
+    expectant: AtomicUsize,
+    /// Bounds the pages that are in memory at the same time.
+    pub(super) pages: Semaphore,
+}
+
+impl Shared {
+    pub(super) fn new(wire: Wire, options: Options) -> Self {
+        Self {
+            pages: Semaphore::new(options.pages_at_once_max.max(1)),
+            options,
+            wire,
+            state: Mutex::new(State::default()),
+            rearrange: Notify::new(),
+            rediscover: Notify::new(),
+            discovered: watch::Sender::new(0),
+            discovery_error: Mutex::new(None),
+            unauthorized: AtomicBool::new(false),
+            expectant: AtomicUsize::new(0),
+        }
+    }
+
+    /// Says that somebody waits for a kind, until what is returned is dropped.
+    pub(super) fn expect_kind(&self) -> Expectant<'_> {
+        self.expectant.fetch_add(1, Ordering::Relaxed);
+        self.rediscover.notify_one();
+        Expectant(self)
+    }
+
+    /// Whether somebody waits for a kind.
+    pub(super) fn expects_kind(&self) -> bool {
+        self.expectant.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Somebody who waits for a kind.
+pub(super) struct Expectant<'a>(&'a Shared);
+
+impl Drop for Expectant<'_> {
+    fn drop(&mut self) {
+        self.0.expectant.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,361 @@
+//! Everything that is known, under one lock: watches with their objects, and who wants what of them.
+//!
+//! Nothing here waits or makes requests: watch tasks bring what they read, controllers take what they need, and the
+//! mapping from one to the other is in between.
+
+mod dispatch;
+mod doubts;
+mod gates;
+mod related;
+mod slots;
+mod watching;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+pub(super) use self::{
+    doubts::Doubt,
+    gates::{Expected, Unseen},
+    related::{Made, Reader},
+    slots::{Slot, SlotId},
+    watching::{Applied, Order},
+};
+use self::{gates::Gates, slots::WatchKey};
+use super::{
+    discovery::Kinds,
+    interest::{ChildInterest, Interest, Unavailable, Waiting},
+    present::object_of,
+    store::Key,
+    stored::Stored,
+    triggers::{Cause, Trigger, Triggers},
+};
+use crate::{
+    config::Guard,
+    model::{
+        Access, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind, child_order,
+    },
+};
+
+/// A registration, by a number that is never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Member(u64);
+
+/// For what a registration uses a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Role {
+    Parent,
+    Child,
+    Read,
+}
+
+/// One registration.
+#[derive(Debug)]
+struct Enrolled {
+    interest: Interest,
+    held: Held,
+    triggers: Triggers,
+    wake: Arc<Notify>,
+    gates: BTreeMap<ObjectId, Gates>,
+    /// Parents that were told to wait for their own writes.
+    behind: BTreeSet<ObjectId>,
+    ready: bool,
+}
+
+/// The watches of one registration.
+#[derive(Debug)]
+struct Held {
+    parent: SlotId,
+    children: Vec<(ChildInterest, SlotId)>,
+    reads: Vec<(ReadKind, SlotId)>,
+}
+
+/// What is known of the cluster, and who wants to know it.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    kinds: Option<Kinds>,
+    hash_key: Option<HashKey>,
+    slots: BTreeMap<SlotId, Slot>,
+    members: BTreeMap<Member, Enrolled>,
+    count: u64,
+}
+
+impl State {
+    /// Adds a registration. It is told of every parent that is known already.
+    pub(super) fn enrol(&mut self, interest: Interest, wake: Arc<Notify>, now: Instant) -> Member {
+        let member = Member(self.number());
+        let held = self.acquire(member, &interest, now);
+        let enrolled = Enrolled {
+            interest,
+            held,
+            triggers: Triggers::default(),
+            wake,
+            gates: BTreeMap::new(),
+            behind: BTreeSet::new(),
+            ready: false,
+        };
+        self.members.insert(member, enrolled);
+        self.settle_all(&self.held_by(member), now);
+        let ready = self.waiting(member).is_empty();
+        if let Some(enrolled) = self.members.get_mut(&member) {
+            enrolled.ready = ready;
+        }
+        self.trigger_all(member, Cause::Listed);
+        member
+    }
+
+    /// Changes what a registration wants; what its parents read stays subscribed to.
+    pub(super) fn change(&mut self, member: Member, interest: Interest, now: Instant) {
+        let before = self.held_by(member);
+        for (slot, role) in &before {
+            self.release_slot(*slot, (member, *role));
+        }
+        let held = self.acquire(member, &interest, now);
+        let Some(enrolled) = self.members.get_mut(&member) else {
+            return;
+        };
+        enrolled.interest = interest;
+        enrolled.held = held;
+        let after = self.held_by(member);
+        self.settle_all(&before, now);
+        self.settle_all(&after, now);
+        self.recheck(member);
+    }
+
+    /// Watches the metadata of a kind for the host itself.
+    pub(super) fn watch_metadata(&mut self, kind: &Gvk, now: Instant) {
+        let user = (Member(self.number()), Role::Read);
+        let key = WatchKey::new(kind, None);
+        let slot = self.acquire_slot(key, user, Access::Metadata, &BTreeSet::new(), now);
+        self.settle(slot, now);
+    }
+
+    /// Takes a registration away.
+    pub(super) fn leave(&mut self, member: Member, now: Instant) {
+        let held = self.held_by(member);
+        self.members.remove(&member);
+        for (slot, role) in &held {
+            self.release_slot(*slot, (member, *role));
+        }
+        self.settle_all(&held, now);
+    }
+
+    /// Takes the most urgent triggers.
+    pub(super) fn take(&mut self, member: Member, max: usize) -> Vec<(ObjectId, Trigger)> {
+        let enrolled = self.members.get_mut(&member);
+        enrolled.map_or_else(Vec::new, |enrolled| enrolled.triggers.take(max))
+    }
+
+    /// Sets or takes away the key of hashes.
+    pub(super) fn set_hash_key(&mut self, key: Option<HashKey>, now: Instant) {
+        if self.hash_key != key {
+            self.hash_key = key;
+            self.reshape_hashed(now);
+        }
+    }
+
+    /// Which kinds are served; none before the API server has said so.
+    pub(super) const fn kinds(&self) -> Option<&Kinds> {
+        self.kinds.as_ref()
+    }
+
+    /// The field managers, beyond those with the host's prefix, of which entries are kept for a kind.
+    pub(super) fn field_managers(&self, kind: &Gvk) -> BTreeSet<Arc<str>> {
+        let members = self.members.values().map(|enrolled| &enrolled.interest);
+        members
+            .filter(|interest| {
+                let child = |child: &ChildInterest| child.kind == *kind;
+                interest.parent == *kind || interest.children.iter().any(child)
+            })
+            .flat_map(|interest| interest.field_managers.iter().cloned())
+            .collect()
+    }
+
+    /// All known parents.
+    pub(super) fn parents(&self, member: Member) -> Vec<ObjectId> {
+        let Some(enrolled) = self.members.get(&member) else {
+            return Vec::new();
+        };
+        let kind = enrolled.interest.parent.group_kind();
+        let slot = self.slots.get(&enrolled.held.parent).into_iter();
+        slot.flat_map(|slot| slot.store.all(None))
+            .map(|stored| id_of(&kind, stored))
+            .collect()
+    }
+
+    /// One parent.
+    pub(super) fn parent(&self, member: Member, id: &ObjectId) -> Option<Object> {
+        let enrolled = self.members.get(&member)?;
+        let slot = self.slots.get(&enrolled.held.parent)?;
+        let stored = slot.store.get(&key_of(id))?;
+        object_of(stored, &enrolled.interest.parent, Access::Full).ok()
+    }
+
+    /// How many children of a kind there are; none if that is not known.
+    pub(super) fn child_count(&self, member: Member, kind: &GroupKind) -> Option<usize> {
+        let enrolled = self.members.get(&member)?;
+        let (_, slot) = enrolled
+            .held
+            .children
+            .iter()
+            .find(|(child, _)| child.kind.group_kind() == *kind)?;
+        let slot = self.slots.get(slot)?;
+        self.why(slot).is_none().then(|| slot.store.len())
+    }
+
+    /// Everything that belongs to a parent.
+    pub(super) fn children(&self, member: Member, parent: &Object) -> Vec<Object> {
+        let Some(enrolled) = self.members.get(&member) else {
+            return Vec::new();
+        };
+        let identity = parent.id().identity();
+        let mut children = Vec::new();
+        for (child, slot) in &enrolled.held.children {
+            let Some(slot) = self.slots.get(slot).filter(|slot| self.why(slot).is_none()) else {
+                continue;
+            };
+            let retained = slot.store.retained_for(&identity);
+            let belonging = slot
+                .store
+                .controlled_by(&parent.uid)
+                .chain(retained.filter(|stored| stored.controller.is_none()));
+            let shape = self.shape(slot, child.access);
+            children.extend(belonging.filter_map(|stored| {
+                let json = super::stored::project(stored, slot.form(), &shape).ok()?;
+                let object = object_of(stored, &child.kind, child.access).ok()?;
+                Some(Object { json, ..object })
+            }));
+        }
+        children.sort_by(|left, right| child_order(&left.id(), &right.id()));
+        children
+    }
+
+    /// What every pass needs and does not have.
+    pub(super) fn waiting(&self, member: Member) -> Vec<Waiting> {
+        let Some(enrolled) = self.members.get(&member) else {
+            return Vec::new();
+        };
+        let children = enrolled
+            .held
+            .children
+            .iter()
+            .map(|(child, slot)| (slot, &child.kind, child.required));
+        let all = [(&enrolled.held.parent, &enrolled.interest.parent, true)];
+        let mut waiting = Vec::new();
+        for (slot, kind, required) in all.into_iter().chain(children) {
+            let Some(slot) = self.slots.get(slot) else {
+                continue;
+            };
+            if let Some(why) = self.why(slot)
+                && (required || !why.is_lasting())
+                && Guard::KindsSynced.holds()
+            {
+                waiting.push(Waiting {
+                    kind: kind.clone(),
+                    why,
+                    since: slot.since,
+                });
+            }
+        }
+        waiting
+    }
+
+    /// Optional kinds that are left out.
+    pub(super) fn unavailable(&self, member: Member) -> Vec<Unavailable> {
+        let enrolled = self.members.get(&member);
+        let children = enrolled
+            .into_iter()
+            .flat_map(|enrolled| &enrolled.held.children);
+        children
+            .filter(|(child, _)| !child.required)
+            .filter_map(|(child, slot)| {
+                let why = self.why(self.slots.get(slot)?)?;
+                let kind = child.kind.clone();
+                why.is_lasting().then_some(Unavailable { kind, why })
+            })
+            .collect()
+    }
+
+    fn number(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+
+    /// Takes every watch that an interest needs.
+    fn acquire(&mut self, member: Member, interest: &Interest, now: Instant) -> Held {
+        let managers = &interest.field_managers;
+        let mut take = |kind: &Gvk, selector: Option<&str>, role, access| {
+            let key = WatchKey::new(kind, selector);
+            self.acquire_slot(key, (member, role), access, managers, now)
+        };
+        let parent = take(&interest.parent, None, Role::Parent, Access::Full);
+        let label = format!("{LABEL_PLUGIN}={}", interest.plugin);
+        let mut seen = BTreeSet::new();
+        let children = interest
+            .children
+            .iter()
+            .filter(|child| seen.insert(child.kind.group_kind()))
+            .map(|child| {
+                let slot = take(&child.kind, Some(&label), Role::Child, child.access);
+                (child.clone(), slot)
+            })
+            .collect();
+        let reads = interest
+            .reads
+            .iter()
+            .map(|read| {
+                let selector = read.label_selector.as_deref();
+                (
+                    read.clone(),
+                    take(&read.kind, selector, Role::Read, read.access),
+                )
+            })
+            .collect();
+        Held {
+            parent,
+            children,
+            reads,
+        }
+    }
+
+    fn settle_all(&mut self, held: &BTreeSet<(SlotId, Role)>, now: Instant) {
+        for (slot, _) in held {
+            self.settle(*slot, now);
+        }
+    }
+
+    fn held_by(&self, member: Member) -> BTreeSet<(SlotId, Role)> {
+        let Some(Enrolled { held, .. }) = self.members.get(&member) else {
+            return BTreeSet::new();
+        };
+        let children = held.children.iter().map(|(_, slot)| (*slot, Role::Child));
+        let reads = held.reads.iter().map(|(_, slot)| (*slot, Role::Read));
+        children
+            .chain(reads)
+            .chain([(held.parent, Role::Parent)])
+            .collect()
+    }
+}
+
+/// The identity of a stored object.
+fn id_of(kind: &GroupKind, stored: &Stored) -> ObjectId {
+    ObjectId {
+        kind: kind.clone(),
+        namespace: Some(Arc::clone(&stored.namespace)).filter(|name| !name.is_empty()),
+        name: Arc::clone(&stored.name),
+    }
+}
+
+/// Where an object is in the store of its kind.
+fn key_of(id: &ObjectId) -> Key {
+    Key {
+        namespace: id.namespace.clone().unwrap_or_else(|| "".into()),
+        name: Arc::clone(&id.name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

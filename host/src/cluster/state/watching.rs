@@ -1,0 +1,283 @@
+//! What discovery and the watch tasks bring, and which tasks there are to be.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::{
+    SlotId, State,
+    slots::{Health, restart},
+};
+use crate::{
+    cluster::{
+        discovery::Kinds,
+        error::chain,
+        machine::{Since, Step},
+        store::Key,
+        stored::{Shape, Stored},
+        wire::{Failure, Target},
+    },
+    config::Guard,
+    model::{Access, ResourceVersion},
+};
+
+/// A watch task that is to run.
+#[derive(Clone, Debug)]
+pub(in crate::cluster) struct Order {
+    pub(in crate::cluster) target: Target,
+    pub(in crate::cluster) shape: Shape,
+    /// With what it begins.
+    pub(in crate::cluster) first: Step,
+}
+
+/// What became of what a task brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cluster) enum Applied {
+    /// It is in.
+    Current,
+    /// It is older than what was seen before, and was left out.
+    WentBack,
+    /// Another task has taken over.
+    Superseded,
+}
+
+impl State {
+    /// Takes what the cluster serves now; true if that changes anything for a watch.
+    pub(in crate::cluster) fn serve(&mut self, kinds: Kinds, now: Instant) -> bool {
+        let first = self.kinds.is_none();
+        self.kinds = Some(kinds);
+        let mut affected = Vec::new();
+        for (id, slot) in &self.slots {
+            let kinds = self.kinds.as_ref();
+            let served = kinds.and_then(|kinds| kinds.get(&slot.key.kind)).cloned();
+            if first || served != slot.served {
+                affected.push((*id, served));
+            }
+        }
+        for (id, served) in &affected {
+            let generation = self.number();
+            let Some(slot) = self.slots.get_mut(id) else {
+                continue;
+            };
+            let gone = served.is_none();
+            slot.served.clone_from(served);
+            restart(slot, generation, now);
+            if gone {
+                slot.since = now;
+                slot.version = ResourceVersion::default();
+                slot.reshaped = false;
+                let changes = slot.store.clear();
+                self.dispatch(*id, &changes, false);
+            }
+            self.kind_changed(*id);
+        }
+        !affected.is_empty()
+    }
+
+    /// Every task that is to run, by watch and generation.
+    pub(in crate::cluster) fn orders(&self) -> BTreeMap<(SlotId, u64), Order> {
+        let mut orders = BTreeMap::new();
+        for (id, slot) in &self.slots {
+            let Some(served) = slot.served.clone() else {
+                continue;
+            };
+            if slot.form() == Access::Hash && self.hash_key.is_none() {
+                continue;
+            }
+            let since = if slot.version == ResourceVersion::default() {
+                Since::Now
+            } else {
+                Since::NotOlderThan(slot.version)
+            };
+            let order = Order {
+                target: Target {
+                    served,
+                    selector: slot.key.selector.as_deref().map(str::to_owned),
+                    form: slot.form(),
+                },
+                shape: self.shape(slot, slot.form()),
+                first: Step::List { since, paged: true },
+            };
+            orders.insert((*id, slot.generation), order);
+        }
+        orders
+    }
+
+    /// The last version that a watch has seen.
+    pub(in crate::cluster) fn version(&self, id: SlotId) -> ResourceVersion {
+        self.slots
+            .get(&id)
+            .map_or_else(ResourceVersion::default, |slot| slot.version)
+    }
+
+    /// Begins a list that shows the state at `version`.
+    ///
+    /// A list of the present is the truth; any other one that is older than what was seen is refused.
+    pub(in crate::cluster) fn begin_list(
+        &mut self,
+        (id, generation): (SlotId, u64),
+        since: Since,
+        version: ResourceVersion,
+    ) -> Applied {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return Applied::Superseded;
+        };
+        if slot.generation != generation {
+            return Applied::Superseded;
+        }
+        let older = version < slot.version;
+        if older && since != Since::Now && Guard::OldListRefused.holds() {
+            return Applied::WentBack;
+        }
+        slot.store.begin_list(older || slot.reshaped);
+        Applied::Current
+    }
+
+    /// Takes a page of a list.
+    pub(in crate::cluster) fn page(
+        &mut self,
+        (id, generation): (SlotId, u64),
+        objects: Vec<Stored>,
+    ) -> Applied {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return Applied::Superseded;
+        };
+        if slot.generation != generation {
+            return Applied::Superseded;
+        }
+        let first = slot.lists == 0;
+        let changes: Vec<_> = objects
+            .into_iter()
+            .flat_map(|stored| slot.store.put(stored))
+            .collect();
+        self.dispatch(id, &changes, first);
+        Applied::Current
+    }
+
+    /// Ends a list: what it did not show is gone.
+    pub(in crate::cluster) fn end_list(
+        &mut self,
+        (id, generation): (SlotId, u64),
+        version: ResourceVersion,
+        now: Instant,
+    ) -> Applied {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return Applied::Superseded;
+        };
+        if slot.generation != generation {
+            return Applied::Superseded;
+        }
+        let changes = slot.store.end_list(version);
+        let synced = slot.health == Health::Synced;
+        slot.version = version;
+        slot.reshaped = false;
+        slot.last_event = Some(now);
+        slot.last_error = None;
+        slot.lists += 1;
+        slot.set_health(Health::Synced, now);
+        self.dispatch(id, &changes, false);
+        self.moved_on(id);
+        if !synced {
+            self.kind_changed(id);
+        }
+        Applied::Current
+    }
+
+    /// Takes an object that came or changed.
+    pub(in crate::cluster) fn put(
+        &mut self,
+        task: (SlotId, u64),
+        stored: Stored,
+        now: Instant,
+    ) -> Applied {
+        let applied = self.advance(task, stored.version, now);
+        if applied == Applied::Current
+            && let Some(slot) = self.slots.get_mut(&task.0)
+        {
+            let changes = slot.store.put(stored);
+            self.dispatch(task.0, &changes, false);
+        }
+        applied
+    }
+
+    /// Takes the end of an object.
+    pub(in crate::cluster) fn remove(
+        &mut self,
+        task: (SlotId, u64),
+        stored: &Stored,
+        now: Instant,
+    ) -> Applied {
+        let applied = self.advance(task, stored.version, now);
+        if applied == Applied::Current
+            && let Some(slot) = self.slots.get_mut(&task.0)
+            && let Some(change) = slot.store.remove(&Key::of(stored), stored.version)
+        {
+            self.dispatch(task.0, &[change], false);
+        }
+        applied
+    }
+
+    /// Takes a bookmark: everything up to this version has been seen.
+    pub(in crate::cluster) fn bookmark(
+        &mut self,
+        task: (SlotId, u64),
+        version: ResourceVersion,
+        now: Instant,
+    ) -> Applied {
+        let applied = self.advance(task, version, now);
+        if applied == Applied::Current {
+            self.moved_on(task.0);
+        }
+        applied
+    }
+
+    /// Takes note of a failure.
+    pub(in crate::cluster) fn failed(
+        &mut self,
+        (id, generation): (SlotId, u64),
+        failure: &Failure,
+        now: Instant,
+    ) -> Applied {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return Applied::Superseded;
+        };
+        if slot.generation != generation {
+            return Applied::Superseded;
+        }
+        let message = chain(failure);
+        let before = slot.health.clone();
+        if failure.is_forbidden() {
+            slot.set_health(Health::Refused(message.clone()), now);
+        } else if failure.is_not_found() || matches!(slot.health, Health::Listing(_)) {
+            slot.set_health(Health::Listing(Some(message.clone())), now);
+        }
+        slot.last_error = Some(message);
+        // From "being listed" to "failing" nobody has to be told; who asks is told.
+        let usable = |health: &Health| std::mem::discriminant(health);
+        if usable(&before) != usable(&slot.health) {
+            self.kind_changed(id);
+        }
+        Applied::Current
+    }
+
+    /// Moves a watch on, never back.
+    fn advance(
+        &mut self,
+        (id, generation): (SlotId, u64),
+        version: ResourceVersion,
+        now: Instant,
+    ) -> Applied {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return Applied::Superseded;
+        };
+        if slot.generation != generation {
+            return Applied::Superseded;
+        }
+        if version < slot.version && Guard::OldEventRefused.holds() {
+            return Applied::WentBack;
+        }
+        slot.version = version;
+        slot.last_event = Some(now);
+        Applied::Current
+    }
+}

@@ -1,0 +1,111 @@
+use expect_test::expect;
+
+use super::*;
+
+fn shape(form: Access) -> Shape {
+    Shape {
+        kind: Gvk::new("", "v1", "Secret"),
+        form,
+        managers: BTreeSet::from([Arc::from("elsewhere")]),
+        hash_key: Some(HashKey::new([7_u8; 32])),
+    }
+}
+
+const SECRET: &str = r#"{"metadata":{"name":"a","namespace":"demo","uid":"u-1","resourceVersion":"12","generation":3,"creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":null,"labels":{"app":"x","innkeeper.dev/plugin":"p"},"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":\"leak\"}","innkeeper.dev/retained-for":"g/K/demo/w","note":"a\"b"},"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"u-0"},{"apiVersion":"g/v1","kind":"K","name":"w","uid":"u-9","controller":true}],"managedFields":[{"manager":"kubectl","operation":"Update","apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsV1":{"f:data":{}}},{"manager":"innkeeper:p","operation":"Apply","apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:k":{}}}},{"manager":"elsewhere","operation":"Update","subresource":"status","fieldsV1":{}}]},"data":{"k":"dg=="},"type":"Opaque"}"#;
+
+#[test]
+fn keeps_the_object_as_guests_see_it() {
+    let stored = keep(SECRET, &shape(Access::Full)).unwrap();
+    expect![[r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"demo","uid":"u-1","generation":3,"creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":null,"labels":{"app":"x","innkeeper.dev/plugin":"p"},"annotations":{"innkeeper.dev/retained-for":"g/K/demo/w","note":"a\"b"},"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"u-0"},{"apiVersion":"g/v1","kind":"K","name":"w","uid":"u-9","controller":true}]},"data":{"k":"dg=="},"type":"Opaque"}"#]]
+        .assert_eq(&stored.json);
+    expect![[r#"[{"manager":"innkeeper:p","operation":"Apply","fieldsV1":{"f:data":{"f:k":{}}}},{"manager":"elsewhere","operation":"Update","subresource":"status","fieldsV1":{}}]"#]]
+        .assert_eq(stored.managed.as_deref().unwrap());
+    assert_eq!(stored.version, ResourceVersion(12));
+    assert_eq!(stored.controller, Some(Uid("u-9".into())));
+    assert_eq!(stored.retained_for.as_deref(), Some("g/K/demo/w"));
+    assert!(!stored.deleting, "null is no timestamp");
+    assert!(stored.has_generation);
+    let mut labels = Vec::new();
+    stored.each_label(|name, value| labels.push(format!("{name}={value}")));
+    assert_eq!(labels, ["app=x", "innkeeper.dev/plugin=p"]);
+}
+
+#[test]
+fn a_hash_tells_nothing_and_differs_by_place() {
+    let stored = keep(SECRET, &shape(Access::Hash)).unwrap();
+    assert!(!stored.json.contains("dg=="));
+    expect![[r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"demo","uid":"u-1","generation":3,"creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":null,"labels":{"app":"x","innkeeper.dev/plugin":"p"},"annotations":{"innkeeper.dev/retained-for":"g/K/demo/w","note":"a\"b"},"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"u-0"},{"apiVersion":"g/v1","kind":"K","name":"w","uid":"u-9","controller":true}]},"type":"Opaque","data":{"k":"hmac-sha256:ef1b9e09"}}"#]]
+    .assert_eq(&shorten(&stored.json));
+    let elsewhere = SECRET.replace("\"name\":\"a\"", "\"name\":\"b\"");
+    let other = keep(&elsewhere, &shape(Access::Hash)).unwrap();
+    assert_ne!(hash_of(&stored.json), hash_of(&other.json));
+
+    let mut other_key = shape(Access::Hash);
+    other_key.hash_key = Some(HashKey::new([8_u8; 32]));
+    let other = keep(SECRET, &other_key).unwrap();
+    assert_ne!(hash_of(&stored.json), hash_of(&other.json));
+}
+
+#[test]
+fn parts_of_a_hash_cannot_be_shifted() {
+    let key = HashKey::new([7_u8; 32]);
+    let hash =
+        |namespace, name, data_key, value| value_hash(&key, namespace, name, data_key, value);
+    assert_ne!(hash("a", "bc", "k", "v"), hash("ab", "c", "k", "v"));
+    assert_ne!(hash("a", "b", "kv", ""), hash("a", "b", "k", "v"));
+}
+
+#[test]
+fn projections_equal_what_would_have_been_kept() {
+    let full = keep(SECRET, &shape(Access::Full)).unwrap();
+    for form in [Access::Full, Access::Hash, Access::Metadata] {
+        let kept = keep(SECRET, &shape(form)).unwrap();
+        assert_eq!(
+            project(&full, Access::Full, &shape(form)).unwrap(),
+            kept.json
+        );
+    }
+    let hash = keep(SECRET, &shape(Access::Hash)).unwrap();
+    let metadata = keep(SECRET, &shape(Access::Metadata)).unwrap();
+    assert_eq!(
+        project(&hash, Access::Hash, &shape(Access::Metadata)).unwrap(),
+        metadata.json
+    );
+}
+
+#[test]
+fn rejects_what_is_no_stored_object() {
+    for (text, problem) in [
+        ("[]", "failed to parse an object"),
+        (r#"{"metadata":{}"#, "failed to parse an object"),
+        ("{}", "an object has no metadata"),
+        (
+            r#"{"metadata":{"uid":"u"}}"#,
+            "an object has no metadata.name",
+        ),
+        (
+            r#"{"metadata":{"name":"a"}}"#,
+            "an object has no metadata.uid",
+        ),
+        (
+            r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"x"}}"#,
+            "\"x\" is not a resourceVersion",
+        ),
+    ] {
+        let error = keep(text, &shape(Access::Full)).unwrap_err();
+        assert_eq!(error.to_string(), problem, "{text}");
+    }
+    let mut keyless = shape(Access::Hash);
+    keyless.hash_key = None;
+    assert!(matches!(keep(SECRET, &keyless), Err(Malformed::NoHashKey)));
+}
+
+fn hash_of(json: &str) -> &str {
+    json.split("hmac-sha256:").nth(1).unwrap()
+}
+
+/// Cuts hashes to eight digits.
+fn shorten(json: &str) -> String {
+    let at = json.find("hmac-sha256:").unwrap() + 12;
+    format!("{}{}", &json[..at + 8], &json[at + 64..])
+}

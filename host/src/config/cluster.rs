@@ -1,0 +1,135 @@
+//! Which cluster, as whom.
+
+use std::{fs, path::PathBuf};
+
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+use super::Error;
+
+/// Where a Pod finds its own namespace.
+pub(super) const POD_NAMESPACE_FILE: &str =
+    "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// The host's namespace outside of a cluster.
+const HOST_NAMESPACE: &str = "innkeeper-system";
+
+/// Flags that name a cluster.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+pub(super) struct ClusterArgs {
+    /// Speak to the cluster of this kubeconfig [default: $KUBECONFIG, then ~/.kube/config, then the Pod's service account].
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Use this context of the kubeconfig [default: its current one].
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Keep the hash key and the inventory in this namespace, made when it is missing [default: the Pod's own, or
+    /// innkeeper-system outside of a cluster].
+    #[arg(long, value_name = "NAME", env = "INNKEEPER_HOST_NAMESPACE")]
+    host_namespace: Option<String>,
+}
+
+/// Which cluster, as whom, and where the host lives in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// The kubeconfig; none: the usual places.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context; none: the kubeconfig's current one.
+    pub context: Option<String>,
+    /// The host's namespace.
+    pub host_namespace: String,
+}
+
+impl ClusterArgs {
+    pub(super) fn into_settings(self) -> ClusterSettings {
+        let Self {
+            kubeconfig,
+            context,
+            host_namespace,
+        } = self;
+        let host_namespace = host_namespace.unwrap_or_else(|| {
+            fs::read_to_string(POD_NAMESPACE_FILE)
+                .map(|text| text.trim().to_owned())
+                .ok()
+                .filter(|namespace| !namespace.is_empty())
+                .unwrap_or_else(|| HOST_NAMESPACE.to_owned())
+        });
+        ClusterSettings {
+            kubeconfig,
+            context,
+            host_namespace,
+        }
+    }
+}
+
+/// Whether the context that is asked for, or else the current one, is there.
+fn check_context(found: &Kubeconfig, context: Option<&str>, from: &str) -> Result<(), Error> {
+    let current = found.current_context.as_deref();
+    let asked = context
+        .or_else(|| current.filter(|name| !name.is_empty()))
+        .map(str::to_owned);
+    let known: Vec<String> = found
+        .contexts
+        .iter()
+        .map(|context| context.name.clone())
+        .collect();
+    if asked.as_ref().is_some_and(|asked| known.contains(asked)) {
+        return Ok(());
+    }
+    Err(Error::Context {
+        from: from.to_owned(),
+        asked,
+        known,
+    })
+}
+
+/// Where the API server is and how to speak to it.
+///
+/// Looked for in this order: the kubeconfig given, `$KUBECONFIG`, `~/.kube/config`, the Pod's service account.
+/// Fails if the first of these that is there cannot be used, or if none is.
+pub async fn client_config(settings: &ClusterSettings) -> Result<kube::Config, Error> {
+    let ClusterSettings {
+        kubeconfig,
+        context,
+        host_namespace: _,
+    } = settings;
+    let (from, read) = match kubeconfig {
+        Some(path) => (
+            format!("{} (--kubeconfig)", path.display()),
+            Kubeconfig::read_from(path),
+        ),
+        None => match Kubeconfig::from_env() {
+            Ok(Some(found)) => ("that KUBECONFIG names".to_owned(), Ok(found)),
+            Err(source) => ("that KUBECONFIG names".to_owned(), Err(source)),
+            Ok(None) => ("~/.kube/config".to_owned(), Kubeconfig::read()),
+        },
+    };
+    if let Ok(found) = &read {
+        check_context(found, context.as_deref(), &from)?;
+    }
+    let options = KubeConfigOptions {
+        context: context.clone(),
+        ..KubeConfigOptions::default()
+    };
+    let config = match read {
+        Ok(found) => kube::Config::from_custom_kubeconfig(found, &options).await,
+        // Only the usual place may be empty: a file that was named must be there.
+        Err(KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath)
+            if kubeconfig.is_none() && from.starts_with('~') && context.is_none() =>
+        {
+            return kube::Config::incluster().map_err(Error::NoCluster);
+        }
+        Err(KubeconfigError::Parse(source)) => {
+            let at = source.location().map_or_else(
+                || "some place".to_owned(),
+                |at| format!("line {}, column {}", at.line(), at.column()),
+            );
+            return Err(Error::KubeconfigSyntax { from, at });
+        }
+        Err(source) => Err(source),
+    };
+    config.map_err(|source| Error::Kubeconfig {
+        from,
+        source: Box::new(source),
+    })
+}

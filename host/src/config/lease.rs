@@ -1,0 +1,118 @@
+//! Whether hosts take turns, and how fast.
+
+use std::{env, path::Path, time::Duration};
+
+use super::{Error, cluster::POD_NAMESPACE_FILE};
+
+/// Flags of leader election.
+#[derive(Debug, clap::Args)]
+pub(super) struct LeaseArgs {
+    /// Whether this host writes only while it holds the lease, so that several can run and one of them works; by
+    /// default it does in a Pod, and does not with a kubeconfig.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    leader_elect: Option<bool>,
+    /// The name of the lease, in the host's namespace.
+    #[arg(long, value_name = "NAME", default_value = "innkeeper")]
+    lease_name: String,
+    /// What this host is called in the lease, followed by random characters; by default the name of its Pod.
+    #[arg(long, value_name = "NAME", env = "INNKEEPER_LEASE_IDENTITY")]
+    lease_identity: Option<String>,
+    /// After so many seconds without a renewal another host takes over.
+    #[arg(long = "lease-duration", value_name = "SECONDS", default_value_t = 15, value_parser = seconds())]
+    duration_seconds: u32,
+    /// After so many seconds without a renewal this host stops to write, and ends.
+    #[arg(long = "lease-renew-deadline", value_name = "SECONDS", default_value_t = 10, value_parser = seconds())]
+    renew_deadline_seconds: u32,
+    /// So many seconds are between two renewals.
+    #[arg(long = "lease-retry", value_name = "SECONDS", default_value_t = 2, value_parser = seconds())]
+    retry_seconds: u32,
+}
+
+fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=3600)
+}
+
+/// A lease, and who asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseSettings {
+    /// The lease's name.
+    pub name: String,
+    /// What the host is called in it; what makes it unique is to be added.
+    pub identity: String,
+    /// How fast it changes hands.
+    pub times: LeaseTimes,
+}
+
+/// How fast a lease changes hands: `duration` > `renew_deadline` > `retry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTimes {
+    /// Without a renewal for so long it is free; whole seconds.
+    pub duration: Duration,
+    /// Without a renewal for so long the holder gives up.
+    pub renew_deadline: Duration,
+    /// Between two renewals.
+    pub retry: Duration,
+}
+
+impl LeaseTimes {
+    /// The duration as it is written in the lease.
+    pub fn duration_s(&self) -> u32 {
+        self.duration.as_secs().try_into().unwrap_or(u32::MAX)
+    }
+}
+
+impl LeaseArgs {
+    /// None without leader election.
+    ///
+    /// A host outside of the cluster is mostly somebody's who tries something out and is alone there: it should not
+    /// leave a lease behind that the next start has to wait for.
+    pub(super) fn into_settings(
+        self,
+        kubeconfig: Option<&Path>,
+    ) -> Result<Option<LeaseSettings>, Error> {
+        let Self {
+            leader_elect,
+            lease_name,
+            lease_identity,
+            duration_seconds,
+            renew_deadline_seconds,
+            retry_seconds,
+        } = self;
+        let in_pod = || kubeconfig.is_none() && Path::new(POD_NAMESPACE_FILE).exists();
+        if !leader_elect.unwrap_or_else(in_pod) {
+            return Ok(None);
+        }
+        if duration_seconds <= renew_deadline_seconds || renew_deadline_seconds <= retry_seconds {
+            return Err(Error::LeaseTimes {
+                duration_s: duration_seconds,
+                renew_deadline_s: renew_deadline_seconds,
+                retry_s: retry_seconds,
+            });
+        }
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        Ok(Some(LeaseSettings {
+            name: lease_name,
+            identity: lease_identity.unwrap_or_else(pod_name),
+            times: LeaseTimes {
+                duration: seconds(duration_seconds),
+                renew_deadline: seconds(renew_deadline_seconds),
+                retry: seconds(retry_seconds),
+            },
+        }))
+    }
+}
+
+/// The name of the Pod, which is its host name.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "config is the only reader of the environment"
+)]
+fn pod_name() -> String {
+    env::var("HOSTNAME").unwrap_or_else(|_| "innkeeper".to_owned())
+}

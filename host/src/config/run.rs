@@ -1,0 +1,79 @@
+//! The command `run`.
+
+use super::{
+    AdminSettings, Error, Failpoint,
+    admin::AdminArgs,
+    cluster::{ClusterArgs, ClusterSettings},
+    lease::{LeaseArgs, LeaseSettings},
+    plugins::{PluginArgs, PluginSettings, plugin_files},
+    sources::{SourceArgs, SourceSettings},
+};
+
+/// How `run` and `dev` end.
+pub(super) const EXIT_CODES: &str = "\
+Signals: the first SIGTERM or SIGINT lets running passes end (--drain-timeout), a second one cuts them off.
+Nothing is lost by that: the next start goes on where this one stopped.
+
+Exit codes:
+  0    stopped by one signal, or done
+  1    cannot start, or cannot go on; the last line of the log says why
+  4    the command line, or a file that it names, cannot be used
+  130  cut off by a second signal, SIGINT
+  143  cut off by a second signal, SIGTERM";
+
+/// Flags of `run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+#[command(group = plugin_files())]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    plugins: PluginArgs,
+    #[command(flatten)]
+    sources: SourceArgs,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Everything that a running host needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSettings {
+    /// Which cluster.
+    pub cluster: ClusterSettings,
+    /// Which plugins.
+    pub plugins: PluginSettings,
+    /// Where the plugins of Plugin resources may come from; none: plugins are given as files, and Plugins are not looked
+    /// at.
+    pub sources: Option<SourceSettings>,
+    /// By which lease hosts take turns; none: this one is alone.
+    pub lease: Option<LeaseSettings>,
+    /// Where to answer for health and metrics; none: nowhere.
+    pub admin: Option<AdminSettings>,
+    /// Where to die, in crash tests only.
+    pub failpoint: Option<Failpoint>,
+}
+
+impl RunArgs {
+    pub(super) fn into_settings(self) -> Result<RunSettings, Error> {
+        let Self {
+            cluster,
+            plugins,
+            sources,
+            lease,
+            admin,
+        } = self;
+        let cluster = cluster.into_settings();
+        let plugins = plugins.into_settings()?;
+        Ok(RunSettings {
+            lease: lease.into_settings(cluster.kubeconfig.as_deref())?,
+            cluster,
+            sources: plugins.files.is_empty().then(|| sources.into_settings()),
+            plugins,
+            admin: admin.into_settings(),
+            failpoint: Failpoint::from_environment()?,
+        })
+    }
+}

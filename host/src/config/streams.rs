@@ -1,0 +1,73 @@
+//! Where a command that only computes reads and writes, and how it ends.
+
+use std::{
+    io::{self, Read, Write},
+    process::ExitCode,
+};
+
+use crate::model::error_chain;
+
+/// The standard streams; tests give others.
+pub struct Streams<'a> {
+    /// What `-` stands for as an input.
+    pub stdin: &'a mut dyn Read,
+    /// The result.
+    pub stdout: &'a mut dyn Write,
+    /// Warnings and errors.
+    pub stderr: &'a mut dyn Write,
+}
+
+impl Streams<'_> {
+    /// Runs a command on the streams of the process.
+    pub fn of_process<T>(command: impl FnOnce(&mut Streams<'_>) -> T) -> T {
+        command(&mut Streams {
+            stdin: &mut io::stdin(),
+            stdout: &mut io::stdout(),
+            stderr: &mut io::stderr(),
+        })
+    }
+
+    /// Writes an error with everything that led to it as one line.
+    ///
+    /// A standard error that is closed is no reason to fail.
+    pub fn report(&mut self, error: &(dyn std::error::Error + 'static)) {
+        let text = format!("error: {}", error_chain(error));
+        self.note(&text);
+    }
+
+    /// Writes a line for people to the standard error.
+    pub fn note(&mut self, line: &str) {
+        drop(writeln!(self.stderr, "{line}"));
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It did what it was asked to.
+    Success,
+    /// The object was rejected by its schema or a rule.
+    Rejected,
+    /// The guest failed.
+    GuestFault,
+    /// Bad use, or an input that cannot be read.
+    BadUse,
+}
+
+impl Exit {
+    /// The code that the process ends with.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Rejected => 2,
+            Self::GuestFault => 3,
+            Self::BadUse => 4,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}

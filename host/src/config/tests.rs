@@ -1,0 +1,229 @@
+//! Command lines and what becomes of them.
+
+use std::{fs, path::Path};
+
+use super::*;
+
+fn parse(arguments: &[&str]) -> Result<Config, Error> {
+    let given = ["innkeeper", "--log", "info"].iter().chain(arguments);
+    read(given.map(OsString::from))
+}
+
+fn run(arguments: &[&str]) -> RunSettings {
+    let fixed = ["run", "--cache-dir", "/cache", "--host-namespace", "host"];
+    match parse(&[&fixed[..], arguments].concat()).unwrap().command {
+        Command::Run(settings) => settings,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn rejection(arguments: &[&str]) -> String {
+    match parse(arguments).unwrap_err() {
+        Error::CommandLine(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+fn file(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn fills_in_every_limit() {
+    let settings = run(&["--plugin", "a.wasm", "b.wasm", "--plugin", "c.wasm"]);
+    let files: Vec<_> = settings
+        .plugins
+        .files
+        .iter()
+        .map(|file| &file.path)
+        .collect();
+    assert_eq!(
+        files,
+        [
+            Path::new("a.wasm"),
+            Path::new("b.wasm"),
+            Path::new("c.wasm")
+        ]
+    );
+    assert_eq!(settings.cluster.host_namespace, "host");
+    assert_eq!(settings.plugins.drain.as_secs(), 25);
+    assert!(settings.plugins.workers.get() >= 1);
+    assert_eq!(settings.failpoint, None);
+    assert!(settings.plugins.remember_passes);
+    let forgetful = run(&["--plugin", "a.wasm", "--forget-passes"]);
+    assert!(!forgetful.plugins.remember_passes);
+}
+
+#[test]
+fn plugin_resources_are_served_where_no_plugin_files_are_given() {
+    let settings = run(&["--source-dir", "/plugins"]);
+    assert!(settings.plugins.files.is_empty());
+    let sources = settings.sources.unwrap();
+    assert_eq!(sources.dir.as_deref(), Some(Path::new("/plugins")));
+    assert!(!sources.allow_local);
+    assert_eq!(run(&[]).sources, Some(SourceSettings::default()));
+    assert_eq!(run(&["--plugin", "a.wasm"]).sources, None);
+}
+
+#[test]
+fn takes_the_wasm_files_of_a_directory_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["b.wasm", "a.wasm", "readme.md"] {
+        file(dir.path(), name, "");
+    }
+    let settings = run(&["--plugin-dir", dir.path().to_str().unwrap()]);
+    let names: Vec<_> = settings
+        .plugins
+        .files
+        .iter()
+        .map(|file| file.path.file_name().unwrap())
+        .collect();
+    assert_eq!(names, ["a.wasm", "b.wasm"]);
+}
+
+#[test]
+fn reads_the_configuration_of_plugins() {
+    let dir = tempfile::tempdir().unwrap();
+    let given = file(dir.path(), "a.yaml", "image: x\n");
+    let settings = run(&["--plugin", "a.wasm", "--config", &format!("a={given}")]);
+    assert_eq!(settings.plugins.configs["a"]["image"], "x");
+}
+
+#[test]
+fn reads_what_plugins_may_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let given = file(dir.path(), "a.yaml", "children: [{kind: Pod}]\n");
+    let named = format!("a={given}");
+    let settings = run(&["--plugin", "a.wasm", "--grants", &named]);
+    let granted = &settings.plugins.grants["a"];
+    assert_eq!(granted["children"][0]["kind"], "Pod");
+    let twice = [
+        "run", "--plugin", "a", "--grants", &named, "--grants", &named,
+    ];
+    let message = rejection(&twice);
+    assert!(message.contains("two files of its grants"), "{message}");
+}
+
+#[test]
+fn rejects_what_it_does_not_understand() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().to_str().unwrap();
+    let list = file(dir.path(), "list.yaml", "[1]\n");
+    let broken = file(dir.path(), "broken.yaml", "a: [\n");
+    let cases: &[(&[&str], &str)] = &[
+        (&["dev", "--kubeconfig", "a"], "--plugin"),
+        (
+            &["run", "--plugin", "a", "--source-dir", "b"],
+            "cannot be used with",
+        ),
+        (&["run", "--plugin", "a", "--unknown"], "--unknown"),
+        (&["run", "--plugin", "a", "--workers", "0"], "workers"),
+        (&["run", "--plugin", "a", "--config", "a"], "PLUGIN=FILE"),
+        (&["run", "--plugin", "a", "--grants", "a"], "PLUGIN=FILE"),
+        (
+            &["run", "--plugin", "a", "--grants", "a=/none"],
+            "the grants of",
+        ),
+        (
+            &["run", "--plugin-dir", "/does/not/exist"],
+            "/does/not/exist",
+        ),
+        (
+            &["run", "--plugin-dir", empty],
+            "no file that ends in .wasm",
+        ),
+        (&["run", "--plugin", "a", "--config", "a=/none"], "/none"),
+        (
+            &["run", "--plugin", "a", "--config", &format!("a={list}")],
+            "exactly one object",
+        ),
+        (
+            &["run", "--plugin", "a", "--config", &format!("a={broken}")],
+            "failed to parse",
+        ),
+        (&["dev", "--plugin", "a"], "--controlplane"),
+        (
+            &[
+                "dev",
+                "--plugin",
+                "a",
+                "--kubeconfig",
+                "k",
+                "--controlplane",
+                "c",
+            ],
+            "cannot be used",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let message = rejection(arguments);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn l2_hosts_with_a_kubeconfig_take_turns_only_when_told_to() {
+    let lease = |arguments: &[&str]| {
+        let fixed = [
+            "--plugin",
+            "a",
+            "--kubeconfig",
+            "k",
+            "--lease-identity",
+            "a",
+        ];
+        run(&[&fixed[..], arguments].concat()).lease
+    };
+    assert_eq!(lease(&[]), None);
+    assert_eq!(lease(&["--leader-elect=false"]), None);
+    let LeaseSettings {
+        name,
+        identity,
+        times,
+    } = lease(&["--leader-elect"]).unwrap();
+    assert_eq!((&*name, &*identity), ("innkeeper", "a"));
+    let seconds = [times.duration, times.renew_deadline, times.retry].map(|time| time.as_secs());
+    assert_eq!(seconds, [15, 10, 2]);
+}
+
+#[test]
+fn l2_rejects_a_lease_that_leaves_the_holder_no_time_to_stop() {
+    for (flag, seconds, expected) in [
+        (
+            "--lease-duration",
+            "10",
+            "--lease-duration 10 must be more than --lease-renew-deadline 10",
+        ),
+        ("--lease-retry", "10", "more than --lease-retry 10"),
+        ("--lease-retry", "0", "lease-retry"),
+    ] {
+        let message = rejection(&["run", "--plugin", "a", "--leader-elect", flag, seconds]);
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn reads_failpoints() {
+    let before = Failpoint::parse("before:3").unwrap();
+    assert_eq!((before.moment, before.write), (Moment::Before, 3));
+    assert_eq!(Failpoint::parse("after:1").unwrap().moment, Moment::After);
+    for text in ["", "before", "before:0", "before:x", "during:1"] {
+        assert!(Failpoint::parse(text).is_err(), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_is_named_must_be_there() {
+    let settings = ClusterSettings {
+        kubeconfig: Some(PathBuf::from("/does/not/exist")),
+        context: None,
+        host_namespace: "host".to_owned(),
+    };
+    let error = client_config(&settings).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "failed to use the kubeconfig /does/not/exist (--kubeconfig): mend it, or give another by --kubeconfig or KUBECONFIG"
+    );
+}

@@ -1,0 +1,275 @@
+//! Decides when which parent of one plugin and kind has its pass, and runs the passes.
+//!
+//! Holds the queue, takes triggers in, and starts a pass where a place is free.
+//! It does not know what a pass does, and remembers nothing that a restart would miss.
+
+pub mod queue;
+
+use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::{JoinError, JoinSet},
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::{
+    cluster::{Cause, Registration},
+    config::Guard,
+    metrics::{ControllerMetrics, PassResult},
+    model::ObjectId,
+    reconcile::{Next, Reconciler, Turn},
+};
+use queue::{Class, Options, Queue, Ticket};
+
+/// Why a controller ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A pass panicked: an error of the host, never of a guest.
+    #[error("failed to finish a pass")]
+    Pass(#[source] JoinError),
+}
+
+/// What a controller works on: triggers in, passes out.
+pub trait Work: Send + Sync + 'static {
+    /// Waits for at least one trigger; cancelling it loses none.
+    fn triggers(&self) -> impl Future<Output = Vec<(ObjectId, Class)>> + Send;
+
+    /// Runs one pass.
+    fn pass(&self, parent: ObjectId, turn: Turn) -> impl Future<Output = Next> + Send;
+}
+
+/// What bounds a controller.
+pub struct Bounds {
+    /// The passes that the plugin may have at the same time, over all its kinds of parents.
+    pub places: Arc<Semaphore>,
+    /// Passes that may begin in a second.
+    pub passes_per_second_max: u32,
+    /// How the queue waits.
+    pub queue: Options,
+}
+
+/// Who is told how a controller is doing.
+pub struct Witness {
+    /// Counts and times.
+    pub metrics: ControllerMetrics,
+    /// Called in every turn of the loop, at least every five seconds; dropped when the controller is told to stop.
+    pub beat: Box<dyn Fn() + Send + Sync>,
+}
+
+/// How often an idle loop turns, only to show that it does.
+const BEAT_EVERY: Duration = Duration::from_secs(5);
+
+/// Runs passes until told to stop, and then until the running ones have ended.
+///
+/// Dropping the future aborts the passes; a pass that is cut off between two writes is like a crash at that place, and
+/// the next pass converges.
+pub async fn run<W: Work>(
+    work: Arc<W>,
+    bounds: Bounds,
+    witness: Witness,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let Bounds {
+        places,
+        passes_per_second_max,
+        queue,
+    } = bounds;
+    let Witness { metrics, beat } = witness;
+    let mut controller = Controller {
+        work,
+        queue: Queue::new(queue),
+        pace: Pace::new(passes_per_second_max),
+        passes: JoinSet::new(),
+        metrics,
+        start: Instant::now(),
+    };
+    tokio::select! {
+        never = controller.work_on(&places, beat) => match never? {},
+        () = stop.cancelled() => {}
+    }
+    // Whatever is queued is found again by the first list after the next start.
+    debug!(
+        running = controller.passes.len(),
+        queued = controller.queue.depth(),
+        "draining"
+    );
+    while Guard::Drain.holds()
+        && let Some(ended) = controller.passes.join_next().await
+    {
+        ended.map_err(Error::Pass)?;
+    }
+    Ok(())
+}
+
+struct Controller<W> {
+    work: Arc<W>,
+    queue: Queue<ObjectId>,
+    pace: Pace,
+    passes: JoinSet<(ObjectId, Next)>,
+    metrics: ControllerMetrics,
+    start: Instant,
+}
+
+impl<W: Work> Controller<W> {
+    async fn work_on(
+        &mut self,
+        places: &Arc<Semaphore>,
+        beat: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Infallible, Error> {
+        let work = Arc::clone(&self.work);
+        let mut turns = interval(BEAT_EVERY);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            beat();
+            let due = self.next_start();
+            tokio::select! {
+                // What ended and what changed is taken in before anything new begins: a pass should see it.
+                biased;
+                Some(ended) = self.passes.join_next() => self.end(ended.map_err(Error::Pass)?),
+                triggers = work.triggers() => {
+                    let now = self.now();
+                    let count = triggers.len();
+                    for (parent, class) in triggers {
+                        self.queue.trigger(parent, class, now);
+                    }
+                    self.metrics.triggered(count, self.queue.depth());
+                }
+                place = free_place(places, due) => self.begin(place),
+                _ = turns.tick() => {}
+            }
+        }
+    }
+
+    /// When a pass may begin at the earliest; none while no key waits.
+    fn next_start(&self) -> Option<Instant> {
+        let due = self.queue.next_due()?.max(self.pace.free_at);
+        Some(self.start + due)
+    }
+
+    fn begin(&mut self, place: OwnedSemaphorePermit) {
+        let now = self.now();
+        let Some(Ticket {
+            key,
+            failures,
+            parked_since,
+            waited,
+        }) = self.queue.pop(now)
+        else {
+            return;
+        };
+        self.pace.begin(now);
+        let turn = Turn {
+            failures,
+            parked: parked_since.map(|since| now.saturating_sub(since)),
+        };
+        let work = Arc::clone(&self.work);
+        let running = self.metrics.begin(waited, self.queue.depth());
+        self.passes.spawn(async move {
+            let next = work.pass(key.clone(), turn).await;
+            running.end(result(&next));
+            drop(place);
+            (key, next)
+        });
+    }
+
+    fn end(&mut self, (key, next): (ObjectId, Next)) {
+        let now = self.now();
+        self.queue.done(&key, next, now);
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// What is counted of a pass.
+/// A parent that its plugin cannot serve before it changes is no failure: the pass has done all that there is to do.
+const fn result(next: &Next) -> PassResult {
+    match next {
+        Next::Settled | Next::UntilChanged | Next::Forget => PassResult::Success,
+        Next::RequeueAfter(_) => PassResult::RequeueAfter,
+        Next::Again(_) | Next::Parked(_) => PassResult::Requeue,
+        Next::Backoff | Next::BackoffAtLeast(_) => PassResult::Error,
+    }
+}
+
+/// Waits until a key is due and a place is free; for ever when no key waits.
+async fn free_place(places: &Arc<Semaphore>, due: Option<Instant>) -> OwnedSemaphorePermit {
+    let Some(due) = due else {
+        return std::future::pending().await;
+    };
+    sleep_until(due).await;
+    match Arc::clone(places).acquire_owned().await {
+        Ok(place) => place,
+        // Nobody closes it; if somebody did, no pass may begin any more.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Spreads the beginnings of passes: after a second's worth of them at once, one per interval.
+struct Pace {
+    interval: Duration,
+    /// The time at which all beginnings so far would have been spread out.
+    spent: Duration,
+    /// When the next one may come.
+    free_at: Duration,
+}
+
+impl Pace {
+    fn new(per_second_max: u32) -> Self {
+        Self {
+            interval: Duration::from_secs(1) / per_second_max.max(1),
+            spent: Duration::ZERO,
+            free_at: Duration::ZERO,
+        }
+    }
+
+    fn begin(&mut self, now: Duration) {
+        self.spent = self.spent.max(now).saturating_add(self.interval);
+        self.free_at = self.spent.saturating_sub(Duration::from_secs(1));
+    }
+}
+
+impl Work for Reconciler {
+    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
+        triggers(self.registration()).await
+    }
+
+    async fn pass(&self, parent: ObjectId, turn: Turn) -> Next {
+        Self::pass(self, &parent, turn).await
+    }
+}
+
+/// Waits for at least one trigger of a registration; cancelling it loses none.
+pub async fn triggers(registration: &Registration) -> Vec<(ObjectId, Class)> {
+    /// Bounds what is taken in between two looks at everything else.
+    const TRIGGERS_MAX: usize = 1024;
+
+    let triggers = registration.triggers(TRIGGERS_MAX).await;
+    triggers
+        .into_iter()
+        .map(|(parent, trigger)| {
+            debug!(%parent, cause = ?trigger.cause, object = ?trigger.object, "triggered");
+            (parent, class(trigger.cause))
+        })
+        .collect()
+}
+
+fn class(cause: Cause) -> Class {
+    match cause {
+        Cause::ParentChanged | Cause::ParentGone => Class::User,
+        Cause::ChildChanged | Cause::RelatedChanged | Cause::KindChanged | Cause::CaughtUp => {
+            Class::Child
+        }
+        Cause::Swapped => Class::Swapped,
+        // Mostly the echo of what the host itself wrote.
+        Cause::ParentStatus => Class::Retry,
+        Cause::Listed => Class::Initial,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,527 @@
+//! The queue against virtual time, and against a reference model.
+
+#![expect(
+    clippy::unchecked_time_subtraction,
+    reason = "a test that subtracts too much should panic"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn queue() -> Queue<&'static str> {
+    Queue::new(Options::default())
+}
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Pops and ends with success everything that is ready, in order.
+fn drain(queue: &mut Queue<&'static str>, now: Duration) -> Vec<&'static str> {
+    let mut keys = Vec::new();
+    while let Some(ticket) = queue.pop(now) {
+        queue.done(&ticket.key, Next::Settled, now);
+        keys.push(ticket.key);
+    }
+    keys
+}
+
+#[test]
+fn many_triggers_are_one_pass() {
+    let mut queue = queue();
+    for class in [Class::Initial, Class::Child, Class::User, Class::Child] {
+        queue.trigger("a", class, at(0));
+    }
+    assert_eq!(drain(&mut queue, at(0)), ["a"]);
+}
+
+#[test]
+fn triggers_during_a_pass_are_exactly_one_more() {
+    let mut queue = queue();
+    queue.trigger("a", Class::User, at(0));
+    let ticket = queue.pop(at(0)).unwrap();
+    for _ in 0..5 {
+        queue.trigger("a", Class::Child, at(0));
+    }
+    assert_eq!(queue.pop(at(0)), None, "one pass at a time");
+    queue.done(&ticket.key, Next::Settled, at(0));
+    assert_eq!(drain(&mut queue, at(0)), ["a"]);
+    assert_eq!(queue.next_due(), None);
+}
+
+#[test]
+fn users_come_before_children_before_retries_before_the_first_list() {
+    let mut queue = queue();
+    queue.trigger("listed", Class::Initial, at(10));
+    queue.trigger("retried", Class::Retry, at(10));
+    queue.trigger("child-1", Class::Child, at(10));
+    queue.trigger("child-2", Class::Child, at(10));
+    queue.trigger("edited", Class::User, at(10));
+    assert_eq!(
+        drain(&mut queue, at(10)),
+        ["edited", "child-1", "child-2", "retried", "listed"]
+    );
+}
+
+#[test]
+fn what_waits_long_overtakes_what_is_urgent() {
+    let mut queue = queue();
+    queue.trigger("listed", Class::Initial, at(0));
+    queue.trigger("edited", Class::User, at(16));
+    assert_eq!(drain(&mut queue, at(16)), ["listed", "edited"]);
+}
+
+#[test]
+fn a_more_urgent_trigger_moves_a_waiting_key_up() {
+    let mut queue = queue();
+    queue.trigger("a", Class::Initial, at(0));
+    queue.trigger("b", Class::Initial, at(0));
+    queue.trigger("b", Class::User, at(0));
+    assert_eq!(drain(&mut queue, at(0)), ["b", "a"]);
+}
+
+/// Fails a key until it has waited `rounds` times; the delays that it waited.
+fn delays(queue: &mut Queue<&'static str>, rounds: usize) -> Vec<Duration> {
+    let mut now = at(0);
+    queue.trigger("a", Class::Child, now);
+    let mut delays = Vec::new();
+    for _ in 0..rounds {
+        let ticket = queue.pop(now).expect("the key should be due");
+        queue.done(&ticket.key, Next::Backoff, now);
+        let due = queue.next_due().unwrap();
+        assert_eq!(queue.pop(due - Duration::from_nanos(1)), None);
+        delays.push(due - now);
+        now = due;
+    }
+    delays
+}
+
+#[test]
+fn failures_back_off_exponentially_with_jitter_up_to_a_cap() {
+    let options = Options::default();
+    let delays = delays(&mut queue(), 16);
+    let mut base = options.backoff_min;
+    for delay in &delays {
+        let jittered = base..=base * 2;
+        assert!(jittered.contains(delay), "{delay:?} is not in {jittered:?}");
+        base = (base * 2).min(options.backoff_max / 2);
+    }
+    assert!(delays.iter().all(|delay| *delay <= options.backoff_max));
+    assert!(
+        delays.iter().any(|delay| delay.subsec_nanos() != 0),
+        "{delays:?} should be jittered"
+    );
+}
+
+#[test]
+fn keys_that_fail_together_do_not_retry_together() {
+    let mut queue = Queue::<u32>::new(Options::default());
+    for key in 0..100 {
+        queue.trigger(key, Class::Child, at(0));
+    }
+    while let Some(ticket) = queue.pop(at(0)) {
+        queue.done(&ticket.key, Next::Backoff, at(0));
+    }
+    let due: BTreeSet<Duration> = queue.delayed.iter().map(|(due, _, _)| *due).collect();
+    assert!(due.len() > 90, "{} distinct times", due.len());
+}
+
+#[test]
+fn success_ends_the_back_off() {
+    let mut queue = queue();
+    let before = delays(&mut queue, 8);
+    let due = queue.next_due().unwrap();
+    let ticket = queue.pop(due).unwrap();
+    assert_eq!(ticket.failures, 8);
+    queue.done(&"a", Next::Settled, due);
+    queue.trigger("a", Class::Child, due);
+    let ticket = queue.pop(due).unwrap();
+    assert_eq!(ticket.failures, 0);
+    queue.done(&"a", Next::Backoff, due);
+    assert!(queue.next_due().unwrap() - due < *before.last().unwrap());
+}
+
+#[test]
+fn a_users_edit_ends_the_back_off_at_once() {
+    let mut queue = queue();
+    let delays = delays(&mut queue, 12);
+    let now = delays.iter().sum::<Duration>();
+    queue.trigger("a", Class::User, now - SECOND);
+    let ticket = queue.pop(now - SECOND).unwrap();
+    assert_eq!(ticket.failures, 0);
+    queue.trigger("a", Class::User, now);
+    queue.done(&"a", Next::Backoff, now);
+    let ticket = queue.pop(now).expect("the edit during the pass counts");
+    assert_eq!(ticket.failures, 0);
+}
+
+#[test]
+fn what_goes_on_failing_is_tried_every_few_minutes_until_an_edit_has_it_tried_at_once() {
+    let mut queue = queue();
+    let delays = delays(&mut queue, 20);
+    for delay in &delays[14..] {
+        assert!((at(120)..=at(300)).contains(delay), "{delays:?}");
+    }
+    let now = delays[..19].iter().sum::<Duration>() + SECOND;
+    assert_eq!(queue.pop(now), None);
+    queue.trigger("a", Class::User, now);
+    assert!(queue.pop(now).is_some());
+}
+
+#[test]
+fn a_changed_child_cuts_a_back_off_to_a_second_and_not_to_nothing() {
+    let mut queue = queue();
+    let delays = delays(&mut queue, 12);
+    let now = delays[..11].iter().sum::<Duration>();
+    queue.trigger("a", Class::Child, now);
+    assert_eq!(queue.next_due(), Some(now + SECOND));
+    let ticket = queue.pop(now + SECOND).unwrap();
+    assert_eq!(ticket.failures, 12, "the back-off goes on from there");
+    queue.trigger("a", Class::Child, now + SECOND);
+    queue.done(&"a", Next::Backoff, now + SECOND);
+    assert_eq!(queue.next_due(), Some(now + 2 * SECOND));
+}
+
+#[test]
+fn whoever_refuses_says_when_to_come_back() {
+    let mut queue = queue();
+    queue.trigger("a", Class::Child, at(0));
+    queue.pop(at(0)).unwrap();
+    queue.done(&"a", Next::BackoffAtLeast(at(7)), at(0));
+    assert_eq!(queue.next_due(), Some(at(7)));
+    queue.trigger("a", Class::Child, at(1));
+    assert_eq!(queue.next_due(), Some(at(7)));
+    queue.trigger("a", Class::User, at(1));
+    assert_eq!(queue.next_due(), Some(Duration::ZERO));
+}
+
+#[test]
+fn a_requeue_comes_to_the_second_and_gives_way_to_a_change() {
+    let mut queue = queue();
+    queue.trigger("a", Class::User, at(100));
+    queue.pop(at(100)).unwrap();
+    queue.done(&"a", Next::RequeueAfter(at(5)), at(100));
+    assert_eq!(queue.pop(at(105) - Duration::from_millis(1)), None);
+    assert_eq!(queue.next_due(), Some(at(105)));
+    queue.trigger("a", Class::Child, at(102));
+    assert_eq!(drain(&mut queue, at(102)), ["a"]);
+    assert_eq!(
+        queue.next_due(),
+        None,
+        "the pass asks again if it still wants"
+    );
+}
+
+#[test]
+fn waits_for_a_change_after_an_invalid_parent() {
+    let mut queue = queue();
+    queue.trigger("a", Class::User, at(0));
+    queue.pop(at(0)).unwrap();
+    queue.done(&"a", Next::UntilChanged, at(0));
+    assert_eq!(queue.next_due(), None);
+    queue.trigger("a", Class::Child, at(1));
+    assert_eq!(drain(&mut queue, at(1)), ["a"]);
+}
+
+#[test]
+fn a_parked_key_is_looked_at_again_and_knows_since_when_it_waits() {
+    let mut queue = queue();
+    queue.trigger("a", Class::User, at(0));
+    queue.pop(at(0)).unwrap();
+    queue.done(&"a", Next::Parked(at(10)), at(1));
+    queue.trigger("a", Class::Child, at(3));
+    let ticket = queue.pop(at(3)).unwrap();
+    assert_eq!(ticket.parked_since, Some(at(1)));
+    queue.done(&"a", Next::Parked(at(10)), at(4));
+    assert_eq!(
+        queue.next_due(),
+        Some(at(14)),
+        "looked at again in any case"
+    );
+    let ticket = queue.pop(at(14)).unwrap();
+    assert_eq!(ticket.parked_since, Some(at(1)), "still the same wait");
+    queue.done(&"a", Next::Settled, at(14));
+    queue.trigger("a", Class::User, at(15));
+    assert_eq!(queue.pop(at(15)).unwrap().parked_since, None);
+}
+
+#[test]
+fn a_kind_that_syncs_during_the_pass_is_not_missed() {
+    let mut queue = queue();
+    queue.trigger("a", Class::User, at(0));
+    queue.pop(at(0)).unwrap();
+    queue.trigger("a", Class::Child, at(1));
+    queue.done(&"a", Next::Parked(at(10)), at(1));
+    assert!(queue.pop(at(1)).is_some());
+}
+
+#[test]
+fn the_hosts_own_writes_do_not_cut_a_back_off() {
+    let mut queue = queue();
+    let delays = delays(&mut queue, 12);
+    let due = queue.next_due();
+    let now = delays[..11].iter().sum::<Duration>();
+    queue.trigger("a", Class::Retry, now);
+    assert_eq!(queue.next_due(), due);
+}
+
+#[test]
+fn users_come_before_a_swap_and_a_swap_ends_every_back_off() {
+    let mut queue = queue();
+    for key in ["failed", "refused", "requeued", "running", "waiting"] {
+        queue.trigger(key, Class::User, at(0));
+    }
+    for _ in 0..4 {
+        queue.pop(at(0)).unwrap();
+    }
+    queue.done(&"failed", Next::Backoff, at(0));
+    queue.done(&"refused", Next::BackoffAtLeast(at(200)), at(0));
+    queue.done(&"requeued", Next::RequeueAfter(at(200)), at(0));
+    for key in [
+        "absent", "failed", "refused", "requeued", "running", "waiting",
+    ] {
+        queue.trigger(key, Class::Swapped, at(0));
+    }
+    queue.trigger("edited", Class::User, at(0));
+    queue.done(&"running", Next::Backoff, at(0));
+    let expected = [
+        "waiting", "edited", "absent", "failed", "refused", "requeued", "running",
+    ];
+    assert_eq!(drain(&mut queue, at(0)), expected);
+    assert_eq!(queue.next_due(), None, "each had exactly one pass");
+}
+
+#[test]
+fn a_settled_key_takes_no_memory() {
+    let mut queue = queue();
+    queue.trigger("a", Class::User, at(0));
+    drain(&mut queue, at(0));
+    assert!(queue.entries.is_empty() && queue.ready.is_empty() && queue.delayed.is_empty());
+}
+
+/// One step of the property test, on one of a few keys.
+#[derive(Clone, Debug)]
+enum Step {
+    Trigger(u8, Class),
+    Pop,
+    Done(u8, Next),
+    Advance(Duration),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = 0..6_u8;
+    let class = prop_oneof![
+        Just(Class::User),
+        Just(Class::Child),
+        Just(Class::Swapped),
+        Just(Class::Retry),
+        Just(Class::Initial)
+    ];
+    let millis = (0..3000_u64).prop_map(Duration::from_millis);
+    let next = prop_oneof![
+        3 => Just(Next::Settled),
+        1 => millis.clone().prop_map(Next::RequeueAfter),
+        2 => Just(Next::Backoff),
+        1 => millis.clone().prop_map(Next::BackoffAtLeast),
+        1 => Just(Next::UntilChanged),
+        1 => millis.clone().prop_map(Next::Again),
+        1 => millis.clone().prop_map(Next::Parked),
+        1 => Just(Next::Forget),
+    ];
+    prop_oneof![
+        4 => (key.clone(), class).prop_map(|(key, class)| Step::Trigger(key, class)),
+        4 => Just(Step::Pop),
+        4 => (key, next).prop_map(|(key, next)| Step::Done(key, next)),
+        2 => millis.prop_map(Step::Advance),
+    ]
+}
+
+/// What is promised for one key, written down as naively as can be.
+#[derive(Default)]
+struct Promise {
+    running: bool,
+    /// Triggered since the last pass began.
+    owed: bool,
+    /// The failed pass may wait although it is owed.
+    failed: bool,
+}
+
+/// Holds the queue to its promises, step by step.
+#[derive(Default)]
+struct Reference {
+    keys: BTreeMap<u8, Promise>,
+    now: Duration,
+}
+
+impl Reference {
+    fn step(&mut self, queue: &mut Queue<u8>, step: Step) {
+        let now = self.now;
+        match step {
+            Step::Trigger(key, class) => {
+                queue.trigger(key, class, now);
+                let promise = self.keys.entry(key).or_default();
+                promise.owed = true;
+                promise.failed &= !class.ends_backoff();
+            }
+            Step::Advance(by) => self.now += by,
+            Step::Pop => self.pop(queue),
+            Step::Done(key, next) => self.done(queue, key, next),
+        }
+    }
+
+    fn pop(&mut self, queue: &mut Queue<u8>) {
+        let due: BTreeMap<u8, Duration> = queue
+            .delayed
+            .iter()
+            .map(|(due, _, key)| (*key, *due))
+            .collect();
+        // A delay that came due is as good as a trigger.
+        for (key, due) in &due {
+            if *due <= self.now {
+                let promise = self.keys.entry(*key).or_default();
+                (promise.owed, promise.failed) = (true, false);
+            }
+        }
+        let Some(ticket) = queue.pop(self.now) else {
+            for (key, promise) in &self.keys {
+                assert!(
+                    promise.running || !promise.owed || (promise.failed && due.contains_key(key)),
+                    "the trigger of {key} was lost"
+                );
+            }
+            return;
+        };
+        let promise = self.keys.entry(ticket.key).or_default();
+        assert!(!promise.running, "{} runs twice", ticket.key);
+        assert!(promise.owed, "{} runs without a reason", ticket.key);
+        *promise = Promise {
+            running: true,
+            ..Promise::default()
+        };
+    }
+
+    fn done(&mut self, queue: &mut Queue<u8>, key: u8, next: Next) {
+        let promise = self.keys.entry(key).or_default();
+        let running = std::mem::take(&mut promise.running);
+        queue.done(&key, next.clone(), self.now);
+        if !running {
+            return;
+        }
+        promise.failed = matches!(next, Next::Backoff | Next::BackoffAtLeast(_));
+        if let Some(due) = queue.delayed.iter().find(|(_, _, delayed)| *delayed == key) {
+            let longest = Options::default().backoff_max.max(Duration::from_secs(3));
+            assert!(due.0 <= self.now + longest, "{key} waits without a bound");
+        }
+    }
+
+    /// Lets everything end well: whatever is owed runs, and then nothing runs any more.
+    fn settle(&mut self, queue: &mut Queue<u8>) {
+        for key in 0..6 {
+            self.done(queue, key, Next::Settled);
+        }
+        self.now += Duration::from_secs(1000);
+        let mut runs = BTreeMap::<u8, u32>::new();
+        while let Some(ticket) = queue.pop(self.now) {
+            *runs.entry(ticket.key).or_default() += 1;
+            queue.done(&ticket.key, Next::Settled, self.now);
+        }
+        for (key, promise) in &self.keys {
+            let ran = runs.get(key).copied().unwrap_or(0);
+            assert!(ran <= 1, "{key} ran {ran} times with nothing new");
+            assert!(ran == 1 || !promise.owed, "the trigger of {key} was lost");
+        }
+        assert!(queue.entries.is_empty() && queue.next_due().is_none());
+    }
+}
+
+/// How many runs of 1000 steps: 1e5 steps, with `INNKEEPER_FULL=1` 1e6.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only the test reads how long it may run"
+)]
+fn cases() -> u32 {
+    if std::env::var("INNKEEPER_FULL").is_ok_and(|full| full == "1") {
+        1000
+    } else {
+        100
+    }
+}
+
+/// A step of the swap test: one of the queue, or none for a swap.
+fn step_or_swap() -> impl Strategy<Value = Option<Step>> {
+    prop_oneof![20 => step().prop_map(Some), 1 => Just(None)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Q1: one pass at a time, no lost wake-up, nothing runs without a reason.
+    #[test]
+    fn keeps_its_promises(steps in proptest::collection::vec(step(), 1000)) {
+        let mut queue = Queue::new(Options::default());
+        let mut reference = Reference::default();
+        for step in steps {
+            reference.step(&mut queue, step);
+        }
+        reference.settle(&mut queue);
+    }
+
+    /// Whatever happens around swaps: one pass at a time, and every key has one that began after the last swap.
+    #[test]
+    fn l5_every_key_has_a_pass_after_a_swap(
+        steps in proptest::collection::vec(step_or_swap(), 200)
+    ) {
+        let mut queue = Queue::new(Options::default());
+        let mut reference = Reference::default();
+        // Which keys had no pass since the last swap, and which are running.
+        let mut owed = BTreeSet::new();
+        let running = |reference: &Reference| -> BTreeSet<u8> {
+            let running = reference.keys.iter().filter(|(_, promise)| promise.running);
+            running.map(|(key, _)| *key).collect()
+        };
+        for step in steps {
+            let before = running(&reference);
+            match step {
+                Some(step) => reference.step(&mut queue, step),
+                None => for key in 0..6 {
+                    reference.step(&mut queue, Step::Trigger(key, Class::Swapped));
+                    owed.insert(key);
+                }
+            }
+            owed.retain(|key| before.contains(key) || !running(&reference).contains(key));
+        }
+        for key in 0..6 {
+            reference.done(&mut queue, key, Next::Settled);
+        }
+        reference.now += Duration::from_secs(1000);
+        while let Some(ticket) = queue.pop(reference.now) {
+            owed.remove(&ticket.key);
+            queue.done(&ticket.key, Next::Settled, reference.now);
+        }
+        prop_assert_eq!(owed, BTreeSet::new());
+    }
+}
+
+#[test]
+fn o2_a_ticket_says_for_how_long_its_key_was_due() {
+    let mut queue = queue();
+    let waited = |queue: &mut Queue<&'static str>, now| queue.pop(now).map(|ticket| ticket.waited);
+    queue.trigger("a", Class::Initial, at(0));
+    // More urgent, but not due anew.
+    queue.trigger("a", Class::User, at(2));
+    assert_eq!(waited(&mut queue, at(5)), Some(at(5)));
+    queue.trigger("a", Class::Child, at(6));
+    queue.done(&"a", Next::Settled, at(7));
+    assert_eq!(
+        waited(&mut queue, at(9)),
+        Some(at(2)),
+        "from the pass's end"
+    );
+    queue.done(&"a", Next::RequeueAfter(at(10)), at(9));
+    assert_eq!(waited(&mut queue, at(22)), Some(at(3)), "from its time");
+}

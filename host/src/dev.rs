@@ -1,0 +1,333 @@
+//! A cluster, the host and examples by one command, for trying things out.
+//!
+//! Starts a control plane or takes one that is there, runs the host in this process, applies the examples and shows
+//! what becomes of them.
+//! It is [`run`](mod@crate::run) with an audience: it decides nothing that the host would decide otherwise.
+//!
+//! Order of the end: the host drains, then the control plane ends, then its directory goes.
+
+mod controlplane;
+mod examples;
+mod show;
+mod table;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::debug;
+
+use crate::{
+    apply,
+    config::{DevCluster, DevSettings, RunSettings},
+    model::{Gvk, ObjectId},
+    run::{self, Gallery, Stop},
+    yaml,
+};
+use controlplane::ControlPlane;
+use show::Show;
+use table::Row;
+
+/// Why `dev` ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The asynchronous runtime did not start.
+    #[error("failed to start the runtime")]
+    Runtime(#[source] io::Error),
+    /// Signals cannot be received.
+    #[error("failed to listen for signals")]
+    Signals(#[source] io::Error),
+    /// Standard output is gone.
+    #[error("failed to write to standard output")]
+    Print(#[source] io::Error),
+    /// There is no place for the control plane.
+    #[error("failed to make a directory for the control plane")]
+    MakeDir(#[source] io::Error),
+    /// The control plane cannot be started.
+    #[error("failed to start the control plane {}", program.display())]
+    StartControlPlane {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The control plane ended before it was ready.
+    #[error("the control plane ended before it was ready; it said: {said}")]
+    ControlPlaneEnded {
+        /// Its last lines.
+        said: String,
+    },
+    /// An example cannot be read.
+    #[error("failed to read the example {}", path.display())]
+    ReadExample {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// An example is no YAML.
+    #[error("failed to parse the example {}", path.display())]
+    ParseExample {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: yaml::Error,
+    },
+    /// An example is no Kubernetes object.
+    #[error("document {document} of the example {} has no {missing}", path.display())]
+    ExampleShape {
+        /// The file.
+        path: PathBuf,
+        /// Which document, from 1.
+        document: usize,
+        /// What it lacks.
+        missing: &'static str,
+    },
+    /// An example is of a kind that nobody serves.
+    #[error("the cluster does not serve {kind}, which {} uses: give the plugin that brings it", path.display())]
+    ExampleNotServed {
+        /// The file.
+        path: PathBuf,
+        /// The kind.
+        kind: Gvk,
+    },
+    /// An example is refused.
+    #[error("failed to apply {object} of {}", path.display())]
+    ApplyExample {
+        /// The file.
+        path: PathBuf,
+        /// The object.
+        object: ObjectId,
+        /// Why.
+        #[source]
+        source: Box<apply::Error>,
+    },
+    /// The host ended.
+    #[error("the host ended")]
+    Host(#[source] Box<run::Error>),
+    /// Told to end before it was seen whether all became Ready.
+    #[error("stopped before all parents were Ready")]
+    Stopped,
+    /// Not everything became Ready.
+    #[error("not Ready after {} s: {missing}", waited.as_secs())]
+    NotReady {
+        /// For how long `dev` waited.
+        waited: Duration,
+        /// Which parents, and why.
+        missing: String,
+    },
+}
+
+impl Error {
+    /// The code that the process ends with: the host's, 4 for an example that cannot be used, and 1 for all else.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Host(host) => host.exit_code(),
+            Self::ReadExample { .. } | Self::ParseExample { .. } | Self::ExampleShape { .. } => 4,
+            _ => 1,
+        }
+    }
+}
+
+/// How long the watches may take to show what was just applied, and the host to begin to serve.
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
+
+/// Runs until a signal comes, with `--once` until all parents are Ready.
+/// Blocks; makes the runtime that everything else runs on.
+pub fn run(settings: DevSettings) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Runtime)?;
+    let ended = runtime.block_on(async {
+        let stop = Stop::default();
+        let signals = run::listen(stop.clone()).map_err(Error::Signals)?;
+        tokio::select! {
+            ended = dev(settings, stop) => ended,
+            never = signals => match never {},
+        }
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
+}
+
+async fn dev(settings: DevSettings, stop: Stop) -> Result<(), Error> {
+    let DevSettings {
+        cluster,
+        mut run,
+        examples,
+        once,
+        timeout,
+    } = settings;
+    let deadline = Instant::now() + timeout;
+    let examples = examples::read(&examples)?;
+    let mut show = Show::start();
+    let control_plane = match &cluster {
+        DevCluster::Existing => None,
+        DevCluster::Local { program, dir } => {
+            let starting = show.step("starting the control plane")?;
+            let started = tokio::select! {
+                started = ControlPlane::start(program, dir.as_deref()) => started?,
+                () = stop.first() => return stopped(once),
+            };
+            run.cluster.kubeconfig = Some(started.kubeconfig());
+            run.cluster.context = None;
+            show.done(starting)?;
+            Some(started)
+        }
+    };
+    let audience = Audience {
+        examples,
+        once,
+        deadline,
+        timeout,
+        stop: stop.clone(),
+        kubeconfig: run.cluster.kubeconfig.clone(),
+        control_plane: control_plane.as_ref(),
+    };
+    let ended = perform(run, &audience, &mut show).await;
+    show.clear();
+    if let Some(control_plane) = control_plane {
+        debug!("ending the control plane");
+        control_plane.end().await;
+    }
+    ended
+}
+
+/// Runs the host and looks on until there is nothing more to see.
+async fn perform(
+    settings: RunSettings,
+    audience: &Audience<'_>,
+    show: &mut Show,
+) -> Result<(), Error> {
+    let gallery = Arc::<Gallery>::default();
+    let plugins = settings.plugins.files.len();
+    let host = run::serve(settings, audience.stop.clone(), Arc::clone(&gallery));
+    tokio::pin!(host);
+    let seen = tokio::select! {
+        ended = &mut host => {
+            ended.map_err(|source| Error::Host(Box::new(source)))?;
+            return stopped(audience.once);
+        }
+        seen = audience.watch(&gallery, plugins, show) => seen,
+    };
+    audience.stop.ask();
+    let drained = host.await.map_err(|source| Error::Host(Box::new(source)));
+    seen.and(drained)
+}
+
+/// The end by a signal: as it should be, unless somebody waits for an answer.
+const fn stopped(once: bool) -> Result<(), Error> {
+    if once { Err(Error::Stopped) } else { Ok(()) }
+}
+
+/// Who looks on, and until when.
+struct Audience<'a> {
+    examples: Vec<examples::Example>,
+    once: bool,
+    deadline: Instant,
+    timeout: Duration,
+    stop: Stop,
+    kubeconfig: Option<PathBuf>,
+    control_plane: Option<&'a ControlPlane>,
+}
+
+impl Audience<'_> {
+    async fn watch(&self, gallery: &Gallery, plugins: usize, show: &mut Show) -> Result<(), Error> {
+        let step = show.step("loading plugins")?;
+        let served = timeout_at(self.deadline, async {
+            // Plugins that cannot be served are left out; the examples say whether that matters.
+            while gallery.serving().len() + gallery.left_out() < plugins {
+                sleep(LOOKED_AT_EVERY).await;
+            }
+        });
+        if served.await.is_err() && self.once {
+            return Err(self.not_ready("no plugin is served; see the log".to_owned()));
+        }
+        show.done(step)?;
+        let step = show.step("applying the examples")?;
+        examples::apply(gallery, &self.examples).await?;
+        show.done(step)?;
+        let parents = loop {
+            let rows = table::rows(gallery, &self.examples).await;
+            show.table(&rows)?;
+            if rows.iter().all(Row::is_ready) {
+                break rows;
+            }
+            if self.once && Instant::now() >= self.deadline {
+                let missing: Vec<String> = rows
+                    .iter()
+                    .filter(|row| !row.is_ready())
+                    .map(ToString::to_string)
+                    .collect();
+                return Err(self.not_ready(missing.join("; ")));
+            }
+            sleep(LOOKED_AT_EVERY).await;
+        };
+        show.all_ready(&parents)?;
+        if self.once {
+            return Ok(());
+        }
+        show.usage(
+            self.kubeconfig.as_deref(),
+            self.control_plane.map(ControlPlane::program),
+            &parents,
+        )?;
+        if let Some(control_plane) = self.control_plane {
+            control_plane.teach_new_kinds().await;
+        }
+        self.keep_showing(gallery, show).await
+    }
+
+    /// Shows every change until the host is stopped.
+    async fn keep_showing(&self, gallery: &Gallery, show: &mut Show) -> Result<(), Error> {
+        loop {
+            show.table(&table::rows(gallery, &[]).await)?;
+            sleep(LOOKED_AT_EVERY).await;
+        }
+    }
+
+    fn not_ready(&self, missing: String) -> Error {
+        Error::NotReady {
+            waited: self.timeout,
+            missing,
+        }
+    }
+}
+
+/// A path as one argument of a shell.
+fn quoted(path: &Path) -> String {
+    // It is pasted elsewhere. Only an empty path has no absolute one.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_what_a_shell_would_take_apart() {
+        for (path, expected) in [
+            ("/tmp/a-1.b", "/tmp/a-1.b"),
+            ("/tmp/a b", "'/tmp/a b'"),
+            ("/it's", r"'/it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(Path::new(path)), expected);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The examples: read before anything starts, applied once the plugins serve.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+use tracing::debug;
+
+use super::Error;
+use crate::{
+    model::{Gvk, ObjectId, Scope},
+    run::Gallery,
+    yaml,
+};
+
+/// The field manager of what `dev` applies.
+const MANAGER: &str = "innkeeper-dev";
+
+/// How long a kind may take to appear.
+const SERVED_WITHIN: Duration = Duration::from_secs(5);
+
+/// One object to apply.
+pub(super) struct Example {
+    path: PathBuf,
+    kind: Gvk,
+    namespace: Option<String>,
+    name: String,
+    body: Map<String, Value>,
+}
+
+impl Example {
+    /// Whether this is the example.
+    pub(super) fn is(&self, id: &ObjectId) -> bool {
+        let namespace = self.namespace.as_deref().unwrap_or("default");
+        self.kind.group_kind() == id.kind
+            && *self.name == *id.name
+            && id
+                .namespace
+                .as_deref()
+                .is_none_or(|other| other == namespace)
+    }
+
+    /// The kind.
+    pub(super) fn kind(&self) -> &Gvk {
+        &self.kind
+    }
+
+    /// The identity, as far as it is known before the cluster says where the kind lives.
+    pub(super) fn id(&self) -> ObjectId {
+        ObjectId::new(
+            self.kind.group_kind(),
+            self.namespace.as_deref(),
+            &self.name,
+        )
+    }
+}
+
+/// Reads the documents of all files.
+pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Example>, Error> {
+    let mut examples = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(path).map_err(|source| Error::ReadExample {
+            path: path.clone(),
+            source,
+        })?;
+        let documents = yaml::read(&text).map_err(|source| Error::ParseExample {
+            path: path.clone(),
+            source,
+        })?;
+        for (index, document) in documents.into_iter().enumerate() {
+            let example = shape(document).map_err(|missing| Error::ExampleShape {
+                path: path.clone(),
+                document: index + 1,
+                missing,
+            })?;
+            let (kind, namespace, name, body) = example;
+            examples.push(Example {
+                path: path.clone(),
+                kind,
+                namespace,
+                name,
+                body,
+            });
+        }
+    }
+    Ok(examples)
+}
+
+type Shape = (Gvk, Option<String>, String, Map<String, Value>);
+
+/// What every object has, or what it lacks.
+fn shape(document: Value) -> Result<Shape, &'static str> {
+    let Value::Object(body) = document else {
+        return Err("fields");
+    };
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let metadata = body.get("metadata").and_then(Value::as_object);
+    let of_metadata = |field| text(metadata.and_then(|metadata| metadata.get(field)));
+    let api_version = text(body.get("apiVersion")).ok_or("apiVersion")?;
+    let kind = text(body.get("kind")).ok_or("kind")?;
+    let kind =
+        Gvk::parse(&api_version, &kind).map_err(|_| "apiVersion of the form group/version")?;
+    let name = of_metadata("name").ok_or("metadata.name")?;
+    let namespace = of_metadata("namespace");
+    Ok((kind, namespace, name, body))
+}
+
+/// Applies them in the order given.
+pub(super) async fn apply(gallery: &Gallery, examples: &[Example]) -> Result<(), Error> {
+    let Some(shared) = gallery.shared() else {
+        return Ok(());
+    };
+    for example in examples {
+        let Example {
+            path,
+            kind,
+            namespace,
+            body,
+            ..
+        } = example;
+        // Most kinds are there; one that a plugin has just brought may take a moment.
+        if timeout(SERVED_WITHIN, shared.cluster.wait_served(kind))
+            .await
+            .is_err()
+        {
+            debug!(%kind, "not served");
+        }
+        let Some(resource) = shared.resources.resource(kind) else {
+            return Err(Error::ExampleNotServed {
+                path: path.clone(),
+                kind: kind.clone(),
+            });
+        };
+        let mut body = body.clone();
+        if resource.scope == Scope::Namespaced
+            && namespace.is_none()
+            && let Some(Value::Object(metadata)) = body.get_mut("metadata")
+        {
+            metadata.insert("namespace".to_owned(), Value::from("default"));
+        }
+        let applied = shared.writer.object(MANAGER, &body, &resource).await;
+        applied.map_err(|source| Error::ApplyExample {
+            path: path.clone(),
+            object: example.id(),
+            source: Box::new(source),
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_an_object_by_its_shape() {
+        let text =
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: demo}\n";
+        let document = yaml::read(text).unwrap().remove(0);
+        let (kind, namespace, name, _) = shape(document).unwrap();
+        assert_eq!(kind.to_string(), "apps/v1 Deployment");
+        assert_eq!((namespace.as_deref(), &*name), (Some("demo"), "web"));
+    }
+
+    #[test]
+    fn says_what_an_object_lacks() {
+        for (text, missing) in [
+            ("[]", "fields"),
+            ("kind: A", "apiVersion"),
+            ("apiVersion: v1", "kind"),
+            (
+                "apiVersion: a/b/c\nkind: A",
+                "apiVersion of the form group/version",
+            ),
+            ("apiVersion: v1\nkind: A", "metadata.name"),
+        ] {
+            let document = yaml::read(text).unwrap().remove(0);
+            assert_eq!(shape(document).unwrap_err(), missing, "{text}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What people see: progress and a live table on a terminal, plain lines when something changed otherwise.
+
+use std::{
+    io::{IsTerminal, Write, stdout},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::{Error, quoted, table::Row};
+
+/// How fast a spinner turns.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Standard output, as a terminal or not.
+pub(super) struct Show {
+    terminal: Option<Terminal>,
+    shown: Vec<Row>,
+}
+
+struct Terminal {
+    bars: MultiProgress,
+    lines: Vec<ProgressBar>,
+}
+
+/// A step that takes a while.
+pub(super) struct Step {
+    name: &'static str,
+    began: Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl Show {
+    pub(super) fn start() -> Self {
+        let terminal = stdout().is_terminal().then(|| Terminal {
+            bars: MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::stdout()),
+            lines: Vec::new(),
+        });
+        Self {
+            terminal,
+            shown: Vec::new(),
+        }
+    }
+
+    /// Begins a step.
+    pub(super) fn step(&self, name: &'static str) -> Result<Step, Error> {
+        let bar = self.terminal.as_ref().map(|terminal| {
+            let bar = terminal.bars.add(ProgressBar::new_spinner());
+            bar.set_message(name);
+            bar.enable_steady_tick(TICK);
+            bar
+        });
+        if bar.is_none() {
+            print(format_args!("{name} ..."))?;
+        }
+        Ok(Step {
+            name,
+            began: Instant::now(),
+            bar,
+        })
+    }
+
+    /// Ends a step.
+    pub(super) fn done(&self, step: Step) -> Result<(), Error> {
+        let Step { name, began, bar } = step;
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        self.say(&format!("{name}: {:.1} s", began.elapsed().as_secs_f64()))
+    }
+
+    /// Shows what there is, if it is not what was shown last.
+    pub(super) fn table(&mut self, rows: &[Row]) -> Result<(), Error> {
+        if self.shown == rows {
+            return Ok(());
+        }
+        let changed: Vec<Row> = rows
+            .iter()
+            .filter(|row| !self.shown.contains(row))
+            .cloned()
+            .collect();
+        self.shown = rows.to_vec();
+        match &mut self.terminal {
+            Some(terminal) => terminal.draw(rows),
+            None => changed
+                .iter()
+                .try_for_each(|row| print(format_args!("{row}")))?,
+        }
+        Ok(())
+    }
+
+    /// The moment that everybody waited for.
+    pub(super) fn all_ready(&mut self, rows: &[Row]) -> Result<(), Error> {
+        self.say(&match rows.len() {
+            0 => "no parents yet".to_owned(),
+            1 => "1 parent is Ready".to_owned(),
+            many => format!("all {many} parents are Ready"),
+        })
+    }
+
+    /// What to try next.
+    pub(super) fn usage(
+        &self,
+        kubeconfig: Option<&Path>,
+        control_plane: Option<&Path>,
+        rows: &[Row],
+    ) -> Result<(), Error> {
+        let kubectl = match control_plane {
+            Some(program) => format!("{} kubectl", quoted(program)),
+            None => "kubectl".to_owned(),
+        };
+        let mut lines = vec![
+            String::new(),
+            "Try, in another terminal:".to_owned(),
+            String::new(),
+        ];
+        if let Some(kubeconfig) = kubeconfig {
+            lines.push(format!("  export KUBECONFIG={}", quoted(kubeconfig)));
+        }
+        match rows.first() {
+            Some(row) => {
+                let name = &row.parent.name;
+                let scope = match &row.parent.namespace {
+                    Some(namespace) => format!(" -n {namespace}"),
+                    None => String::new(),
+                };
+                let resource = &row.resource;
+                lines.push(format!("  {kubectl}{scope} get {resource}"));
+                lines.push(format!("  {kubectl}{scope} edit {resource} {name}"));
+                lines.push(format!("  {kubectl}{scope} get all"));
+            }
+            None => lines.push(format!("  {kubectl} get crd")),
+        }
+        lines.push(String::new());
+        lines.push("Ctrl-C ends it.".to_owned());
+        lines.iter().try_for_each(|line| self.say(line))
+    }
+
+    /// Takes the table off the terminal.
+    pub(super) fn clear(&mut self) {
+        if let Some(terminal) = &mut self.terminal {
+            for line in terminal.lines.drain(..) {
+                line.finish();
+            }
+        }
+    }
+
+    fn say(&self, line: &str) -> Result<(), Error> {
+        match &self.terminal {
+            Some(terminal) => terminal.bars.println(line).map_err(Error::Print),
+            None => print(format_args!("{line}")),
+        }
+    }
+}
+
+impl Terminal {
+    fn draw(&mut self, rows: &[Row]) {
+        let header = ["PARENT", "READY", "SYNCED", "CHILDREN", ""].map(str::to_owned);
+        let cells: Vec<[String; 5]> = std::iter::once(header)
+            .chain(rows.iter().map(Row::cells))
+            .collect();
+        let width = |column: usize| {
+            let widths = cells.iter().map(|row| row[column].chars().count());
+            widths.max().unwrap_or_default()
+        };
+        let widths = [width(0), width(1), width(2), width(3)];
+        while self.lines.len() > cells.len() {
+            if let Some(line) = self.lines.pop() {
+                line.finish_and_clear();
+            }
+        }
+        for (index, [parent, ready, synced, children, message]) in cells.iter().enumerate() {
+            if index == self.lines.len() {
+                let line = self.bars.add(ProgressBar::new_spinner());
+                let style = ProgressStyle::with_template("{wide_msg}");
+                line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+                self.lines.push(line);
+            }
+            let [a, b, c, d] = widths;
+            self.lines[index].set_message(format!(
+                "{parent:a$}  {ready:b$}  {synced:c$}  {children:d$}  {message}"
+            ));
+            self.lines[index].tick();
+        }
+    }
+}
+
+fn print(line: std::fmt::Arguments<'_>) -> Result<(), Error> {
+    let mut out = stdout().lock();
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .map_err(Error::Print)
+}

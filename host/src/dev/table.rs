@@ -1,0 +1,243 @@
+//! What is shown of every parent: its conditions and its children.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::Deserialize;
+
+use super::examples::Example;
+use crate::{
+    cluster::Observed,
+    model::{Object, ObjectId, reason},
+    run::Gallery,
+};
+
+/// One parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) parent: ObjectId,
+    /// What `kubectl get` calls it.
+    pub(super) resource: String,
+    /// `True`, `False`, `Unknown`, or `-` when nothing is known.
+    pub(super) ready: String,
+    synced: String,
+    /// How many children by kind: `Deployment, 2 Services`.
+    children: String,
+    /// Why it is not Ready or not Synced.
+    message: String,
+}
+
+impl Row {
+    /// Whether the present generation is Synced and Ready.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready == "True" && self.synced == "True"
+    }
+
+    fn unknown(parent: ObjectId, message: &str) -> Self {
+        Self {
+            resource: parent.kind.to_string().to_lowercase(),
+            parent,
+            ready: "-".to_owned(),
+            synced: "-".to_owned(),
+            children: String::new(),
+            message: message.to_owned(),
+        }
+    }
+
+    fn of(parent: &Object, children: &[Object]) -> Self {
+        let Seen { status } = serde_json::from_str(&parent.json).unwrap_or_default();
+        let condition = |kind: &str| {
+            status
+                .conditions
+                .iter()
+                .find(|condition| condition.kind == kind)
+                // What was said about an earlier generation says nothing about this one.
+                .filter(|condition| condition.observed_generation == parent.generation)
+        };
+        let said = |kind| {
+            condition(kind)
+                .map_or("-", |condition| &condition.status)
+                .to_owned()
+        };
+        let message = [reason::SYNCED, reason::READY]
+            .into_iter()
+            .filter_map(condition)
+            .find(|condition| condition.status != "True")
+            .map(|condition| match &*condition.message {
+                "" => condition.reason.clone(),
+                message => format!("{}: {message}", condition.reason),
+            });
+        Self {
+            resource: parent.kind.group_kind().to_string().to_lowercase(),
+            parent: parent.id(),
+            ready: said(reason::READY),
+            synced: said(reason::SYNCED),
+            children: count(children),
+            message: message.unwrap_or_default(),
+        }
+    }
+
+    /// The columns.
+    pub(super) fn cells(&self) -> [String; 5] {
+        let name = match &self.parent.namespace {
+            Some(namespace) => {
+                format!("{} {namespace}/{}", self.parent.kind.kind, self.parent.name)
+            }
+            None => format!("{} {}", self.parent.kind.kind, self.parent.name),
+        };
+        [
+            name,
+            self.ready.clone(),
+            self.synced.clone(),
+            self.children.clone(),
+            self.message.clone(),
+        ]
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            parent,
+            ready,
+            synced,
+            message,
+            ..
+        } = self;
+        write!(f, "{parent}: Ready={ready}, Synced={synced}")?;
+        if !message.is_empty() {
+            write!(f, " ({message})")?;
+        }
+        Ok(())
+    }
+}
+
+/// Only what is shown.
+#[derive(Default, Deserialize)]
+struct Seen {
+    #[serde(default)]
+    status: SeenStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct SeenStatus {
+    #[serde(default)]
+    conditions: Vec<SeenCondition>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+    observed_generation: Option<i64>,
+}
+
+fn count(children: &[Object]) -> String {
+    let mut kinds = BTreeMap::<&str, usize>::new();
+    for child in children {
+        *kinds.entry(&child.kind.kind).or_default() += 1;
+    }
+    let shown: Vec<String> = kinds
+        .into_iter()
+        .map(|(kind, count)| match count {
+            1 => kind.to_owned(),
+            many => format!("{many} {kind}"),
+        })
+        .collect();
+    shown.join(", ")
+}
+
+/// The parents among the examples; without examples, all parents there are.
+pub(super) async fn rows(gallery: &Gallery, examples: &[Example]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for serving in gallery.serving() {
+        for reconciler in &serving.reconcilers {
+            let registration = reconciler.registration();
+            for parent in registration.parents() {
+                if !examples.is_empty() && !examples.iter().any(|example| example.is(&parent)) {
+                    continue;
+                }
+                rows.push(match registration.observe(&parent).await {
+                    Observed::Ready(seen) => Row::of(&seen.parent, &seen.children),
+                    Observed::Gone => continue,
+                    Observed::Behind { .. } => Row::unknown(parent, "being applied"),
+                    Observed::NotReady { .. } => Row::unknown(parent, "being read"),
+                });
+            }
+        }
+    }
+    // An example that the watches have not shown yet is not Ready either.
+    for example in examples {
+        let is_parent = gallery
+            .serving()
+            .iter()
+            .any(|serving| serving.parents(example.kind()));
+        if is_parent && !rows.iter().any(|row| example.is(&row.parent)) {
+            rows.push(Row::unknown(example.id(), "not seen yet"));
+        }
+    }
+    rows.sort_by(|a, b| a.parent.cmp(&b.parent));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        cluster::present,
+        model::{Access, Gvk, HashKey},
+    };
+
+    fn parent(observed_generation: i64, ready: &str) -> Object {
+        let kind = Gvk::new("example.com", "v1", "Pond");
+        let condition = |kind: &str, status: &str| {
+            json!({
+                "type": kind,
+                "status": status,
+                "reason": "Because",
+                "message": "of this",
+                "observedGeneration": observed_generation,
+            })
+        };
+        let object = json!({
+            "apiVersion": "example.com/v1",
+            "kind": "Pond",
+            "metadata": {
+                "name": "a",
+                "namespace": "demo",
+                "uid": "1",
+                "resourceVersion": "7",
+                "generation": 2,
+            },
+            "status": {"conditions": [condition("Ready", ready), condition("Synced", "True")]},
+        });
+        let object = object.as_object().unwrap();
+        present(object, &kind, Access::Full, &HashKey::new([0; 32])).unwrap()
+    }
+
+    #[test]
+    fn a_parent_is_ready_when_its_present_generation_is() {
+        assert!(Row::of(&parent(2, "True"), &[]).is_ready());
+        assert!(!Row::of(&parent(1, "True"), &[]).is_ready());
+        let waits = Row::of(&parent(2, "False"), &[]);
+        assert!(!waits.is_ready());
+        assert_eq!(
+            waits.to_string(),
+            "Pond.example.com demo/a: Ready=False, Synced=True (Because: of this)"
+        );
+    }
+
+    #[test]
+    fn counts_children_by_kind() {
+        let children = [parent(2, "True"), parent(2, "True")];
+        assert_eq!(count(&children), "2 Pond");
+        assert_eq!(count(&children[..1]), "Pond");
+    }
+}

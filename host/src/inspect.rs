@@ -1,0 +1,243 @@
+//! What a WebAssembly file is: `innkeeper inspect`.
+//!
+//! Looks at the file without running it, and runs `describe` in the sandbox if it can be loaded.
+//! It tells nothing of what a cluster would grant.
+
+use std::{fmt::Write as _, num::NonZeroU32};
+
+use serde_json::{Value, json};
+
+use crate::{
+    config::{Exit, InspectArgs, InspectFormat, Streams},
+    model::{Limits, Manifest, Scope},
+    plugin::{
+        self, Described, Engine, EngineSettings,
+        artifact::{self, Inspection, What},
+    },
+};
+
+/// Why there is nothing, or not everything, to tell.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("failed to read the file")]
+    Read(#[source] artifact::Error),
+    /// It is no plugin that this host can load.
+    #[error("this is no plugin that can be loaded")]
+    Artifact(#[source] artifact::Error),
+    /// It does not say what it is.
+    #[error("the plugin cannot be started")]
+    Plugin(#[source] plugin::Error),
+    /// The result cannot be written.
+    #[error("failed to write the result")]
+    Write(#[source] std::io::Error),
+}
+
+impl Error {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Plugin(plugin::Error::Describe { .. } | plugin::Error::Manifest { .. }) => {
+                Exit::GuestFault
+            }
+            _ => Exit::BadUse,
+        }
+    }
+}
+
+/// Prints what a file is.
+///
+/// Ends with success only for a plugin that can be loaded; of others it prints what can be told, and why not.
+pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Exit {
+    match look(args, streams) {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            streams.report(&error);
+            error.exit()
+        }
+    }
+}
+
+fn look(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
+    let limits = artifact::Limits::default();
+    let bytes = artifact::read_file(&args.file, limits.bytes_max).map_err(Error::Read)?;
+    let inspection = artifact::inspect(&bytes);
+    let described = describe(&bytes, &limits);
+    let manifest = described.as_ref().ok().map(Described::manifest);
+    let text = match args.output {
+        InspectFormat::Text => text(&inspection, manifest),
+        InspectFormat::Json => format!("{:#}\n", value(&inspection, manifest)),
+    };
+    streams
+        .stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| streams.stdout.flush())
+        .map_err(Error::Write)?;
+    described.map(drop)
+}
+
+fn describe(bytes: &[u8], limits: &artifact::Limits) -> Result<Described, Error> {
+    artifact::check(bytes, limits).map_err(Error::Artifact)?;
+    let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN)).map_err(Error::Plugin)?;
+    let compiled = artifact::compile(&engine, bytes, limits, None).map_err(Error::Artifact)?;
+    Described::load(&engine, &compiled, &Limits::default()).map_err(Error::Plugin)
+}
+
+fn what(inspection: &Inspection) -> &'static str {
+    match inspection.what {
+        What::Component if inspection.contract.is_some() => "plugin",
+        What::Component => "component",
+        What::CoreModule => "core module",
+        What::UnknownEncoding { .. } => "WebAssembly of an unknown encoding",
+        What::NotWasm => "not WebAssembly",
+    }
+}
+
+fn value(inspection: &Inspection, manifest: Option<&Manifest>) -> Value {
+    json!({
+        "what": what(inspection),
+        "size": inspection.size_bytes,
+        "digest": inspection.digest.to_string(),
+        "contract": inspection.contract,
+        "imports": inspection.imports,
+        "exports": inspection.exports,
+        "producers": inspection.producers.iter().map(|producer| json!({
+            "role": producer.role,
+            "name": producer.name,
+            "version": producer.version,
+        })).collect::<Vec<_>>(),
+        "plugin": manifest.map(plugin_value),
+    })
+}
+
+fn plugin_value(manifest: &Manifest) -> Value {
+    json!({
+        "name": manifest.name.as_str(),
+        "version": manifest.version,
+        "finalize": manifest.finalize,
+        "configurable": manifest.config_schema.is_some(),
+        "parents": manifest.parents.iter().map(|parent| json!({
+            "apiVersion": parent.kind.api_version(),
+            "kind": &*parent.kind.kind,
+            "plural": parent.plural,
+            "scope": scope(parent.scope),
+        })).collect::<Vec<_>>(),
+        "crds": crds(manifest),
+        "children": manifest.children.iter().map(|child| json!({
+            "apiVersion": child.kind.api_version(),
+            "kind": &*child.kind.kind,
+            "required": child.required,
+            "readyCondition": child.ready_condition,
+        })).collect::<Vec<_>>(),
+        "reads": manifest.reads.iter().map(|read| json!({
+            "apiVersion": read.kind.api_version(),
+            "kind": &*read.kind.kind,
+            "access": read.access.to_string(),
+            "scope": read.scope.to_string(),
+            "labelSelector": read.label_selector,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn crds(manifest: &Manifest) -> Vec<&str> {
+    manifest
+        .crds
+        .iter()
+        .filter_map(|crd| crd.get("metadata")?.get("name")?.as_str())
+        .collect()
+}
+
+const fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Namespaced => "Namespaced",
+        Scope::Cluster => "Cluster",
+    }
+}
+
+fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
+    let mut out = Lines::default();
+    out.one("what", what(inspection));
+    if let Some(manifest) = manifest {
+        out.one("name", manifest.name.as_str());
+        out.one("version", &manifest.version);
+    }
+    out.one("size", &format!("{} bytes", inspection.size_bytes));
+    out.one("digest", &inspection.digest.to_string());
+    if let Some(contract) = &inspection.contract {
+        out.one("contract", contract);
+    }
+    out.many("imports", &inspection.imports);
+    out.many("exports", &inspection.exports);
+    let producers: Vec<String> = inspection
+        .producers
+        .iter()
+        .map(|producer| format!("{}: {} {}", producer.role, producer.name, producer.version))
+        .collect();
+    out.many("made by", &producers);
+    if let Some(manifest) = manifest {
+        describe_text(manifest, &mut out);
+    }
+    out.text
+}
+
+fn describe_text(manifest: &Manifest, out: &mut Lines) {
+    let parents: Vec<String> = manifest
+        .parents
+        .iter()
+        .map(|parent| {
+            format!(
+                "{} ({}, {})",
+                parent.kind,
+                parent.plural,
+                scope(parent.scope)
+            )
+        })
+        .collect();
+    out.many("parents", &parents);
+    out.many("brings", &crds(manifest));
+    let children: Vec<String> = manifest
+        .children
+        .iter()
+        .map(|child| {
+            let note = if child.required { "" } else { " (optional)" };
+            format!("{}{note}", child.kind)
+        })
+        .collect();
+    out.many("children", &children);
+    let reads: Vec<String> = manifest
+        .reads
+        .iter()
+        .map(|read| {
+            let labels = read
+                .label_selector
+                .as_ref()
+                .map(|selector| format!(", labels {selector}"))
+                .unwrap_or_default();
+            format!("{} ({}, {}{labels})", read.kind, read.access, read.scope)
+        })
+        .collect();
+    out.many("reads", &reads);
+    out.one("finalizes", if manifest.finalize { "yes" } else { "no" });
+    let configurable = manifest.config_schema.is_some();
+    out.one("configurable", if configurable { "yes" } else { "no" });
+}
+
+/// Names in a column of their own.
+#[derive(Default)]
+struct Lines {
+    text: String,
+}
+
+impl Lines {
+    fn one(&mut self, name: &str, value: &str) {
+        writeln!(self.text, "{name:<13} {value}").expect("writing to a String does not fail");
+    }
+
+    fn many(&mut self, name: &str, values: &[impl AsRef<str>]) {
+        for (index, value) in values.iter().enumerate() {
+            self.one(if index == 0 { name } else { "" }, value.as_ref());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! The CustomResourceDefinitions: those that plugins bring, and the host's own.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::host::labels;
+use crate::{
+    model::{LABEL_PLUGIN, Manifest},
+    plugins::resource,
+};
+
+/// Those of plugins by name, with the label by which the host knows them for its own.
+///
+/// Where two plugins bring one of the same name, it is the first plugin's, as it is in the host.
+pub(super) fn all(manifests: &[&Manifest]) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    for manifest in manifests {
+        for crd in &manifest.crds {
+            let mut crd = Value::Object(crd.clone());
+            let Some(name) = crd["metadata"]["name"].as_str().map(str::to_owned) else {
+                continue;
+            };
+            if !crd["metadata"]["labels"].is_object() {
+                crd["metadata"]["labels"] = json!({});
+            }
+            crd["metadata"]["labels"][LABEL_PLUGIN] = manifest.name.as_str().into();
+            all.entry(name).or_insert(crd);
+        }
+    }
+    all
+}
+
+/// Those of plugins and the host's own, which nothing that a plugin brings takes the place of.
+pub(super) fn with_own(of_plugins: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    let mut own = Value::Object(resource::crd());
+    own["metadata"]["labels"] = labels();
+    let mut all = of_plugins.clone();
+    all.insert(resource::CRD_NAME.to_owned(), own);
+    all
+}

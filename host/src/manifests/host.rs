@@ -1,0 +1,159 @@
+//! The host in a cluster: its namespace, its Deployment, and how its metrics are found.
+
+use serde_json::{Value, json};
+
+/// The name of the ServiceAccount, the Deployment and everything else that there is once.
+pub(super) const NAME: &str = "innkeeper";
+
+/// Seconds until a stopped host is killed: more than it takes to drain.
+const GRACE_SECONDS: u32 = 40;
+
+/// Where the host answers for health and metrics, and what the port is called.
+const ADMIN_PORT: u16 = 8080;
+const ADMIN: &str = "admin";
+
+/// Labels of everything that belongs to the host.
+pub(super) fn labels() -> Value {
+    json!({"app.kubernetes.io/name": NAME})
+}
+
+/// The host's namespace, which takes Pods without privileges only.
+pub(super) fn namespace(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "app.kubernetes.io/name": NAME,
+                "pod-security.kubernetes.io/enforce": "restricted",
+            },
+        },
+    })
+}
+
+/// The host with the plugins of its image's directory `/plugins`.
+///
+/// Two Pods, of which the one with the lease writes and the other one is ready to take over; an update replaces them one
+/// by one, and begins with the one more that it may have, so that there is always one that is ready.
+pub(super) fn deployment(namespace: &str, image: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
+        "spec": {
+            "replicas": 2,
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+            },
+            "selector": {"matchLabels": labels()},
+            "template": {
+                "metadata": {"labels": labels()},
+                "spec": {
+                    "serviceAccountName": NAME,
+                    "terminationGracePeriodSeconds": GRACE_SECONDS,
+                    "securityContext": {
+                        "runAsNonRoot": true,
+                        "runAsUser": 65532,
+                        "runAsGroup": 65532,
+                        "fsGroup": 65532,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "topologySpreadConstraints": [{
+                        "maxSkew": 1,
+                        "topologyKey": "kubernetes.io/hostname",
+                        "whenUnsatisfiable": "ScheduleAnyway",
+                        "labelSelector": {"matchLabels": labels()},
+                    }],
+                    "containers": [container(image)],
+                    "volumes": [{"name": "cache", "emptyDir": {"sizeLimit": "1Gi"}}],
+                },
+            },
+        },
+    })
+}
+
+fn container(image: &str) -> Value {
+    json!({
+        "name": NAME,
+        "image": image,
+        "args": [
+            "run",
+            "--plugin-dir",
+            "/plugins",
+            "--cache-dir",
+            "/cache",
+            "--admin-address",
+            format!("0.0.0.0:{ADMIN_PORT}"),
+        ],
+        "ports": [{"name": ADMIN, "containerPort": ADMIN_PORT}],
+        // It answers before anything else, so that this waits for the image's first page and for little more.
+        "startupProbe": probe("/livez", 2, 30),
+        // Asked for long enough that a busy node is no reason to start over.
+        "livenessProbe": probe("/livez", 10, 3),
+        "readinessProbe": probe("/readyz", 5, 2),
+        "env": [
+            {
+                "name": "INNKEEPER_HOST_NAMESPACE",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+            },
+            {
+                "name": "INNKEEPER_LEASE_IDENTITY",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
+            },
+        ],
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "128Mi"},
+            "limits": {"memory": "1Gi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": true,
+        },
+        "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
+    })
+}
+
+/// Asks the host so often, and takes so many failures in a row for an answer.
+fn probe(path: &str, period_s: u32, failures: u32) -> Value {
+    json!({
+        "httpGet": {"path": path, "port": ADMIN},
+        "periodSeconds": period_s,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    })
+}
+
+/// Names each Pod for whoever collects metrics, also one that is not ready.
+pub(super) fn metrics_service(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": format!("{NAME}-metrics"),
+            "namespace": namespace,
+            "labels": labels(),
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": true,
+            "selector": labels(),
+            "ports": [{"name": ADMIN, "port": ADMIN_PORT, "targetPort": ADMIN}],
+        },
+    })
+}
+
+/// The same for the Prometheus operator, where there is one.
+pub(super) fn service_monitor(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
+        "spec": {
+            "selector": {"matchLabels": labels()},
+            "endpoints": [{"port": ADMIN, "path": "/metrics"}],
+        },
+    })
+}

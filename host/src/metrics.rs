@@ -1,0 +1,312 @@
+//! Every metric of the process and its labels, in one place.
+//!
+//! Whoever measures something holds a handle from here and says what happened; names, labels and units are nobody
+//! else's business, and neither is who asks: `admin` serves the text.
+//! Names that controller-runtime and client-go have are theirs, so that their dashboards and alerts work unchanged.
+//! What would only repeat what another module knows already (watches, queues) is read when somebody asks, from a
+//! [`Source`].
+
+mod controller;
+mod labels;
+mod scrape;
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+pub use controller::{ControllerMetrics, PassResult, Running};
+pub use scrape::{PluginSample, Sample, Source, WatchSample};
+
+use labels::{Code, Controller, ControllerResult, Lease, Name, Plugin, PluginReason, PluginVerb};
+
+/// What the text of [`Metrics::encode`] is.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Seconds of a pass or of a wait: what controller-runtime uses, in the part that a host of this kind can show.
+const SECONDS: [f64; 17] = [
+    0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    120.0, 600.0,
+];
+
+/// Seconds that a guest takes: from well below a usual call to the longest deadline.
+const CALL_SECONDS: [f64; 13] = [
+    0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0,
+    10.0,
+];
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// Every metric.
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    families: Families,
+}
+
+/// The families; a clone shares the values.
+#[derive(Clone)]
+struct Families {
+    reconciles: Family<ControllerResult, Counter>,
+    reconcile_errors: Family<Controller, Counter>,
+    reconcile_seconds: Histograms<Controller>,
+    active_workers: Family<Controller, Gauge>,
+    workers_max: Family<Controller, Gauge>,
+    queue_depth: Family<Name, Gauge>,
+    queue_adds: Family<Name, Counter>,
+    queue_retries: Family<Name, Counter>,
+    queue_seconds: Histograms<Name>,
+    work_seconds: Histograms<Name>,
+    requests: Family<Code, Counter>,
+    leader: Family<Lease, Gauge>,
+    faults: Family<PluginReason, Counter>,
+    skips: Family<Plugin, Counter>,
+    writes: Family<PluginVerb, Counter>,
+    call_seconds: Histograms<Plugin>,
+    memory_peak: Family<Plugin, Gauge>,
+    log_dropped: Family<Plugin, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// With nothing measured yet.
+    pub fn new() -> Self {
+        let seconds: fn() -> Histogram = || Histogram::new(SECONDS);
+        let families = Families {
+            reconciles: Family::default(),
+            reconcile_errors: Family::default(),
+            reconcile_seconds: Family::new_with_constructor(seconds),
+            active_workers: Family::default(),
+            workers_max: Family::default(),
+            queue_depth: Family::default(),
+            queue_adds: Family::default(),
+            queue_retries: Family::default(),
+            queue_seconds: Family::new_with_constructor(seconds),
+            work_seconds: Family::new_with_constructor(seconds),
+            requests: Family::default(),
+            leader: Family::default(),
+            faults: Family::default(),
+            skips: Family::default(),
+            writes: Family::default(),
+            call_seconds: Family::new_with_constructor(|| Histogram::new(CALL_SECONDS)),
+            memory_peak: Family::default(),
+            log_dropped: Family::default(),
+        };
+        let mut registry = Registry::default();
+        families.register(&mut registry);
+        Self {
+            registry: Mutex::new(registry),
+            families,
+        }
+    }
+
+    /// Adds what is read when somebody asks.
+    pub fn add_source(&self, source: Arc<dyn Source>) {
+        let collector = scrape::Collector::new(source);
+        self.registry.lock().register_collector(Box::new(collector));
+    }
+
+    /// All metrics as OpenMetrics text.
+    /// Fails only if a source names something that cannot be encoded.
+    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry.lock())?;
+        Ok(text)
+    }
+
+    /// The handle of one controller; `name` is plugin and kind.
+    pub fn controller(&self, name: &str, workers_max: usize) -> ControllerMetrics {
+        ControllerMetrics::new(&self.families, name, workers_max)
+    }
+
+    /// The handle of one plugin.
+    pub fn plugin(&self, name: &str) -> PluginMetrics {
+        PluginMetrics {
+            families: self.families.clone(),
+            plugin: Plugin {
+                plugin: name.to_owned(),
+            },
+        }
+    }
+
+    /// An answer of the API server, or `<error>` where there was none.
+    pub fn request(&self, method: &str, code: &str) {
+        let label = Code {
+            code: code.to_owned(),
+            method: method.to_owned(),
+        };
+        self.families.requests.get_or_create(&label).inc();
+    }
+
+    /// Whether this process holds the lease.
+    pub fn leads(&self, lease: &str, leads: bool) {
+        let label = Lease {
+            name: lease.to_owned(),
+        };
+        let gauge = self.families.leader.get_or_create(&label);
+        gauge.set(i64::from(leads));
+    }
+}
+
+/// What one plugin does, over all its kinds and revisions.
+#[derive(Clone)]
+pub struct PluginMetrics {
+    families: Families,
+    plugin: Plugin,
+}
+
+impl PluginMetrics {
+    /// A call of the guest that ended, however it ended.
+    pub fn called(&self, cpu: Duration, memory_peak_bytes: usize) {
+        let seconds = self.families.call_seconds.get_or_create(&self.plugin);
+        seconds.observe(cpu.as_secs_f64());
+        let peak = self.families.memory_peak.get_or_create(&self.plugin);
+        let bytes = i64::try_from(memory_peak_bytes).unwrap_or(i64::MAX);
+        // Between reading and writing another call may raise it: the next higher peak mends that.
+        if bytes > peak.get() {
+            peak.set(bytes);
+        }
+    }
+
+    /// A fault, by the reason that the parent's condition gives.
+    pub fn fault(&self, reason: &str) {
+        let label = PluginReason {
+            plugin: self.plugin.plugin.clone(),
+            reason: reason.to_owned(),
+        };
+        self.families.faults.get_or_create(&label).inc();
+    }
+
+    /// A pass whose inputs were those of the one before, so that the guest was not called.
+    pub fn skipped(&self) {
+        self.families.skips.get_or_create(&self.plugin).inc();
+    }
+
+    /// A write for one of its parents that the API server took.
+    pub fn wrote(&self, verb: &str) {
+        let label = PluginVerb {
+            plugin: self.plugin.plugin.clone(),
+            verb: verb.to_owned(),
+        };
+        self.families.writes.get_or_create(&label).inc();
+    }
+
+    /// Log lines of the guest that were dropped.
+    pub fn log_dropped(&self, lines: u64) {
+        let dropped = self.families.log_dropped.get_or_create(&self.plugin);
+        dropped.inc_by(lines);
+    }
+}
+
+impl Families {
+    fn register(&self, registry: &mut Registry) {
+        self.register_controllers(registry);
+        self.register_plugins(registry);
+    }
+
+    fn register_controllers(&self, registry: &mut Registry) {
+        let reconciles = registry.sub_registry_with_prefix("controller_runtime");
+        reconciles.register(
+            "reconcile",
+            "Passes per controller, by how they ended",
+            self.reconciles.clone(),
+        );
+        reconciles.register(
+            "reconcile_errors",
+            "Passes per controller that failed",
+            self.reconcile_errors.clone(),
+        );
+        reconciles.register(
+            "reconcile_time_seconds",
+            "How long passes take",
+            self.reconcile_seconds.clone(),
+        );
+        reconciles.register(
+            "active_workers",
+            "Passes that run at the moment",
+            self.active_workers.clone(),
+        );
+        reconciles.register(
+            "max_concurrent_reconciles",
+            "Passes that may run at the same time",
+            self.workers_max.clone(),
+        );
+        let queue = registry.sub_registry_with_prefix("workqueue");
+        queue.register(
+            "depth",
+            "Parents that wait for a pass that is due",
+            self.queue_depth.clone(),
+        );
+        queue.register("adds", "Triggers taken in", self.queue_adds.clone());
+        queue.register(
+            "retries",
+            "Passes asked for after a failure",
+            self.queue_retries.clone(),
+        );
+        queue.register(
+            "queue_duration_seconds",
+            "How long parents wait from being due to their pass",
+            self.queue_seconds.clone(),
+        );
+        queue.register(
+            "work_duration_seconds",
+            "How long passes take",
+            self.work_seconds.clone(),
+        );
+        registry.register(
+            "rest_client_requests",
+            "Requests to the API server, by method and status",
+            self.requests.clone(),
+        );
+        registry.register(
+            "leader_election_master_status",
+            "Whether this process may write",
+            self.leader.clone(),
+        );
+    }
+
+    fn register_plugins(&self, registry: &mut Registry) {
+        let plugins = registry.sub_registry_with_prefix("innkeeper_plugin");
+        plugins.register(
+            "faults",
+            "Faults of the plugin, by reason",
+            self.faults.clone(),
+        );
+        plugins.register(
+            "passes_skipped",
+            "Passes without a call of the guest, as its inputs were unchanged",
+            self.skips.clone(),
+        );
+        plugins.register(
+            "writes",
+            "Writes for the plugin's parents, by verb",
+            self.writes.clone(),
+        );
+        plugins.register(
+            "call_cpu_seconds",
+            "CPU time of the guest per call",
+            self.call_seconds.clone(),
+        );
+        plugins.register(
+            "memory_peak_bytes",
+            "The most memory that one call took",
+            self.memory_peak.clone(),
+        );
+        plugins.register(
+            "log_lines_dropped",
+            "Log lines of the guest above its limits",
+            self.log_dropped.clone(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+use std::{sync::Arc, time::Duration};
+
+use super::*;
+
+/// Whether the text has this line, whatever its value.
+#[track_caller]
+fn assert_line(text: &str, line: &str) {
+    assert!(
+        text.lines().any(|found| found.starts_with(line)),
+        "{line} is not in\n{text}"
+    );
+}
+
+#[test]
+fn o1_a_pass_is_counted_under_the_names_of_controller_runtime() {
+    let metrics = Metrics::new();
+    let controller = metrics.controller("memcached/memcached", 4);
+    controller.triggered(3, 2);
+    controller
+        .begin(Duration::from_millis(3), 1)
+        .end(PassResult::Success);
+    controller.begin(Duration::ZERO, 0).end(PassResult::Error);
+    let text = metrics.encode().unwrap();
+    for line in [
+        "controller_runtime_reconcile_total{controller=\"memcached/memcached\",result=\"success\"} 1",
+        "controller_runtime_reconcile_total{controller=\"memcached/memcached\",result=\"error\"} 1",
+        "controller_runtime_reconcile_errors_total{controller=\"memcached/memcached\"} 1",
+        "controller_runtime_reconcile_time_seconds_count{controller=\"memcached/memcached\"} 2",
+        "controller_runtime_active_workers{controller=\"memcached/memcached\"} 0",
+        "controller_runtime_max_concurrent_reconciles{controller=\"memcached/memcached\"} 4",
+        "workqueue_depth{name=\"memcached/memcached\"} 0",
+        "workqueue_adds_total{name=\"memcached/memcached\"} 3",
+        "workqueue_retries_total{name=\"memcached/memcached\"} 1",
+        "workqueue_queue_duration_seconds_bucket{le=\"0.005\",name=\"memcached/memcached\"} 2",
+        "workqueue_work_duration_seconds_count{name=\"memcached/memcached\"} 2",
+    ] {
+        assert_line(&text, line);
+    }
+}
+
+#[test]
+fn a_pass_that_runs_is_seen_until_it_is_dropped() {
+    let metrics = Metrics::new();
+    let controller = metrics.controller("web/pond", 1);
+    let running = controller.begin(Duration::ZERO, 0);
+    assert_line(
+        &metrics.encode().unwrap(),
+        "controller_runtime_active_workers{controller=\"web/pond\"} 1",
+    );
+    let (sum, longest) = controller.unfinished();
+    assert!(sum >= longest && !longest.is_zero());
+    drop(running);
+    assert_eq!(controller.unfinished(), (Duration::ZERO, Duration::ZERO));
+    let text = metrics.encode().unwrap();
+    assert_line(
+        &text,
+        "controller_runtime_active_workers{controller=\"web/pond\"} 0",
+    );
+    // A pass that was cut off did not end.
+    assert!(
+        !text.contains("controller_runtime_reconcile_total{"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_a_plugin_does_is_counted() {
+    let metrics = Metrics::new();
+    let plugin = metrics.plugin("web");
+    plugin.called(Duration::from_micros(80), 2_000_000);
+    plugin.called(Duration::from_micros(80), 1_000_000);
+    plugin.fault("DeadlineExceeded");
+    plugin.skipped();
+    plugin.wrote("update");
+    plugin.log_dropped(7);
+    metrics.request("PATCH", "200");
+    metrics.leads("innkeeper", true);
+    let text = metrics.encode().unwrap();
+    for line in [
+        "innkeeper_plugin_faults_total{plugin=\"web\",reason=\"DeadlineExceeded\"} 1",
+        "innkeeper_plugin_passes_skipped_total{plugin=\"web\"} 1",
+        "innkeeper_plugin_writes_total{plugin=\"web\",verb=\"update\"} 1",
+        "innkeeper_plugin_call_cpu_seconds_bucket{le=\"0.0001\",plugin=\"web\"} 2",
+        "innkeeper_plugin_memory_peak_bytes{plugin=\"web\"} 2000000",
+        "innkeeper_plugin_log_lines_dropped_total{plugin=\"web\"} 7",
+        "rest_client_requests_total{code=\"200\",method=\"PATCH\"} 1",
+        "leader_election_master_status{name=\"innkeeper\"} 1",
+    ] {
+        assert_line(&text, line);
+    }
+}
+
+#[test]
+fn what_others_know_is_read_when_somebody_asks() {
+    struct Fixed;
+    impl Source for Fixed {
+        fn sample(&self) -> Sample {
+            Sample {
+                watches: vec![WatchSample {
+                    group: "apps".to_owned(),
+                    version: "v1".to_owned(),
+                    kind: "Deployment".to_owned(),
+                    selector: "innkeeper.dev/plugin=web".to_owned(),
+                    synced: true,
+                    objects: 3,
+                    bytes: 9000,
+                    lists: 1,
+                    stale: Some(Duration::from_millis(1500)),
+                }],
+                plugins: vec![PluginSample {
+                    plugin: "web".to_owned(),
+                    serving: false,
+                    parents: 12,
+                }],
+                unfinished: Vec::new(),
+            }
+        }
+    }
+    let metrics = Metrics::new();
+    metrics.add_source(Arc::new(Fixed));
+    let text = metrics.encode().unwrap();
+    let watch =
+        "{group=\"apps\",version=\"v1\",kind=\"Deployment\",selector=\"innkeeper.dev/plugin=web\"}";
+    for (name, value) in [
+        ("synced", "1"),
+        ("objects", "3"),
+        ("bytes", "9000"),
+        ("lists", "1"),
+        ("stale_seconds", "1.5"),
+    ] {
+        assert_line(&text, &format!("innkeeper_watch_{name}{watch} {value}"));
+    }
+    assert_line(&text, "innkeeper_plugin_serving{plugin=\"web\"} 0");
+    assert_line(&text, "innkeeper_plugin_parents{plugin=\"web\"} 12");
+    assert!(!text.contains("unfinished"), "{text}");
+    assert!(text.ends_with("# EOF\n"));
+}

@@ -1,0 +1,145 @@
+//! The digest that identifies bytes.
+
+use std::{
+    fmt::{self, Write},
+    str::FromStr,
+};
+
+use sha2::{Digest as _, Sha256};
+
+/// What a digest of this kind starts with, as registries write it.
+const PREFIX: &str = "sha256:";
+
+/// A SHA-256, shown as `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+/// A text that is not a digest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not a digest: write sha256: and 64 hexadecimal digits in lower case")]
+pub struct InvalidDigest(
+    /// The text as given.
+    pub String,
+);
+
+/// A digest of bytes that come in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Digester(Sha256);
+
+impl Digester {
+    /// Takes the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The digest of all pieces.
+    pub fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
+impl Digest {
+    /// The digest of bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The digest of bytes in parts.
+    pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut digester = Digester::default();
+        for part in parts {
+            digester.update(part);
+        }
+        digester.finish()
+    }
+
+    /// The bytes of the digest.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The digest as 64 hexadecimal digits.
+    pub fn to_hex(&self) -> String {
+        let mut text = String::with_capacity(64);
+        for byte in self.0 {
+            let written = write!(text, "{byte:02x}");
+            // Writing to a String cannot fail.
+            debug_assert!(written.is_ok());
+        }
+        text
+    }
+
+    /// Reads 64 hexadecimal digits in lower case.
+    fn from_hex(text: &str) -> Option<Self> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let mut bytes = [0; 32];
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != bytes.len() || !rest.is_empty() {
+            return None;
+        }
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl FromStr for Digest {
+    type Err = InvalidDigest;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.strip_prefix(PREFIX)
+            .and_then(Self::from_hex)
+            .ok_or_else(|| InvalidDigest(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}", self.to_hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_itself_as_registries_do() {
+        assert_eq!(
+            Digest::of(b"").to_string(),
+            "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
+        let parts: [&[u8]; 2] = [b"a", b"b"];
+        assert_eq!(Digest::of_parts(parts), Digest::of(b"ab"));
+    }
+
+    #[test]
+    fn reads_what_it_shows_and_nothing_else() {
+        let digest = Digest::of(b"pond");
+        let shown = digest.to_string();
+        assert_eq!(shown.parse(), Ok(digest));
+        for text in [
+            "",
+            "sha256:",
+            &shown[7..],
+            &shown[..70],
+            &format!("{shown}0"),
+            &shown.to_uppercase(),
+            &shown.replace("sha256", "sha512"),
+            &format!("sha256:+{}", &shown[8..]),
+        ] {
+            assert_eq!(text.parse::<Digest>(), Err(InvalidDigest(text.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Kinds and the identity of objects.
+
+use std::{cmp::Ordering, fmt, sync::Arc};
+
+/// A kind without its version: what identifies objects, because one object can be had in several versions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKind {
+    /// The API group; empty for the core group.
+    pub group: Arc<str>,
+    /// The kind in CamelCase.
+    pub kind: Arc<str>,
+}
+
+impl GroupKind {
+    /// Makes a kind of its two parts.
+    pub fn new(group: impl Into<Arc<str>>, kind: impl Into<Arc<str>>) -> Self {
+        Self {
+            group: group.into(),
+            kind: kind.into(),
+        }
+    }
+}
+
+/// `Deployment.apps`, or `Secret` alone for the core group: the form that kubectl uses.
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.group {
+            "" => write!(f, "{}", self.kind),
+            group => write!(f, "{}.{group}", self.kind),
+        }
+    }
+}
+
+/// A kind in one version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gvk {
+    /// The API group; empty for the core group.
+    pub group: Arc<str>,
+    /// The version: `v1`.
+    pub version: Arc<str>,
+    /// The kind in CamelCase.
+    pub kind: Arc<str>,
+}
+
+/// An `apiVersion` that is neither `version` nor `group/version`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not an apiVersion: give group/version, or version alone for the core group")]
+pub struct InvalidApiVersion(
+    /// The text as given.
+    pub String,
+);
+
+impl Gvk {
+    /// Makes a kind of its three parts.
+    pub fn new(
+        group: impl Into<Arc<str>>,
+        version: impl Into<Arc<str>>,
+        kind: impl Into<Arc<str>>,
+    ) -> Self {
+        Self {
+            group: group.into(),
+            version: version.into(),
+            kind: kind.into(),
+        }
+    }
+
+    /// Makes a kind from `apiVersion` and `kind` as they stand in a manifest.
+    pub fn parse(api_version: &str, kind: &str) -> Result<Self, InvalidApiVersion> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let grouped = api_version.contains('/');
+        if version.is_empty() || version.contains('/') || (grouped && group.is_empty()) {
+            return Err(InvalidApiVersion(api_version.to_owned()));
+        }
+        Ok(Self::new(group, version, kind))
+    }
+
+    /// `group/version`, or `version` alone for the core group.
+    pub fn api_version(&self) -> String {
+        match &*self.group {
+            "" => self.version.to_string(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// The kind without its version.
+    pub fn group_kind(&self) -> GroupKind {
+        GroupKind {
+            group: Arc::clone(&self.group),
+            kind: Arc::clone(&self.kind),
+        }
+    }
+}
+
+/// `apps/v1 Deployment`.
+impl fmt::Display for Gvk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api_version(), self.kind)
+    }
+}
+
+/// Where the objects of a kind live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// In namespaces.
+    Namespaced,
+    /// In the cluster.
+    Cluster,
+}
+
+/// What identifies an object for its users: a later object of the same name has the same identity, but another UID.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId {
+    /// The kind.
+    pub kind: GroupKind,
+    /// The namespace; none for cluster-scoped objects.
+    pub namespace: Option<Arc<str>>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+impl ObjectId {
+    /// Makes an identity of its parts.
+    pub fn new(kind: GroupKind, namespace: Option<&str>, name: &str) -> Self {
+        Self {
+            kind,
+            namespace: namespace.map(Arc::from),
+            name: Arc::from(name),
+        }
+    }
+
+    /// `<group>/<kind>/<namespace>/<name>`, the value of [`ANNOTATION_RETAINED_FOR`](super::ANNOTATION_RETAINED_FOR);
+    /// the parts of the core group and of cluster-scoped objects are empty.
+    pub fn identity(&self) -> String {
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        let GroupKind { group, kind } = &self.kind;
+        format!("{group}/{kind}/{namespace}/{}", self.name)
+    }
+
+    /// Reads what [`identity`](Self::identity) wrote; none if the text is something else.
+    pub fn parse_identity(text: &str) -> Option<Self> {
+        let mut parts = text.split('/');
+        let (group, kind) = (parts.next()?, parts.next()?);
+        let (namespace, name) = (parts.next()?, parts.next()?);
+        if parts.next().is_some() || kind.is_empty() || name.is_empty() {
+            return None;
+        }
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        Some(Self::new(GroupKind::new(group, kind), namespace, name))
+    }
+}
+
+/// The order in which children are handed over: kind, group, namespace, name.
+pub fn child_order(left: &ObjectId, right: &ObjectId) -> Ordering {
+    fn rank(id: &ObjectId) -> (&str, &str, Option<&str>, &str) {
+        let ObjectId {
+            kind,
+            namespace,
+            name,
+        } = id;
+        (&kind.kind, &kind.group, namespace.as_deref(), name)
+    }
+    rank(left).cmp(&rank(right))
+}
+
+/// `Deployment.apps demo/web`, without `demo/` for cluster-scoped objects.
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
+            None => write!(f, "{} {}", self.kind, self.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn api_versions_round_trip() {
+        for text in ["v1", "apps/v1", "gateway.networking.k8s.io/v1beta1"] {
+            assert_eq!(Gvk::parse(text, "X").unwrap().api_version(), text);
+        }
+    }
+
+    #[test]
+    fn identities_round_trip() {
+        for text in ["apps/Deployment/demo/web", "/Secret/demo/a", "g/K//a"] {
+            assert_eq!(ObjectId::parse_identity(text).unwrap().identity(), text);
+        }
+        for text in ["", "a/b/c", "a/b/c/d/e", "a//c/d", "a/b/c/"] {
+            assert_eq!(ObjectId::parse_identity(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn children_are_ordered_by_kind_first() {
+        let id = |group, kind, name| ObjectId::new(GroupKind::new(group, kind), Some("demo"), name);
+        let mut ids = [
+            id("", "Service", "a"),
+            id("apps", "Deployment", "b"),
+            id("", "Service", "0"),
+        ];
+        ids.sort_by(child_order);
+        assert_eq!(ids.map(|id| id.name.to_string()), ["b", "0", "a"]);
+    }
+
+    #[test]
+    fn rejects_invalid_api_versions() {
+        for text in ["", "/v1", "apps/", "a/b/c"] {
+            assert_eq!(
+                Gvk::parse(text, "X"),
+                Err(InvalidApiVersion(text.to_owned()))
+            );
+        }
+    }
+}

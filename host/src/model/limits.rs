@@ -1,0 +1,53 @@
+//! The limits of a plugin. There is no way to have none: every field has a default that is a limit.
+
+use std::time::Duration;
+
+/// What one plugin may use; all enforced on every call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Linear memory of one instance, summed over its memories and tables, in bytes.
+    pub memory_bytes_max: usize,
+    /// CPU time of one call.
+    pub deadline: Duration,
+    /// The whole answer as it leaves the sandbox, in bytes.
+    pub output_bytes_max: usize,
+    /// One child's JSON text, in bytes; the API server itself refuses objects above about 1.5 MiB.
+    pub object_bytes_max: usize,
+    /// Children in one answer.
+    pub children_max: usize,
+    /// Log text of one pass, in bytes.
+    pub log_bytes_max: usize,
+    /// Log text per second over all passes, in bytes.
+    pub log_bytes_per_second_max: usize,
+    /// Calls of `get` and `list` in one pass.
+    pub host_calls_max: u32,
+    /// Bytes that `get` and `list` return in one pass.
+    pub host_call_bytes_max: usize,
+    /// Passes at the same time.
+    pub concurrency_max: usize,
+    /// Passes per second.
+    pub passes_per_second_max: u32,
+    /// Writes per minute and parent.
+    pub writes_per_minute_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const KIB: usize = 1024;
+        const MIB: usize = 1024 * KIB;
+        Self {
+            memory_bytes_max: 64 * MIB,
+            deadline: Duration::from_millis(250),
+            output_bytes_max: 4 * MIB,
+            object_bytes_max: MIB,
+            children_max: 256,
+            log_bytes_max: 16 * KIB,
+            log_bytes_per_second_max: 64 * KIB,
+            host_calls_max: 1000,
+            host_call_bytes_max: 16 * MIB,
+            concurrency_max: 4,
+            passes_per_second_max: 10_000,
+            writes_per_minute_max: 120,
+        }
+    }
+}

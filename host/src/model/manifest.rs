@@ -1,0 +1,191 @@
+//! What a plugin says of itself.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use serde_json::{Map, Value};
+
+use super::{Gvk, PluginName, Scope};
+
+/// What a plugin is and asks for; a request, not a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The plugin's name.
+    pub name: PluginName,
+    /// The plugin's own version, for people.
+    pub version: String,
+    /// The kinds of parents; at least one.
+    pub parents: Vec<ParentKind>,
+    /// CustomResourceDefinitions that it brings.
+    pub crds: Vec<Map<String, Value>>,
+    /// Every kind of child that an answer may hold.
+    pub children: Vec<ChildKind>,
+    /// Every kind that it reads.
+    pub reads: Vec<ReadKind>,
+    /// Whether it has work to do before a parent goes.
+    pub finalize: bool,
+    /// A JSON schema for its configuration; none: only `{}` is accepted.
+    pub config_schema: Option<Value>,
+}
+
+/// A kind of parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentKind {
+    /// The kind in the version that the plugin speaks.
+    pub kind: Gvk,
+    /// The lower-case plural.
+    pub plural: String,
+    /// Where its objects live.
+    pub scope: Scope,
+}
+
+/// A kind of child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildKind {
+    /// The kind in the version that the plugin states.
+    pub kind: Gvk,
+    /// False: where the cluster does not serve it, its children are skipped.
+    pub required: bool,
+    /// The condition that makes a child of this kind ready.
+    pub ready_condition: Option<String>,
+}
+
+/// A kind that a plugin reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadKind {
+    /// The kind in the version that the plugin asks for.
+    pub kind: Gvk,
+    /// How much of each object.
+    pub access: Access,
+    /// From where.
+    pub scope: ReadScope,
+    /// Limits the read to objects with these labels (Kubernetes' text form).
+    pub label_selector: Option<String>,
+}
+
+/// How much of an object is shown, from most to least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// The whole object.
+    Full,
+    /// `apiVersion`, `kind`, `type`, `metadata`, and per data key a keyed hash of the value.
+    Hash,
+    /// `apiVersion`, `kind` and `metadata`.
+    Metadata,
+}
+
+/// `full`, `hash` or `metadata`.
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::Hash => "hash",
+            Self::Metadata => "metadata",
+        })
+    }
+}
+
+/// From where objects are read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReadScope {
+    /// The namespace of the parent.
+    ParentNamespace,
+    /// These namespaces; only a grant says so, a plugin cannot ask for it.
+    Namespaces(BTreeSet<Arc<str>>),
+    /// The whole cluster.
+    Cluster,
+}
+
+/// Where a read of some scope looks for objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// In all namespaces, or among the objects of a cluster-scoped kind.
+    Everywhere,
+    /// In these namespaces; in none when the scope does not cover the read.
+    Within(BTreeSet<Arc<str>>),
+}
+
+impl ReadScope {
+    /// Where a read for a parent in the namespace `own` looks when it asks for a namespace, or with none for all that
+    /// the scope covers.
+    ///
+    /// Objects of a cluster-scoped kind are covered by a scope of the whole cluster only.
+    pub fn reach(&self, kind: Scope, own: Option<&Arc<str>>, asked: Option<&Arc<str>>) -> Reach {
+        let covered = match (self, kind) {
+            (Self::Cluster, Scope::Cluster) => return Reach::Everywhere,
+            (Self::Cluster, Scope::Namespaced) => {
+                return asked.map_or(Reach::Everywhere, |one| {
+                    Reach::Within(BTreeSet::from([Arc::clone(one)]))
+                });
+            }
+            (_, Scope::Cluster) => BTreeSet::new(),
+            (Self::ParentNamespace, Scope::Namespaced) => own.into_iter().cloned().collect(),
+            (Self::Namespaces(names), Scope::Namespaced) => names.clone(),
+        };
+        let wanted = |name: &Arc<str>| asked.is_none_or(|asked| asked == name);
+        Reach::Within(covered.into_iter().filter(wanted).collect())
+    }
+}
+
+/// `ParentNamespace`, `Namespaces [a, b]` or `Cluster`.
+impl fmt::Display for ReadScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ParentNamespace => f.write_str("ParentNamespace"),
+            Self::Namespaces(names) => {
+                let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+                write!(f, "Namespaces [{}]", names.join(", "))
+            }
+            Self::Cluster => f.write_str("Cluster"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn within(names: &[&str]) -> Reach {
+        Reach::Within(names.iter().map(|name| Arc::from(*name)).collect())
+    }
+
+    #[test]
+    fn a_scope_reaches_no_other_namespace() {
+        let name = |text: &str| Some(Arc::<str>::from(text));
+        let listed = ReadScope::Namespaces(["a", "b"].map(Arc::from).into());
+        let reach = |scope: &ReadScope, own: &Option<Arc<str>>, asked: &Option<Arc<str>>| {
+            scope.reach(Scope::Namespaced, own.as_ref(), asked.as_ref())
+        };
+        let (parent, cluster) = (&ReadScope::ParentNamespace, &ReadScope::Cluster);
+        for (scope, own, asked, expected) in [
+            (parent, name("demo"), None, within(&["demo"])),
+            (parent, name("demo"), name("demo"), within(&["demo"])),
+            (parent, name("demo"), name("other"), within(&[])),
+            (parent, None, name("demo"), within(&[])),
+            (parent, None, None, within(&[])),
+            (&listed, name("demo"), None, within(&["a", "b"])),
+            (&listed, name("demo"), name("b"), within(&["b"])),
+            (&listed, name("demo"), name("demo"), within(&[])),
+            (&listed, None, name("a"), within(&["a"])),
+            (cluster, name("demo"), name("other"), within(&["other"])),
+            (cluster, None, None, Reach::Everywhere),
+        ] {
+            assert_eq!(
+                reach(scope, &own, &asked),
+                expected,
+                "{scope} {own:?} {asked:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn objects_of_the_cluster_are_in_no_namespace() {
+        let own = Arc::from("a");
+        let listed = ReadScope::Namespaces(["a"].map(Arc::from).into());
+        for scope in [ReadScope::ParentNamespace, listed] {
+            let reach = scope.reach(Scope::Cluster, Some(&own), None);
+            assert_eq!(reach, within(&[]), "{scope}");
+        }
+        let reach = ReadScope::Cluster.reach(Scope::Cluster, Some(&own), Some(&own));
+        assert_eq!(reach, Reach::Everywhere);
+    }
+}

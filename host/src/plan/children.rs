@@ -1,0 +1,250 @@
+//! What becomes of each child.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Claim, Context, Plan, PlannedChild, Progress, body::Body, claim, order, ownership, readiness,
+};
+use crate::{
+    config::Guard,
+    model::{
+        ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, Gvk, LABEL_PLUGIN, Object, ObjectId,
+        Operation, Ownership, RemovalPolicy,
+    },
+};
+
+/// Finalizer that makes the garbage collector delete the children before the parent.
+const FOREGROUND_DELETION: &str = "foregroundDeletion";
+
+/// What a child needs.
+struct Step {
+    progress: Progress,
+    operation: Option<Operation>,
+}
+
+impl Step {
+    const fn none(progress: Progress) -> Self {
+        Self {
+            progress,
+            operation: None,
+        }
+    }
+}
+
+/// Adds the operations for the children, and what becomes of each, to a plan.
+pub(super) fn plan(
+    context: &Context<'_>,
+    observed: &BTreeMap<ObjectId, &Object>,
+    children: &[Child],
+    plan: &mut Plan,
+) {
+    let mut transfers = Vec::new();
+    let mut applies = Vec::new();
+    let mut satisfied = BTreeSet::new();
+    for child in order::sorted(children) {
+        let id = id(child);
+        let object = observed.get(&id).copied();
+        let Step {
+            progress,
+            operation,
+        } = step(context, child, &id, object, &satisfied);
+        let ready_condition = ready_condition(context, child);
+        let ready = readiness::observed(child, object, &progress, ready_condition.as_deref());
+        // A kind that the plugin can do without must not hold up the rest.
+        if ready || progress == (Progress::NotServed { required: false }) {
+            satisfied.insert(child.key.as_str());
+        }
+        match operation {
+            Some(operation @ Operation::Transfer { .. }) => transfers.push(operation),
+            other => applies.extend(other),
+        }
+        plan.children.push(PlannedChild {
+            key: child.key.clone(),
+            id,
+            kind: child.kind.clone(),
+            progress,
+            readiness: child.readiness,
+            ready_condition,
+            ready,
+        });
+    }
+    plan.kinds = applies.iter().filter_map(created_kind).collect();
+    let prunes = prunes(context, observed, &plan.children);
+    plan.operations.extend(transfers);
+    if Guard::PruneLast.holds() {
+        plan.operations.extend(applies.into_iter().chain(prunes));
+    } else {
+        plan.operations.extend(prunes.into_iter().chain(applies));
+    }
+}
+
+fn created_kind(operation: &Operation) -> Option<Gvk> {
+    match operation {
+        Operation::Create { kind, .. } => Some(kind.clone()),
+        _ => None,
+    }
+}
+
+fn id(child: &Child) -> ObjectId {
+    ObjectId::new(
+        child.kind.group_kind(),
+        child.namespace.as_deref(),
+        &child.name,
+    )
+}
+
+fn ready_condition(context: &Context<'_>, child: &Child) -> Option<String> {
+    let declared = &context.manifest.children;
+    declared
+        .iter()
+        .find(|declared| declared.kind == child.kind)?
+        .ready_condition
+        .clone()
+}
+
+fn step(
+    context: &Context<'_>,
+    child: &Child,
+    id: &ObjectId,
+    object: Option<&Object>,
+    satisfied: &BTreeSet<&str>,
+) -> Step {
+    if context.resources.resource(&child.kind).is_none() {
+        let declared = &context.manifest.children;
+        let required = declared
+            .iter()
+            .any(|declared| declared.kind == child.kind && declared.required);
+        return Step::none(Progress::NotServed { required });
+    }
+    let Some(object) = object else {
+        return missing(context, child, id, satisfied);
+    };
+    if claim(object, context.parent) == Claim::Foreign {
+        return Step::none(match child.apply {
+            ApplyPolicy::Hold => Progress::Missing,
+            ApplyPolicy::Always | ApplyPolicy::Once => Progress::NotOwned,
+        });
+    }
+    if object.is_deleting() && Guard::DeletingLeftAlone.holds() {
+        return Step::none(Progress::Deleting);
+    }
+    existing(context, child, id, object)
+}
+
+fn missing(
+    context: &Context<'_>,
+    child: &Child,
+    id: &ObjectId,
+    satisfied: &BTreeSet<&str>,
+) -> Step {
+    if child.apply == ApplyPolicy::Hold {
+        return Step::none(Progress::Missing);
+    }
+    if context.parent.is_deleting()
+        && context.parent.has_finalizer(FOREGROUND_DELETION)
+        && Guard::ForegroundCreatesNothing.holds()
+    {
+        return Step::none(Progress::Withheld);
+    }
+    let after: Vec<String> = child
+        .after
+        .iter()
+        .filter(|key| !satisfied.contains(key.as_str()))
+        .cloned()
+        .collect();
+    if !after.is_empty() {
+        return Step::none(Progress::Waiting { after });
+    }
+    Step {
+        progress: Progress::Created,
+        operation: Some(Operation::Create {
+            key: child.key.clone(),
+            id: id.clone(),
+            kind: child.kind.clone(),
+            body: Body::new(context, child).into_object(),
+            generate: child.generate.clone(),
+        }),
+    }
+}
+
+/// A child that exists, is ours and is not being deleted.
+fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> Step {
+    let to = match child.removal {
+        RemovalPolicy::Delete => Ownership::Owned,
+        RemovalPolicy::Retain => Ownership::Retained,
+    };
+    // Before any apply, because an apply does not drop an ownerReference that a patch has added; and alone, because
+    // it changes the resourceVersion that an apply would be bound to.
+    if let Some(patch) = ownership::transfer(object, context.parent, to) {
+        return Step {
+            progress: Progress::Transferred,
+            operation: Some(Operation::Transfer {
+                key: child.key.clone(),
+                id: id.clone(),
+                kind: child.kind.clone(),
+                uid: object.uid.clone(),
+                resource_version: object.resource_version,
+                patch,
+                to,
+            }),
+        };
+    }
+    if child.apply != ApplyPolicy::Always {
+        return Step::none(Progress::Held);
+    }
+    let body = Body::new(context, child);
+    if body.is_unchanged(object, context.manager, child) && Guard::UnchangedSkipped.holds() {
+        return Step::none(Progress::Unchanged);
+    }
+    Step {
+        progress: Progress::Updated,
+        operation: Some(Operation::Update {
+            key: child.key.clone(),
+            id: id.clone(),
+            kind: child.kind.clone(),
+            uid: object.uid.clone(),
+            resource_version: object.resource_version,
+            body: body.into_object(),
+            generate: child.generate.clone(),
+        }),
+    }
+}
+
+/// The deletions of children that are no longer desired; none while a child cannot be made what it should be.
+fn prunes(
+    context: &Context<'_>,
+    observed: &BTreeMap<ObjectId, &Object>,
+    children: &[PlannedChild],
+) -> Vec<Operation> {
+    let blocks = |child: &PlannedChild| {
+        matches!(
+            child.progress,
+            Progress::NotOwned | Progress::NotServed { required: true }
+        )
+    };
+    if children.iter().any(blocks) && Guard::PruneUnblocked.holds() {
+        return Vec::new();
+    }
+    let desired: BTreeSet<&ObjectId> = children.iter().map(|child| &child.id).collect();
+    observed
+        .iter()
+        .filter(|(id, object)| !desired.contains(id) && may_prune(context, object))
+        .map(|(id, object)| Operation::Prune {
+            id: id.clone(),
+            kind: object.kind.clone(),
+            uid: object.uid.clone(),
+            resource_version: object.resource_version,
+        })
+        .collect()
+}
+
+/// Only what we made goes: controlled by this parent's UID, labelled by us, not retained for anybody.
+fn may_prune(context: &Context<'_>, object: &Object) -> bool {
+    let label = object.labels.get(LABEL_PLUGIN).map(|name| &**name);
+    let labelled = label == Some(context.plugin.as_str());
+    let retained = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
+    claim(object, context.parent) == Claim::Ours(Ownership::Owned)
+        && (labelled || !Guard::PluginLabel.holds())
+        && !(retained && Guard::RetainedStays.holds())
+        && !object.is_deleting()
+}

@@ -1,0 +1,191 @@
+//! What differs between two schemas: where the new one is narrower (refuses what the old one takes, or drops what it
+//! keeps), and which validation rules it adds.
+//!
+//! Errs on the side of "narrower" where it cannot tell.
+//! Rules are apart, because the API server ratchets them: an object that breaks a new one stays as it is until the part
+//! that breaks it is changed.
+
+use serde_json::{Map, Value};
+
+/// Bounds that are narrower when they are higher.
+const LOWER_BOUNDS: [&str; 4] = ["minItems", "minLength", "minProperties", "minimum"];
+
+/// Bounds that are narrower when they are lower.
+const UPPER_BOUNDS: [&str; 4] = ["maxItems", "maxLength", "maxProperties", "maximum"];
+
+/// Restrictions of which any change may be narrower.
+const RESTRICTIONS: [&str; 10] = [
+    "allOf",
+    "anyOf",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "multipleOf",
+    "not",
+    "oneOf",
+    "pattern",
+    "uniqueItems",
+];
+
+const ANY_FIELDS: &str = "x-kubernetes-preserve-unknown-fields";
+const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
+const RULES: &str = "x-kubernetes-validations";
+
+/// What differs, each with its place: `spec.size gets the type string`.
+#[derive(Debug, Default)]
+pub(super) struct Differences {
+    /// Where the new schema is narrower.
+    pub(super) narrower: Vec<String>,
+    /// The rules that the new schema adds.
+    pub(super) rules: Vec<String>,
+    path: Vec<String>,
+}
+
+impl Differences {
+    /// Compares all of two schemas.
+    pub(super) fn between(old: &Value, new: &Value) -> Self {
+        let mut differences = Self::default();
+        differences.compare(old, new);
+        differences
+    }
+
+    fn compare(&mut self, old: &Value, new: &Value) {
+        if let (Value::Object(old), Value::Object(new)) = (old, new) {
+            self.compare_types(old, new);
+            self.compare_bounds(old, new);
+            self.compare_lists(old, new);
+            self.compare_rules(old, new);
+            self.descend(old, new);
+        }
+    }
+
+    fn place(&self) -> String {
+        if self.path.is_empty() {
+            "the object".to_owned()
+        } else {
+            self.path.join(".")
+        }
+    }
+
+    fn note(&mut self, change: &str) {
+        let place = self.place();
+        self.narrower.push(format!("{place} {change}"));
+    }
+
+    fn compare_types(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
+        let types = (
+            old.get("type").and_then(Value::as_str),
+            new.get("type").and_then(Value::as_str),
+        );
+        match types {
+            (Some("integer"), Some("number")) | (_, None) => {}
+            (Some(old), Some(new)) if old == new => {}
+            (None, Some(_)) if !flag(old, INT_OR_STRING) && !flag(old, ANY_FIELDS) => {}
+            (_, Some(new)) => self.note(&format!("gets the type {new}")),
+        }
+        for name in [ANY_FIELDS, INT_OR_STRING, "nullable"] {
+            if flag(old, name) && !flag(new, name) {
+                self.note(&format!("loses {name}"));
+            }
+        }
+    }
+
+    fn compare_bounds(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
+        let bound = |schema: &Map<String, Value>, name| schema.get(name).and_then(Value::as_f64);
+        for (names, higher_is_narrower) in [(LOWER_BOUNDS, true), (UPPER_BOUNDS, false)] {
+            for name in names {
+                let narrower = match (bound(old, name), bound(new, name)) {
+                    (_, None) => false,
+                    (None, Some(_)) => true,
+                    (Some(old), Some(new)) if higher_is_narrower => new > old,
+                    (Some(old), Some(new)) => new < old,
+                };
+                if narrower {
+                    self.note(&format!("gets a narrower {name}"));
+                }
+            }
+        }
+        for name in RESTRICTIONS {
+            if new.contains_key(name) && new.get(name) != old.get(name) {
+                self.note(&format!("gets another {name}"));
+            }
+        }
+    }
+
+    /// `required` and `enum`.
+    fn compare_lists(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
+        let has_default = |field: &str| {
+            let property = new
+                .get("properties")
+                .and_then(|properties| properties.get(field));
+            property.is_some_and(|property| property.get("default").is_some())
+        };
+        let required = items(new, "required")
+            .iter()
+            .filter(|field| !items(old, "required").contains(field))
+            .filter_map(Value::as_str)
+            .filter(|field| !has_default(field));
+        for field in required {
+            self.note(&format!("requires {field}"));
+        }
+        if !new.contains_key("enum") {
+            return;
+        }
+        if !old.contains_key("enum") {
+            self.note("gets an enum");
+        }
+        let gone = items(old, "enum")
+            .iter()
+            .filter(|value| !items(new, "enum").contains(value));
+        for value in gone {
+            self.note(&format!("no longer takes {value}"));
+        }
+    }
+
+    fn compare_rules(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
+        let rule = |entry: &Value| entry.get("rule").cloned().unwrap_or_default();
+        let known: Vec<Value> = items(old, RULES).iter().map(rule).collect();
+        for rule in items(new, RULES).iter().map(rule) {
+            if !known.contains(&rule) {
+                let place = self.place();
+                self.rules.push(format!("{place} gets the rule {rule}"));
+            }
+        }
+    }
+
+    fn descend(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
+        let keeps_any = flag(new, ANY_FIELDS) || new.contains_key("additionalProperties");
+        let new_properties = new.get("properties");
+        let old_properties = old.get("properties").and_then(Value::as_object);
+        for (name, old) in old_properties.into_iter().flatten() {
+            let new = new_properties.and_then(|properties| properties.get(name));
+            self.step(name, old, new, keeps_any);
+        }
+        for (name, place) in [("items", "[]"), ("additionalProperties", "*")] {
+            if let Some(old) = old.get(name) {
+                self.step(place, old, new.get(name), flag(new, ANY_FIELDS));
+            }
+        }
+    }
+
+    fn step(&mut self, place: &str, old: &Value, new: Option<&Value>, may_go: bool) {
+        self.path.push(place.to_owned());
+        match new {
+            Some(new) => self.compare(old, new),
+            None if may_go => {}
+            None => self.note("is dropped"),
+        }
+        self.path.pop();
+    }
+}
+
+fn flag(schema: &Map<String, Value>, name: &str) -> bool {
+    schema.get(name).and_then(Value::as_bool) == Some(true)
+}
+
+fn items<'a>(schema: &'a Map<String, Value>, name: &str) -> &'a [Value] {
+    schema
+        .get(name)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}

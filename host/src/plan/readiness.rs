@@ -1,0 +1,163 @@
+//! Whether a child is ready.
+
+use serde_json::Value;
+
+use super::{PlannedChild, Progress};
+use crate::model::{ApplyPolicy, Child, Gvk, Object, Readiness};
+
+/// Whether a child is ready as observed, before anything is written.
+pub(super) fn observed(
+    child: &Child,
+    object: Option<&Object>,
+    progress: &Progress,
+    ready_condition: Option<&str>,
+) -> bool {
+    let exists = match progress {
+        Progress::Unchanged | Progress::Updated | Progress::Transferred | Progress::Held => true,
+        Progress::Missing if child.apply == ApplyPolicy::Hold => {
+            return child.readiness == Readiness::Ready;
+        }
+        Progress::Created
+        | Progress::Missing
+        | Progress::Waiting { .. }
+        | Progress::Deleting
+        | Progress::Withheld
+        | Progress::NotServed { .. }
+        | Progress::NotOwned => false,
+    };
+    let Some(object) = object.filter(|_| exists) else {
+        return false;
+    };
+    match child.readiness {
+        Readiness::Ready => true,
+        Readiness::NotReady => false,
+        // What is about to be applied has not been seen by the controller of the kind; a kind without a generation
+        // has no controller that would have to.
+        Readiness::Derive if *progress == Progress::Updated && object.generation.is_some() => false,
+        Readiness::Derive => serde_json::from_str(&object.json)
+            .is_ok_and(|json| is_ready(&child.kind, &json, ready_condition)),
+    }
+}
+
+/// Whether a planned child is ready given the object that the API server returned for it.
+pub(super) fn written(child: &PlannedChild, json: &str) -> bool {
+    match child.readiness {
+        Readiness::Ready => true,
+        Readiness::NotReady => false,
+        Readiness::Derive => serde_json::from_str(json)
+            .is_ok_and(|json| is_ready(&child.kind, &json, child.ready_condition.as_deref())),
+    }
+}
+
+/// Derives from an object whether it is ready.
+///
+/// Nothing is while it is being deleted or while its controller has not seen its last generation.
+/// Then a declared condition decides, else the rule of its kind, else that it exists.
+pub fn is_ready(kind: &Gvk, object: &Value, ready_condition: Option<&str>) -> bool {
+    let probe = Probe(object);
+    if object.pointer("/metadata/deletionTimestamp").is_some() || probe.is_behind() {
+        return false;
+    }
+    if let Some(name) = ready_condition {
+        return probe.condition(name);
+    }
+    match (&*kind.group, &*kind.kind) {
+        ("apps", "Deployment") => probe.seen() && probe.deployment(),
+        ("apps", "StatefulSet") => probe.seen() && probe.stateful_set(),
+        ("apps", "DaemonSet") => probe.seen() && probe.daemon_set(),
+        ("apps", "ReplicaSet") => probe.seen() && probe.status("readyReplicas") == probe.replicas(),
+        ("batch", "Job") => probe.condition("Complete"),
+        ("", "Pod") => probe.phase() == Some("Succeeded") || probe.condition("Ready"),
+        // It may wait for its first consumer.
+        ("", "PersistentVolumeClaim") => probe.phase() != Some("Lost"),
+        ("", "Service") => !probe.is_load_balancer() || probe.has_ingress(),
+        _ => true,
+    }
+}
+
+/// Reads what readiness depends on.
+struct Probe<'a>(&'a Value);
+
+impl Probe<'_> {
+    fn integer(&self, pointer: &str) -> Option<i64> {
+        self.0.pointer(pointer).and_then(Value::as_i64)
+    }
+
+    /// A count of the status; one that is left out is zero.
+    fn status(&self, field: &str) -> i64 {
+        self.integer(&format!("/status/{field}")).unwrap_or(0)
+    }
+
+    /// The replicas wanted; the API server's default is one.
+    fn replicas(&self) -> i64 {
+        self.integer("/spec/replicas").unwrap_or(1)
+    }
+
+    fn phase(&self) -> Option<&str> {
+        self.0.pointer("/status/phase").and_then(Value::as_str)
+    }
+
+    /// Whether the controller has looked at the object at all.
+    fn seen(&self) -> bool {
+        self.integer("/status/observedGeneration").is_some()
+    }
+
+    fn is_behind(&self) -> bool {
+        let observed = self.integer("/status/observedGeneration");
+        observed
+            .zip(self.integer("/metadata/generation"))
+            .is_some_and(|(observed, generation)| observed < generation)
+    }
+
+    fn condition(&self, name: &str) -> bool {
+        let generation = self.integer("/metadata/generation");
+        let holds = |condition: &Value| {
+            let field = |name| condition.get(name).and_then(Value::as_str);
+            let observed = condition.get("observedGeneration").and_then(Value::as_i64);
+            field("type") == Some(name)
+                && field("status") == Some("True")
+                && observed
+                    .zip(generation)
+                    .is_none_or(|(observed, generation)| observed >= generation)
+        };
+        self.0
+            .pointer("/status/conditions")
+            .and_then(Value::as_array)
+            .is_some_and(|conditions| conditions.iter().any(holds))
+    }
+
+    /// All replicas are updated and ready, and none of an older template is left.
+    fn deployment(&self) -> bool {
+        let wanted = self.replicas();
+        self.status("replicas") == wanted
+            && self.status("updatedReplicas") == wanted
+            && self.status("readyReplicas") == wanted
+    }
+
+    /// As for a Deployment; replicas below the partition are meant to stay as they are.
+    fn stateful_set(&self) -> bool {
+        let wanted = self.replicas();
+        let partition = self
+            .integer("/spec/updateStrategy/rollingUpdate/partition")
+            .unwrap_or(0);
+        self.status("replicas") == wanted
+            && self.status("updatedReplicas") >= wanted.saturating_sub(partition)
+            && self.status("readyReplicas") == wanted
+    }
+
+    fn daemon_set(&self) -> bool {
+        let wanted = self.status("desiredNumberScheduled");
+        self.status("updatedNumberScheduled") == wanted && self.status("numberReady") == wanted
+    }
+
+    fn is_load_balancer(&self) -> bool {
+        self.0.pointer("/spec/type").and_then(Value::as_str) == Some("LoadBalancer")
+    }
+
+    fn has_ingress(&self) -> bool {
+        self.0
+            .pointer("/status/loadBalancer/ingress")
+            .and_then(Value::as_array)
+            .is_some_and(|ingress| !ingress.is_empty())
+    }
+}

@@ -1,0 +1,37 @@
+//! A plan as short lines.
+
+use std::fmt;
+
+use super::{Plan, PlannedChild, Progress};
+
+/// One line per operation, then one per child that is held up, with the reason.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for operation in &self.operations {
+            writeln!(f, "{operation}")?;
+        }
+        self.children.iter().try_for_each(|child| held_up(child, f))
+    }
+}
+
+fn held_up(child: &PlannedChild, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let PlannedChild { kind, id, .. } = child;
+    let place = match &id.namespace {
+        Some(namespace) => format!("{kind} {namespace}/{}", id.name),
+        None => format!("{kind} {}", id.name),
+    };
+    match &child.progress {
+        Progress::Waiting { after } => writeln!(f, "wait {place} after {}", after.join(", ")),
+        Progress::Deleting => writeln!(f, "deleting {place}"),
+        Progress::Withheld => writeln!(f, "withhold {place}"),
+        Progress::NotServed { required: true } => writeln!(f, "blocked {place}: not served"),
+        Progress::NotServed { required: false } => writeln!(f, "skip {place}: not served"),
+        Progress::NotOwned => writeln!(f, "refuse {place}: not ours"),
+        Progress::Unchanged
+        | Progress::Created
+        | Progress::Updated
+        | Progress::Transferred
+        | Progress::Held
+        | Progress::Missing => Ok(()),
+    }
+}

@@ -1,0 +1,387 @@
+//! From bytes to compiled code.
+//!
+//! Everything that can be said without compiling is said first, because compiling is the expensive and dangerous step:
+//! what the file is, which contract it was built against, what it imports and exports, how large its parts are.
+//! Where the bytes come from is not this module's business.
+
+mod cache;
+mod inspect;
+mod scan;
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::Path,
+};
+
+use wasmtime::component::Component;
+
+pub use self::{
+    cache::Cache,
+    inspect::{Inspection, Producer, What, inspect},
+};
+use crate::{
+    config::Guard,
+    model::Digest,
+    plugin::{Engine, convert},
+};
+
+/// The package of the contract.
+const PACKAGE: &str = "innkeeper:plugin/";
+/// The interface that every plugin exports.
+const RECONCILER: &str = "innkeeper:plugin/reconciler@";
+/// The interfaces that a plugin may import.
+const IMPORTS: [&str; 3] = [
+    "innkeeper:plugin/types@",
+    "innkeeper:plugin/host@",
+    "innkeeper:plugin/cluster@",
+];
+
+/// How large an artifact and its parts may be.
+///
+/// Compiling takes time and memory out of all proportion to some inputs; these bounds keep ordinary mistakes away from
+/// the compiler, and the guests of this project are far below them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The whole file, in bytes.
+    pub bytes_max: usize,
+    /// Functions of all modules.
+    pub functions_max: usize,
+    /// Local variables of one function.
+    pub locals_max: u32,
+    /// The body of one function, in bytes.
+    pub body_bytes_max: usize,
+    /// Core modules, and components, in the component.
+    pub modules_max: usize,
+    /// Memories of all modules.
+    pub memories_max: usize,
+    /// Tables of all modules.
+    pub tables_max: usize,
+    /// Data segments of all modules.
+    pub data_segments_max: usize,
+    /// Element segments of all modules.
+    pub element_segments_max: usize,
+    /// Globals of all modules.
+    pub globals_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes_max: 32 * 1024 * 1024,
+            functions_max: 100_000,
+            locals_max: 10_000,
+            body_bytes_max: 512 * 1024,
+            modules_max: 32,
+            memories_max: 4,
+            tables_max: 16,
+            data_segments_max: 10_000,
+            element_segments_max: 10_000,
+            globals_max: 10_000,
+        }
+    }
+}
+
+/// Why bytes cannot be loaded as a plugin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such file.
+    #[error("there is no file {path}")]
+    NotFound {
+        /// The file.
+        path: String,
+    },
+    /// The file cannot be read.
+    #[error("failed to read {path}")]
+    ReadFile {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There are no bytes.
+    #[error("the file is empty")]
+    Empty,
+    /// There are too many.
+    #[error("the file has more than the {max} bytes that are allowed")]
+    TooLarge {
+        /// The limit.
+        max: usize,
+    },
+    /// It is something else.
+    #[error(
+        "this is not WebAssembly: it starts with {start}; give the .wasm file that the build made"
+    )]
+    NotWasm {
+        /// The first bytes, for people.
+        start: String,
+    },
+    /// It is WebAssembly, but not a component.
+    #[error(
+        "this is a core WebAssembly module, not a component: make it one with wasm-tools component new, or build its crate with innkeeper-guest-build"
+    )]
+    CoreModule,
+    /// It is WebAssembly of a kind that the host does not know.
+    #[error(
+        "this is WebAssembly in encoding version {version}, layer {layer}, which this host does not know"
+    )]
+    UnknownEncoding {
+        /// The version in the header.
+        version: u16,
+        /// 0 for modules, 1 for components.
+        layer: u16,
+    },
+    /// It is damaged.
+    #[error("the component is damaged or uses a feature that is switched off")]
+    Malformed {
+        /// What and where.
+        #[source]
+        source: wasmparser::BinaryReaderError,
+    },
+    /// A part of it is too large.
+    #[error("the component has {count} {what}, at most {max} are allowed")]
+    TooComplex {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        count: usize,
+        /// How many there may be.
+        max: usize,
+    },
+    /// It was built against a contract that this host does not speak.
+    #[error(
+        "it was built against version {found} of innkeeper:plugin, this host speaks {}: build it with an SDK for one of these, or update the host",
+        supported.join(", ")
+    )]
+    UnknownContract {
+        /// Its version.
+        found: String,
+        /// Ours.
+        supported: &'static [&'static str],
+    },
+    /// It was put together from parts that speak different versions.
+    #[error(
+        "it mixes the versions {first} and {second} of innkeeper:plugin: build all of it with one SDK"
+    )]
+    MixedContract {
+        /// One version.
+        first: String,
+        /// Another.
+        second: String,
+    },
+    /// It wants something that no plugin gets.
+    #[error("it imports what no plugin gets: {}", imports.join("; "))]
+    ForbiddenImports {
+        /// Each import with what to do about it.
+        imports: Vec<String>,
+    },
+    /// It is a component for something else.
+    #[error(
+        "it is a component, but not a plugin: it neither imports nor exports innkeeper:plugin; it exports {}",
+        if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") }
+    )]
+    OtherWorld {
+        /// What it exports.
+        exports: Vec<String>,
+    },
+    /// It lacks what every plugin has.
+    #[error(
+        "it does not export innkeeper:plugin/reconciler: export a reconciler with the SDK's macro"
+    )]
+    MissingExport,
+    /// The compiler refused it.
+    #[error("failed to compile the component")]
+    Compile {
+        /// Why.
+        #[source]
+        source: wasmtime::Error,
+    },
+    /// The cache directory cannot be trusted with native code.
+    #[error("the cache directory {path} is refused, because {problem}")]
+    UnsafeCacheDirectory {
+        /// The directory.
+        path: String,
+        /// Why, and what to do.
+        problem: String,
+    },
+    /// The cache directory cannot be used.
+    #[error("failed to open the cache directory {path}")]
+    OpenCache {
+        /// The directory.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A compiled plugin, not yet described or linked.
+#[derive(Clone)]
+pub struct Artifact {
+    pub(super) component: Component,
+    pub(super) digest: Digest,
+    pub(super) contract: String,
+}
+
+impl Artifact {
+    /// The digest of the bytes.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// The contract version that it was built against.
+    pub fn contract(&self) -> &str {
+        &self.contract
+    }
+}
+
+/// Reads a file that is not larger than allowed.
+pub fn read_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
+    let failed = |source: std::io::Error| {
+        let path = path.display().to_string();
+        if source.kind() == std::io::ErrorKind::NotFound {
+            Error::NotFound { path }
+        } else {
+            Error::ReadFile { path, source }
+        }
+    };
+    let kind = fs::metadata(path).map_err(failed)?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        // Reading a pipe waits for whoever writes it, perhaps for ever; of a directory the system says enough itself.
+        return Err(failed(std::io::Error::other("it is no regular file")));
+    }
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes))
+        .map_err(failed)?;
+    if bytes.len() > bytes_max {
+        return Err(Error::TooLarge { max: bytes_max });
+    }
+    Ok(bytes)
+}
+
+/// Says whether bytes are a plugin that this host can compile and link, without compiling them.
+pub fn check(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
+    if bytes.is_empty() {
+        return Err(Error::Empty);
+    }
+    if bytes.len() > limits.bytes_max {
+        return Err(Error::TooLarge {
+            max: limits.bytes_max,
+        });
+    }
+    let inspection = inspect(bytes);
+    match inspection.what {
+        What::Component => {}
+        What::CoreModule => return Err(Error::CoreModule),
+        What::UnknownEncoding { version, layer } => {
+            return Err(Error::UnknownEncoding { version, layer });
+        }
+        What::NotWasm => {
+            let start = &bytes[..bytes.len().min(16)];
+            let start = format!("\"{}\"", start.escape_ascii());
+            return Err(Error::NotWasm { start });
+        }
+    }
+    scan::check(bytes, limits)?;
+    check_world(&inspection)?;
+    Ok(inspection)
+}
+
+/// Checks and compiles, or takes the compiled form from the cache.
+///
+/// Blocks for as long as compiling takes: 20 to 500 ms for ordinary guests.
+pub fn compile(
+    engine: &Engine,
+    bytes: &[u8],
+    limits: &Limits,
+    cache: Option<&Cache>,
+) -> Result<Artifact, Error> {
+    let inspection = check(bytes, limits)?;
+    let contract = inspection.contract.ok_or(Error::MissingExport)?;
+    let digest = inspection.digest;
+    let cached = cache.and_then(|cache| cache.load(engine, &digest));
+    let component = if let Some(component) = cached {
+        component
+    } else {
+        let component =
+            Component::new(engine.wasmtime(), bytes).map_err(|source| Error::Compile { source })?;
+        // The stored form is mapped from its file, so that many plugins share the page cache instead of the heap.
+        cache
+            .and_then(|cache| cache.store(engine, &digest, &component))
+            .unwrap_or(component)
+    };
+    Ok(Artifact {
+        component,
+        digest,
+        contract,
+    })
+}
+
+fn check_world(inspection: &Inspection) -> Result<(), Error> {
+    let names = || inspection.imports.iter().chain(&inspection.exports);
+    let mut versions = names().filter_map(|name| contract_version(name));
+    let Some(version) = versions.next() else {
+        return Err(Error::OtherWorld {
+            exports: inspection.exports.clone(),
+        });
+    };
+    if let Some(other) = versions.find(|other| *other != version) {
+        return Err(Error::MixedContract {
+            first: version.to_owned(),
+            second: other.to_owned(),
+        });
+    }
+    if !convert::VERSIONS.contains(&version) {
+        return Err(Error::UnknownContract {
+            found: version.to_owned(),
+            supported: convert::VERSIONS,
+        });
+    }
+    let imports: Vec<String> = inspection
+        .imports
+        .iter()
+        .filter(|import| !IMPORTS.iter().any(|allowed| import.starts_with(allowed)))
+        .map(|import| format!("{import} ({})", advice(import)))
+        .collect();
+    if !imports.is_empty() && Guard::ImportsRefused.holds() {
+        return Err(Error::ForbiddenImports { imports });
+    }
+    if !inspection
+        .exports
+        .iter()
+        .any(|export| export.starts_with(RECONCILER))
+    {
+        return Err(Error::MissingExport);
+    }
+    Ok(())
+}
+
+/// The version in a name of the contract's package; empty where the name has none.
+fn contract_version(name: &str) -> Option<&str> {
+    let interface = name.strip_prefix(PACKAGE)?;
+    Some(interface.split_once('@').map_or("", |(_, version)| version))
+}
+
+/// What the author of a component with a forbidden import can do.
+fn advice(import: &str) -> &'static str {
+    const TOOLCHAIN: &str = "the toolchain adds it: build for wasm32-unknown-unknown";
+    let interface = import.split_once('@').map_or(import, |(name, _)| name);
+    match interface {
+        name if name.starts_with("wasi:sockets/") || name.starts_with("wasi:http/") => {
+            "plugins have no network: read objects with cluster.get and cluster.list, let a Job do the rest"
+        }
+        name if name.starts_with("wasi:filesystem/") => {
+            "plugins have no files: compile them in, or take them from the configuration"
+        }
+        name if name.starts_with("wasi:clocks/") => "take the time from host.now",
+        name if name.starts_with("wasi:random/") => "take random bytes from host.random",
+        "wasi:cli/environment" => "plugins have no environment: use the configuration",
+        name if name.starts_with("wasi:logging/") => "write with host.log",
+        name if name.starts_with("wasi:") => TOOLCHAIN,
+        name if name.starts_with(PACKAGE) => "the contract has no such interface",
+        _ => "only innkeeper:plugin may be imported: remove what needs it",
+    }
+}

@@ -1,0 +1,137 @@
+//! Memory of one instance: all linear memories and tables together.
+//!
+//! Wasmtime's own limits hold for each memory apart, so that a component with several would get several times its
+//! share.
+
+use wasmtime::ResourceLimiter;
+
+use crate::config::Guard;
+
+/// Core instances of one component: its own module, the glue that the encoder adds, and adapters.
+pub(super) const CORE_INSTANCES_MAX: u32 = 16;
+/// Memories of one component.
+pub(super) const MEMORIES_MAX: u32 = 4;
+/// Tables of one component.
+pub(super) const TABLES_MAX: u32 = 16;
+/// Elements of one table; the functions of a large guest whose address is taken are a few thousand.
+pub(super) const TABLE_ELEMENTS_MAX: usize = 65_536;
+
+/// Sums up and bounds what an instance holds.
+#[derive(Debug)]
+pub(super) struct MemoryMeter {
+    bytes_max: usize,
+    bytes: usize,
+    peak_bytes: usize,
+    exceeded: bool,
+}
+
+impl MemoryMeter {
+    pub(super) const fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            bytes: 0,
+            peak_bytes: 0,
+            exceeded: false,
+        }
+    }
+
+    /// The most that was held at any time.
+    pub(super) const fn peak_bytes(&self) -> usize {
+        self.peak_bytes
+    }
+
+    /// Whether the guest asked for more than its limit.
+    pub(super) const fn exceeded(&self) -> bool {
+        self.exceeded
+    }
+
+    pub(super) const fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Takes growth into account, or ends the call: a guest that is merely refused would go on and end in an abort of
+    /// its allocator that says nothing.
+    fn grow(&mut self, by_bytes: usize) -> wasmtime::Result<bool> {
+        let bytes = self.bytes.saturating_add(by_bytes);
+        if bytes > self.bytes_max && Guard::MemoryMax.holds() {
+            return self.refuse();
+        }
+        self.bytes = bytes;
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        Ok(true)
+    }
+
+    fn refuse(&mut self) -> wasmtime::Result<bool> {
+        self.exceeded = true;
+        Err(wasmtime::Error::msg("memory limit exceeded"))
+    }
+}
+
+impl ResourceLimiter for MemoryMeter {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        // Beyond a maximum of its own a memory cannot grow anyway, and a guest may ask. Where it has none, the pool's
+        // is given here, which is never below the limit.
+        if maximum.is_some_and(|maximum| desired > maximum && maximum < self.bytes_max) {
+            return Ok(false);
+        }
+        self.grow(desired.saturating_sub(current))
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        tracing::debug!(%error, "a guest's memory could not grow");
+        Ok(())
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) || desired > TABLE_ELEMENTS_MAX {
+            return Ok(false);
+        }
+        let elements = desired.saturating_sub(current);
+        self.grow(elements.saturating_mul(size_of::<usize>()))
+    }
+
+    fn instances(&self) -> usize {
+        usize::try_from(CORE_INSTANCES_MAX).unwrap_or(usize::MAX)
+    }
+
+    fn tables(&self) -> usize {
+        usize::try_from(TABLES_MAX).unwrap_or(usize::MAX)
+    }
+
+    fn memories(&self) -> usize {
+        usize::try_from(MEMORIES_MAX).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memories_and_tables_share_one_limit() {
+        let mut meter = MemoryMeter::new(1 << 20);
+        assert!(meter.memory_growing(0, 1 << 19, None).unwrap());
+        assert!(meter.memory_growing(0, 1 << 18, None).unwrap());
+        assert!(meter.table_growing(0, 1 << 10, None).unwrap());
+        assert!(meter.memory_growing(1 << 19, 1 << 20, None).is_err());
+        assert!(meter.exceeded());
+        assert_eq!(meter.peak_bytes(), (1 << 19) + (1 << 18) + (8 << 10));
+    }
+
+    #[test]
+    fn growth_beyond_the_declared_maximum_is_no_fault() {
+        let mut meter = MemoryMeter::new(1 << 20);
+        assert!(!meter.memory_growing(0, 1 << 30, Some(1 << 16)).unwrap());
+        assert!(!meter.exceeded());
+    }
+}

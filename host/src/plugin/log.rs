@@ -1,0 +1,230 @@
+//! What guests say: bounded per pass and per second, and handed to the caller, who knows the parent.
+
+use std::time::{Duration, Instant};
+
+/// The level of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogLevel {
+    /// Something failed.
+    Error,
+    /// Something looks wrong.
+    Warn,
+    /// What happened, for operators.
+    Info,
+    /// What happened, for the plugin's author.
+    Debug,
+}
+
+/// One line of a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// The level.
+    pub level: LogLevel,
+    /// The text as the guest wrote it.
+    pub message: String,
+}
+
+/// What did not fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Lines that were dropped or cut off.
+    pub lines: u64,
+    /// Bytes that were dropped.
+    pub bytes: u64,
+}
+
+impl Dropped {
+    fn count(&mut self, bytes: usize) {
+        self.lines += 1;
+        self.bytes = self
+            .bytes
+            .saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+}
+
+/// A line costs this much beside its text, so that empty lines are bounded too.
+const LINE_OVERHEAD_BYTES: usize = 16;
+
+/// How much of the last error is kept beside the log, in bytes.
+const LAST_ERROR_BYTES_MAX: usize = 2048;
+
+/// The log of one pass.
+#[derive(Debug)]
+pub(super) struct LogBuffer {
+    lines: Vec<LogLine>,
+    dropped: Dropped,
+    bytes_left: usize,
+    /// The line at level error that came last: a guest's panic hook writes its message before the trap, and it has to
+    /// reach the parent's condition even when the log is full.
+    last_error: Option<String>,
+}
+
+impl LogBuffer {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self {
+            lines: Vec::new(),
+            dropped: Dropped::default(),
+            bytes_left: bytes_max,
+            last_error: None,
+        }
+    }
+
+    /// Whether the text of a line is of any use.
+    pub(super) fn takes(&self, level: LogLevel) -> bool {
+        level == LogLevel::Error || self.bytes_left > LINE_OVERHEAD_BYTES
+    }
+
+    /// Takes a line, cut off where the room ends.
+    pub(super) fn push(&mut self, level: LogLevel, mut message: String) {
+        if level == LogLevel::Error {
+            self.last_error = Some(cut(&message, LAST_ERROR_BYTES_MAX).to_owned());
+        }
+        let Some(room) = self.bytes_left.checked_sub(LINE_OVERHEAD_BYTES + 1) else {
+            self.dropped.count(message.len());
+            return;
+        };
+        let kept = cut(&message, room + 1).len();
+        if kept < message.len() {
+            self.dropped.count(message.len() - kept);
+            message.truncate(kept);
+            message.shrink_to_fit();
+            self.bytes_left = 0;
+        } else {
+            self.bytes_left -= kept + LINE_OVERHEAD_BYTES;
+        }
+        self.lines.push(LogLine { level, message });
+    }
+
+    /// Counts a line that nobody looked at.
+    pub(super) fn drop_line(&mut self, bytes: usize) {
+        self.dropped.count(bytes);
+    }
+
+    pub(super) fn take_last_error(&mut self) -> Option<String> {
+        self.last_error.take()
+    }
+
+    pub(super) fn into_parts(self) -> (Vec<LogLine>, Dropped) {
+        (self.lines, self.dropped)
+    }
+}
+
+/// The log of one plugin over all its passes: so many bytes per second, one second's worth at once.
+#[derive(Debug, Default)]
+pub(super) struct LogRate {
+    bucket: parking_lot::Mutex<Option<Bucket>>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    bytes: usize,
+    filled_at: Instant,
+}
+
+impl LogRate {
+    /// Keeps the lines for which the plugin has room this second and counts the others.
+    pub(super) fn admit(
+        &self,
+        bytes_per_second_max: usize,
+        lines: Vec<LogLine>,
+        dropped: &mut Dropped,
+        now: Instant,
+    ) -> Vec<LogLine> {
+        if lines.is_empty() {
+            return lines;
+        }
+        let mut bucket = self.bucket.lock();
+        let bucket = bucket.get_or_insert(Bucket {
+            bytes: bytes_per_second_max,
+            filled_at: now,
+        });
+        let passed = now
+            .saturating_duration_since(bucket.filled_at)
+            .min(Duration::from_secs(1));
+        let gained =
+            u128::try_from(bytes_per_second_max).unwrap_or(u128::MAX) * passed.as_millis() / 1000;
+        // Left alone until a whole byte came in, or frequent calls would never gain anything.
+        if gained > 0 {
+            let gained = usize::try_from(gained).unwrap_or(usize::MAX);
+            bucket.bytes = bucket.bytes.saturating_add(gained);
+            bucket.filled_at = now;
+        }
+        bucket.bytes = bucket.bytes.min(bytes_per_second_max);
+        let mut kept = Vec::with_capacity(lines.len());
+        for line in lines {
+            let cost = line.message.len() + LINE_OVERHEAD_BYTES;
+            if let Some(left) = bucket.bytes.checked_sub(cost) {
+                bucket.bytes = left;
+                kept.push(line);
+            } else {
+                dropped.count(line.message.len());
+            }
+        }
+        kept
+    }
+}
+
+/// The longest start of a text that has at most so many bytes and ends between characters.
+pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(bytes: usize) -> LogLine {
+        LogLine {
+            level: LogLevel::Info,
+            message: "x".repeat(bytes),
+        }
+    }
+
+    #[test]
+    fn a_pass_keeps_what_fits_and_counts_the_rest() {
+        let mut log = LogBuffer::new(100);
+        log.push(LogLevel::Info, "x".repeat(50));
+        log.push(LogLevel::Info, "ä".repeat(50));
+        log.push(LogLevel::Error, "the last words".to_owned());
+        assert_eq!(log.take_last_error().as_deref(), Some("the last words"));
+        let (lines, dropped) = log.into_parts();
+        let lengths: Vec<usize> = lines.iter().map(|line| line.message.len()).collect();
+        // 100 - (50 + 16) - 16 leaves 18 bytes, which is nine characters of two bytes.
+        assert_eq!(lengths, [50, 18]);
+        assert_eq!(
+            dropped,
+            Dropped {
+                lines: 2,
+                bytes: 82 + 14
+            }
+        );
+    }
+
+    #[test]
+    fn empty_lines_are_bounded() {
+        let mut log = LogBuffer::new(1600);
+        for _ in 0..1000 {
+            log.push(LogLevel::Debug, String::new());
+        }
+        let (lines, dropped) = log.into_parts();
+        assert!(lines.len() <= 100, "{}", lines.len());
+        assert_eq!(dropped.lines, 1000 - u64::try_from(lines.len()).unwrap());
+    }
+
+    #[test]
+    fn the_rate_refills_with_time() {
+        let rate = LogRate::default();
+        let start = Instant::now();
+        let mut dropped = Dropped::default();
+        let kept = rate.admit(100, vec![line(60), line(60)], &mut dropped, start);
+        assert_eq!((kept.len(), dropped.lines), (1, 1));
+        let soon = start + Duration::from_millis(100);
+        assert!(
+            rate.admit(100, vec![line(60)], &mut dropped, soon)
+                .is_empty()
+        );
+        let later = start + Duration::from_secs(5);
+        let kept = rate.admit(100, vec![line(60), line(60)], &mut dropped, later);
+        assert_eq!(kept.len(), 1);
+    }
+}

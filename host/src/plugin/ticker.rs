@@ -1,0 +1,163 @@
+//! The thread that ticks the epochs of an engine while guests run.
+//!
+//! A thread of its own, because a runtime whose workers are busy would not tick when it matters.
+//! While no guest runs it waits without a timeout, so that an idle host uses no CPU for it.
+
+use std::{
+    io,
+    ops::ControlFlow,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+/// Ticks while somebody asks for it; dropping it waits for its thread.
+pub(super) struct Ticker {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    demand: Mutex<Demand>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Demand {
+    /// How many need the ticks.
+    users: usize,
+    stopped: bool,
+}
+
+impl Ticker {
+    /// Starts the thread; it ends when `on_tick` breaks.
+    pub(super) fn start(
+        tick: Duration,
+        mut on_tick: impl FnMut() -> ControlFlow<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            demand: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("epochs".to_owned())
+            .spawn(move || while theirs.wait(tick) && on_tick().is_continue() {})?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Ticks for as long as the value lives.
+    pub(super) fn keep_ticking(&self) -> Ticking<'_> {
+        let mut demand = self.shared.demand.lock();
+        demand.users += 1;
+        let wakes = demand.users == 1;
+        drop(demand);
+        if wakes {
+            self.shared.changed.notify_one();
+        }
+        Ticking {
+            shared: &self.shared,
+        }
+    }
+}
+
+impl Shared {
+    /// Waits until a tick is due; false when there will be none any more.
+    fn wait(&self, tick: Duration) -> bool {
+        let mut demand = self.demand.lock();
+        let idle = |demand: &mut Demand| demand.users == 0 && !demand.stopped;
+        self.changed.wait_while(&mut demand, idle);
+        // Whoever comes and goes meanwhile does not shorten the tick.
+        self.changed
+            .wait_while_for(&mut demand, |demand| !demand.stopped, tick);
+        !demand.stopped
+    }
+}
+
+/// The wish for ticks.
+#[must_use = "the ticks end with it"]
+pub(super) struct Ticking<'a> {
+    shared: &'a Shared,
+}
+
+impl Drop for Ticking<'_> {
+    fn drop(&mut self) {
+        self.shared.demand.lock().users -= 1;
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.shared.demand.lock().stopped = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that ticks the epochs panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicU32, Ordering},
+        time::Instant,
+    };
+
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(1);
+
+    fn counted() -> (Ticker, impl Fn() -> u32) {
+        let ticks = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&ticks);
+        let ticker = Ticker::start(TICK, move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            ControlFlow::Continue(())
+        });
+        (ticker.unwrap(), move || ticks.load(Ordering::SeqCst))
+    }
+
+    fn wait_until(what: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !what() {
+            assert!(start.elapsed() < Duration::from_secs(10), "no tick came");
+            thread::sleep(TICK);
+        }
+    }
+
+    #[test]
+    fn ticks_only_while_somebody_needs_it() {
+        let (ticker, ticks) = counted();
+        thread::sleep(20 * TICK);
+        assert_eq!(ticks(), 0);
+        for _ in 0..3 {
+            let before = ticks();
+            let ticking = (ticker.keep_ticking(), ticker.keep_ticking());
+            drop(ticking.0);
+            wait_until(|| ticks() >= before + 3);
+            drop(ticking.1);
+            // The one that was on its way.
+            thread::sleep(20 * TICK);
+            let after = ticks();
+            thread::sleep(20 * TICK);
+            assert_eq!(ticks(), after);
+        }
+    }
+
+    #[test]
+    fn ends_while_it_waits_and_while_it_ticks() {
+        drop(counted());
+        let (ticker, ticks) = counted();
+        let ticking = ticker.keep_ticking();
+        wait_until(|| ticks() > 0);
+        drop(ticking);
+        drop(ticker);
+    }
+}

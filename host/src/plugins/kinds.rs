@@ -1,0 +1,90 @@
+//! What a plugin that serves watches: its parents, its kinds of children, and those that it once made.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tracing::{info, warn};
+
+use super::{Error, Loaded, crds, resource::Crds};
+use crate::{
+    cluster::Interest,
+    model::{Gvk, Limits, PluginName, error_chain},
+    reconcile::{Reconciler, Serving, Shared},
+};
+
+/// A plugin that is served.
+pub struct Served {
+    /// The plugin's name.
+    pub name: PluginName,
+    /// One per kind of parent.
+    pub reconcilers: Vec<Arc<Reconciler>>,
+}
+
+impl Served {
+    /// Starts the watches of a plugin whose kinds of parents are served.
+    pub(super) fn new(shared: &Arc<Shared>, name: &PluginName, serving: &Serving) -> Self {
+        let parents = serving.plugin.manifest().parents.iter();
+        let reconcilers = parents.map(|parent| {
+            let (name, kind) = (name.clone(), parent.kind.clone());
+            let reconciler = Reconciler::new(name, kind, serving.clone(), Arc::clone(shared));
+            Arc::new(reconciler)
+        });
+        Self {
+            reconcilers: reconcilers.collect(),
+            name: name.clone(),
+        }
+    }
+
+    /// Whether the kind is one of its parents.
+    pub fn parents(&self, kind: &Gvk) -> bool {
+        let group_kind = kind.group_kind();
+        let mut reconcilers = self.reconcilers.iter();
+        reconcilers.any(|reconciler| reconciler.parent().group_kind() == group_kind)
+    }
+}
+
+/// Installs a plugin's CRDs and starts its watches.
+pub async fn serve(
+    shared: &Arc<Shared>,
+    loaded: &Loaded,
+    limits: &Arc<Limits>,
+) -> Result<Served, Error> {
+    let serving = loaded.serving(limits);
+    crds::install(shared, &loaded.name, &serving, Crds::Install).await?;
+    let served = Served::new(shared, &loaded.name, &serving);
+    info!(
+        plugin = %loaded.name,
+        version = loaded.manifest().version,
+        revision = %loaded.plugin.revision(),
+        file = %loaded.path.display(),
+        "serving plugin"
+    );
+    Ok(served)
+}
+
+/// What a plugin will watch once it serves, one for each kind of parent.
+pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> impl Iterator<Item = Interest> {
+    // What is watched does not depend on the limits.
+    let serving = loaded.serving(&Arc::default());
+    let parents = loaded.manifest().parents.iter();
+    parents.map(move |parent| serving.interest(&loaded.name, &parent.kind, once_made))
+}
+
+/// Crosses out the kinds that a plugin no longer makes once nothing is left of them.
+pub async fn forget_unused_kinds(shared: &Shared, served: &Served) {
+    for kind in shared.inventory.of(&served.name) {
+        let unused = |reconciler: &Arc<Reconciler>| {
+            !reconciler.serving().declares_child(&kind)
+                && reconciler.registration().child_count(&kind.group_kind()) == Some(0)
+        };
+        if !served.reconcilers.iter().all(unused) {
+            continue;
+        }
+        if let Err(error) = shared.inventory.remove(&served.name, &kind).await {
+            warn!(plugin = %served.name, %kind, error = %error_chain(&error), "failed to cross out a kind");
+            continue;
+        }
+        for reconciler in &served.reconcilers {
+            reconciler.watch_anew();
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Serves what the Plugin resources of a cluster declare: one pass for one resource.
+//!
+//! A Plugin is to this controller what a parent is to every other one: its watch, its queue, its back-off and the care
+//! for own writes are the same. What comes next is decided by [`lifecycle`].
+//! It runs no passes of plugins: whoever owns the tasks of the process gets what to run over a bounded channel.
+//!
+//! A Plugin that goes leaves all children and all definitions as they are.
+
+mod load;
+mod rehearse;
+mod report;
+mod serve;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use backon::ExponentialBackoff;
+use parking_lot::Mutex;
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+use self::load::Component;
+use self::serve::Running;
+pub use self::serve::Start;
+use super::{
+    Workshop,
+    lifecycle::{self, Problem, Revision, Situation, Stage, Step, loads_the_same},
+    resource::{self, Candidate, Declared, Plugin as Resource},
+};
+use crate::{
+    cluster::{Cluster, Interest, Observed, Registration},
+    controller::{self, Work, queue::Class},
+    model::{Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Retry, error_chain},
+    plugin::Plugin,
+    reconcile::{Next, Shared, Turn},
+    source::Fetcher,
+};
+
+/// How often the numbers of parents and faults are looked at.
+const REFRESHED_EVERY: Duration = Duration::from_secs(10);
+
+/// How often a pass that cannot see its Plugin looks again without having been told.
+const WAITING_RECHECK: Duration = Duration::from_secs(30);
+
+/// How long to wait after a step that failed, first and at most.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_mins(5);
+
+/// What the manager works with.
+pub struct Parts {
+    /// What all plugins share.
+    pub shared: Arc<Shared>,
+    /// What loading needs.
+    pub workshop: Arc<Workshop>,
+    /// Where bytes come from.
+    pub fetcher: Fetcher,
+    /// Where the Secrets and ConfigMaps are that sources name.
+    pub namespace: String,
+    /// Takes plugins whose passes are to run.
+    pub starts: mpsc::Sender<Start>,
+    /// Ends the passes of all plugins.
+    pub stop: CancellationToken,
+}
+
+/// Serves what Plugins declare.
+pub struct Manager {
+    parts: Parts,
+    registration: Registration,
+    /// What is known of each Plugin, but for those that have their pass.
+    known: Mutex<BTreeMap<ObjectId, Known>>,
+    /// Who serves which kind of parents.
+    claims: Mutex<BTreeMap<GroupKind, PluginName>>,
+}
+
+/// What is known of one Plugin.
+#[derive(Default)]
+struct Known {
+    attempt: Option<Attempt>,
+    running: Option<Running>,
+    /// Revisions that were to serve and do not.
+    refusals: BTreeMap<Digest, Refusal>,
+    /// What the one that was loaded would do.
+    candidate: Option<Candidate>,
+    delays: Option<ExponentialBackoff>,
+}
+
+/// An attempt to load what was declared.
+struct Attempt {
+    of: Declared,
+    component: Option<Component>,
+    ended: Result<Arc<Plugin>, Problem>,
+    at: Instant,
+    /// When to try again; none: when something else is declared, or the source is to be asked again.
+    retry_at: Option<Instant>,
+}
+
+impl Attempt {
+    /// When to try, or to ask the source, again.
+    fn due(&self) -> Option<Instant> {
+        let pull_at = self.of.pull_every.map(|every| self.at + every);
+        self.retry_at.or(pull_at)
+    }
+
+    fn is_due(&self) -> bool {
+        self.due().is_some_and(|due| due <= Instant::now())
+    }
+}
+
+/// Why a revision does not serve, or not under the charter that is declared.
+struct Refusal {
+    of: Declared,
+    problem: Problem,
+    due: Option<Instant>,
+}
+
+impl Refusal {
+    fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+    }
+}
+
+/// A step that failed, and when it may succeed.
+#[derive(Clone)]
+struct Failed {
+    problem: Problem,
+    retry: Retry,
+}
+
+impl Failed {
+    fn new(stage: Stage, reason: &str, message: impl ToString, retry: Retry) -> Self {
+        let problem = Problem {
+            stage,
+            reason: reason.to_owned(),
+            message: message.to_string(),
+        };
+        Self { problem, retry }
+    }
+
+    fn of<E: std::error::Error + 'static>(
+        stage: Stage,
+        reason: &str,
+        error: &E,
+        retry: Retry,
+    ) -> Self {
+        Self::new(stage, reason, error_chain(error), retry)
+    }
+}
+
+/// The kind of the resource.
+pub fn kind() -> Gvk {
+    Gvk::new(resource::GROUP, "v1alpha1", "Plugin")
+}
+
+impl Manager {
+    /// Starts to watch Plugins; without their definition it waits for that.
+    pub fn new(parts: Parts, name: PluginName) -> Self {
+        let interest = Interest {
+            plugin: name,
+            parent: kind(),
+            children: Vec::new(),
+            reads: Vec::new(),
+            field_managers: BTreeSet::new(),
+        };
+        Self {
+            registration: parts.shared.cluster.register(interest),
+            parts,
+            known: Mutex::default(),
+            claims: Mutex::default(),
+        }
+    }
+
+    fn cluster(&self) -> &Cluster {
+        &self.parts.shared.cluster
+    }
+
+    /// Brings a Plugin as far as it gets, and says where it stands.
+    async fn tend(&self, object: &Object, known: &mut Known) -> Next {
+        let declared = match declared(object) {
+            Ok(declared) => declared,
+            Err(problem) => return self.report(object, known, None, Some(&problem)).await,
+        };
+        if let Some(attempt) = &mut known.attempt
+            && loads_the_same(&attempt.of, &declared)
+        {
+            attempt.of.pull_every = declared.pull_every;
+        }
+        known
+            .refusals
+            .retain(|_, refusal| refusal.of == declared && !refusal.is_due());
+        loop {
+            let step = known.situation(&declared).next();
+            debug!(?step, "next step");
+            match step {
+                Step::Load => self.load(&declared, known).await,
+                Step::Serve(revision) | Step::Swap(revision) => {
+                    let plugin = known.plugin(&revision);
+                    let Some(plugin) = plugin.filter(|_| !known.is_refused(&revision)) else {
+                        break;
+                    };
+                    if let Err(failed) = self.serve(&declared, known, plugin).await {
+                        known.refuse(revision, &declared, failed);
+                    }
+                }
+                Step::Stop => {
+                    info!(plugin = %declared.name, "the grants of a plugin do not suffice any more, it stops");
+                    self.stop(&declared.name, known).await;
+                }
+                Step::Keep => {
+                    known.refusals.clear();
+                    break;
+                }
+                Step::Wait => break,
+            }
+        }
+        if known.refusals.is_empty() {
+            known.candidate = None;
+        }
+        let problem = known.problem(&declared);
+        self.report(object, known, Some(&declared), problem.as_ref())
+            .await
+    }
+
+    /// Ends what a Plugin that is gone had served; its children stay.
+    async fn forget(&self, id: &ObjectId) {
+        let known = self.known.lock().remove(id);
+        if let (Some(mut known), Ok(name)) = (known, PluginName::new(&id.name)) {
+            info!(plugin = %name, "the Plugin is gone, its children stay");
+            self.stop(&name, &mut known).await;
+        }
+    }
+}
+
+impl Work for Manager {
+    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
+        controller::triggers(&self.registration).await
+    }
+
+    async fn pass(&self, id: ObjectId, _: Turn) -> Next {
+        let observation = match self.registration.observe(&id).await {
+            Observed::Ready(observation) => observation,
+            Observed::Gone => {
+                self.forget(&id).await;
+                return Next::Forget;
+            }
+            Observed::Behind { until } => {
+                return Next::Again(until.saturating_duration_since(Instant::now()));
+            }
+            // What serves goes on.
+            Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
+        };
+        let mut known = self.known.lock().remove(&id).unwrap_or_default();
+        let next = self.tend(&observation.parent, &mut known).await;
+        self.known.lock().insert(id, known);
+        next
+    }
+}
+
+fn declared(object: &Object) -> Result<Declared, Problem> {
+    let resource = Resource::read(&object.json);
+    let declared = resource.and_then(|resource| resource.declared());
+    declared.map_err(|error| Problem {
+        stage: Stage::Fetched,
+        reason: "InvalidSpec".to_owned(),
+        message: error_chain(&error).to_string(),
+    })
+}
+
+impl Known {
+    fn situation<'a>(&'a self, declared: &'a Declared) -> Situation<'a> {
+        let revision = |plugin: &Plugin| Revision {
+            digest: plugin.revision().clone(),
+            is_granted: declared.charter.assess(plugin.manifest()).serves(),
+        };
+        let attempt = self.attempt.as_ref();
+        Situation {
+            declared,
+            attempt: attempt.map(|attempt| lifecycle::Attempt {
+                of: &attempt.of,
+                loaded: attempt
+                    .ended
+                    .as_ref()
+                    .ok()
+                    .filter(|plugin| !self.is_refused(plugin.revision()))
+                    .map(|plugin| revision(plugin)),
+                is_due: attempt.is_due(),
+            }),
+            served: self.running.as_ref().map(|running| lifecycle::Served {
+                revision: revision(&running.plugin),
+                charter: &running.charter,
+            }),
+        }
+    }
+
+    /// A revision that was loaded or serves.
+    fn plugin(&self, revision: &Digest) -> Option<Arc<Plugin>> {
+        let loaded = self.attempt.as_ref();
+        let loaded = loaded.and_then(|attempt| attempt.ended.as_ref().ok());
+        let serves = self.running.as_ref().map(|running| &running.plugin);
+        let mut plugins = loaded.into_iter().chain(serves);
+        plugins
+            .find(|plugin| plugin.revision() == revision)
+            .cloned()
+    }
+
+    fn is_refused(&self, revision: &Digest) -> bool {
+        self.refusals.contains_key(revision)
+    }
+
+    fn refuse(&mut self, revision: Digest, declared: &Declared, failed: Failed) {
+        let Failed { problem, retry } = failed;
+        let due = self.due(retry);
+        let of = declared.clone();
+        self.refusals.insert(revision, Refusal { of, problem, due });
+    }
+
+    /// Why what is declared does not serve.
+    fn problem(&self, declared: &Declared) -> Option<Problem> {
+        let attempt = self.attempt.as_ref()?;
+        let plugin = match &attempt.ended {
+            Ok(plugin) => plugin,
+            Err(problem) => return Some(problem.clone()),
+        };
+        let assessment = declared.charter.assess(plugin.manifest());
+        if !assessment.serves() {
+            return Some(Problem {
+                stage: Stage::Granted,
+                reason: "NotGranted".to_owned(),
+                message: resource::lines(&assessment).unwrap_or_default(),
+            });
+        }
+        let refusals = self.refusals.get(plugin.revision()).into_iter();
+        let mut refusals = refusals.chain(self.refusals.values());
+        refusals.next().map(|refusal| refusal.problem.clone())
+    }
+
+    /// When what failed is to be tried again.
+    fn due(&mut self, retry: Retry) -> Option<Instant> {
+        let mut delay = || {
+            let delays = self.delays.get_or_insert_with(delays);
+            delays.next().unwrap_or(BACKOFF_MAX)
+        };
+        let wait = match retry {
+            Retry::Never | Retry::OnChange => return None,
+            Retry::Backoff => delay(),
+            Retry::At(least) => delay().max(least),
+        };
+        Some(Instant::now() + wait)
+    }
+
+    /// The next time at which there is something to do although nothing has changed.
+    fn due_next(&self) -> Option<Instant> {
+        let attempt = self.attempt.as_ref().and_then(Attempt::due);
+        let refusal = self.refusals.values().filter_map(|one| one.due).min();
+        let refresh = self.running.as_ref();
+        let refresh = refresh.map(|_| Instant::now() + REFRESHED_EVERY);
+        [attempt, refusal, refresh].into_iter().flatten().min()
+    }
+}
+
+fn delays() -> ExponentialBackoff {
+    use backon::BackoffBuilder;
+
+    backon::ExponentialBuilder::new()
+        .with_min_delay(BACKOFF_MIN)
+        .with_max_delay(BACKOFF_MAX)
+        .without_max_times()
+        .build()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! What a revision would do to all live parents, found out before it replaces the one that serves.
+
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use tokio::time::{Instant, sleep};
+use tracing::info;
+
+use super::{Failed, Manager, serve::Running};
+use crate::{
+    model::{ObjectId, Retry},
+    plugins::{
+        lifecycle::{Stage, verdict},
+        resource::{Candidate, CandidateVerdict, Counts, Declared, ObjectName, revision_name},
+    },
+    reconcile::{Candidate as Rehearsed, Changes, Reconciler, Rehearsal, Serving},
+};
+
+/// How many parents are rehearsed at the same time.
+const AT_A_TIME: usize = 4;
+
+/// How long to wait until everything that a candidate reads has been read.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Between two looks at what a candidate waits for.
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
+
+/// When a candidate that would delete too much is looked at again, at the earliest: there may be other children then.
+const REPEATED_AFTER: Duration = Duration::from_mins(1);
+
+/// How many deletes are named.
+const NAMED_MAX: usize = 20;
+
+/// What a candidate would do.
+#[derive(Default)]
+struct Outcome {
+    parents: usize,
+    faults: usize,
+    changes: Changes,
+}
+
+impl Manager {
+    /// Runs a revision on all live parents without writing, and says whether it may replace the one that serves.
+    pub(super) async fn rehearse(
+        &self,
+        declared: &Declared,
+        running: &Running,
+        serving: &Serving,
+    ) -> Result<Candidate, Failed> {
+        let begin = Instant::now();
+        let outcome = self.play(running, serving, begin + PATIENCE).await?;
+        let children = self.children(running);
+        let revision = serving.plugin.revision();
+        let Changes {
+            creates,
+            updates,
+            deletes,
+        } = &outcome.changes;
+        let verdict = verdict(&declared.rollout, revision, deletes.len(), children);
+        info!(
+            plugin = %declared.name,
+            revision = revision_name(revision),
+            ?verdict,
+            parents = outcome.parents,
+            faults = outcome.faults,
+            creates,
+            updates,
+            deletes = deletes.len(),
+            children,
+            elapsed = ?begin.elapsed(),
+            "rehearsed a revision"
+        );
+        Ok(Candidate {
+            revision: revision_name(revision),
+            digest: serving.plugin.digest().to_string(),
+            verdict,
+            counts: Some(Counts {
+                parents: number(outcome.parents),
+                creates: number(*creates),
+                updates: number(*updates),
+                deletes: number(deletes.len()),
+                faults: number(outcome.faults),
+            }),
+            deletes: deletes.iter().take(NAMED_MAX).map(named).collect(),
+        })
+    }
+
+    async fn play(
+        &self,
+        running: &Running,
+        serving: &Serving,
+        until: Instant,
+    ) -> Result<Outcome, Failed> {
+        let mut outcome = Outcome::default();
+        for reconciler in &running.served.reconcilers {
+            let candidate = reconciler.candidate(serving.clone());
+            let parents = reconciler.registration().parents();
+            let mut rehearsals = stream::iter(parents)
+                .map(|parent| play_one(reconciler, &candidate, parent, until))
+                .buffer_unordered(AT_A_TIME);
+            while let Some(rehearsal) = rehearsals.next().await {
+                outcome.add(rehearsal)?;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// How many children the plugin has, as far as that is known.
+    fn children(&self, running: &Running) -> usize {
+        let kinds = self.parts.shared.inventory.of(&running.served.name);
+        // Each of them sees all children of the plugin.
+        let Some(reconciler) = running.served.reconcilers.first() else {
+            return 0;
+        };
+        let registration = reconciler.registration();
+        let counts = kinds
+            .iter()
+            .filter_map(|kind| registration.child_count(&kind.group_kind()));
+        counts.sum()
+    }
+}
+
+impl Outcome {
+    fn add(&mut self, rehearsal: Rehearsal) -> Result<(), Failed> {
+        match rehearsal {
+            Rehearsal::Planned(changes) => {
+                self.changes.creates += changes.creates;
+                self.changes.updates += changes.updates;
+                self.changes.deletes.extend(changes.deletes);
+            }
+            Rehearsal::Refused { .. } | Rehearsal::Fault { .. } => self.faults += 1,
+            Rehearsal::Idle => return Ok(()),
+            Rehearsal::Parked { waiting } => {
+                let message =
+                    format!("what it would do cannot be found out, it waits for {waiting}");
+                let reason = "RehearsalWaits";
+                return Err(Failed::new(Stage::Serving, reason, message, Retry::Backoff));
+            }
+        }
+        self.parents += 1;
+        Ok(())
+    }
+}
+
+/// Rehearses one parent, again while something has not been read yet.
+async fn play_one(
+    reconciler: &Reconciler,
+    candidate: &Rehearsed,
+    parent: ObjectId,
+    until: Instant,
+) -> Rehearsal {
+    loop {
+        match reconciler.rehearse(candidate, &parent).await {
+            Rehearsal::Parked { .. } if Instant::now() < until => sleep(LOOKED_AT_EVERY).await,
+            rehearsal => return rehearsal,
+        }
+    }
+}
+
+/// Why a candidate may not serve; none if it may.
+pub(super) fn refusal(candidate: &Candidate) -> Option<Failed> {
+    let revision = &candidate.revision;
+    let Counts {
+        creates,
+        updates,
+        deletes,
+        ..
+    } = candidate.counts.unwrap_or_default();
+    let would =
+        format!("it would create {creates}, change {updates} and delete {deletes} children");
+    let (reason, why, retry) = match candidate.verdict {
+        CandidateVerdict::TooManyPrunes => (
+            "TooManyPrunes",
+            "would delete more than spec.rollout.maxPrunes allows",
+            Retry::At(REPEATED_AFTER),
+        ),
+        CandidateVerdict::AwaitingApproval => (
+            "AwaitingApproval",
+            "waits because of spec.rollout.mode: Gated",
+            Retry::OnChange,
+        ),
+        CandidateVerdict::Pending | CandidateVerdict::Accepted | CandidateVerdict::Refused => {
+            return None;
+        }
+    };
+    let message = format!(
+        "revision {revision} {why}: {would}; spec.rollout.approve: {revision} lets it serve"
+    );
+    Some(Failed::new(Stage::Serving, reason, message, retry))
+}
+
+fn named(id: &ObjectId) -> ObjectName {
+    ObjectName {
+        group: id.kind.group.to_string(),
+        kind: id.kind.kind.to_string(),
+        namespace: id.namespace.as_deref().map(str::to_owned),
+        name: id.name.to_string(),
+    }
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,249 @@
+//! From a revision to passes: its definitions, its kinds of parents, its controllers; and the swap from one to the next.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{debug, info};
+
+use super::{Failed, Known, Manager, rehearse::refusal};
+use crate::{
+    model::{GroupKind, Limits, PluginName, Retry},
+    plugin::Plugin,
+    plugins::{
+        Error, Served, crds,
+        lifecycle::Stage,
+        resource::{Charter, Declared, Selection, revision_name},
+    },
+    reconcile::Serving,
+};
+
+/// A plugin whose passes are to run until told to stop.
+pub struct Start {
+    /// The plugin.
+    pub served: Arc<Served>,
+    /// What bounds its passes.
+    pub limits: Arc<Limits>,
+    /// Lets the passes that run end, and no other begin.
+    pub stop: CancellationToken,
+    /// To be dropped when none runs any more.
+    pub ended: DropGuard,
+}
+
+/// A plugin that serves, or is suspended.
+pub(super) struct Running {
+    pub(super) plugin: Arc<Plugin>,
+    pub(super) charter: Charter,
+    pub(super) served: Arc<Served>,
+    /// None while it is suspended: its watches stay.
+    passes: Option<Passes>,
+}
+
+/// Passes that run or may begin.
+struct Passes {
+    stop: CancellationToken,
+    ended: CancellationToken,
+}
+
+impl Running {
+    /// Lets the passes that run end, and no other begin.
+    async fn rest(&mut self) {
+        if let Some(Passes { stop, ended }) = self.passes.take() {
+            stop.cancel();
+            ended.cancelled().await;
+        }
+    }
+
+    /// Whether passes can go on as they do under another charter.
+    fn may_go_on(&self, charter: &Charter) -> bool {
+        let bounds = |limits: &Limits| (limits.concurrency_max, limits.passes_per_second_max);
+        !charter.suspend && bounds(&self.charter.limits) == bounds(&charter.limits)
+    }
+}
+
+impl Manager {
+    /// Lets a revision serve under the charter that is declared: as the first one, or in place of what serves.
+    ///
+    /// What serves goes on where this fails.
+    pub(super) async fn serve(
+        &self,
+        declared: &Declared,
+        known: &mut Known,
+        plugin: Arc<Plugin>,
+    ) -> Result<(), Failed> {
+        let Declared { name, charter, .. } = declared;
+        check_supported(declared)?;
+        let limits = Arc::new(charter.limits.clone());
+        let grants = Arc::new(charter.grants.clone());
+        let serving = Serving::new(Arc::clone(&plugin), grants, Arc::clone(&limits));
+        let kinds = parents(&plugin);
+        self.claim(name, &kinds)?;
+        if let Err(failed) = self.prepare(declared, known, &serving).await {
+            let kept = known.running.as_ref();
+            let kept = kept.map(|running| parents(&running.plugin));
+            self.release(name, &kept.unwrap_or_default());
+            return Err(failed);
+        }
+
+        let running = known.running.take();
+        let is_new = running
+            .as_ref()
+            .is_none_or(|running| running.plugin.revision() != plugin.revision());
+        let (served, passes) = match running {
+            Some(mut running) if parents(&running.plugin) == kinds => {
+                if !running.may_go_on(charter) {
+                    running.rest().await;
+                }
+                for reconciler in &running.served.reconcilers {
+                    reconciler.swap(serving.clone());
+                }
+                (running.served, running.passes)
+            }
+            running => {
+                // A parent has at most one pass at a time: the old ones end first.
+                if let Some(mut running) = running {
+                    running.rest().await;
+                }
+                (
+                    Arc::new(Served::new(&self.parts.shared, name, &serving)),
+                    None,
+                )
+            }
+        };
+        self.release(name, &kinds);
+        let passes = match passes {
+            None if !charter.suspend => Some(self.start(&served, limits).await),
+            passes => passes,
+        };
+        if is_new {
+            let version = &plugin.manifest().version;
+            let revision = revision_name(plugin.revision());
+            info!(plugin = %name, version, revision, "serving plugin");
+        } else {
+            debug!(plugin = %name, "serving plugin under another charter");
+        }
+        known.running = Some(Running {
+            plugin,
+            charter: charter.clone(),
+            served,
+            passes,
+        });
+        Ok(())
+    }
+
+    /// Installs what a revision brings, and holds what it would do against what it may do.
+    async fn prepare(
+        &self,
+        declared: &Declared,
+        known: &mut Known,
+        serving: &Serving,
+    ) -> Result<(), Failed> {
+        let Declared { name, charter, .. } = declared;
+        let installed = crds::install(&self.parts.shared, name, serving, charter.crds).await;
+        installed.map_err(|error| not_served(&error))?;
+        let Some(running) = &known.running else {
+            return Ok(());
+        };
+        // Grants and limits bind at once.
+        if running.plugin.revision() == serving.plugin.revision() {
+            return Ok(());
+        }
+        let candidate = self.rehearse(declared, running, serving).await?;
+        let refusal = refusal(&candidate);
+        known.candidate = refusal.is_some().then_some(candidate);
+        refusal.map_or(Ok(()), Err)
+    }
+
+    async fn start(&self, served: &Arc<Served>, limits: Arc<Limits>) -> Passes {
+        let passes = Passes {
+            stop: self.parts.stop.child_token(),
+            ended: CancellationToken::new(),
+        };
+        let start = Start {
+            served: Arc::clone(served),
+            limits,
+            stop: passes.stop.clone(),
+            ended: passes.ended.clone().drop_guard(),
+        };
+        // Nobody takes it when the process ends; nothing runs then.
+        drop(self.parts.starts.send(start).await);
+        passes
+    }
+
+    /// Ends all passes of a plugin, and lets others have its kinds of parents.
+    pub(super) async fn stop(&self, name: &PluginName, known: &mut Known) {
+        if let Some(mut running) = known.running.take() {
+            running.rest().await;
+        }
+        self.release(name, &BTreeSet::new());
+    }
+
+    /// Takes kinds of parents, all of them or none.
+    fn claim(&self, name: &PluginName, kinds: &BTreeSet<GroupKind>) -> Result<(), Failed> {
+        let mut claims = self.claims.lock();
+        let other = kinds.iter().find_map(|kind| {
+            let by = claims.get(kind).filter(|by| *by != name)?;
+            Some((kind.clone(), by.clone()))
+        });
+        if let Some((kind, by)) = other {
+            let plugin = name.clone();
+            return Err(not_served(&Error::ParentTaken { kind, by, plugin }));
+        }
+        claims.extend(kinds.iter().map(|kind| (kind.clone(), name.clone())));
+        Ok(())
+    }
+
+    /// Lets others have all kinds of parents but these.
+    fn release(&self, name: &PluginName, kept: &BTreeSet<GroupKind>) {
+        let mut claims = self.claims.lock();
+        claims.retain(|kind, by| by != name || kept.contains(kind));
+    }
+}
+
+fn parents(plugin: &Plugin) -> BTreeSet<GroupKind> {
+    let parents = plugin.manifest().parents.iter();
+    parents.map(|parent| parent.kind.group_kind()).collect()
+}
+
+fn not_served(error: &Error) -> Failed {
+    let (reason, retry) = match error {
+        // The other one may go.
+        Error::ParentTaken { .. } => ("ParentTaken", Retry::Backoff),
+        Error::CrdRefused { .. } => ("CrdRefused", error.retry()),
+        Error::NotServed { .. } => ("ParentNotServed", error.retry()),
+        _ => ("CrdFailed", error.retry()),
+    };
+    Failed::of(Stage::Serving, reason, error, retry)
+}
+
+/// Refuses what would be served in another way than it is declared.
+fn check_supported(declared: &Declared) -> Result<(), Failed> {
+    let Declared { name, charter, .. } = declared;
+    let fields = [
+        ("spec.parents", charter.parents != Selection::default()),
+        (
+            "spec.fieldManager",
+            charter.field_manager != name.field_manager(),
+        ),
+        (
+            "spec.grants.serviceAccountRef",
+            charter.service_account.is_some(),
+        ),
+    ];
+    let fields: Vec<&str> = fields
+        .into_iter()
+        .filter_map(|(field, is_set)| is_set.then_some(field))
+        .collect();
+    if fields.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "this host does not support {}: leave it out",
+        fields.join(" and ")
+    );
+    Err(Failed::new(
+        Stage::Serving,
+        "NotSupported",
+        message,
+        Retry::OnChange,
+    ))
+}

@@ -1,0 +1,128 @@
+//! `spec.source`: where a component comes from.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::forms::{DATA_KEY, DURATION_PATTERN, DurationBounds, NAME, PATH, REFERENCE, URL};
+
+/// How often a source may be asked again.
+pub(super) const PULL_INTERVAL: DurationBounds = DurationBounds {
+    min: "10s",
+    max: "24h",
+};
+
+/// How often a source is asked again when nothing else is said.
+pub(super) const PULL_INTERVAL_DEFAULT: &str = "5m";
+
+/// Where a component comes from.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[x_kube(
+    validation = Rule::new(
+        "[has(self.oci), has(self.http), has(self.configMap), has(self.file)].filter(it, it).size() == 1"
+    )
+    .message("must have exactly one of oci, http, configMap and file"),
+    validation = Rule::new("!has(self.pullInterval) || self.pullPolicy == 'Always'")
+        .message("pullInterval needs pullPolicy: Always")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceSpec {
+    /// An artifact in an OCI registry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oci: Option<OciSource>,
+    /// A file on a web server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpSource>,
+    /// A ConfigMap of the host's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_map: Option<ConfigMapSource>,
+    /// A file of the host's source directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileSource>,
+    /// Whether the source is asked again for what has been fetched.
+    #[serde(default)]
+    pub pull_policy: PullPolicy,
+    /// How often it is asked again where pullPolicy is Always, such as `30s` or `5m`, between 10s and 24h; 5m when
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), regex(pattern = DURATION_PATTERN))]
+    #[x_kube(validation = PULL_INTERVAL.rule())]
+    pub pull_interval: Option<String>,
+}
+
+/// Whether a source is asked again.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PullPolicy {
+    /// Only when the spec changes.
+    #[default]
+    IfNotPresent,
+    /// At an interval, too: what a tag or a URL stands for may change.
+    Always,
+}
+
+/// An artifact in an OCI registry.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct OciSource {
+    /// Registry, repository, and a tag or the digest of the manifest or both:
+    /// `registry.example/plugins/memcached:1.4.0`.
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = REFERENCE.rule())]
+    pub reference: String,
+    /// A Secret of type kubernetes.io/dockerconfigjson with credentials for the registry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull_secret_ref: Option<LocalRef>,
+    /// Speaks to the registry without TLS.
+    #[serde(default)]
+    pub insecure: bool,
+}
+
+/// A file on a web server.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpSource {
+    /// The URL, with https:// or http://, without credentials.
+    #[schemars(length(min = 1, max = 2048))]
+    #[x_kube(validation = URL.rule())]
+    pub url: String,
+    /// A Secret with credentials for the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<LocalRef>,
+}
+
+/// A ConfigMap of the host's namespace.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapSource {
+    /// The name of the ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = NAME.rule())]
+    pub name: String,
+    /// The key below `binaryData`.
+    #[serde(default = "default_key")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = DATA_KEY.rule())]
+    pub key: String,
+}
+
+pub(super) fn default_key() -> String {
+    "plugin.wasm".to_owned()
+}
+
+/// A file of the host's source directory.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileSource {
+    /// The path below the host's `--source-dir`.
+    #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(validation = PATH.rule())]
+    pub path: String,
+}
+
+/// An object of the host's namespace.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocalRef {
+    /// The name of the object.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = NAME.rule())]
+    pub name: String,
+}

@@ -1,0 +1,202 @@
+//! `status`: what the host says of a plugin. Only the host writes it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::crd;
+use crate::model::Digest;
+
+/// A revision as resources name it: the first 16 hexadecimal digits of its digest.
+pub fn revision_name(revision: &Digest) -> String {
+    revision.to_hex().chars().take(16).collect()
+}
+
+/// What the host says of a plugin.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginStatus {
+    /// The generation of the spec that all of this is said of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The revision that serves: 16 hexadecimal digits that stand for the component and its configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The digest of the bytes that serve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The revision that is to replace the one that serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<Candidate>,
+    /// Every kind of which the plugin has made children, until none is left and it makes no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["group".to_owned(), "kind".to_owned()]))]
+    pub child_kinds: Vec<ChildKindStatus>,
+    /// How its parents are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parents: Option<Parents>,
+    /// What went wrong inside of the plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<Faults>,
+    /// The revisions that have served, the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub history: Vec<HistoryEntry>,
+    /// What is known of the plugin, by type: Fetched, Verified, Compiled, Described, Granted, Serving, Degraded and
+    /// RolledBack.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
+    #[schemars(schema_with = "crd::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A revision that is to replace the one that serves.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Candidate {
+    /// The revision: 16 hexadecimal digits. Naming it in spec.rollout.approve lets it serve.
+    pub revision: String,
+    /// The digest of its bytes.
+    pub digest: String,
+    /// Where it stands.
+    pub verdict: CandidateVerdict,
+    /// What it would do to all live parents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+    /// The first 20 objects that it would delete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub deletes: Vec<ObjectName>,
+}
+
+/// Where a candidate stands.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CandidateVerdict {
+    /// It is being fetched, checked and run on all parents without writing.
+    Pending,
+    /// It would delete more than spec.rollout.maxPrunes allows.
+    TooManyPrunes,
+    /// It waits for spec.rollout.approve.
+    AwaitingApproval,
+    /// It may serve.
+    Accepted,
+    /// It cannot serve; the conditions say why.
+    Refused,
+}
+
+/// What a candidate would do.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Parents that it was run on.
+    pub parents: i32,
+    /// Children that it would create.
+    pub creates: i32,
+    /// Children that it would change.
+    pub updates: i32,
+    /// Children that it would delete.
+    pub deletes: i32,
+    /// Parents for which it ended in a fault.
+    pub faults: i32,
+}
+
+/// Names one object.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectName {
+    /// The API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace; absent for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name.
+    pub name: String,
+}
+
+/// A kind of which children were made.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChildKindStatus {
+    /// The API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// The version in which they were made.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+}
+
+/// How the parents of a plugin are.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Parents {
+    /// Parents that the plugin is served for.
+    pub total: i32,
+    /// Those of them that are Synced.
+    pub synced: i32,
+    /// Those of them that are Ready.
+    pub ready: i32,
+    /// Those of them that are paused.
+    pub paused: i32,
+}
+
+/// What went wrong inside of a plugin.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Passes of the serving revision that ended in a fault.
+    pub count: i64,
+    /// Why the last ones did, the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub last: Vec<FaultReason>,
+}
+
+/// One fault.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+pub struct FaultReason {
+    /// The reason, as the condition Synced of the parent has it.
+    pub reason: String,
+    /// What happened.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// The parent.
+    pub parent: ObjectName,
+    /// When.
+    pub time: Time,
+}
+
+/// A revision that has served.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    /// The revision: 16 hexadecimal digits.
+    pub revision: String,
+    /// The digest of its bytes.
+    pub digest: String,
+    /// Its configuration.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schemars(schema_with = "crd::any_object")]
+    pub config: Map<String, Value>,
+    /// Since when it served.
+    pub served_from: Time,
+    /// Until when it served; absent for the one that serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served_until: Option<Time>,
+    /// What became of it.
+    pub verdict: HistoryVerdict,
+}
+
+/// What became of a revision.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryVerdict {
+    /// It serves, and its first passes are being watched.
+    Trial,
+    /// It passed its first passes well, so that it can be gone back to.
+    Good,
+    /// Too many of its first passes ended in a fault.
+    RolledBack,
+}

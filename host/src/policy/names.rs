@@ -1,0 +1,134 @@
+//! The forms of names as the API server checks them.
+
+/// The longest DNS subdomain, and so the longest name of most objects.
+pub(super) const SUBDOMAIN_CHARS_MAX: usize = 253;
+
+/// The longest DNS label, and so the longest name of a namespace.
+const LABEL_CHARS_MAX: usize = 63;
+
+/// Whether the text is a DNS label: lower-case letters, digits and inner dashes.
+pub(super) fn is_dns_label(text: &str) -> bool {
+    text.len() <= LABEL_CHARS_MAX && is_lower_word(text)
+}
+
+/// Whether the text is a DNS subdomain: DNS labels, joined by dots, of any length that fits.
+pub(super) fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= SUBDOMAIN_CHARS_MAX && text.split('.').all(is_lower_word)
+}
+
+/// Whether the text can stand in a URL as one segment, which is all that kinds of rbac ask of a name.
+pub(super) fn is_path_segment(text: &str) -> bool {
+    (1..=SUBDOMAIN_CHARS_MAX).contains(&text.len())
+        && text != "."
+        && text != ".."
+        && text.bytes().all(|c| c.is_ascii_graphic())
+        && !text.contains(['/', '%', '?', '#'])
+}
+
+/// Whether the text is the key of a label or an annotation: a name, or a DNS subdomain, a slash and a name.
+pub(super) fn is_qualified_name(text: &str) -> bool {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    prefix.is_none_or(is_dns_subdomain) && name.len() <= LABEL_CHARS_MAX && is_mixed_word(name)
+}
+
+/// Whether the text is the value of a label.
+pub(super) fn is_label_value(text: &str) -> bool {
+    text.is_empty() || (text.len() <= LABEL_CHARS_MAX && is_mixed_word(text))
+}
+
+/// Whether the text is the type of a condition: like the key of a label, but longer.
+pub(super) fn is_condition_type(text: &str) -> bool {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    text.len() <= 316 && prefix.is_none_or(is_dns_subdomain) && is_mixed_word(name)
+}
+
+/// Whether the text is the reason of a condition: one word that starts with a letter.
+pub(super) fn is_reason(text: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b',' | b':');
+    text.bytes().next().is_some_and(|c| c.is_ascii_alphabetic())
+        && text.bytes().all(inner)
+        && !text.ends_with([',', ':'])
+}
+
+/// Whether the text can be a key below `data` of a Secret or ConfigMap.
+pub(super) fn is_data_key(text: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    (1..=SUBDOMAIN_CHARS_MAX).contains(&text.len())
+        && text.bytes().all(inner)
+        && text != "."
+        && !text.starts_with("..")
+}
+
+fn is_lower_word(text: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+fn is_mixed_word(text: &str) -> bool {
+    let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    edge(text.bytes().next()) && edge(text.bytes().next_back()) && text.bytes().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_the_forms_of_the_api_server() {
+        let long_label = "x".repeat(63);
+        type Check = fn(&str) -> bool;
+        let table: [(Check, Vec<&str>, Vec<&str>); 8] = [
+            (
+                is_dns_label,
+                vec!["a", "a-1", long_label.as_str()],
+                vec!["", "-a", "a-", "A", "a.b"],
+            ),
+            (
+                is_dns_subdomain,
+                vec!["a.b-c"],
+                vec!["", "a..b", ".a", "a_b"],
+            ),
+            (
+                is_path_segment,
+                vec!["system:node"],
+                vec!["", ".", "..", "a/b", "a%2f", "a b"],
+            ),
+            (
+                is_qualified_name,
+                vec!["app", "a.b/App_1.x"],
+                vec!["", "/a", "a/", "a/b/c", "-a"],
+            ),
+            (is_label_value, vec!["", "Web_1"], vec!["-", "a b", "ä"]),
+            (
+                is_condition_type,
+                vec!["Ready", "a.b/Ready"],
+                vec!["", "Is Ready"],
+            ),
+            (
+                is_reason,
+                vec!["Ok", "A_b,c:d"],
+                vec!["", "1a", "a b", "a:"],
+            ),
+            (
+                is_data_key,
+                vec!["a", ".env", "A_b-c.d"],
+                vec!["", ".", "..", "..a", "a b", "a/b"],
+            ),
+        ];
+        for (check, good, bad) in table {
+            for text in good {
+                assert!(check(text), "{text:?} should be valid");
+            }
+            for text in bad {
+                assert!(!check(text), "{text:?} should be refused");
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What is granted, what is not, and ways around it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::*;
+
+fn kind(group: &str, kind: &str) -> GroupKind {
+    GroupKind::new(group, kind)
+}
+
+fn read_grant(of: GroupKind, access: Access, scope: ReadScope) -> ReadGrant {
+    ReadGrant {
+        kind: of,
+        access,
+        scope,
+        label_selector: None,
+        privileged: false,
+    }
+}
+
+fn namespaces(names: &[&str]) -> ReadScope {
+    ReadScope::Namespaces(names.iter().map(|name| Arc::from(*name)).collect())
+}
+
+fn secret() -> GroupKind {
+    kind("", "Secret")
+}
+
+/// A manifest that asks for nothing but these reads.
+fn reading(reads: Vec<ReadKind>) -> Manifest {
+    Manifest {
+        parents: Vec::new(),
+        crds: Vec::new(),
+        children: Vec::new(),
+        reads,
+        ..manifest()
+    }
+}
+
+fn lines(shortfalls: &[Shortfall]) -> String {
+    let lines: Vec<String> = shortfalls.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn a_file_gets_what_it_asks_for_but_power_and_secrets() {
+    let manifest = manifest();
+    let grants = Grants::for_file(&manifest);
+    assert!(grants.allows_parent(&kind("example.dev", "Web")));
+    assert!(grants.allows_crd(&kind("example.dev", "Related")));
+    assert!(grants.allows_crd(&kind("example.dev", "Web")));
+    assert!(!grants.allows_crd(&kind("example.dev", "Other")));
+    assert!(grants.allows_child(&secret()));
+    assert!(!grants.allows_adoption(&secret()));
+    assert!(!grants.allows_child(&kind("", "Namespace")));
+    assert!(!grants.allows_child(&kind("rbac.authorization.k8s.io", "Role")));
+    let shown = |of: &GroupKind| grants.child_access(of, Scope::Namespaced);
+    assert_eq!(shown(&secret()), Access::Hash);
+    assert_eq!(shown(&kind("", "ConfigMap")), Access::Full);
+    let assessment = grants.assess(&manifest);
+    assert!(assessment.serves());
+    expect![[r#"
+        children of Namespace (a privileged kind)
+        children of Role.rbac.authorization.k8s.io (a privileged kind)
+        full reads of Secret as asked for (granted: hash)
+        metadata reads of Node (a privileged kind)"#]]
+    .assert_eq(&lines(&assessment.reduced));
+}
+
+#[test]
+fn nothing_is_granted_by_default() {
+    let assessment = Grants::default().assess(&manifest());
+    assert!(!assessment.serves());
+    expect![[r#"
+        parents of Web.example.dev
+        parents of Fleet.example.dev
+        children of ConfigMap
+        children of Secret
+        children of Web.example.dev
+        children of Fleet.example.dev"#]]
+    .assert_eq(&lines(&assessment.missing));
+    expect![[r#"
+        the CustomResourceDefinition of Related.example.dev
+        children of Namespace (a privileged kind)
+        children of Role.rbac.authorization.k8s.io (a privileged kind)
+        children of ServiceMonitor.monitoring.coreos.com
+        full reads of Secret
+        full reads of ConfigMap
+        metadata reads of Node (a privileged kind)"#]]
+    .assert_eq(&lines(&assessment.reduced));
+    assert_eq!(Grants::default().reads_for(&manifest()), []);
+}
+
+#[test]
+fn built_in_kinds_and_secrets_are_no_parents_of_files() {
+    for (api_version, kind) in [
+        ("v1", "Secret"),
+        ("v1", "ConfigMap"),
+        ("apps/v1", "Deployment"),
+        ("networking.k8s.io/v1", "Ingress"),
+        ("rbac.authorization.k8s.io/v1", "Role"),
+        ("innkeeper.dev/v1alpha1", "Plugin"),
+    ] {
+        let mut manifest = manifest();
+        manifest.parents[0].kind = gvk(api_version, kind);
+        let grants = Grants::for_file(&manifest);
+        let parent = manifest.parents[0].kind.group_kind();
+        assert!(!grants.allows_parent(&parent), "{parent}");
+        assert!(!grants.assess(&manifest).serves(), "{parent}");
+    }
+}
+
+#[test]
+fn a_parent_of_kubernetes_itself_needs_both_words_where_both_apply() {
+    let allowed = |of: &GroupKind, built_in, privileged| {
+        let grant = ParentGrant {
+            built_in,
+            privileged,
+        };
+        let grants = Grants {
+            parents: BTreeMap::from([(of.clone(), grant)]),
+            ..Grants::default()
+        };
+        grants.allows_parent(of)
+    };
+    let deployment = kind("apps", "Deployment");
+    assert!(!allowed(&deployment, false, true));
+    assert!(allowed(&deployment, true, false));
+    for powerful in [
+        kind("", "Namespace"),
+        kind("rbac.authorization.k8s.io", "Role"),
+    ] {
+        assert!(!allowed(&powerful, true, false), "{powerful}");
+        assert!(!allowed(&powerful, false, true), "{powerful}");
+        assert!(allowed(&powerful, true, true), "{powerful}");
+    }
+    let plugin = kind("innkeeper.dev", "Plugin");
+    assert!(!allowed(&plugin, true, false));
+    assert!(!allowed(&secret(), true, true), "a Secret never is");
+}
+
+#[test]
+fn a_word_on_one_grant_says_nothing_for_another() {
+    let role = kind("rbac.authorization.k8s.io", "Role");
+    let privileged = ReadGrant {
+        privileged: true,
+        ..read_grant(role.clone(), Access::Full, ReadScope::Cluster)
+    };
+    let grants = Grants {
+        parents: BTreeMap::from([(role.clone(), ParentGrant::default())]),
+        crds: BTreeMap::from([(role.clone(), CrdGrant { privileged: true })]),
+        children: BTreeMap::from([(role.clone(), ChildGrant::default())]),
+        reads: vec![
+            privileged.clone(),
+            read_grant(kind("", "Node"), Access::Full, ReadScope::Cluster),
+        ],
+    };
+    assert!(!grants.allows_parent(&role));
+    assert!(!grants.allows_child(&role));
+    assert_eq!(grants.reads_of(&role).collect::<Vec<_>>(), [&privileged]);
+    assert_eq!(grants.reads_of(&kind("", "Node")).count(), 0);
+}
+
+#[test]
+fn a_definition_of_kubernetes_itself_is_never_brought() {
+    let role = kind("rbac.authorization.k8s.io", "Role");
+    let deployment = kind("apps", "Deployment");
+    let own = kind("innkeeper.dev", "Plugin");
+    let word = CrdGrant { privileged: true };
+    let parent = ParentGrant {
+        built_in: true,
+        privileged: true,
+    };
+    let grants = Grants {
+        parents: BTreeMap::from([(deployment.clone(), parent)]),
+        crds: BTreeMap::from([(role.clone(), word), (own.clone(), CrdGrant::default())]),
+        ..Grants::default()
+    };
+    for of in [role, deployment, own] {
+        assert!(!grants.allows_crd(&of), "{of}");
+    }
+}
+
+#[test]
+fn adoption_needs_its_own_word_and_the_right_to_the_kind() {
+    let of = |kind: &GroupKind, adopt| {
+        let grant = ChildGrant {
+            adopt,
+            privileged: false,
+        };
+        Grants {
+            children: BTreeMap::from([(kind.clone(), grant)]),
+            ..Grants::default()
+        }
+    };
+    let config_map = kind("", "ConfigMap");
+    assert!(of(&config_map, true).allows_adoption(&config_map));
+    assert!(!of(&config_map, false).allows_adoption(&config_map));
+    assert!(!of(&config_map, true).allows_adoption(&secret()));
+    let namespace = kind("", "Namespace");
+    assert!(!of(&namespace, true).allows_adoption(&namespace));
+}
+
+#[test]
+fn secrets_of_children_are_shown_only_where_full_reads_reach_all_of_them() {
+    let shown = |grant: ReadGrant, parent| {
+        let grants = Grants {
+            reads: vec![grant],
+            ..Grants::default()
+        };
+        grants.child_access(&secret(), parent)
+    };
+    let full = |scope| read_grant(secret(), Access::Full, scope);
+    let labelled = ReadGrant {
+        label_selector: Some("app=web".to_owned()),
+        ..full(ReadScope::Cluster)
+    };
+    for (grant, below_namespaced, below_cluster) in [
+        (full(ReadScope::Cluster), Access::Full, Access::Full),
+        (full(ReadScope::ParentNamespace), Access::Full, Access::Hash),
+        (full(namespaces(&["demo"])), Access::Hash, Access::Hash),
+        (labelled, Access::Hash, Access::Hash),
+        (
+            read_grant(secret(), Access::Hash, ReadScope::Cluster),
+            Access::Hash,
+            Access::Hash,
+        ),
+        (
+            read_grant(
+                kind("example.dev", "Secret"),
+                Access::Full,
+                ReadScope::Cluster,
+            ),
+            Access::Hash,
+            Access::Hash,
+        ),
+    ] {
+        let of = format!("{grant:?}");
+        assert_eq!(
+            shown(grant.clone(), Scope::Namespaced),
+            below_namespaced,
+            "{of}"
+        );
+        assert_eq!(shown(grant, Scope::Cluster), below_cluster, "{of}");
+    }
+}
+
+#[test]
+fn a_read_is_served_in_the_poorer_form_and_the_narrower_scope() {
+    let asked = |access, scope, selector: Option<&str>| ReadKind {
+        label_selector: selector.map(str::to_owned),
+        ..read("v1", "Secret", access, scope)
+    };
+    let granted = |access, scope, selector: Option<&str>| ReadGrant {
+        label_selector: selector.map(str::to_owned),
+        ..read_grant(secret(), access, scope)
+    };
+    use ReadScope::{Cluster, ParentNamespace};
+    for (asked_for, grant, served, reduced) in [
+        // Poorer than asked for.
+        (
+            asked(Access::Full, Cluster, None),
+            granted(Access::Hash, Cluster, None),
+            asked(Access::Hash, Cluster, None),
+            true,
+        ),
+        // Richer than asked for: the guest gets what it asked for.
+        (
+            asked(Access::Metadata, ParentNamespace, None),
+            granted(Access::Full, Cluster, None),
+            asked(Access::Metadata, ParentNamespace, None),
+            false,
+        ),
+        (
+            asked(Access::Full, Cluster, None),
+            granted(Access::Full, ParentNamespace, None),
+            asked(Access::Full, ParentNamespace, None),
+            true,
+        ),
+        (
+            asked(Access::Full, Cluster, None),
+            granted(Access::Full, namespaces(&["a"]), None),
+            asked(Access::Full, namespaces(&["a"]), None),
+            true,
+        ),
+        (
+            asked(Access::Full, ParentNamespace, None),
+            granted(Access::Full, namespaces(&["a"]), None),
+            asked(Access::Full, namespaces(&["a"]), None),
+            true,
+        ),
+        // Labels only ever narrow.
+        (
+            asked(Access::Full, Cluster, None),
+            granted(Access::Full, Cluster, Some("app=web")),
+            asked(Access::Full, Cluster, Some("app=web")),
+            true,
+        ),
+        (
+            asked(Access::Full, Cluster, Some("tier=db")),
+            granted(Access::Full, Cluster, Some("app=web")),
+            asked(Access::Full, Cluster, Some("app=web,tier=db")),
+            true,
+        ),
+    ] {
+        let manifest = reading(vec![asked_for]);
+        let grants = Grants {
+            reads: vec![grant.clone()],
+            ..Grants::default()
+        };
+        assert_eq!(grants.reads_for(&manifest), [served], "{grant:?}");
+        let assessment = grants.assess(&manifest);
+        assert!(assessment.serves(), "a read never keeps from serving");
+        assert_eq!(!assessment.reduced.is_empty(), reduced, "{grant:?}");
+    }
+}
+
+#[test]
+fn grants_of_several_forms_are_served_each_in_its_scope() {
+    let manifest = reading(vec![read("v1", "Secret", Access::Full, ReadScope::Cluster)]);
+    let grants = Grants {
+        reads: vec![
+            read_grant(secret(), Access::Full, ReadScope::ParentNamespace),
+            read_grant(secret(), Access::Metadata, ReadScope::Cluster),
+        ],
+        ..Grants::default()
+    };
+    let served = grants.reads_for(&manifest);
+    let served: Vec<String> = served
+        .iter()
+        .map(|read| format!("{} {}", read.access, read.scope))
+        .collect();
+    assert_eq!(served, ["full ParentNamespace", "metadata Cluster"]);
+    expect!["full reads of Secret as asked for (granted: full)"]
+        .assert_eq(&lines(&grants.assess(&manifest).reduced));
+}

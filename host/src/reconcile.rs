@@ -1,0 +1,455 @@
+//! One pass for one parent: observe, call, check, plan, apply, report, and say when the next one comes.
+//!
+//! Read [`Reconciler::pass`] from top to bottom.
+//! A pass does not know what triggered it and needs nothing from earlier passes; what is remembered between passes
+//! (subscriptions, own writes not yet seen, parents that the guest has given up) only saves work.
+//! It carries `model` values between the sandbox, the cache and the writer, which do not know each other.
+
+mod answer;
+mod budget;
+mod given_up;
+mod guest;
+mod interest;
+mod inventory;
+mod ledger;
+mod memory;
+mod next;
+mod rehearse;
+mod report;
+mod serving;
+mod shared;
+#[cfg(test)]
+pub(crate) mod tests;
+mod throttle;
+mod trial;
+mod write;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::{Instrument, debug, info_span};
+
+pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory};
+pub use next::Next;
+pub use rehearse::{Candidate, Changes, Rehearsal};
+pub use serving::Serving;
+pub use shared::{HashKeySlot, Shared};
+pub use trial::{Fault as TrialFault, Trial};
+
+use crate::{
+    apply::Target,
+    cluster::{Cause, Observation, Observed, Registration, Waiting},
+    metrics::PluginMetrics,
+    model::{
+        ANNOTATION_PAUSED, Checked, Condition, ConditionStatus, Fault, FaultKind, Gvk, HashKey,
+        Object, ObjectId, Outcome, Phase, PluginName, Report, reason,
+    },
+    plan::{self, Entry},
+};
+use answer::Answer;
+use guest::{Called, Purpose, ReadsMade};
+use ledger::Ledger;
+use report::{Ended, Verdict};
+use serving::{Slot, Stint};
+use trial::FirstPass;
+
+/// How long a pass may wait for a cache before its parent says so.
+const WAITING_SAID_AFTER: Duration = Duration::from_secs(10);
+
+/// How often a pass that waits for a cache looks again without having been told.
+const WAITING_RECHECK: Duration = Duration::from_secs(30);
+
+/// The shortest requeue; a guest that asks for less does not get a loop.
+const REQUEUE_MIN: Duration = Duration::from_millis(100);
+
+/// What the controller knows of a parent's earlier passes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turn {
+    /// How many failed in a row.
+    pub failures: u32,
+    /// For how long they have been parked; none if the last one was not.
+    pub parked: Option<Duration>,
+}
+
+/// Reconciles the parents of one kind with what serves at the moment.
+pub struct Reconciler {
+    name: PluginName,
+    parent: Gvk,
+    slot: Slot,
+    registration: Registration,
+    ledger: Mutex<Ledger>,
+    skipped: AtomicU64,
+    metrics: PluginMetrics,
+    shared: Arc<Shared>,
+}
+
+impl Reconciler {
+    /// Starts the watches for a kind of parents of what serves first.
+    ///
+    /// `name` is the one under which the plugin serves; what the component calls itself does not matter: labels, field
+    /// managers, finalizer and inventory have `name`.
+    pub fn new(name: PluginName, parent: Gvk, serving: Serving, shared: Arc<Shared>) -> Self {
+        let once_made = shared.inventory.of(&name);
+        let interest = serving.interest(&name, &parent, &once_made);
+        Self {
+            registration: shared.cluster.register(interest),
+            metrics: shared.metrics.plugin(name.as_str()),
+            name,
+            parent,
+            slot: Slot::new(serving),
+            ledger: Mutex::default(),
+            skipped: AtomicU64::new(0),
+            shared,
+        }
+    }
+
+    /// The name under which the plugin serves.
+    pub fn plugin(&self) -> &PluginName {
+        &self.name
+    }
+
+    /// The kind of parent.
+    pub fn parent(&self) -> &Gvk {
+        &self.parent
+    }
+
+    /// What the plugin sees of this kind of parents.
+    pub fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
+    /// What passes that begin now run with.
+    pub fn serving(&self) -> Serving {
+        self.slot.current().serving.clone()
+    }
+
+    /// How the first passes since the last swap ended.
+    pub fn trial(&self) -> Trial {
+        self.slot.current().trial.lock().clone()
+    }
+
+    /// How many passes of the revision that serves ended with a fault of the guest.
+    pub fn faults(&self) -> u64 {
+        self.slot.current().faults.load(Ordering::Relaxed)
+    }
+
+    /// How many passes were left out so far, because they would have done nothing.
+    pub fn passes_skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+
+    /// Lets every pass that begins from now on run with something else, and makes every parent due for one, the one
+    /// whose last pass is the longest ago first.
+    ///
+    /// Passes that run end as they began, and what they read stays watched until then.
+    /// A parent has at most one pass at a time all along, and no trigger is lost: they wait in the same queue.
+    pub fn swap(&self, serving: Serving) {
+        let parents = self.registration.parents();
+        self.slot.switch(serving, parents, |newest, others| {
+            self.watch(newest, others)
+        });
+        // Listed again: the pass of a parent that came meanwhile may have begun before the switch.
+        let parents = self.registration.parents();
+        let parents = self.ledger.lock().longest_ago_first(parents);
+        self.registration.trigger(parents, Cause::Swapped);
+    }
+
+    /// Watches what is needed now that the inventory is another.
+    pub fn watch_anew(&self) {
+        self.slot.look(|newest, others| self.watch(newest, others));
+    }
+
+    fn watch(&self, newest: &Serving, others: &[Arc<Stint>]) {
+        let once_made = self.shared.inventory.of(&self.name);
+        let others = others.iter().map(|stint| &stint.serving);
+        let interest = interest::interest(&self.name, &self.parent, newest, others, &once_made);
+        self.registration.update(interest);
+    }
+
+    /// Runs one pass for a parent and says when the next one comes.
+    ///
+    /// Never fails: whatever goes wrong is a condition on the parent, and in the answer.
+    pub async fn pass(&self, parent: &ObjectId, turn: Turn) -> Next {
+        let span = info_span!("pass", plugin = %self.name, %parent);
+        let begin = Instant::now();
+        let next = self.run(parent, turn).instrument(span.clone()).await;
+        span.in_scope(|| debug!(?next, elapsed = ?begin.elapsed(), "pass ended"));
+        if next == Next::Forget {
+            self.ledger.lock().forget(parent);
+        } else {
+            self.ledger.lock().passed(parent, Instant::now());
+        }
+        self.slot
+            .settle(|newest, others| self.watch(newest, others));
+        next
+    }
+
+    async fn run(&self, id: &ObjectId, turn: Turn) -> Next {
+        // Observe.
+        let (stint, observed) = self.observe(id).await;
+        let observation = match observed {
+            Observed::Ready(observation) => observation,
+            Observed::Gone => {
+                stint.trial.lock().excuse(id);
+                stint.memory.forget(id);
+                stint.given_up.forget(id);
+                return Next::Forget;
+            }
+            Observed::Behind { until } => {
+                return Next::Again(until.saturating_duration_since(Instant::now()));
+            }
+            Observed::NotReady { parent, waiting } => {
+                return self.wait(parent.as_ref(), &waiting, turn).await;
+            }
+        };
+        let serving = &stint.serving;
+        let manifest = serving.plugin.manifest();
+        let entry = plan::enter(&observation.parent, &self.name, manifest);
+        if !matches!(entry, Entry::Pass(_)) {
+            stint.trial.lock().excuse(id);
+        }
+        let phase = match entry {
+            Entry::Ignore => return Next::UntilChanged,
+            Entry::Paused => return self.stop(&observation, paused(), Next::UntilChanged).await,
+            Entry::Release => return self.release(&observation).await,
+            Entry::Pass(phase) => phase,
+        };
+        let Some(hash_key) = self.shared.hash_key.get() else {
+            return self
+                .stop(&observation, hash_key_missing(), Next::Backoff)
+                .await;
+        };
+
+        let inputs = self.inputs(serving, &hash_key, &observation, phase);
+        if let Some(inputs) = &inputs
+            && let Some(next) = self.recall(&stint, &observation, inputs)
+        {
+            return next;
+        }
+
+        // Call, check.
+        let (outcome, reads) = match self.ask(&stint, &observation, phase, turn).await {
+            Ok(answer) => answer,
+            Err(next) => return next,
+        };
+
+        // Plan, apply, report, requeue.
+        let manager = self.name.field_manager();
+        let context = self.context(serving, &manager, &observation.parent, phase, &hash_key);
+        let ended = match &*outcome {
+            Outcome::Desired(desired) => {
+                self.converge(&observation, &context, &outcome, &desired.report)
+                    .await
+            }
+            Outcome::Keep(report) => self.keep(&observation, phase, report).await,
+            Outcome::Finalized(report) => {
+                self.finalize(&observation, &context, &outcome, report)
+                    .await
+            }
+        };
+        if let (Some(inputs), Some(reads)) = (inputs, reads)
+            && ended.is_repeatable()
+        {
+            let next = ended.next.clone();
+            stint.memory.remember(id, inputs, &reads, next);
+        }
+        ended.next
+    }
+
+    /// What a plan is made for.
+    fn context<'a>(
+        &'a self,
+        serving: &'a Serving,
+        manager: &'a str,
+        parent: &'a Object,
+        phase: Phase,
+        hash_key: &'a HashKey,
+    ) -> plan::Context<'a> {
+        plan::Context {
+            plugin: &self.name,
+            manager,
+            manifest: serving.plugin.manifest(),
+            hash_key,
+            parent,
+            phase,
+            resources: &*self.shared.resources,
+        }
+    }
+
+    /// What a pass runs with, and what it observes with it.
+    async fn observe(&self, id: &ObjectId) -> (Arc<Stint>, Observed) {
+        loop {
+            let stint = self.slot.current();
+            let observed = self.registration.observe(id).await;
+            // Otherwise it was switched meanwhile, and this may be what another revision needs to see.
+            if self.slot.is_current(&stint) {
+                return (stint, observed);
+            }
+        }
+    }
+
+    /// Calls the guest and checks its answer; when there is none to act on, says so on the parent and when the next
+    /// pass comes.
+    async fn ask(
+        &self,
+        stint: &Stint,
+        observation: &Observation,
+        phase: Phase,
+        turn: Turn,
+    ) -> Result<(Checked<Outcome>, Option<ReadsMade>), Next> {
+        let Stint {
+            serving,
+            faults,
+            trial,
+            given_up,
+            ..
+        } = stint;
+        if phase == Phase::Reconcile
+            && let Some(synced) = given_up.said_of(&observation.parent)
+        {
+            return Err(self.stop(observation, synced, Next::UntilChanged).await);
+        }
+        let Ok(Called { end, reads }) = self.call(serving, observation, phase, Purpose::Pass).await
+        else {
+            // A guest thread is gone: whoever watches over the pool ends the process.
+            return Err(Next::Backoff);
+        };
+        let parent = observation.parent.id();
+        let answer = self.check(serving, &parent, phase, end);
+        if let Some(ended) = answer.first_pass() {
+            if matches!(ended, FirstPass::Faulted { .. }) {
+                faults.fetch_add(1, Ordering::Relaxed);
+            }
+            trial.lock().record(&parent, ended);
+        }
+        match answer {
+            Answer::Outcome(outcome) => Ok((outcome, reads)),
+            Answer::Fault(fault) => {
+                self.metrics.fault(&plan::fault_condition(&fault).reason);
+                if (fault.kind, phase) == (FaultKind::Fatal, Phase::Reconcile) {
+                    given_up.add(&observation.parent, plan::fault_condition(&fault));
+                }
+                Err(self.stop_by_guest(observation, &fault, phase).await)
+            }
+            Answer::Refused { reason, message } => {
+                self.metrics.fault(reason);
+                let synced = not_synced(reason, message);
+                Err(self.stop(observation, synced, Next::Backoff).await)
+            }
+            Answer::Parked(kind) => Err(self.park(observation, &kind.to_string(), turn).await),
+        }
+    }
+
+    /// The guest leaves the children as they are.
+    async fn keep(&self, observation: &Observation, phase: Phase, report: &Report) -> Ended {
+        let next = match (phase, asked(report)) {
+            // A finalizer that stays without a date is looked at again.
+            (Phase::Finalize, None) => Next::Backoff,
+            (_, next) => next.unwrap_or(Next::Settled),
+        };
+        let parent = &observation.parent;
+        let applied = plan::synced(ConditionStatus::True, reason::APPLIED, "");
+        let verdict = Verdict::of_report(report, applied, next);
+        self.report(&mut self.target(parent), parent, verdict).await
+    }
+
+    /// No pass: a kind that it needs is not cached. Said on the parent once it takes long.
+    async fn wait(&self, parent: Option<&Object>, waiting: &[Waiting], turn: Turn) -> Next {
+        let since = waiting.iter().map(|waiting| waiting.since).min();
+        let waited = since.map_or(Duration::ZERO, |since| since.elapsed());
+        let waited = waited.max(turn.parked.unwrap_or_default());
+        if waited < WAITING_SAID_AFTER {
+            return Next::Parked(WAITING_SAID_AFTER.saturating_sub(waited));
+        }
+        if let Some(parent) = parent {
+            let verdict = Verdict::of_host(
+                waiting_for_cache(&named(waiting)),
+                Next::Parked(WAITING_RECHECK),
+            );
+            let mut target = self.target(parent);
+            return self.report(&mut target, parent, verdict).await.next;
+        }
+        Next::Parked(WAITING_RECHECK)
+    }
+
+    /// The guest read what is not cached; its pass is as if it had never been.
+    async fn park(&self, observation: &Observation, what: &str, turn: Turn) -> Next {
+        let waited = turn.parked.unwrap_or_default();
+        if waited < WAITING_SAID_AFTER {
+            return Next::Parked(WAITING_SAID_AFTER.saturating_sub(waited));
+        }
+        let next = Next::Parked(WAITING_RECHECK);
+        self.stop(observation, waiting_for_cache(what), next).await
+    }
+
+    /// Ends a pass without touching children, status or `Ready`.
+    async fn stop(&self, observation: &Observation, synced: Condition, next: Next) -> Next {
+        let parent = &observation.parent;
+        let verdict = Verdict::of_host(synced, next);
+        let mut target = self.target(parent);
+        self.report(&mut target, parent, verdict).await.next
+    }
+
+    /// The guest said that it could not answer.
+    async fn stop_by_guest(&self, observation: &Observation, fault: &Fault, phase: Phase) -> Next {
+        let next = match (fault.kind, phase) {
+            (FaultKind::Retry, _) | (_, Phase::Finalize) => Next::Backoff,
+            (FaultKind::Invalid | FaultKind::Fatal, Phase::Reconcile) => Next::UntilChanged,
+        };
+        let synced = plan::fault_condition(fault);
+        let verdict = match &fault.report {
+            Some(report) => Verdict::of_report(report, synced, next),
+            None => Verdict::of_host(synced, next),
+        };
+        let parent = &observation.parent;
+        let mut target = self.target(parent);
+        self.report(&mut target, parent, verdict).await.next
+    }
+
+    fn target(&self, parent: &Object) -> Target {
+        Target::new(parent, &self.shared.resource_of(parent))
+    }
+}
+
+/// When the guest asked for the next pass, if it did.
+fn asked(report: &Report) -> Option<Next> {
+    let after = Duration::from_millis(report.requeue_after_ms?);
+    Some(Next::RequeueAfter(after.max(REQUEUE_MIN)))
+}
+
+/// What is waited for, and why it is not there.
+fn named(waiting: &[Waiting]) -> String {
+    let named = waiting
+        .iter()
+        .map(|one| format!("{}: {}", one.kind, one.why));
+    named.collect::<Vec<_>>().join("; ")
+}
+
+fn not_synced(reason: &'static str, message: impl Into<String>) -> Condition {
+    plan::synced(ConditionStatus::False, reason, message)
+}
+
+fn paused() -> Condition {
+    let message =
+        format!("passes are stopped by the annotation {ANNOTATION_PAUSED}; remove it to go on");
+    plan::synced(ConditionStatus::Unknown, reason::PAUSED, message)
+}
+
+fn waiting_for_cache(what: &str) -> Condition {
+    let message = format!("waiting until the cluster has been read: {what}");
+    plan::synced(ConditionStatus::Unknown, reason::WAITING_FOR_CACHE, message)
+}
+
+fn hash_key_missing() -> Condition {
+    not_synced(
+        reason::HASH_KEY_MISSING,
+        "the Secret with the cluster's hash key is gone: restore it; a new key would change every hash, see the host's log",
+    )
+}

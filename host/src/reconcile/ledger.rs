@@ -1,0 +1,72 @@
+//! What is remembered of each parent from one pass to the next, whatever the revision; it only saves work.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::budget::Budget;
+use crate::model::ObjectId;
+
+/// One entry for each parent that has or had a pass and is not gone.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    parents: BTreeMap<ObjectId, Entry>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// When the last pass ended; none before the first has.
+    passed: Option<Instant>,
+    /// What it may write.
+    budget: Budget,
+}
+
+impl Ledger {
+    /// Takes note of the end of a pass.
+    pub(super) fn passed(&mut self, parent: &ObjectId, now: Instant) {
+        self.entry(parent).passed = Some(now);
+    }
+
+    /// What a parent may write.
+    pub(super) fn budget(&mut self, parent: &ObjectId) -> &mut Budget {
+        &mut self.entry(parent).budget
+    }
+
+    /// Forgets a parent that is gone.
+    pub(super) fn forget(&mut self, parent: &ObjectId) {
+        self.parents.remove(parent);
+    }
+
+    /// Sorts parents by their last pass: those that had none first, then the one whose is the longest ago.
+    pub(super) fn longest_ago_first(&self, mut parents: Vec<ObjectId>) -> Vec<ObjectId> {
+        parents
+            .sort_by_cached_key(|parent| self.parents.get(parent).and_then(|entry| entry.passed));
+        parents
+    }
+
+    fn entry(&mut self, parent: &ObjectId) -> &mut Entry {
+        self.parents.entry(parent.clone()).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::GroupKind;
+
+    #[test]
+    fn who_waited_longest_comes_first() {
+        let id = |name: &str| ObjectId::new(GroupKind::new("g", "K"), Some("demo"), name);
+        let now = Instant::now();
+        let mut ledger = Ledger::default();
+        for (name, second) in [("a", 3), ("b", 1), ("gone", 0), ("c", 2), ("b", 9)] {
+            ledger.passed(&id(name), now + Duration::from_secs(second));
+        }
+        ledger.forget(&id("gone"));
+        let sorted = ledger.longest_ago_first(["a", "b", "new", "c", "gone"].map(id).to_vec());
+        let names: Vec<&str> = sorted.iter().map(|id| &*id.name).collect();
+        assert_eq!(names, ["new", "gone", "c", "a", "b"]);
+    }
+}

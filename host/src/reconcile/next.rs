@@ -1,0 +1,24 @@
+//! What a pass says about the next one.
+
+use std::time::Duration;
+
+/// When the next pass of a parent comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// All is well: with the next change.
+    Settled,
+    /// All is well: after this time, if nothing changes before.
+    RequeueAfter(Duration),
+    /// The pass failed: after the back-off of this parent.
+    Backoff,
+    /// The pass failed and whoever refused it said when to come back: after the longer of this and the back-off.
+    BackoffAtLeast(Duration),
+    /// Only a change can help.
+    UntilChanged,
+    /// The pass must see its own last writes first: after this time, and it did not fail.
+    Again(Duration),
+    /// What the pass needs is not yet cached: with the change that says so, and after this time in any case.
+    Parked(Duration),
+    /// The parent is gone: never, and everything about it is forgotten.
+    Forget,
+}

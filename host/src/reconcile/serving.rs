@@ -1,0 +1,193 @@
+//! What passes run with, behind one pointer that is switched between two passes and never within one.
+//!
+//! Who decides on a switch, and what a candidate has to prove before, is not decided here.
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering},
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::{given_up::GivenUp, memory::Memory, trial::Trial};
+use crate::{
+    model::{Gvk, Limits, ObjectId, ReadKind},
+    plugin::Plugin,
+    policy::Grants,
+};
+
+/// One revision of a plugin under one set of rules; immutable, so that a pass ends under what it began with.
+#[derive(Clone)]
+pub struct Serving {
+    /// The revision.
+    pub plugin: Arc<Plugin>,
+    /// What it may do.
+    pub grants: Arc<Grants>,
+    /// What it may use.
+    pub limits: Arc<Limits>,
+    /// What it asked to read, as far as it is granted.
+    pub(super) reads: Arc<[ReadKind]>,
+}
+
+impl Serving {
+    /// Brings a revision together with what it may do and use.
+    pub fn new(plugin: Arc<Plugin>, grants: Arc<Grants>, limits: Arc<Limits>) -> Self {
+        let reads = grants.reads_for(plugin.manifest());
+        Self {
+            plugin,
+            grants,
+            limits,
+            reads: reads.into(),
+        }
+    }
+
+    /// Whether it may state children of this kind.
+    pub fn declares_child(&self, kind: &Gvk) -> bool {
+        let group_kind = kind.group_kind();
+        let mut declared = self.plugin.manifest().children.iter();
+        declared.any(|child| child.kind.group_kind() == group_kind)
+    }
+}
+
+/// The time during which passes begin with the same [`Serving`]; held by each of them until it has ended.
+pub(super) struct Stint {
+    pub(super) serving: Serving,
+    /// Passes of the revision that ended with a fault of the guest.
+    pub(super) faults: AtomicU64,
+    /// How the first passes of a new revision end.
+    pub(super) trial: Mutex<Trial>,
+    /// Which passes would do nothing.
+    pub(super) memory: Memory,
+    /// Parents that the guest is not asked about any more.
+    pub(super) given_up: GivenUp,
+}
+
+impl Stint {
+    fn new(serving: Serving, trial: Trial, faults: u64) -> Arc<Self> {
+        Arc::new(Self {
+            serving,
+            faults: AtomicU64::new(faults),
+            trial: Mutex::new(trial),
+            memory: Memory::default(),
+            given_up: GivenUp::default(),
+        })
+    }
+}
+
+/// The pointer.
+pub(super) struct Slot(RwLock<State>);
+
+struct State {
+    current: Arc<Stint>,
+    /// Those of which passes may still run.
+    leaving: Vec<Weak<Stint>>,
+}
+
+impl Slot {
+    pub(super) fn new(serving: Serving) -> Self {
+        Self(RwLock::new(State {
+            current: Stint::new(serving, Trial::default(), 0),
+            leaving: Vec::new(),
+        }))
+    }
+
+    /// What a pass that begins now runs with.
+    pub(super) fn current(&self) -> Arc<Stint> {
+        Arc::clone(&self.0.read().current)
+    }
+
+    /// Whether a pass that began with this stint would begin with it now.
+    pub(super) fn is_current(&self, stint: &Arc<Stint>) -> bool {
+        Arc::ptr_eq(&self.0.read().current, stint)
+    }
+
+    /// Lets every pass that begins from now on run with `serving`.
+    ///
+    /// Before the first of them begins, `watch` is told of it and of those, newest first, that passes still run with.
+    pub(super) fn switch(
+        &self,
+        serving: Serving,
+        parents: Vec<ObjectId>,
+        watch: impl FnOnce(&Serving, &[Arc<Stint>]),
+    ) {
+        let mut state = self.0.write();
+        let last = &state.current;
+        // Under other rules it is the same revision.
+        let is_same = last.serving.plugin.revision() == serving.plugin.revision();
+        let faults = if is_same {
+            last.faults.load(Ordering::Relaxed)
+        } else {
+            0
+        };
+        let next = Stint::new(serving, Trial::of(parents), faults);
+        let last = std::mem::replace(&mut state.current, next);
+        state.leaving.push(Arc::downgrade(&last));
+        // One that nobody runs with is gone before anybody is told of it.
+        drop(last);
+        state.leaving.retain(|stint| stint.strong_count() > 0);
+        state.tell(watch);
+    }
+
+    /// Tells `watch` what is left once the last pass of a former stint has ended; to be called after every pass.
+    pub(super) fn settle(&self, watch: impl FnOnce(&Serving, &[Arc<Stint>])) {
+        let ended = |stint: &Weak<Stint>| stint.strong_count() == 0;
+        if !self.0.read().leaving.iter().any(ended) {
+            return;
+        }
+        let mut state = self.0.write();
+        let before = state.leaving.len();
+        state.leaving.retain(|stint| !ended(stint));
+        if state.leaving.len() < before {
+            state.tell(watch);
+        }
+    }
+
+    /// Tells `watch` what passes run with, while nobody can switch it.
+    pub(super) fn look(&self, watch: impl FnOnce(&Serving, &[Arc<Stint>])) {
+        // Not as a reader: a stint that is looked at does not seem to have ended.
+        self.0.write().tell(watch);
+    }
+}
+
+impl State {
+    fn tell(&self, watch: impl FnOnce(&Serving, &[Arc<Stint>])) {
+        let leaving: Vec<_> = self
+            .leaving
+            .iter()
+            .rev()
+            .filter_map(Weak::upgrade)
+            .collect();
+        watch(&self.current.serving, &leaving);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::tests::{saying, serving_of};
+
+    #[test]
+    fn what_was_left_is_told_of_until_its_last_pass_has_ended() {
+        let (old, new) = (serving_of(saying("old")), serving_of(saying("new")));
+        let slot = Slot::new(old);
+        let told = Mutex::new(Vec::new());
+        let watch = |_: &Serving, others: &[Arc<Stint>]| told.lock().push(others.len());
+        let passes = [slot.current(), slot.current()];
+        slot.switch(new.clone(), Vec::new(), watch);
+        assert!(!slot.is_current(&passes[0]));
+        assert_eq!(
+            slot.current().serving.plugin.revision(),
+            new.plugin.revision()
+        );
+        for pass in passes {
+            slot.settle(watch);
+            drop(pass);
+        }
+        slot.settle(watch);
+        slot.settle(watch);
+        // Nobody runs with what is left now.
+        slot.switch(new, Vec::new(), watch);
+        slot.settle(watch);
+        assert_eq!(*told.lock(), [1, 0, 0]);
+    }
+}

@@ -1,0 +1,74 @@
+//! What all reconcilers of the process share.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::RwLock;
+
+use super::Inventory;
+use crate::{
+    apply::{Events, Writer},
+    cluster::Cluster,
+    metrics::Metrics,
+    model::{HashKey, Object, Resource, Resources, Scope},
+    plugin::Pool,
+};
+
+/// The process-wide parts that a pass works with; time and randomness come in with them.
+pub struct Shared {
+    /// The reader.
+    pub cluster: Cluster,
+    /// The writer.
+    pub writer: Arc<Writer>,
+    /// The guest threads.
+    pub pool: Pool,
+    /// What the cluster serves.
+    pub resources: Arc<dyn Resources>,
+    /// The kinds that plugins ever made.
+    pub inventory: Inventory,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Events about parents.
+    pub events: Events,
+    /// The cluster's hash key.
+    pub hash_key: HashKeySlot,
+    /// Whether a pass that would do nothing is left out.
+    pub remember_passes: bool,
+    /// The clock.
+    pub now: fn() -> Timestamp,
+    /// Fills a buffer with bytes that nobody can guess.
+    pub random: fn(&mut [u8]),
+}
+
+impl Shared {
+    /// How to address a parent. The parent was watched, so its kind is served; should discovery have lost it since,
+    /// the parent's own scope still says enough to be refused by the API server in its own words.
+    pub(super) fn resource_of(&self, parent: &Object) -> Resource {
+        self.resources
+            .resource(&parent.kind)
+            .unwrap_or_else(|| Resource {
+                kind: parent.kind.clone(),
+                plural: Arc::from(format!("{}s", parent.kind.kind.to_lowercase())),
+                scope: match parent.namespace {
+                    Some(_) => Scope::Namespaced,
+                    None => Scope::Cluster,
+                },
+            })
+    }
+}
+
+/// Holds the cluster's hash key once it is known.
+#[derive(Default)]
+pub struct HashKeySlot(RwLock<Option<HashKey>>);
+
+impl HashKeySlot {
+    /// The key; none while it is lost.
+    pub fn get(&self) -> Option<HashKey> {
+        self.0.read().clone()
+    }
+
+    /// Puts the key in.
+    pub fn set(&self, key: HashKey) {
+        *self.0.write() = Some(key);
+    }
+}

@@ -1,0 +1,38 @@
+//! What is counted of real passes.
+
+use super::{remembering::until_skipped, *};
+
+#[tokio::test]
+async fn o2_writes_calls_skips_and_faults_are_counted_under_the_plugins_name() {
+    let world = World::start().await;
+    world.put_parent("a", 1);
+    let reconciler = world.reconciler("east", serving_of(saying("hello")));
+    world
+        .drive(&reconciler, "applied", |world| {
+            world.synced("a") == "Applied"
+        })
+        .await;
+    until_skipped(&world, &reconciler).await;
+    let counted = world.shared.metrics.encode().unwrap();
+    assert!(!counted.contains("plugin_faults_total{"), "{counted}");
+
+    reconciler.swap(serving_of(saying("bye").doing("(unreachable)", &[])));
+    world
+        .drive(&reconciler, "trapped", |world| {
+            world.synced("a") == "GuestTrapped"
+        })
+        .await;
+    let counted = world.shared.metrics.encode().unwrap();
+    for sample in [
+        "writes_total{plugin=\"east\",verb=\"create\"} 1",
+        "writes_total{plugin=\"east\",verb=\"status\"} ",
+        "passes_skipped_total{plugin=\"east\"} 1",
+        "faults_total{plugin=\"east\",reason=\"GuestTrapped\"} ",
+        "call_cpu_seconds_count{plugin=\"east\"} ",
+        "memory_peak_bytes{plugin=\"east\"} ",
+    ] {
+        let line = format!("innkeeper_plugin_{sample}");
+        let shown = counted.lines().any(|found| found.starts_with(&line));
+        assert!(shown, "{line}\n{counted}");
+    }
+}

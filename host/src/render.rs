@@ -1,0 +1,263 @@
+//! One pass offline: `innkeeper render`.
+//!
+//! Uses the code that the host uses for the call, the check and the objects to be sent, so that what it prints is what
+//! the host would apply.
+//! It knows no cluster: every kind counts as served, and what exists is what it is given.
+//!
+//! An observed object is the parent's child if its controller is the parent (by UID where the parent's file gives one,
+//! by kind and name where it does not), or if it has no controller and is retained for the parent.
+//! All observed objects, the parent and the children included, answer the plugin's reads.
+//!
+//! A parent of a file lacks what an API server gives it: the namespace `default`, a fixed UID, `generation: 1`, and the
+//! time of the pass as `creationTimestamp`, and as `deletionTimestamp` in phase finalize.
+
+mod document;
+mod guest;
+mod input;
+mod observed;
+mod outcome;
+mod parent;
+mod reads;
+mod seed;
+#[cfg(test)]
+mod tests;
+mod yaml_output;
+
+use std::{io, path::PathBuf};
+
+use crate::{
+    cluster,
+    config::{Exit, OutputFormat, RenderArgs, RenderPhase, Streams},
+    model::{HashKey, Limits, Phase},
+    plugin::{self, CallReport, Request},
+    plugins, policy,
+    schema::{self, Kinds},
+};
+use guest::Guest;
+use outcome::Rendered;
+
+/// Without a cluster there is no key to keep, but hashes have to be the same every time.
+const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
+
+/// Why nothing is rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file, or the standard input, cannot be read.
+    #[error("failed to read {from}")]
+    Read {
+        /// Where from.
+        from: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is neither YAML nor JSON.
+    #[error("failed to understand {from}")]
+    Parse {
+        /// Where from.
+        from: String,
+        /// Why.
+        #[source]
+        source: crate::yaml::Error,
+    },
+    /// A document is not an object of Kubernetes.
+    #[error("document {number} of {from} is not an object: {problem}")]
+    NoObject {
+        /// Where from.
+        from: String,
+        /// Counted from 1.
+        number: usize,
+        /// What is missing or wrong.
+        problem: String,
+    },
+    /// There is not exactly one parent.
+    #[error(
+        "{from} holds {found} parents of the plugin, which are of kind {kinds}: give exactly one"
+    )]
+    Parents {
+        /// Where from.
+        from: String,
+        /// How many.
+        found: usize,
+        /// The kinds of parents, in words.
+        kinds: String,
+    },
+    /// The plugin does not speak the parent's version.
+    #[error("the parent is {is}, and the plugin speaks {speaks}: write it in that version")]
+    ParentVersion {
+        /// The version in the file.
+        is: String,
+        /// The version of the plugin.
+        speaks: String,
+    },
+    /// The configuration or the grants are not one object.
+    #[error("{from} must hold exactly one object")]
+    Shape {
+        /// Where from.
+        from: String,
+    },
+    /// The grants cannot be understood.
+    #[error("failed to take the grants of {from}")]
+    Grants {
+        /// Where from.
+        from: String,
+        /// Why.
+        #[source]
+        source: plugins::resource::Error,
+    },
+    /// Compiled plugins cannot be kept.
+    #[error("failed to open the cache of compiled plugins; give another --cache-dir")]
+    Cache(#[source] plugin::artifact::Error),
+    /// The plugin's file cannot be used.
+    #[error("failed to load the plugin {}", path.display())]
+    LoadArtifact {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: plugin::artifact::Error,
+    },
+    /// The plugin cannot be used.
+    #[error("failed to start the plugin {}", path.display())]
+    LoadPlugin {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: plugin::Error,
+    },
+    /// The plugin may not have what it cannot do without.
+    #[error(
+        "the plugin asks for what it is not granted: {missing}; give --grants FILE to grant it"
+    )]
+    NotGranted {
+        /// What is missing.
+        missing: String,
+    },
+    /// The plugin brings a broken CustomResourceDefinition.
+    #[error("the plugin brings a CustomResourceDefinition that cannot be used")]
+    Schema(#[source] schema::Error),
+    /// An object breaks its schema or a rule.
+    #[error(transparent)]
+    Rejected(schema::Rejection),
+    /// An object cannot be shown to the guest.
+    #[error("failed to take over {object}")]
+    Present {
+        /// Which.
+        object: String,
+        /// Why.
+        #[source]
+        source: cluster::Malformed,
+    },
+    /// The result cannot be written.
+    #[error("failed to write the result")]
+    Write(#[source] io::Error),
+    /// The result cannot be encoded.
+    #[error("failed to encode the result")]
+    Encode(#[source] crate::yaml::Error),
+}
+
+impl Error {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Rejected(_) => Exit::Rejected,
+            Self::Schema(_)
+            | Self::LoadPlugin {
+                source: plugin::Error::Describe { .. } | plugin::Error::Manifest { .. },
+                ..
+            } => Exit::GuestFault,
+            _ => Exit::BadUse,
+        }
+    }
+}
+
+/// Runs one pass and prints what it would do; `now_ms` is the caller's clock, in milliseconds since the epoch.
+///
+/// Errors go to the standard error.
+pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Exit {
+    let done = guest::load(args, streams).and_then(|guest| pass(&guest, args, now_ms, streams));
+    done.unwrap_or_else(|error| {
+        streams.report(&error);
+        error.exit()
+    })
+}
+
+fn pass(
+    guest: &impl Guest,
+    args: &RenderArgs,
+    now_ms: u64,
+    streams: &mut Streams<'_>,
+) -> Result<Exit, Error> {
+    let manifest = guest.manifest();
+    let grants = input::grants(args.grants.as_ref(), manifest, streams)?;
+    let assessment = grants.assess(manifest);
+    if !assessment.serves() {
+        let missing: Vec<String> = assessment.missing.iter().map(ToString::to_string).collect();
+        return Err(Error::NotGranted {
+            missing: missing.join(", "),
+        });
+    }
+    let now_ms = args.now.map_or(now_ms, |now| {
+        u64::try_from(now.as_millisecond()).unwrap_or_default()
+    });
+    let phase = match args.phase {
+        RenderPhase::Reconcile => Phase::Reconcile,
+        RenderPhase::Finalize => Phase::Finalize,
+    };
+    let hash_key = match &args.hash_key {
+        Some(path) => HashKey::new(input::bytes(path, streams)?),
+        None => HashKey::new(HASH_KEY),
+    };
+    let kinds = Kinds::of([manifest]);
+
+    let world = input::world(args, manifest, &kinds, streams)?;
+    let parent = parent::complete(world.parent, manifest, phase, now_ms);
+    let scene = observed::Scene::new(parent, world.others, &grants, &hash_key)?;
+    let reads = reads::OfflineReads::new(&scene, manifest, &grants, &kinds, &hash_key);
+    let request = Request {
+        parent: &scene.parent.json,
+        children: &scene.children,
+        phase,
+    };
+    let context = plugin::Context {
+        now_ms,
+        seed: seed::of_pass(args.seed),
+    };
+    let (report, reads) = guest.call(&request, reads, &context);
+
+    let limits = Limits::default();
+    let rules = policy::Rules {
+        manifest,
+        grants: &grants,
+        limits: &limits,
+        resources: &kinds,
+        parent: &scene.parent.id(),
+        phase,
+    };
+    for line in &report.log {
+        streams.note(&guest::log_line(line));
+    }
+    let CallReport { end, fuel, .. } = report;
+    let rendered = Rendered::new(end, &rules);
+    if let Some(fault) = &rendered.fault {
+        streams.note(&format!("fault: {}: {}", fault.kind, fault.message));
+    }
+    let text = match args.output {
+        OutputFormat::Json => outcome::json(&rendered, reads.made(), fuel),
+        OutputFormat::Yaml => {
+            if rendered.fault.is_none() && rendered.outcome != Some("desired") {
+                streams.note("the plugin leaves the children as they are");
+            }
+            yaml_output::children(&rendered, &scene, args.seed)?
+        }
+    };
+    streams
+        .stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| streams.stdout.flush())
+        .map_err(Error::Write)?;
+    Ok(match rendered.fault {
+        Some(_) => Exit::GuestFault,
+        None => Exit::Success,
+    })
+}

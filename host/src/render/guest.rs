@@ -1,0 +1,81 @@
+//! The plugin, behind a trait so that tests can give another.
+
+use std::num::NonZeroU32;
+
+use super::{Error, input, reads::OfflineReads};
+use crate::{
+    config::{RenderArgs, Streams},
+    model::{Limits, Manifest},
+    plugin::{
+        CallReport, Context, Described, Engine, EngineSettings, LogLevel, LogLine, Metering,
+        Plugin, Request, artifact,
+    },
+};
+
+/// What a pass needs of a plugin.
+pub(super) trait Guest {
+    /// What it says of itself.
+    fn manifest(&self) -> &Manifest;
+
+    /// Runs one pass.
+    fn call(
+        &self,
+        request: &Request<'_>,
+        reads: OfflineReads,
+        context: &Context,
+    ) -> (CallReport, OfflineReads);
+}
+
+impl Guest for Plugin {
+    fn manifest(&self) -> &Manifest {
+        self.manifest()
+    }
+
+    fn call(
+        &self,
+        request: &Request<'_>,
+        reads: OfflineReads,
+        context: &Context,
+    ) -> (CallReport, OfflineReads) {
+        self.call(request, reads, context, &Limits::default())
+    }
+}
+
+/// Loads the plugin and its configuration; calls report their fuel.
+pub(super) fn load(args: &RenderArgs, streams: &mut Streams<'_>) -> Result<Plugin, Error> {
+    let path = &args.plugin;
+    let unusable = |source| Error::LoadArtifact {
+        path: path.clone(),
+        source,
+    };
+    let unstarted = |source| Error::LoadPlugin {
+        path: path.clone(),
+        source,
+    };
+    let cache = args.cache_dir.as_deref().map(artifact::Cache::open);
+    let cache = cache.transpose().map_err(Error::Cache)?;
+    let artifact_limits = artifact::Limits::default();
+    let bytes = artifact::read_file(path, artifact_limits.bytes_max).map_err(unusable)?;
+    let config = input::config(args.config.as_ref(), streams)?;
+    let settings = EngineSettings {
+        metering: Metering::Fuel,
+        ..EngineSettings::new(NonZeroU32::MIN)
+    };
+    let engine = Engine::new(&settings).map_err(unstarted)?;
+    let compiled = artifact::compile(&engine, &bytes, &artifact_limits, cache.as_ref());
+    let compiled = compiled.map_err(unusable)?;
+    Described::load(&engine, &compiled, &Limits::default())
+        .and_then(|described| described.configure(&config))
+        .map_err(unstarted)
+}
+
+/// A line of the guest's log for people.
+pub(super) fn log_line(line: &LogLine) -> String {
+    let level = match line.level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+    };
+    format!("log: {level}: {}", line.message)
+}

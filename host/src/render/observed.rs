@@ -1,0 +1,119 @@
+//! What exists: the parent, its children, and everything else.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Error, document::Document, parent::Parent};
+use crate::{
+    cluster,
+    model::{ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Access, HashKey, Object, Scope, child_order},
+    plugin::ObservedChild,
+    policy::Grants,
+};
+
+/// Everything that a pass can see.
+pub(super) struct Scene {
+    pub(super) parent: Object,
+    /// The children as the guest gets them, in the contract's order.
+    pub(super) children: Vec<ObservedChild>,
+    /// All objects as they were given, the parent included.
+    pub(super) objects: Vec<Document>,
+}
+
+impl Scene {
+    /// Finds the children and shows them as the cache would.
+    pub(super) fn new(
+        parent: Parent,
+        others: Vec<Document>,
+        grants: &Grants,
+        hash_key: &HashKey,
+    ) -> Result<Self, Error> {
+        let mut owned: Vec<&Document> = others
+            .iter()
+            .filter(|other| belongs(other, &parent))
+            .collect();
+        owned.sort_by(|left, right| child_order(&left.id(), &right.id()));
+        let parent_scope = match parent.document.namespace {
+            Some(_) => Scope::Namespaced,
+            None => Scope::Cluster,
+        };
+        let children: Result<Vec<ObservedChild>, Error> = owned
+            .into_iter()
+            .map(|document| {
+                let access = grants.child_access(&document.group_kind(), parent_scope);
+                Ok(observed_child(&present(document, access, hash_key)?))
+            })
+            .collect();
+        let shown = present(&parent.document, Access::Full, hash_key)?;
+        let children = children?;
+        let mut objects = others;
+        objects.push(parent.document);
+        Ok(Self {
+            parent: shown,
+            children,
+            objects,
+        })
+    }
+}
+
+/// Shows an object as the cache would.
+pub(super) fn present(
+    document: &Document,
+    access: Access,
+    hash_key: &HashKey,
+) -> Result<Object, Error> {
+    cluster::present(&document.object, &document.kind, access, hash_key).map_err(|source| {
+        Error::Present {
+            object: document.id().to_string(),
+            source,
+        }
+    })
+}
+
+fn observed_child(object: &Object) -> ObservedChild {
+    ObservedChild {
+        key: object.annotation(ANNOTATION_KEY).map(Arc::from),
+        retained: object.controller.is_none(),
+        object: Arc::clone(&object.json),
+    }
+}
+
+/// Whether an object is a child of the parent.
+fn belongs(document: &Document, parent: &Parent) -> bool {
+    if let Some(owner) = controller(document) {
+        return controls(owner, document, parent);
+    }
+    let retained_for = document
+        .object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("annotations"))
+        .and_then(|annotations| annotations.get(ANNOTATION_RETAINED_FOR));
+    retained_for.is_some_and(|text| *text == parent.document.id().identity())
+}
+
+fn controller(document: &Document) -> Option<&Value> {
+    document
+        .object
+        .get("metadata")?
+        .get("ownerReferences")?
+        .as_array()?
+        .iter()
+        .find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+}
+
+fn controls(owner: &Value, document: &Document, parent: &Parent) -> bool {
+    let Parent {
+        document: parent,
+        has_uid,
+    } = parent;
+    let text = |name: &str| owner.get(name).and_then(Value::as_str);
+    if *has_uid {
+        return text("uid") == parent.metadata("uid");
+    }
+    let group = text("apiVersion").and_then(|version| Some(version.split_once('/')?.0));
+    group.unwrap_or_default() == &*parent.kind.group
+        && text("kind") == Some(&*parent.kind.kind)
+        && text("name") == Some(&*parent.name)
+        && (parent.namespace.is_none() || document.namespace == parent.namespace)
+}

@@ -1,0 +1,212 @@
+//! Tracked reads answered from what was given.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use super::{
+    document::Document,
+    observed::{Scene, present},
+};
+use crate::{
+    model::{
+        Access, Gvk, HashKey, LabelSelector, ListSelector, Manifest, ObjectRef, Reach, ReadFailure,
+        ReadKey, ReadKind, Reads, Scope,
+    },
+    policy::Grants,
+    schema::Kinds,
+};
+
+/// Answers the reads of the one pass.
+///
+/// The rules of who may read what from where are the cache's: a kind in exactly the declared version, and from where the
+/// scope of a grant reaches.
+#[derive(Debug)]
+pub(super) struct OfflineReads {
+    objects: Vec<Document>,
+    granted: Vec<(ReadKind, LabelSelector)>,
+    own_namespace: Option<Arc<str>>,
+    kinds: Kinds,
+    hash_key: HashKey,
+    made: Vec<ReadKey>,
+}
+
+/// A grant that covers a read.
+struct Covering<'a> {
+    access: Access,
+    selector: &'a LabelSelector,
+    reach: Reach,
+}
+
+impl Covering<'_> {
+    fn covers(&self, document: &Document, labels: &BTreeMap<String, String>) -> bool {
+        let reached = match (&self.reach, document.namespace.as_deref()) {
+            (Reach::Everywhere, _) => true,
+            (Reach::Within(names), Some(name)) => names.contains(name),
+            (Reach::Within(_), None) => false,
+        };
+        reached && self.selector.matches(labels)
+    }
+}
+
+impl OfflineReads {
+    pub(super) fn new(
+        scene: &Scene,
+        manifest: &Manifest,
+        grants: &Grants,
+        kinds: &Kinds,
+        hash_key: &HashKey,
+    ) -> Self {
+        Self {
+            objects: scene.objects.clone(),
+            granted: granted(manifest, grants),
+            own_namespace: scene.parent.namespace.clone(),
+            kinds: kinds.clone(),
+            hash_key: hash_key.clone(),
+            made: Vec::new(),
+        }
+    }
+
+    /// Every read that was made, each once, in the order in which they were made first.
+    pub(super) fn made(&self) -> &[ReadKey] {
+        &self.made
+    }
+
+    fn record(&mut self, key: ReadKey) {
+        if !self.made.contains(&key) {
+            self.made.push(key);
+        }
+    }
+
+    /// What covers a read of a kind, the grant that shows most first.
+    fn covering(
+        &self,
+        kind: &Gvk,
+        asked: Option<Arc<str>>,
+        one: bool,
+    ) -> Result<Vec<Covering<'_>>, ReadFailure> {
+        let scope = self.kinds.resource_of(kind).scope;
+        let own = self.own_namespace.as_ref();
+        let asked = asked.or_else(|| own.filter(|_| one).cloned());
+        let nameless = one && scope == Scope::Namespaced && asked.is_none();
+        let mut covering: Vec<Covering<'_>> = self
+            .granted
+            .iter()
+            .filter(|(read, _)| read.kind == *kind)
+            .map(|(read, selector)| Covering {
+                access: read.access,
+                selector,
+                reach: read.scope.reach(scope, own, asked.as_ref()),
+            })
+            .filter(|covering| covering.reach != Reach::Within(BTreeSet::new()))
+            .collect();
+        covering.sort_by_key(|covering| covering.access);
+        if covering.is_empty() || nameless {
+            return Err(ReadFailure::NotGranted(kind.clone()));
+        }
+        Ok(covering)
+    }
+
+    /// The objects that were asked for as the guest sees them, by namespace and name.
+    fn answer(
+        &self,
+        kind: &Gvk,
+        asked: Option<Arc<str>>,
+        name: Option<&str>,
+        chosen: &LabelSelector,
+    ) -> Result<Vec<Arc<str>>, ReadFailure> {
+        let covering = self.covering(kind, asked, name.is_some())?;
+        let mut found: BTreeMap<(Option<&str>, &str), Arc<str>> = BTreeMap::new();
+        for document in &self.objects {
+            let fits = document.group_kind() == kind.group_kind()
+                && name.is_none_or(|name| document.name == name);
+            if !fits {
+                continue;
+            }
+            let labels = labels(document);
+            if !chosen.matches(&labels) {
+                continue;
+            }
+            let grant = covering
+                .iter()
+                .find(|grant| grant.covers(document, &labels));
+            if let Some(grant) = grant {
+                let shown = self.show(document, kind, grant.access)?;
+                found.insert((document.namespace.as_deref(), &document.name), shown);
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    fn show(
+        &self,
+        document: &Document,
+        kind: &Gvk,
+        access: Access,
+    ) -> Result<Arc<str>, ReadFailure> {
+        // The version asked for, as a conversion by the API server would give it.
+        let document = Document {
+            kind: kind.clone(),
+            ..document.clone()
+        };
+        present(&document, access, &self.hash_key)
+            .map(|object| object.json)
+            .map_err(|_| ReadFailure::NotServed(kind.clone()))
+    }
+}
+
+impl Reads for OfflineReads {
+    fn get(&mut self, reference: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
+        self.record(ReadKey::Get(reference.clone()));
+        let ObjectRef {
+            kind,
+            namespace,
+            name,
+        } = reference;
+        let found = self.answer(
+            kind,
+            namespace.clone(),
+            Some(name),
+            &LabelSelector::default(),
+        )?;
+        Ok(found.into_iter().next())
+    }
+
+    fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
+        self.record(ReadKey::List(selector.clone()));
+        let text = selector.label_selector.as_deref().unwrap_or_default();
+        let chosen = LabelSelector::parse(text).map_err(|_| ReadFailure::InvalidSelector {
+            selector: text.to_owned(),
+        })?;
+        self.answer(&selector.kind, selector.namespace.clone(), None, &chosen)
+    }
+}
+
+/// What the plugin asks for, as far as it is granted.
+fn granted(manifest: &Manifest, grants: &Grants) -> Vec<(ReadKind, LabelSelector)> {
+    grants
+        .reads_for(manifest)
+        .into_iter()
+        .filter_map(|read| {
+            let text = read.label_selector.as_deref().unwrap_or_default();
+            // A selector that does not parse was refused when the plugin was loaded.
+            let selector = LabelSelector::parse(text).ok()?;
+            Some((read, selector))
+        })
+        .collect()
+}
+
+fn labels(document: &Document) -> BTreeMap<String, String> {
+    document
+        .object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("labels"))
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
+}

@@ -1,0 +1,62 @@
+//! Random bytes that are the same every time: a SHA-256 counter stream from the seed and what it is for.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    model::{Generated, ObjectId},
+    plan,
+};
+
+/// The seed of what the guest sees as random.
+pub(super) fn of_pass(seed: u64) -> [u8; 32] {
+    Stream::new(seed, "pass").block()
+}
+
+/// A generated value of a Secret.
+pub(super) fn generated(seed: u64, secret: &ObjectId, entry: &Generated) -> String {
+    let mut stream = Stream::new(
+        seed,
+        &format!("generate {}/{}", secret.identity(), entry.key),
+    );
+    plan::generate(entry, &mut |bytes| stream.fill(bytes))
+}
+
+/// What an API server would append to a `generateName`.
+pub(super) fn name_suffix(seed: u64, prefix: &str) -> String {
+    let entry = Generated {
+        key: String::new(),
+        length: 5,
+        // The letters and digits that cannot make up words.
+        alphabet: "bcdfghjklmnpqrstvwxz2456789".to_owned(),
+    };
+    let mut stream = Stream::new(seed, &format!("name {prefix}"));
+    plan::generate(&entry, &mut |bytes| stream.fill(bytes))
+}
+
+struct Stream {
+    key: Vec<u8>,
+    counter: u64,
+}
+
+impl Stream {
+    fn new(seed: u64, purpose: &str) -> Self {
+        let mut key = seed.to_le_bytes().to_vec();
+        key.extend_from_slice(purpose.as_bytes());
+        Self { key, counter: 0 }
+    }
+
+    fn block(&mut self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(self.counter.to_le_bytes());
+        hash.update(&self.key);
+        self.counter += 1;
+        hash.finalize().into()
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(32) {
+            let block = self.block();
+            chunk.copy_from_slice(&block[..chunk.len()]);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The children as manifests, ready for `kubectl apply`.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value};
+
+use super::{Error, document::Document, observed::Scene, outcome::Rendered, seed};
+use crate::{
+    model::{ApplyPolicy, Child, ObjectId},
+    plan, yaml,
+};
+
+/// All children that the host would write, whatever they wait for, in the order of the answer.
+///
+/// Those on hold, and those that are made once and are there, it would not.
+pub(super) fn children(rendered: &Rendered, scene: &Scene, seed: u64) -> Result<String, Error> {
+    let manifests: Vec<Value> = rendered
+        .children
+        .iter()
+        .filter_map(|child| {
+            let id = ObjectId::new(
+                child.kind.group_kind(),
+                child.namespace.as_deref(),
+                &child.name,
+            );
+            let existing = scene.objects.iter().find(|object| object.id() == id);
+            let written = match child.apply {
+                ApplyPolicy::Always => true,
+                ApplyPolicy::Once => existing.is_none(),
+                ApplyPolicy::Hold => false,
+            };
+            written.then(|| Value::Object(manifest(child, &id, existing, seed)))
+        })
+        .collect();
+    yaml::write(&manifests).map_err(Error::Encode)
+}
+
+/// The child with its generated values: those that there are, else made from the seed.
+fn manifest(
+    child: &Child,
+    id: &ObjectId,
+    existing: Option<&Document>,
+    seed: u64,
+) -> Map<String, Value> {
+    let mut object = plan::stated(child);
+    if child.generate.is_empty() {
+        return object;
+    }
+    let data = object
+        .entry("data")
+        .or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(data) = data {
+        for entry in &child.generate {
+            let known = existing
+                .and_then(|secret| secret.object.get("data")?.get(&entry.key))
+                .cloned();
+            let value =
+                known.unwrap_or_else(|| STANDARD.encode(seed::generated(seed, id, entry)).into());
+            data.insert(entry.key.clone(), value);
+        }
+    }
+    object
+}

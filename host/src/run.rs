@@ -1,0 +1,384 @@
+//! The running host: builds everything, owns every task, ends in order.
+//!
+//! Order of the start; what does not need each other runs at the same time:
+//!
+//! 1. signals, so that none is missed,
+//! 2. the client of the API server beside the engine, the guest threads and the plugins (read, compile, describe),
+//! 3. discovery, which waits for the API server,
+//! 4. the lease, where hosts take turns: one that has to wait for it watches what its plugins will need,
+//! 5. the host's namespace, the hash key, the inventory,
+//! 6. per plugin: CRDs, watches, one controller per kind of parent; without plugin files, the same for Plugin resources
+//!    as they come.
+//!
+//! Order of the end:
+//!
+//! 1. the first signal stops the intake: no trigger is taken, no pass begins,
+//! 2. passes that run end, within the bound of `--drain-timeout`,
+//! 3. the watches and everything else go,
+//! 4. the lease goes last, so that another host begins at once where nothing is written any more,
+//! 5. a second signal at any time, or the bound, aborts what is left; the next start converges.
+//!
+//! A task that ends before it was told to ends the process with its error, and so does a claim that is lost: the next
+//! start is a host that waits.
+
+mod clients;
+mod controllers;
+mod counted;
+mod error;
+mod gallery;
+mod key;
+mod random;
+mod resources;
+mod shown;
+mod signals;
+mod standby;
+mod tasks;
+
+use std::{
+    num::NonZeroU32,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use tokio::{task::JoinSet, time::sleep};
+use tracing::{debug, error, info, warn};
+
+use crate::{
+    admin::Admin,
+    apply::{self, Claim, Events, Writer},
+    cluster::{Cluster, Registration},
+    config::{self, Guard, LogControl, RunSettings},
+    model::error_chain,
+    model::{Limits, Retry},
+    plugin::{self, Engine, EngineSettings, Pool, artifact},
+    plugins::{self, Loaded, Served, Workshop},
+    reconcile::{HashKeySlot, Inventory, Shared},
+};
+use clients::Clients;
+pub use error::Error;
+pub use gallery::Gallery;
+use random::fill_random;
+pub use signals::{Stop, listen};
+use tasks::{Keeper, Tasks};
+
+/// Runs until a signal comes or something breaks.
+/// Blocks; makes the runtime that everything else runs on.
+pub fn run(settings: RunSettings, log: LogControl) -> Result<(), Error> {
+    let gallery = Arc::new(Gallery::default());
+    let beat = gallery.expect("runtime");
+    let house = shown::House::new(Arc::clone(&gallery), log);
+    // Before anything that takes time: whoever asks is told that the host is not ready yet. Dropped last.
+    let _admin = settings
+        .admin
+        .map(|admin| Admin::start(admin.address, Arc::new(house), admin.debug))
+        .transpose()
+        .map_err(Error::Admin)?
+        .inspect(|admin| info!(address = %admin.address(), "answering for health and metrics"));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Runtime)?;
+    let ended = runtime.block_on(async {
+        let stop = Stop::default();
+        let signals = listen(stop.clone()).map_err(Error::Signals)?;
+        tokio::select! {
+            ended = serve(settings, stop, gallery) => ended,
+            never = signals => match never {},
+            never = shown::beat(beat) => match never {},
+        }
+    });
+    // What still blocks after the drain is a guest, which its deadline ends, or a file.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
+}
+
+/// Runs until told to stop; `dev` looks on through the gallery.
+pub async fn serve(settings: RunSettings, stop: Stop, gallery: Arc<Gallery>) -> Result<(), Error> {
+    let RunSettings { cluster, lease, .. } = &settings;
+    let metrics = Arc::clone(gallery.metrics());
+    let clients = Clients::find(cluster, lease.as_ref(), metrics).await?;
+    let (claim, election) = clients.claim(lease.as_ref(), &cluster.host_namespace)?;
+    let mut keeper = Keeper::start(election);
+    let mut tasks = Tasks::default();
+    let ended = tokio::select! {
+        ended = serve_with(settings, clients, claim, &mut tasks, &stop, &gallery) => ended,
+        error = keeper.died() => Err(error),
+    };
+    if matches!(ended, Err(Error::Aborted { .. })) {
+        return ended;
+    }
+    ended.and(keeper.let_go().await)
+}
+
+async fn serve_with(
+    settings: RunSettings,
+    clients: Clients,
+    claim: Claim,
+    tasks: &mut Tasks,
+    stop: &Stop,
+    gallery: &Arc<Gallery>,
+) -> Result<(), Error> {
+    let begin = Instant::now();
+    if let Some(guard) = Guard::out() {
+        warn!(?guard, "a guard is out: this host is for tests only");
+    }
+    let drain = settings.plugins.drain;
+    tokio::select! {
+        started = Box::pin(start(settings, clients, claim, tasks, stop, gallery)) => started?,
+        () = stop.first() => return Ok(()),
+    }
+    info!(elapsed = ?begin.elapsed(), "started");
+    tasks.first_death_before(stop).await?;
+    info!(bound = ?drain, "stopping: passes that run are finished, a second signal aborts them");
+    tokio::select! {
+        ended = tasks.all_plugins_ended() => ended?,
+        () = sleep(drain) => warn!("some passes did not end in time and are cut off"),
+        signal = stop.second() => return Err(Error::Aborted { signal }),
+    }
+    info!("stopped");
+    Ok(())
+}
+
+async fn start(
+    settings: RunSettings,
+    clients: Clients,
+    claim: Claim,
+    tasks: &mut Tasks,
+    stop: &Stop,
+    gallery: &Arc<Gallery>,
+) -> Result<(), Error> {
+    let RunSettings {
+        cluster: cluster_settings,
+        plugins: plugin_settings,
+        sources,
+        admin: _,
+        lease: _,
+        failpoint,
+    } = settings;
+    let limits = Arc::new(plugin_settings.limits.clone());
+    let host_namespace = cluster_settings.host_namespace.clone();
+
+    let cluster = tasks.read(clients.client()?, gallery.expect("watches"));
+    gallery.reads(&cluster);
+    let settings = apply::Settings {
+        failpoint,
+        ..apply::Settings::default()
+    };
+    let writer = Arc::new(Writer::new(clients.client()?, claim.clone(), settings));
+
+    // The first failure counts: a host that has nothing to serve need not wait for an API server to say so.
+    let prepare = || prepare_cluster(&cluster, &writer, &host_namespace);
+    let ((pool, workshop, loaded), prepared) =
+        tokio::try_join!(load_all(&plugin_settings), async {
+            tasks::wait_for_api_server(&cluster).await?;
+            if claim.is_held() {
+                prepare().await.map(Some)
+            } else {
+                Ok(None)
+            }
+        })?;
+    let (mut warm, (inventory, hash_key)) = if let Some(prepared) = prepared {
+        (standby::Warm::new(), prepared)
+    } else {
+        let warm =
+            standby::wait(&cluster, &writer, &claim, &host_namespace, &loaded, gallery).await;
+        tasks.prove(cluster.clone());
+        (warm, prepare().await?)
+    };
+    let slot = HashKeySlot::default();
+    if let Some(hash_key) = &hash_key {
+        slot.set(hash_key.clone());
+        cluster.set_hash_key(Some(hash_key.clone()));
+    }
+    let lost = hash_key.is_none();
+    let shared = Arc::new(Shared {
+        resources: Arc::new(cluster.clone()),
+        cluster,
+        writer,
+        pool,
+        inventory,
+        metrics: Arc::clone(gallery.metrics()),
+        events: Events::new("innkeeper".to_owned()),
+        hash_key: slot,
+        remember_passes: plugin_settings.remember_passes,
+        now: Timestamp::now,
+        random: fill_random,
+    });
+    gallery.begin(plugin_settings.files.len(), loaded.len(), &shared);
+    watch_over(&shared, lost.then(|| host_namespace.clone()), tasks);
+    for loaded in loaded {
+        let (shared, limits) = (Arc::clone(&shared), Arc::clone(&limits));
+        let warm = warm.remove(&loaded.name).unwrap_or_default();
+        let (stop, gallery) = (stop.clone(), Arc::clone(gallery));
+        tasks.plugin(serve_plugin(shared, loaded, limits, warm, stop, gallery));
+    }
+    if let Some(sources) = sources {
+        let gallery = Arc::clone(gallery);
+        let serve = resources::serve(&sources, shared, workshop, host_namespace, stop, gallery)?;
+        tasks.plugin(serve);
+    }
+    Ok(())
+}
+
+/// Ends the process when guests cannot be called any more, and waits for a hash key that is lost in a namespace.
+fn watch_over(shared: &Arc<Shared>, lost_in: Option<String>, tasks: &mut Tasks) {
+    let watched = Arc::clone(shared);
+    tasks.background(async move { Err(Error::Guests(watched.pool.died().await)) });
+    if let Some(namespace) = lost_in {
+        tasks.background(key::wait_until_restored(Arc::clone(shared), namespace));
+    }
+}
+
+/// Loads the plugins side by side; those that cannot be served are reported and left out.
+async fn load_all(
+    settings: &config::PluginSettings,
+) -> Result<(Pool, Arc<Workshop>, Vec<Loaded>), Error> {
+    let workers = settings.workers;
+    let engine = Engine::new(&EngineSettings {
+        pagemap_scan: plugin::swap_is_off(),
+        ..EngineSettings::new(NonZeroU32::try_from(workers).unwrap_or(NonZeroU32::MAX))
+    })
+    .map_err(Error::Sandbox)?;
+    let pool = Pool::start(workers).map_err(Error::Sandbox)?;
+    let workshop = Arc::new(Workshop {
+        engine,
+        cache: Some(artifact::Cache::open(&settings.cache_dir).map_err(Error::Cache)?),
+        artifact_limits: artifact::Limits::default(),
+        limits: settings.limits.clone(),
+        configs: settings.configs.clone(),
+        grants: settings.grants.clone(),
+    });
+    let mut loading = JoinSet::new();
+    for (order, file) in settings.files.iter().enumerate() {
+        let (workshop, path) = (Arc::clone(&workshop), file.path.clone());
+        loading.spawn_blocking(move || (order, plugins::load(&workshop, &path)));
+    }
+    let mut ended = Vec::new();
+    while let Some(result) = loading.join_next().await {
+        ended.push(result.map_err(Error::Task)?);
+    }
+    // In the order given, not in the order in which they happened to be ready: it decides who serves a kind.
+    ended.sort_by_key(|(order, _)| *order);
+    let mut loaded = Vec::new();
+    let mut refused = Vec::new();
+    for ((_, result), file) in ended.into_iter().zip(&settings.files) {
+        match result {
+            Ok(plugin) => loaded.push(plugin),
+            Err(error) => refused.push((file.path.clone(), error)),
+        }
+    }
+    let known: Vec<String> = loaded
+        .iter()
+        .map(|plugin| plugin.name.to_string())
+        .collect();
+    let (admitted, not_admitted) = plugins::admit(loaded);
+    refused.extend(not_admitted);
+    report_refused(&refused);
+    // A file that cannot be loaded may be the one that a configuration or grants are for.
+    let mut named = settings.configs.keys().chain(settings.grants.keys());
+    if refused.is_empty()
+        && let Some(unused) = named.find(|name| !known.contains(name))
+    {
+        return Err(Error::UnknownPlugin(unused.clone()));
+    }
+    if admitted.is_empty() && !settings.files.is_empty() {
+        return Err(Error::NothingToServe(settings.files.len()));
+    }
+    Ok((pool, workshop, admitted))
+}
+
+fn report_refused(refused: &[(PathBuf, plugins::Error)]) {
+    for (path, error) in refused {
+        error!(file = %path.display(), error = %error_chain(error), "plugin is not served");
+    }
+}
+
+/// Gets what the host keeps in the cluster, and makes what is missing of it.
+async fn prepare_cluster(
+    cluster: &Cluster,
+    writer: &Arc<Writer>,
+    namespace: &str,
+) -> Result<(Inventory, Option<crate::model::HashKey>), Error> {
+    let inventory = tasks::patiently("read the inventory", || {
+        Inventory::read(cluster, Arc::clone(writer), namespace)
+    })
+    .await
+    .map_err(Error::Inventory)?;
+    let may_create = inventory.is_empty();
+    let hash_key = tasks::patiently("get the hash key", || {
+        key::obtain(cluster, writer, namespace, may_create, fill_random)
+    })
+    .await
+    .map_err(Error::HashKey)?;
+    Ok((inventory, hash_key))
+}
+
+/// Serves one plugin until told to stop; starts over while it cannot be served.
+async fn serve_plugin(
+    shared: Arc<Shared>,
+    loaded: Loaded,
+    limits: Arc<Limits>,
+    warm: Vec<Registration>,
+    stop: Stop,
+    gallery: Arc<Gallery>,
+) -> Result<(), Error> {
+    let served = tokio::select! {
+        served = install(&shared, &loaded, &limits, &gallery) => served,
+        never = standby::idle(&warm) => match never {},
+        () = stop.first() => return Ok(()),
+    };
+    // Its own registrations use the same watches.
+    drop(warm);
+    let Some(served) = served.map(Arc::new) else {
+        return Ok(());
+    };
+    let token = stop.first_token();
+    controllers::run(&shared, &served, &limits, token, &gallery).await
+}
+
+/// Installs and registers a plugin, again and again while the reason why it cannot be served may pass.
+async fn install(
+    shared: &Arc<Shared>,
+    loaded: &Loaded,
+    limits: &Arc<Limits>,
+    gallery: &Gallery,
+) -> Option<Served> {
+    let mut backoff = tasks::backoff();
+    let mut failed = false;
+    let mut said = String::new();
+    loop {
+        let error = match plugins::serve(shared, loaded, limits).await {
+            Ok(served) => {
+                if failed {
+                    gallery.take_in();
+                }
+                return Some(served);
+            }
+            Err(error) => error,
+        };
+        if !failed {
+            failed = true;
+            gallery.leave_out();
+        }
+        let file = loaded.path.display();
+        let delay = backoff.next().unwrap_or(tasks::BACKOFF_MAX);
+        let delay = match error.retry() {
+            Retry::Never | Retry::OnChange => {
+                error!(%file, error = %error_chain(&error), "plugin is not served");
+                return None;
+            }
+            Retry::At(least) => delay.max(least),
+            Retry::Backoff => delay,
+        };
+        let error = error_chain(&error).to_string();
+        if said == error {
+            debug!(%file, error, again_in = ?delay, "plugin is still not served");
+        } else {
+            error!(%file, error, "plugin is not served; tried again until it is");
+            said = error;
+        }
+        sleep(delay).await;
+    }
+}

@@ -1,0 +1,121 @@
+//! The clients of the API server: one to read by, one to write by, one for the lease, so that none waits behind another.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{HeaderValue, header::USER_AGENT};
+use jiff::Timestamp;
+use kube::client::ClientBuilder;
+use tracing::info;
+
+use super::{Error, counted::Counting, random::random_u64};
+use crate::{
+    apply::{self, Claim, Writer},
+    cluster::LeaseReader,
+    config::{self, ClusterSettings, LeaseSettings},
+    lease::{Election, Parts},
+    metrics::Metrics,
+};
+
+/// The clients, made from one configuration.
+pub(super) struct Clients {
+    config: kube::Config,
+    /// What nobody else calls itself; none without a lease.
+    identity: Option<String>,
+    metrics: Arc<Metrics>,
+}
+
+impl Clients {
+    /// Finds the cluster.
+    pub(super) async fn find(
+        cluster: &ClusterSettings,
+        lease: Option<&LeaseSettings>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, Error> {
+        let mut config = config::client_config(cluster)
+            .await
+            .map_err(Error::Config)?;
+        config.connect_timeout = Some(Duration::from_secs(10));
+        // Retries are the loop's: those of the client would repeat writes behind its back.
+        config.default_retry = false;
+        // A container that is started again has the name of the one before, and is another process.
+        let unique = |lease: &LeaseSettings| format!("{}_{:016x}", lease.identity, random_u64());
+        let identity = lease.map(unique);
+        config
+            .headers
+            .push((USER_AGENT, agent(identity.as_deref())));
+        info!(server = %config.cluster_url, "using the cluster");
+        Ok(Self {
+            config,
+            identity,
+            metrics,
+        })
+    }
+
+    /// One more client, with connections of its own; all its requests are counted.
+    pub(super) fn client(&self) -> Result<kube::Client, Error> {
+        let counting = Counting(Arc::clone(&self.metrics));
+        ClientBuilder::try_from(self.config.clone())
+            .map(|client| client.with_layer(&counting).build())
+            .map_err(|source| Error::Client(Box::new(source)))
+    }
+
+    /// The claim to write, and what prolongs it by a lease in the host's namespace; without a lease nobody need.
+    pub(super) fn claim(
+        &self,
+        lease: Option<&LeaseSettings>,
+        namespace: &str,
+    ) -> Result<(Claim, Option<Election>), Error> {
+        let Some(LeaseSettings { name, times, .. }) = lease else {
+            return Ok((Claim::unlimited(), None));
+        };
+        // A renewal that hangs leaves time for another one.
+        let request_timeout = times.renew_deadline / 2;
+        let client = self.client()?;
+        let writer = Writer::new(
+            client.clone(),
+            Claim::unlimited(),
+            apply::Settings {
+                deadline: request_timeout,
+                ..apply::Settings::default()
+            },
+        );
+        let parts = Parts {
+            reader: LeaseReader::new(client, request_timeout, namespace, name),
+            writer,
+            namespace: namespace.to_owned(),
+            name: name.clone(),
+            identity: self.identity.clone().unwrap_or_default(),
+            times: *times,
+            now: Timestamp::now,
+            seed: random_u64(),
+            metrics: Arc::clone(&self.metrics),
+        };
+        let claim = Claim::awaited();
+        Ok((claim.clone(), Some(Election::new(parts, claim))))
+    }
+}
+
+/// What the audit log names this process by.
+fn agent(identity: Option<&str>) -> HeaderValue {
+    const NAME: &str = concat!("innkeeper/", env!("CARGO_PKG_VERSION"));
+
+    identity
+        .and_then(|identity| HeaderValue::from_str(&format!("{NAME} ({identity})")).ok())
+        .unwrap_or(HeaderValue::from_static(NAME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_that_no_header_takes_is_left_out() {
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(
+            agent(Some("a_1")),
+            format!("innkeeper/{version} (a_1)").as_str()
+        );
+        assert_eq!(agent(Some("a\n")), format!("innkeeper/{version}").as_str());
+        assert_eq!(agent(None), format!("innkeeper/{version}").as_str());
+    }
+}

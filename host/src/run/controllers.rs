@@ -1,0 +1,69 @@
+//! The controllers of a plugin that is served.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{Error, Gallery, random::random_u64};
+use crate::{
+    controller::{self, Bounds},
+    model::Limits,
+    plugins::{self, Served},
+    reconcile::Shared,
+};
+
+/// Runs the passes of a plugin until told to stop, and then until the running ones have ended.
+pub(super) async fn run(
+    shared: &Shared,
+    served: &Arc<Served>,
+    limits: &Limits,
+    stop: CancellationToken,
+    gallery: &Gallery,
+) -> Result<(), Error> {
+    gallery.serve(served);
+    let places = Arc::new(Semaphore::new(limits.concurrency_max));
+    let mut controllers = JoinSet::new();
+    for reconciler in &served.reconcilers {
+        let bounds = Bounds {
+            places: Arc::clone(&places),
+            passes_per_second_max: limits.passes_per_second_max,
+            queue: queue_options(),
+        };
+        let work = Arc::clone(reconciler);
+        let witness = gallery.witness(reconciler, limits.concurrency_max);
+        controllers.spawn(controller::run(work, bounds, witness, stop.clone()));
+    }
+    let died = |source| Error::Controller {
+        plugin: served.name.to_string(),
+        source,
+    };
+    let all_ended = async {
+        while let Some(ended) = controllers.join_next().await {
+            ended.map_err(Error::Task)?.map_err(died)?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ended = all_ended => ended,
+        never = tend_inventory(shared, served) => match never {},
+    }
+}
+
+/// A queue with jitter of its own.
+pub(super) fn queue_options() -> controller::queue::Options {
+    controller::queue::Options {
+        seed: random_u64(),
+        ..controller::queue::Options::default()
+    }
+}
+
+/// Crosses out of the inventory what a plugin no longer makes, once it is gone.
+async fn tend_inventory(shared: &Shared, served: &Served) -> Infallible {
+    const PERIOD: Duration = Duration::from_secs(30);
+
+    loop {
+        sleep(PERIOD).await;
+        plugins::forget_unused_kinds(shared, served).await;
+    }
+}

@@ -1,0 +1,131 @@
+//! Counts every request to the API server, whoever sends it.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use http::{Method, Request, Response, StatusCode};
+use tower::{Layer, Service};
+
+use crate::metrics::Metrics;
+
+/// Counts for a client what goes through it.
+#[derive(Clone)]
+pub(super) struct Counting(pub(super) Arc<Metrics>);
+
+/// A client whose requests are counted.
+pub(super) struct Counted<S> {
+    inner: S,
+    metrics: Arc<Metrics>,
+}
+
+/// A request on its way; counted when it is dropped, so that one that was given up counts as well.
+struct Sent {
+    metrics: Arc<Metrics>,
+    method: Method,
+    status: Option<StatusCode>,
+}
+
+impl<S> Layer<S> for Counting {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Counted<S> {
+        Counted {
+            inner,
+            metrics: Arc::clone(&self.0),
+        }
+    }
+}
+
+impl<S, A, B> Service<Request<A>> for Counted<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Response<B>, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        let mut sent = Sent {
+            metrics: Arc::clone(&self.metrics),
+            method: request.method().clone(),
+            status: None,
+        };
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await;
+            sent.answered(answer.as_ref().ok().map(Response::status));
+            answer
+        }
+        .boxed()
+    }
+}
+
+impl Sent {
+    fn answered(&mut self, status: Option<StatusCode>) {
+        self.status = status;
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        // The word of client-go for a request without an answer.
+        let code = self.status.as_ref().map_or("<error>", StatusCode::as_str);
+        self.metrics.request(self.method.as_str(), code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, future::pending};
+
+    use super::*;
+
+    /// Answers with the method's own status, and to `TRACE` never.
+    struct Server;
+
+    impl Service<Request<()>> for Server {
+        type Response = Response<()>;
+        type Error = Infallible;
+        type Future = BoxFuture<'static, Result<Response<()>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<()>) -> Self::Future {
+            if request.method() == Method::TRACE {
+                return pending().boxed();
+            }
+            let mut answer = Response::new(());
+            *answer.status_mut() = StatusCode::CONFLICT;
+            async { Ok(answer) }.boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn o1_every_request_is_counted_also_one_that_was_given_up() {
+        let metrics = Arc::new(Metrics::new());
+        let mut client = Counting(Arc::clone(&metrics)).layer(Server);
+        let request = |method| Request::builder().method(method).body(()).unwrap();
+        for _ in 0..2 {
+            let answer = client.call(request(Method::PATCH)).await.unwrap();
+            assert_eq!(answer.status(), StatusCode::CONFLICT);
+        }
+        drop(client.call(request(Method::TRACE)));
+        let text = metrics.encode().unwrap();
+        for line in [
+            "rest_client_requests_total{code=\"409\",method=\"PATCH\"} 2",
+            "rest_client_requests_total{code=\"<error>\",method=\"TRACE\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+}

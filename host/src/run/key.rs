@@ -1,0 +1,213 @@
+//! The cluster's hash key: made once, kept in a Secret of the host's namespace.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::Deserialize;
+use tokio::time::sleep;
+use tracing::{error, info, warn};
+
+use super::tasks::MayPass;
+use crate::{
+    apply::{self, Writer},
+    cluster::{self, Cluster},
+    model::{Gvk, HashKey, error_chain},
+    reconcile::Shared,
+};
+
+/// The Secret of the host's namespace.
+const SECRET: &str = "innkeeper-hash-key";
+
+/// The key of its data.
+const DATA_KEY: &str = "key";
+
+/// As strong as the hash that is keyed with it.
+const LENGTH: usize = 32;
+
+/// How often a lost key is looked for.
+pub(super) const LOOKED_FOR_EVERY: Duration = Duration::from_secs(30);
+
+/// Why there is no hash key.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The Secret cannot be read.
+    #[error("failed to read the Secret {namespace}/{SECRET}")]
+    Read {
+        /// The host's namespace.
+        namespace: String,
+        /// Why.
+        #[source]
+        source: Box<cluster::Error>,
+    },
+    /// The Secret holds something else.
+    #[error(
+        "the Secret {namespace}/{SECRET} holds no key: data.{DATA_KEY} must be the {LENGTH} bytes that the host once wrote"
+    )]
+    Malformed {
+        /// The host's namespace.
+        namespace: String,
+    },
+    /// Whether the host's namespace exists is not known.
+    #[error("failed to look for the host's namespace {namespace}")]
+    FindNamespace {
+        /// The host's namespace.
+        namespace: String,
+        /// Why.
+        #[source]
+        source: Box<cluster::Error>,
+    },
+    /// The host's namespace cannot be made.
+    #[error("failed to make the host's namespace {namespace}")]
+    MakeNamespace {
+        /// The host's namespace.
+        namespace: String,
+        /// Why.
+        #[source]
+        source: Box<apply::Error>,
+    },
+    /// The Secret cannot be made.
+    #[error("failed to make the Secret {namespace}/{SECRET}")]
+    Make {
+        /// The host's namespace.
+        namespace: String,
+        /// Why.
+        #[source]
+        source: Box<apply::Error>,
+    },
+}
+
+impl MayPass for Error {
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Malformed { .. } => false,
+            Self::Read { .. }
+            | Self::FindNamespace { .. }
+            | Self::MakeNamespace { .. }
+            | Self::Make { .. } => true,
+        }
+    }
+}
+
+/// Reads the key, or makes it if there never was one; none if it is lost.
+pub(super) async fn obtain(
+    cluster: &Cluster,
+    writer: &Writer,
+    namespace: &str,
+    may_create: bool,
+    random: fn(&mut [u8]),
+) -> Result<Option<HashKey>, Error> {
+    if let Some(key) = read(cluster, namespace).await? {
+        return Ok(Some(key));
+    }
+    if !may_create {
+        error!(
+            "the Secret {namespace}/{SECRET} is gone although plugins have made children: nothing is reconciled until \
+             it is restored; to go on with a new key, which changes every hash that plugins have used, delete the \
+             ConfigMap {namespace}/innkeeper-inventory and restart"
+        );
+        return Ok(None);
+    }
+    ensure_namespace(cluster, writer, namespace).await?;
+    let mut key = vec![0; LENGTH];
+    random(&mut key);
+    let data = BTreeMap::from([(DATA_KEY.to_owned(), key.clone())]);
+    match writer.secret(namespace, SECRET, &data).await {
+        Ok(_) => {
+            info!("made the hash key, Secret {namespace}/{SECRET}");
+            Ok(Some(HashKey::new(key)))
+        }
+        // Another host was faster; its key counts.
+        Err(apply::Error::Exists { .. }) => read(cluster, namespace).await,
+        Err(source) => Err(Error::Make {
+            namespace: namespace.to_owned(),
+            source: Box::new(source),
+        }),
+    }
+}
+
+/// Makes the namespace only where it is missing: in a cluster the host lives in it, and needs no right to make it.
+async fn ensure_namespace(
+    cluster: &Cluster,
+    writer: &Writer,
+    namespace: &str,
+) -> Result<(), Error> {
+    let kind = Gvk::new("", "v1", "Namespace");
+    let found = cluster.live_get(&kind, None, namespace).await;
+    let found = found.map_err(|source| Error::FindNamespace {
+        namespace: namespace.to_owned(),
+        source: Box::new(source),
+    })?;
+    if found.is_some() {
+        return Ok(());
+    }
+    let made = writer.namespace(namespace).await;
+    made.map_err(|source| Error::MakeNamespace {
+        namespace: namespace.to_owned(),
+        source: Box::new(source),
+    })
+}
+
+/// Looks for a lost key until somebody has restored it, and puts it to use.
+pub(super) async fn wait_until_restored(
+    shared: Arc<Shared>,
+    namespace: String,
+) -> Result<(), super::Error> {
+    loop {
+        sleep(LOOKED_FOR_EVERY).await;
+        match read(&shared.cluster, &namespace).await {
+            Ok(Some(key)) => {
+                info!("the hash key is back");
+                shared.hash_key.set(key.clone());
+                shared.cluster.set_hash_key(Some(key));
+                return Ok(());
+            }
+            Ok(None) => {}
+            Err(error) => warn!(error = %error_chain(&error), "failed to look for the hash key"),
+        }
+    }
+}
+
+/// Reads the key; none if there is none.
+pub(super) async fn read(cluster: &Cluster, namespace: &str) -> Result<Option<HashKey>, Error> {
+    let found = cluster
+        .live_get(&Gvk::new("", "v1", "Secret"), Some(namespace), SECRET)
+        .await
+        .map_err(|source| Error::Read {
+            namespace: namespace.to_owned(),
+            source: Box::new(source),
+        })?;
+    let Some(secret) = found else {
+        return Ok(None);
+    };
+    let malformed = || Error::Malformed {
+        namespace: namespace.to_owned(),
+    };
+    parse(&secret.json).map(Some).ok_or_else(malformed)
+}
+
+fn parse(json: &str) -> Option<HashKey> {
+    #[derive(Deserialize)]
+    struct Secret {
+        data: BTreeMap<String, String>,
+    }
+    let Secret { data } = serde_json::from_str(json).ok()?;
+    let key = BASE64_STANDARD.decode(data.get(DATA_KEY)?).ok()?;
+    (key.len() == LENGTH).then(|| HashKey::new(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_only_a_key_of_full_length() {
+        let secret = |bytes: &[u8]| {
+            let key = BASE64_STANDARD.encode(bytes);
+            format!(r#"{{"data": {{"key": "{key}"}}}}"#)
+        };
+        assert_eq!(parse(&secret(&[7; 32])).unwrap().as_bytes(), [7; 32]);
+        for wrong in [&secret(&[7; 31]), &secret(&[]), "{}", r#"{"data": {}}"#] {
+            assert!(parse(wrong).is_none(), "{wrong}");
+        }
+    }
+}

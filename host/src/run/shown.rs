@@ -1,0 +1,238 @@
+//! What a running host shows of itself to those who ask [`admin`](crate::admin).
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, interval};
+use tracing::error;
+
+use super::Gallery;
+use crate::{
+    admin::{Beat, Check, Shown},
+    cluster::{Waiting, WatchStatus},
+    config::LogControl,
+    metrics::{ControllerMetrics, PluginSample, Sample, Source, WatchSample},
+    model::error_chain,
+    plugins::Served,
+};
+
+/// How often the runtime shows a sign of life.
+const BEAT_EVERY: Duration = Duration::from_secs(1);
+
+/// A running host.
+pub(super) struct House {
+    gallery: Arc<Gallery>,
+    log: LogControl,
+}
+
+impl House {
+    pub(super) fn new(gallery: Arc<Gallery>, log: LogControl) -> Self {
+        let source = Arc::new(Counted(Arc::clone(&gallery)));
+        gallery.metrics().add_source(source);
+        Self { gallery, log }
+    }
+
+    fn watches(&self) -> Vec<WatchStatus> {
+        watches(&self.gallery)
+    }
+}
+
+/// Shows that the runtime still runs tasks.
+pub(super) async fn beat(beat: Beat) -> std::convert::Infallible {
+    let mut ticks = interval(BEAT_EVERY);
+    loop {
+        ticks.tick().await;
+        beat.beat();
+    }
+}
+
+impl Shown for House {
+    fn alive(&self) -> Vec<Check> {
+        self.gallery.heart().checks()
+    }
+
+    fn ready(&self) -> Vec<Check> {
+        let started = Check {
+            name: "start".to_owned(),
+            problem: (!self.gallery.is_started()).then(|| {
+                "the API server has not answered yet, or plugins are still loading".to_owned()
+            }),
+        };
+        // What keeps a host from taking over at once; one that serves says it plugin by plugin.
+        let standby = self.gallery.stands_by().then(|| Check {
+            name: "standby".to_owned(),
+            problem: still_warming(&self.watches()),
+        });
+        let serving = self.gallery.serving();
+        let plugins = serving.iter().map(|plugin| Check {
+            name: format!("plugin/{}", plugin.name),
+            problem: still_reading(plugin),
+        });
+        let rest = standby.into_iter().chain(plugins);
+        std::iter::once(started).chain(rest).collect()
+    }
+
+    fn metrics(&self) -> String {
+        self.gallery.metrics().encode().unwrap_or_else(|error| {
+            error!(error = %error_chain(&error), "failed to write down the metrics");
+            String::new()
+        })
+    }
+
+    fn state(&self) -> Value {
+        let plugins: Vec<Value> = self
+            .gallery
+            .serving()
+            .iter()
+            .map(|plugin| state_of(plugin))
+            .collect();
+        let watches: Vec<Value> = self.watches().iter().map(watch_state).collect();
+        let controllers = self.gallery.controllers();
+        json!({
+            "started": self.gallery.is_started(),
+            "standsBy": self.gallery.stands_by(),
+            "controllers": controllers.iter().map(controller_state).collect::<Vec<_>>(),
+            "pluginsNotServed": self.gallery.left_out(),
+            "plugins": plugins,
+            "watches": watches,
+        })
+    }
+
+    fn log_filter(&self) -> String {
+        self.log.filter()
+    }
+
+    fn set_log_filter(&self, filter: &str) -> Result<(), String> {
+        self.log
+            .set_filter(filter)
+            .map_err(|error| error_chain(&error).to_string())
+    }
+}
+
+/// What keeps a plugin's passes from running and will end by itself.
+/// What will not, such as a missing permission, is a condition of that plugin's parents and keeps nobody else waiting.
+fn still_reading(plugin: &Served) -> Option<String> {
+    let waiting = plugin
+        .reconcilers
+        .iter()
+        .flat_map(|reconciler| reconciler.registration().waiting());
+    let texts: Vec<String> = waiting
+        .filter(|waiting| !waiting.why.is_lasting())
+        .map(|waiting| text(&waiting))
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// The watches that a host that stands by still waits for, and that will come by themselves.
+fn still_warming(watches: &[WatchStatus]) -> Option<String> {
+    let texts: Vec<String> = watches
+        .iter()
+        .filter_map(|watch| Some((&watch.kind, watch.why.as_ref()?)))
+        .filter(|(_, why)| !why.is_lasting())
+        .map(|(kind, why)| format!("{kind} {why}"))
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// Every watch; none before the host has begun to read.
+fn watches(gallery: &Gallery) -> Vec<WatchStatus> {
+    let cluster = gallery.cluster();
+    cluster
+        .map(|cluster| cluster.status().watches)
+        .unwrap_or_default()
+}
+
+fn text(waiting: &Waiting) -> String {
+    format!("{} {}", waiting.kind, waiting.why)
+}
+
+fn state_of(plugin: &Served) -> Value {
+    let kinds: Vec<Value> = plugin
+        .reconcilers
+        .iter()
+        .map(|reconciler| {
+            let registration = reconciler.registration();
+            let waiting: Vec<String> = registration.waiting().iter().map(text).collect();
+            json!({
+                "kind": reconciler.parent().to_string(),
+                "revision": reconciler.serving().plugin.revision().to_string(),
+                "passesSkipped": reconciler.passes_skipped(),
+                "parents": registration.parents().len(),
+                "waitingFor": waiting,
+            })
+        })
+        .collect();
+    json!({
+        "name": plugin.name.to_string(),
+        "kinds": kinds,
+    })
+}
+
+fn controller_state(controller: &ControllerMetrics) -> Value {
+    let (_, longest) = controller.unfinished();
+    json!({
+        "name": controller.name(),
+        "longestRunningPassSeconds": longest.as_secs_f64(),
+    })
+}
+
+fn watch_state(watch: &WatchStatus) -> Value {
+    json!({
+        "kind": watch.kind.to_string(),
+        "selector": watch.selector,
+        "users": watch.users,
+        "problem": watch.why.as_ref().map(ToString::to_string),
+        "objects": watch.objects,
+        "bytes": watch.bytes,
+        "resourceVersion": watch.version.0,
+        "secondsSinceLastEvent": watch.last_event.map(|at| at.elapsed().as_secs()),
+        "lastError": watch.last_error,
+        "lists": watch.lists,
+    })
+}
+
+/// Counts what is there when the metrics are asked for.
+struct Counted(Arc<Gallery>);
+
+impl Source for Counted {
+    fn sample(&self) -> Sample {
+        let plugins = self.0.serving();
+        Sample {
+            watches: watches(&self.0).iter().map(watch_sample).collect(),
+            plugins: plugins
+                .iter()
+                .map(|plugin| PluginSample {
+                    plugin: plugin.name.to_string(),
+                    serving: true,
+                    parents: plugin
+                        .reconcilers
+                        .iter()
+                        .map(|reconciler| reconciler.registration().parents().len())
+                        .sum(),
+                })
+                .collect(),
+            unfinished: self.0.controllers().iter().map(unfinished).collect(),
+        }
+    }
+}
+
+fn unfinished(controller: &ControllerMetrics) -> (String, Duration, Duration) {
+    let (together, longest) = controller.unfinished();
+    (controller.name().to_owned(), together, longest)
+}
+
+fn watch_sample(watch: &WatchStatus) -> WatchSample {
+    WatchSample {
+        group: watch.kind.group.to_string(),
+        version: watch.kind.version.to_string(),
+        kind: watch.kind.kind.to_string(),
+        selector: watch.selector.clone().unwrap_or_default(),
+        synced: watch.why.is_none(),
+        objects: watch.objects,
+        bytes: watch.bytes,
+        lists: watch.lists,
+        stale: watch
+            .last_event
+            .map(|at| Instant::now().saturating_duration_since(at)),
+    }
+}

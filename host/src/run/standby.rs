@@ -1,0 +1,104 @@
+//! A host that waits for the lease: its plugins are loaded and its watches run, and it neither installs nor writes.
+//!
+//! It watches what its plugins will watch; once it may write, they find their watches running, in doubt until they
+//! are proven to be current.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    future::pending,
+    sync::Arc,
+};
+
+use futures::future::{join, join_all};
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::{Gallery, key};
+use crate::{
+    apply::{Claim, Writer},
+    cluster::{Cluster, Registration},
+    model::{PluginName, error_chain},
+    plugins::{self, Loaded},
+    reconcile::Inventory,
+};
+
+/// The watches of each plugin, while nobody else holds them.
+pub(super) type Warm = BTreeMap<PluginName, Vec<Registration>>;
+
+/// Waits for the claim with running watches; these are what is left of the waiting.
+pub(super) async fn wait(
+    cluster: &Cluster,
+    writer: &Arc<Writer>,
+    claim: &Claim,
+    namespace: &str,
+    plugins: &[Loaded],
+    gallery: &Gallery,
+) -> Warm {
+    if claim.is_held() {
+        return Warm::new();
+    }
+    info!("standing by: another process may write");
+    let inventory = tokio::select! {
+        inventory = Inventory::read(cluster, Arc::clone(writer), namespace) => inventory,
+        () = claim.acquired() => return Warm::new(),
+    };
+    let once_made = |plugin: &PluginName| match &inventory {
+        Ok(inventory) => inventory.of(plugin),
+        // It is read again before anything is done; until then only what is declared is watched.
+        Err(_) => BTreeSet::new(),
+    };
+    let mut warm = Warm::new();
+    for plugin in plugins {
+        let once_made = once_made(&plugin.name);
+        let interests = plugins::interests(plugin, &once_made);
+        let registrations = interests.map(|interest| cluster.register(interest));
+        warm.insert(plugin.name.clone(), registrations.collect());
+    }
+    gallery.stand_by(true);
+    let each = join_all(warm.values().map(|registrations| idle(registrations)));
+    let tend = async {
+        join(each, find_key(cluster, namespace)).await;
+        pending::<Infallible>().await
+    };
+    tokio::select! {
+        never = tend => match never {},
+        () = claim.acquired() => {}
+    }
+    gallery.stand_by(false);
+    cluster.doubt();
+    warm
+}
+
+/// Takes triggers that nobody follows, so that they do not pile up.
+pub(super) async fn idle(registrations: &[Registration]) -> Infallible {
+    join_all(registrations.iter().map(ignore)).await;
+    // There was nothing to ignore.
+    pending().await
+}
+
+async fn ignore(registration: &Registration) -> Infallible {
+    /// Bounds what is taken at once.
+    const TRIGGERS_MAX: usize = 1024;
+
+    loop {
+        registration.triggers(TRIGGERS_MAX).await;
+    }
+}
+
+/// Looks for the hash key, without which some kinds cannot be watched, until the process that writes has made it.
+async fn find_key(cluster: &Cluster, namespace: &str) {
+    let mut failed = false;
+    loop {
+        match key::read(cluster, namespace).await {
+            Ok(Some(key)) => return cluster.set_hash_key(Some(key)),
+            Ok(None) => {}
+            Err(error) if failed => drop(error),
+            Err(error) => {
+                failed = true;
+                warn!(error = %error_chain(&error), "failed to look for the hash key, trying again");
+            }
+        }
+        sleep(key::LOOKED_FOR_EVERY).await;
+    }
+}

@@ -1,0 +1,212 @@
+//! Pull secrets: which name and password are for which registry.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::{Credentials, Failure};
+
+/// A pull secret, as in `.dockerconfigjson`.
+#[derive(Clone, Debug, Default)]
+pub struct DockerConfig {
+    logins: Vec<(Place, Login)>,
+}
+
+/// How to sign in to a registry.
+#[derive(Clone, Debug)]
+pub(super) enum Login {
+    Password(Credentials),
+    /// Buys tokens.
+    Identity(SecretString),
+    /// Is a token.
+    Registry(SecretString),
+}
+
+/// What credentials are for: a host, in which `*` stands for one label, and the start of repositories' names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    host: String,
+    path: String,
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    auths: BTreeMap<String, StoredLogin>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StoredLogin {
+    auth: String,
+    username: String,
+    password: String,
+    identitytoken: String,
+    registrytoken: String,
+}
+
+impl DockerConfig {
+    /// Reads the value of `.dockerconfigjson`.
+    pub fn from_json(text: &[u8]) -> Result<Self, Failure> {
+        // The text may have passwords where it is wrong, so its errors are not shown.
+        let stored: Stored = serde_json::from_slice(text).map_err(|_| Failure::Credentials {
+            host: "all registries".to_owned(),
+            problem: "the pull secret is not of the form {\"auths\": {\"registry\": {\"auth\": ...}}}",
+        })?;
+        let mut logins = Vec::new();
+        for (key, login) in stored.auths {
+            if let Some(login) = login.read(&key)? {
+                logins.push((Place::read(&key), login));
+            }
+        }
+        Ok(Self { logins })
+    }
+
+    /// What is meant for a repository of a registry: of several, the one with the longest path, and rather one that
+    /// names the host than one that has a star.
+    pub(super) fn login(&self, host: &str, repository: &str) -> Option<&Login> {
+        self.logins
+            .iter()
+            .filter(|(place, _)| place.covers(host, repository))
+            .max_by_key(|(place, _)| (place.path.len(), !place.host.contains('*')))
+            .map(|(_, login)| login)
+    }
+}
+
+impl StoredLogin {
+    fn read(self, key: &str) -> Result<Option<Login>, Failure> {
+        let Self {
+            auth,
+            username,
+            password,
+            identitytoken,
+            registrytoken,
+        } = self;
+        if !registrytoken.is_empty() {
+            return Ok(Some(Login::Registry(registrytoken.into())));
+        }
+        if !identitytoken.is_empty() {
+            return Ok(Some(Login::Identity(identitytoken.into())));
+        }
+        let (user, password) = if auth.is_empty() {
+            (username, password)
+        } else {
+            STANDARD
+                .decode(auth)
+                .ok()
+                .and_then(|pair| String::from_utf8(pair).ok())
+                .and_then(|pair| {
+                    let (user, password) = pair.split_once(':')?;
+                    Some((user.to_owned(), password.trim_end_matches('\0').to_owned()))
+                })
+                .ok_or_else(|| Failure::Credentials {
+                    host: key.to_owned(),
+                    problem: "auth in the pull secret is not the base64 of name:password",
+                })?
+        };
+        // `docker login` with a helper leaves entries without anything behind.
+        Ok((!user.is_empty()).then(|| {
+            Login::Password(Credentials::Basic {
+                user,
+                password: password.into(),
+            })
+        }))
+    }
+}
+
+impl Place {
+    /// Keys are hosts, hosts with paths, or the addresses that `docker login` writes: `https://index.docker.io/v1/`.
+    fn read(key: &str) -> Self {
+        let key = key.split_once("://").map_or(key, |(_, rest)| rest);
+        let (host, path) = key.split_once('/').unwrap_or((key, ""));
+        let path = match path.trim_matches('/') {
+            "v1" | "v2" => "",
+            path => path,
+        };
+        Self {
+            host: match host {
+                "docker.io" | "index.docker.io" => "registry-1.docker.io".to_owned(),
+                host => host.to_owned(),
+            },
+            path: path.to_owned(),
+        }
+    }
+
+    fn covers(&self, host: &str, repository: &str) -> bool {
+        let mut labels = self.host.split('.').zip(host.split('.'));
+        let same_length = self.host.split('.').count() == host.split('.').count();
+        let below = repository
+            .strip_prefix(self.path.as_str())
+            .is_some_and(|rest| self.path.is_empty() || rest.is_empty() || rest.starts_with('/'));
+        same_length && below && labels.all(|(pattern, label)| pattern == "*" || pattern == label)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    fn user(config: &DockerConfig, host: &str, repository: &str) -> Option<String> {
+        match config.login(host, repository)? {
+            Login::Password(Credentials::Basic { user, .. }) => Some(user.clone()),
+            other => Some(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn credentials_are_for_the_registry_that_they_name() {
+        let config = DockerConfig::from_json(
+            br#"{"auths": {
+                "registry.example": {"username": "all", "password": "x"},
+                "registry.example/plugins": {"username": "plugins", "password": "x"},
+                "*.example": {"username": "star", "password": "x"},
+                "registry.example:5000": {"username": "port", "password": "x"},
+                "https://index.docker.io/v1/": {"auth": "aHViOmE6Yg=="},
+                "helper.test": {}
+            }}"#,
+        )
+        .unwrap();
+        for (host, repository, expected) in [
+            ("registry.example", "other/a", Some("all")),
+            ("registry.example", "plugins/a", Some("plugins")),
+            ("registry.example", "plugins", Some("plugins")),
+            ("registry.example", "pluginsx/a", Some("all")),
+            ("mirror.example", "a", Some("star")),
+            ("a.mirror.example", "a", None),
+            ("registry.example:5000", "plugins/a", Some("port")),
+            ("registry.example:5001", "a", None),
+            ("registry-1.docker.io", "library/a", Some("hub")),
+            ("helper.test", "a", None),
+            ("evil.test", "a", None),
+        ] {
+            let found = user(&config, host, repository);
+            assert_eq!(found.as_deref(), expected, "{host}/{repository}");
+        }
+        let Some(Login::Password(Credentials::Basic { password, .. })) =
+            config.login("registry-1.docker.io", "a")
+        else {
+            panic!("the Docker Hub has a password");
+        };
+        assert_eq!(password.expose_secret(), "a:b");
+    }
+
+    #[test]
+    fn a_broken_pull_secret_is_not_shown() {
+        for text in [
+            "hunter2",
+            r#"{"auths": "hunter2"}"#,
+            r#"{"auths": {"a.test": {"auth": "hunter2"}}}"#,
+            r#"{"auths": {"a.test": {"password": ["hunter2"]}}}"#,
+        ] {
+            let error = DockerConfig::from_json(text.as_bytes()).unwrap_err();
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+        let config = br#"{"auths": {"a.test": {"username": "a", "password": "hunter2"}}}"#;
+        let shown = format!("{:?}", DockerConfig::from_json(config).unwrap());
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}

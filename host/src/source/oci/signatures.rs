@@ -1,0 +1,138 @@
+//! Where signatures of an artifact are: the tag `sha256-<digest>.sig`, and bundles that refer to the manifest.
+
+use super::{
+    manifest::{Descriptor, MANIFEST_TYPE, Manifest},
+    registry::{Found, Registry},
+};
+use crate::{
+    model::{Digest, Retry},
+    source::{Failure, PublicKey, signature},
+};
+
+/// A document that names a manifest.
+pub(super) const SIMPLE_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// Where the signature of such a document stands.
+pub(super) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
+/// What the type of a bundle starts with; its version follows.
+const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
+/// Where a bundle says what it is about.
+const PREDICATE_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
+/// How many signatures of each form are looked at: whoever may push may push any number.
+const SIGNATURES_MAX: usize = 16;
+/// A document has some hundred bytes.
+const SIMPLE_BYTES_MAX: u64 = 64 * 1024;
+/// A bundle may hold proofs of a transparency log.
+const BUNDLE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The tag of a manifest's signatures.
+pub(super) fn tag(manifest: &Digest) -> String {
+    format!("sha256-{}.sig", manifest.to_hex())
+}
+
+/// Looks for a signature of the manifest by one of the keys. Gives the key.
+///
+/// A signature that is wrong does not hide another that is right; what cannot be read may be the right one.
+pub(super) async fn check(
+    registry: &mut Registry<'_>,
+    manifest: &Digest,
+    keys: &[PublicKey],
+) -> Result<Digest, Failure> {
+    let tag = tag(manifest);
+    let mut problem = Failure::Unsigned {
+        looked_for: format!("{tag}, or a bundle that refers to the manifest"),
+    };
+    let mut signatures = Vec::new();
+    if let Found::Manifest(text, _) = registry
+        .manifest(&tag, MANIFEST_TYPE, "the signature")
+        .await?
+    {
+        let layers = Manifest::parse(&text)?.layers;
+        let simple = layers
+            .into_iter()
+            .filter(|layer| layer.media_type == SIMPLE_TYPE);
+        signatures.extend(simple.take(SIGNATURES_MAX).map(Signature::Simple));
+    }
+    if let Some(text) = registry.referrers(manifest).await? {
+        let referrers = Manifest::parse(&text)?.manifests;
+        let bundles = referrers.into_iter().filter(is_signature_bundle);
+        signatures.extend(bundles.take(SIGNATURES_MAX).map(Signature::Bundle));
+    }
+    for candidate in signatures {
+        match candidate.check(registry, manifest, keys).await {
+            Err(failure) if failure.retry() == Retry::OnChange => problem = failure,
+            checked => return checked,
+        }
+    }
+    Err(problem)
+}
+
+enum Signature {
+    /// The layer with the document.
+    Simple(Descriptor),
+    /// The manifest of the bundle.
+    Bundle(Descriptor),
+}
+
+impl Signature {
+    async fn check(
+        &self,
+        registry: &mut Registry<'_>,
+        manifest: &Digest,
+        keys: &[PublicKey],
+    ) -> Result<Digest, Failure> {
+        match self {
+            Self::Simple(layer) => {
+                let missing = Failure::BadSignature {
+                    problem: "a signature has no annotation that holds it",
+                };
+                let signature = layer.annotations.get(SIGNATURE_ANNOTATION).ok_or(missing)?;
+                let document = small_blob(registry, layer, SIMPLE_BYTES_MAX).await?;
+                signature::check_simple(&document, signature, manifest, keys)
+            }
+            Self::Bundle(descriptor) => {
+                let (text, _) = registry
+                    .manifest(
+                        &descriptor.blob()?.digest.to_string(),
+                        MANIFEST_TYPE,
+                        "the bundle",
+                    )
+                    .await?
+                    .into_found()?;
+                let layers = Manifest::parse(&text)?.layers;
+                let bundle = layers
+                    .iter()
+                    .find(|it| it.media_type.starts_with(BUNDLE_TYPE));
+                let missing = Failure::BadSignature {
+                    problem: "a bundle has no layer that holds it",
+                };
+                let bundle = small_blob(registry, bundle.ok_or(missing)?, BUNDLE_BYTES_MAX).await?;
+                signature::check_bundle(&bundle, None, manifest, keys)
+            }
+        }
+    }
+}
+
+/// Whether a list's entry is a bundle, and not said to be about something else: lists of materials come in bundles, too.
+fn is_signature_bundle(descriptor: &Descriptor) -> bool {
+    let kind = descriptor.artifact_type.as_deref();
+    let about = descriptor.annotations.get(PREDICATE_ANNOTATION);
+    kind.is_some_and(|kind| kind.starts_with(BUNDLE_TYPE))
+        && about.is_none_or(|about| about == signature::SIGNED)
+}
+
+async fn small_blob(
+    registry: &mut Registry<'_>,
+    descriptor: &Descriptor,
+    bytes_max: u64,
+) -> Result<Vec<u8>, Failure> {
+    let blob = descriptor.blob()?;
+    if blob.size > bytes_max {
+        return Err(Failure::TooLarge {
+            what: "the signature",
+            max: bytes_max,
+        });
+    }
+    registry
+        .blob(&blob.digest, "the signature", blob.size)
+        .await
+}

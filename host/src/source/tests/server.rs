@@ -1,0 +1,233 @@
+//! A web server that answers as a test tells it to: whole, in drops, cut off, or not at all.
+
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinSet,
+    time::sleep,
+};
+use tokio_rustls::TlsAcceptor;
+
+/// What came in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) method: String,
+    /// Without the query.
+    pub(super) path: String,
+    pub(super) query: BTreeMap<String, String>,
+    /// By name in lower case.
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) body: Vec<u8>,
+}
+
+/// What goes out.
+#[derive(Clone, Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Vec<u8>,
+    pub(super) manner: Manner,
+}
+
+/// How a body goes out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Manner {
+    Whole,
+    /// With a length that is announced, and may be another.
+    Announced(u64),
+    /// One byte each time.
+    Drops(Duration),
+    /// Without a length, so that only reading it tells how long it is.
+    Chunked,
+    /// Nothing at all, not even a head.
+    Silent,
+}
+
+impl Reply {
+    pub(super) fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+            manner: Manner::Whole,
+        }
+    }
+
+    pub(super) fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
+    pub(super) const fn manner(mut self, manner: Manner) -> Self {
+        self.manner = manner;
+        self
+    }
+
+    pub(super) fn redirect(to: impl Into<String>) -> Self {
+        Self::new(302, "").header("location", to)
+    }
+}
+
+/// A server on a loopback port, with everything that it was asked for.
+pub(super) struct Server {
+    /// Scheme, host and port.
+    pub(super) origin: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    pub(super) async fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+        Self::listen("http", None, Arc::new(answer)).await
+    }
+
+    pub(super) async fn start_tls(
+        answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let certificate = CertificateDer::from_pem_slice(include_bytes!("fixtures/server.pem"));
+        let key = PrivateKeyDer::from_pem_slice(include_bytes!("fixtures/server.key"));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.unwrap()], key.unwrap())
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Self::listen("https", Some(acceptor), Arc::new(answer)).await
+    }
+
+    async fn listen(
+        scheme: &str,
+        tls: Option<TlsAcceptor>,
+        answer: Arc<dyn Fn(&Asked) -> Reply + Send + Sync>,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (answer, log, tls) = (Arc::clone(&answer), Arc::clone(&log), tls.clone());
+                connections.spawn(async move {
+                    // A client that does not trust us, or has had enough, is part of many tests.
+                    let done = match tls {
+                        None => converse(stream, &*answer, &log).await,
+                        Some(tls) => match tls.accept(stream).await {
+                            Ok(stream) => converse(stream, &*answer, &log).await,
+                            Err(error) => Err(error),
+                        },
+                    };
+                    done.ok();
+                });
+            }
+        });
+        Self {
+            origin,
+            asked,
+            _tasks: tasks,
+        }
+    }
+
+    /// Host and port.
+    pub(super) fn host(&self) -> &str {
+        self.origin.split_once("://").unwrap().1
+    }
+
+    pub(super) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().clone()
+    }
+}
+
+/// One request and its answer; the client comes back with another connection.
+async fn converse(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: &(dyn Fn(&Asked) -> Reply + Send + Sync),
+    log: &Mutex<Vec<Asked>>,
+) -> io::Result<()> {
+    let asked = receive(&mut stream).await?;
+    log.lock().push(asked.clone());
+    let Reply {
+        status,
+        headers,
+        body,
+        manner,
+    } = answer(&asked);
+    let length = match manner {
+        Manner::Silent => return stream.read(&mut [0]).await.map(|_| ()),
+        Manner::Chunked => None,
+        Manner::Announced(length) => Some(length),
+        Manner::Whole | Manner::Drops(_) => Some(u64::try_from(body.len()).unwrap()),
+    };
+    let mut head = vec![
+        format!("HTTP/1.1 {status} Test"),
+        "connection: close".to_owned(),
+    ];
+    head.extend(
+        headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}")),
+    );
+    // A body without a length ends with the connection.
+    head.extend(length.map(|length| format!("content-length: {length}")));
+    let head = head.join("\r\n") + "\r\n\r\n";
+    stream.write_all(head.as_bytes()).await?;
+    if asked.method != "HEAD" {
+        match manner {
+            Manner::Drops(pause) => {
+                for byte in body {
+                    stream.write_all(&[byte]).await?;
+                    stream.flush().await?;
+                    sleep(pause).await;
+                }
+            }
+            _ => stream.write_all(&body).await?,
+        }
+    }
+    stream.flush().await?;
+    stream.shutdown().await
+}
+
+async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Asked> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let mut lines = head.lines();
+    let mut first = lines.next().unwrap().split(' ');
+    let (method, target) = (first.next().unwrap(), first.next().unwrap());
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let headers: BTreeMap<String, String> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+        .collect();
+    let length = headers
+        .get("content-length")
+        .map_or(0, |text| text.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    Ok(Asked {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        query: pairs(query),
+        headers,
+        body,
+    })
+}
+
+/// The pairs of a query or of a form.
+pub(super) fn pairs(text: &str) -> BTreeMap<String, String> {
+    let url = reqwest::Url::parse(&format!("http://test/?{text}")).unwrap();
+    url.query_pairs().into_owned().collect()
+}

@@ -1,0 +1,135 @@
+//! YAML and JSON text to values and back, as `kubectl` reads them.
+//!
+//! Does not open files and does not know what an object is.
+
+use serde_json::Value;
+
+/// Why a text is no YAML, or a value cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The text does not parse; the source names line and column.
+    #[error("failed to read YAML")]
+    Read(#[source] Box<serde_saphyr::Error>),
+    /// A value cannot be written.
+    #[error("failed to write YAML")]
+    Write(#[source] serde_saphyr::SerializeError),
+}
+
+/// Reads all documents of a text; empty ones are left out.
+///
+/// JSON is YAML. Numbers and booleans follow YAML 1.1 (`0644` is octal, `yes` is true), because that is what `kubectl`
+/// does.
+pub fn read(text: &str) -> Result<Vec<Value>, Error> {
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    };
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|source| Error::Read(Box::new(source)))?;
+    Ok(documents
+        .into_iter()
+        .filter(|document| !document.is_null())
+        .map(without_whole_floats)
+        .collect())
+}
+
+/// `3.0` is sent as `3`, because that is how `kubectl` encodes it.
+fn without_whole_floats(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            // Beyond this a float is written with an exponent.
+            Some(float) if float.fract() == 0.0 && float.abs() < 1e15 => format!("{float:.0}")
+                .parse::<i64>()
+                .map_or(Value::Number(number), Value::from),
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(without_whole_floats).collect(),
+        Value::Object(map) => map
+            .into_iter()
+            .map(|(key, value)| (key, without_whole_floats(value)))
+            .collect(),
+        other => other,
+    }
+}
+
+/// Writes values as YAML documents, with `---` between them.
+///
+/// Texts that YAML 1.1 would read as something else are quoted.
+pub fn write(documents: &[Value]) -> Result<String, Error> {
+    let options = serde_saphyr::ser_options! {
+        // Folding a long line would be correct and unreadable.
+        folded_wrap_chars: usize::MAX,
+    };
+    let mut text = String::new();
+    for document in documents {
+        if !text.is_empty() {
+            text.push_str("---\n");
+        }
+        text += &serde_saphyr::to_string_with_options(document, options.clone())
+            .map_err(Error::Write)?;
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn reads_what_kubectl_reads() {
+        let text = "---\na: yes\nb: 0644\nc: '0644'\nd: 1.50\ne: 2001-01-01\nf: 1e3\ng: \"on\"\nh: 12_000\n---\n# empty\n---\n{\"x\": [1, null, \"é\"]}\n";
+        assert_eq!(
+            read(text).unwrap(),
+            [
+                json!({"a": true, "b": 420, "c": "0644", "d": 1.5, "e": "2001-01-01", "f": 1000, "g": "on", "h": 12000}),
+                json!({"x": [1, null, "é"]}),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        let documents = [
+            json!({
+                "strings": ["yes", "on", "null", "~", "0644", "1e3", "1:30", "", " a", "a: b", "#", "- x", "=", "2001-01-01", "0x1f", ".5", "a\nb\n", "a\nb", "\ttab", "@at", "\u{85}", "{a}", "%", "!x", "&x", "*x"],
+                "long": "word ".repeat(60),
+                "numbers": [0, -1, 1.5, 1e300, u64::MAX, i64::MIN],
+                "empty": [{}, [], null, true],
+            }),
+            json!([1]),
+        ];
+        let text = write(&documents).unwrap();
+        assert_eq!(read(&text).unwrap(), documents, "{text}");
+    }
+
+    #[test]
+    fn writes_plainly() {
+        let documents = [
+            json!({"metadata": {"name": "web"}, "args": ["-m", "64"], "script": "a\nb\n"}),
+            json!({"kind": "yes"}),
+        ];
+        expect![[r#"
+            args:
+            - -m
+            - "64"
+            metadata:
+              name: web
+            script: |
+              a
+              b
+            ---
+            kind: "yes"
+        "#]]
+        .assert_eq(&write(&documents).unwrap());
+    }
+
+    #[test]
+    fn a_broken_text_is_named_by_line() {
+        let error = read("a: 1\nb: [\n").unwrap_err();
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains("line"), "{source}");
+    }
+}

@@ -1,0 +1,99 @@
+//! How long a host takes from its start to its first pass, with every plugin compiled already.
+//!
+//! A real API server holds one parent of each guest; a host is started again and again on it, and its own log says when
+//! its first pass began. Run by `cargo bench`, with the environment of the suites.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "its figures are for the person who runs it"
+)]
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use innkeeper_tests::{ControlPlane, Host, HostOptions, eventually, manifest};
+
+/// The promise, to which the time of the lists comes.
+const FIRST_PASS_MAX: Duration = Duration::from_millis(300);
+const STARTS: usize = 15;
+const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the host logs at level debug when a guest was called.
+const PASS: &str = "guest answered";
+const SERVING: &str = "serving plugin";
+
+fn main() -> Result<()> {
+    let plane = ControlPlane::start_with(&["--api-only"])?;
+    let cache = tempfile::tempdir()?;
+    let options = HostOptions {
+        cache: Some(cache.path().to_owned()),
+        environment: vec![(
+            "INNKEEPER_LOG".to_owned(),
+            "info,innkeeper=debug".to_owned(),
+        )],
+        ..HostOptions::with_guests(&GUESTS)?
+    };
+    apply_parents(&plane, &options)?;
+
+    let mut times = Vec::with_capacity(STARTS);
+    for _ in 0..STARTS {
+        times.push(first_pass(&plane, &options)?);
+    }
+    times.sort_unstable();
+    let [fastest, .., slowest] = times[..] else {
+        unreachable!("there are several starts");
+    };
+    let median = times[STARTS / 2];
+    println!(
+        "from the start of the process to the first pass, {} plugins, {STARTS} starts: median {median:.0?}, from {fastest:.0?} to {slowest:.0?}",
+        GUESTS.len()
+    );
+    ensure!(
+        fastest <= FIRST_PASS_MAX,
+        "not even the fastest start keeps {FIRST_PASS_MAX:?}"
+    );
+    Ok(())
+}
+
+/// Installs the kinds by a first start, which also compiles the plugins, and applies the parents.
+fn apply_parents(plane: &ControlPlane, options: &HostOptions) -> Result<()> {
+    let mut host = Host::start(&plane.kubeconfig(), options)?;
+    eventually("all plugins serve", || {
+        let log = host.log().unwrap_or_default();
+        if log.matches(SERVING).count() == GUESTS.len() {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    let namespace = plane.namespace("start")?;
+    for guest in GUESTS {
+        for mut object in manifest::load(&format!("examples/{guest}/01-article.yaml"))? {
+            object["metadata"]["namespace"] = namespace.clone().into();
+            plane.user().apply(&object)?;
+        }
+    }
+    ensure!(host.stop()?.success(), "{}", host.log()?);
+    Ok(())
+}
+
+fn first_pass(plane: &ControlPlane, options: &HostOptions) -> Result<Duration> {
+    let start = Instant::now();
+    let mut host = Host::start(&plane.kubeconfig(), options)?;
+    let took = loop {
+        let log = host.log()?;
+        if log.contains(PASS) {
+            break start.elapsed();
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(anyhow::Error::msg(log)).context("there is no pass");
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    ensure!(host.stop()?.success(), "{}", host.log()?);
+    Ok(took)
+}

@@ -1,0 +1,209 @@
+//! What a running host answers to those who ask how it is (O1, O2).
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
+use anyhow::{Context as _, Result, bail};
+use innkeeper_tests::{Host, HostOptions, eventually};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, is_synced};
+
+const PARENT: (&str, &str, &str) = ("cache.example.com/v1", "Memcached", "web");
+const CONTROLLER: &str = "controller=\"memcached/memcached\"";
+
+/// Starts a host that can be asked.
+fn host(stage: &Stage, arguments: &[&str]) -> Host {
+    let mut options = stage.options.clone();
+    let arguments = ["--admin-address", "127.0.0.1:0"].iter().chain(arguments);
+    options.arguments = arguments.map(|argument| (*argument).to_owned()).collect();
+    Host::start(&stage.plane.kubeconfig(), &options).unwrap()
+}
+
+/// Where a host says that it answers.
+#[track_caller]
+fn address(host: &Host) -> String {
+    eventually("the host says where it answers", || {
+        let log = host.log().unwrap();
+        let line = |line: &str| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            let is_it = line["message"] == "answering for health and metrics";
+            is_it.then(|| line["address"].as_str().map(str::to_owned))?
+        };
+        log.lines().find_map(line).ok_or(log)
+    })
+}
+
+/// Status and body of an answer.
+fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: innkeeper\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
+    let status = head.split(' ').nth(1).context("no status")?;
+    Ok((status.parse()?, body.to_owned()))
+}
+
+fn get(address: &str, path: &str) -> (u16, String) {
+    ask(address, "GET", path, "").unwrap()
+}
+
+#[track_caller]
+fn wait_ready(address: &str) {
+    eventually("the host is ready", || -> Result<()> {
+        match get(address, "/readyz") {
+            (200, _) => Ok(()),
+            (status, body) => bail!("{status}: {body}"),
+        }
+    });
+}
+
+/// The sum of a metric's samples whose labels hold a text.
+fn sum(metrics: &str, name: &str, label: &str) -> f64 {
+    let samples = metrics.lines().filter_map(|line| {
+        let labels = line.strip_prefix(name)?.strip_prefix('{')?;
+        let (labels, value) = labels.split_once("} ")?;
+        labels.contains(label).then(|| value.parse::<f64>().ok())?
+    });
+    samples.sum()
+}
+
+fn scrape(address: &str) -> String {
+    let (status, metrics) = get(address, "/metrics");
+    assert_eq!(status, 200, "{metrics}");
+    metrics
+}
+
+fn passes(metrics: &str) -> f64 {
+    sum(metrics, "controller_runtime_reconcile_total", CONTROLLER)
+}
+
+#[test]
+fn o1_o2_a_host_says_when_it_is_ready_and_counts_what_it_does() {
+    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+    stage.plane.control(&["pause", "apiserver"]).unwrap();
+    let host = host(&stage, &["--debug-endpoints"]);
+    let address = &address(&host);
+    let (status, body) = get(address, "/readyz");
+    assert_eq!(status, 503, "{body}");
+    assert_eq!(get(address, "/livez").0, 200);
+    stage.plane.control(&["resume", "apiserver"]).unwrap();
+    wait_ready(address);
+
+    let namespace = stage.namespace("admin");
+    let (api_version, kind, name) = PARENT;
+    let parent = json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {"size": 1},
+    });
+    stage.apply(&namespace, &parent);
+    stage.wait(&host, &namespace, PARENT, |parent| {
+        is_synced(parent, "True", "Applied")
+    });
+    let before = scrape(address);
+    assert!(passes(&before) >= 1.0, "{before}");
+    let writes = "innkeeper_plugin_writes_total";
+    assert!(sum(&before, writes, "verb=\"create\"") >= 2.0, "{before}");
+    let updates = sum(&before, writes, "verb=\"update\"");
+
+    stage.merge(&namespace, PARENT, &json!({"spec": {"size": 2}}));
+    let after = eventually("the scale is counted", || {
+        let after = scrape(address);
+        if sum(&after, writes, "verb=\"update\"") > updates && passes(&after) > passes(&before) {
+            Ok(after)
+        } else {
+            Err(after)
+        }
+    });
+    let plugin = "plugin=\"memcached\"";
+    for (name, label) in [
+        (
+            "controller_runtime_reconcile_time_seconds_count",
+            CONTROLLER,
+        ),
+        ("controller_runtime_max_concurrent_reconciles", CONTROLLER),
+        ("workqueue_adds_total", "name=\"memcached/memcached\""),
+        (
+            "workqueue_queue_duration_seconds_count",
+            "name=\"memcached/memcached\"",
+        ),
+        ("innkeeper_plugin_call_cpu_seconds_count", plugin),
+        ("innkeeper_plugin_memory_peak_bytes", plugin),
+        ("innkeeper_plugin_parents", plugin),
+        ("rest_client_requests_total", "method=\"PATCH\""),
+        ("rest_client_requests_total", "method=\"GET\""),
+        ("innkeeper_watch_synced", "kind=\"Memcached\""),
+    ] {
+        assert!(sum(&after, name, label) > 0.0, "{name} {label}\n{after}");
+    }
+    assert!(
+        after.contains("workqueue_unfinished_work_seconds{"),
+        "{after}"
+    );
+    assert!(!after.contains("innkeeper_plugin_faults_total{"), "{after}");
+    let errors = "controller_runtime_reconcile_errors_total";
+    assert!(sum(&after, errors, CONTROLLER).abs() < 0.5, "{after}");
+
+    let (status, live) = get(address, "/livez");
+    assert_eq!(status, 200, "{live}");
+    for moves in ["runtime", "watches", "controller/memcached/memcached"] {
+        assert!(live.contains(&format!("[+]{moves} ok")), "{live}");
+    }
+    debugging(address);
+    Stage::stop(host);
+}
+
+/// What is there by `--debug-endpoints` only.
+#[track_caller]
+fn debugging(address: &str) {
+    let (status, state) = get(address, "/debug/state");
+    let state: Value = serde_json::from_str(&state).unwrap();
+    assert_eq!((status, &state["started"]), (200, &json!(true)), "{state}");
+    assert_eq!(state["plugins"][0]["name"], "memcached", "{state}");
+    let changed = ask(address, "PUT", "/debug/log", "warn,innkeeper=debug").unwrap();
+    assert_eq!(changed.0, 200, "{changed:?}");
+    let (_, filter) = get(address, "/debug/log");
+    assert!(filter.contains("innkeeper=debug"), "{filter}");
+    let refused = ask(address, "PUT", "/debug/log", "innkeeper=loud").unwrap();
+    assert_eq!(refused.0, 400, "{refused:?}");
+}
+
+#[test]
+fn o1_a_host_that_waits_for_the_lease_is_ready_and_says_that_it_does_not_write() {
+    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+    let elect = |identity| ["--leader-elect", "--lease-identity", identity];
+    let leader = host(&stage, &elect("a"));
+    wait_ready(&address(&leader));
+    let standby = host(&stage, &elect("b"));
+    let standby_at = &address(&standby);
+    wait_ready(standby_at);
+    let (_, ready) = get(standby_at, "/readyz");
+    assert!(ready.contains("[+]standby ok"), "{ready}");
+    let leads = |metrics: &str| sum(metrics, "leader_election_master_status", "innkeeper");
+    assert!(leads(&scrape(&address(&leader))) > 0.5);
+    let waiting = scrape(standby_at);
+    assert!(leads(&waiting) < 0.5, "{waiting}");
+    assert!(sum(&waiting, "innkeeper_watch_synced", "kind=\"Memcached\"") > 0.0);
+    // Nothing to be debugged by without the flag.
+    for path in ["/debug/state", "/debug/log"] {
+        assert_eq!(get(standby_at, path).0, 404, "{path}");
+    }
+
+    Stage::stop(leader);
+    eventually("the other host leads", || {
+        let metrics = scrape(standby_at);
+        if leads(&metrics) > 0.5 {
+            Ok(())
+        } else {
+            Err(metrics)
+        }
+    });
+    wait_ready(standby_at);
+    Stage::stop(standby);
+}

@@ -1,0 +1,256 @@
+//! The guest `backup` on the shared host: runs once and by schedule, tracked reads, claims that outlive the parent.
+
+use serde_json::{Value, json};
+
+use crate::suite::{Site, Target, reason};
+
+const API: &str = "gobackup.io/v1";
+
+/// Of `01-article.yaml`: runs once.
+const ONCE: Target<'static> = (API, "Backup", "example-backup");
+const ONCE_CONFIG: Target<'static> = ("v1", "Secret", "example-backup-gobackup");
+const ONCE_RUN: Target<'static> = ("batch/v1", "Job", "example-backup");
+
+/// Of `04-files.yaml`: runs by a schedule, and stores on a claim.
+const FILES: Target<'static> = (API, "Backup", "uploads");
+const FILES_CONFIG: Target<'static> = ("v1", "Secret", "uploads-gobackup");
+const FILES_SCHEDULE: Target<'static> = ("batch/v1", "CronJob", "uploads");
+const FILES_CLAIMS: [Target<'static>; 2] = [
+    ("v1", "PersistentVolumeClaim", "uploads-gobackup-state"),
+    ("v1", "PersistentVolumeClaim", "uploads-gobackup-local"),
+];
+
+fn once(prefix: &str) -> (Site, Value) {
+    let site = Site::new(prefix);
+    site.apply_example("examples/backup/01-article.yaml");
+    let parent = site.wait_ready(ONCE);
+    (site, parent)
+}
+
+fn files(prefix: &str) -> (Site, Value) {
+    let site = Site::new(prefix);
+    site.apply_example("examples/backup/04-files.yaml");
+    let parent = site.wait_ready(FILES);
+    (site, parent)
+}
+
+#[test]
+fn the_article_runs_once_and_is_ready_when_its_job_is_complete() {
+    let (site, parent) = once("backup-article");
+    let status = &parent["status"];
+    assert_eq!(status["phase"], "Succeeded");
+    assert_eq!(status["successCount"], 1);
+    assert_eq!(status["lastRun"]["jobName"], "example-backup");
+    assert_eq!(reason(&parent, "Ready"), "Completed");
+    for target in [ONCE_CONFIG, ONCE_RUN] {
+        let owner = &site.get(target)["metadata"]["ownerReferences"][0];
+        assert_eq!(owner["uid"], parent["metadata"]["uid"], "{target:?}");
+        assert_eq!(owner["controller"], true, "{target:?}");
+    }
+    assert_eq!(
+        status["lastRun"]["jobUID"],
+        site.get(ONCE_RUN)["metadata"]["uid"]
+    );
+    let config = site.get(ONCE_CONFIG);
+    let keys: Vec<&String> = config["data"].as_object().unwrap().keys().collect();
+    assert_eq!(
+        keys,
+        [
+            "DB0_PASSWORD",
+            "ENC_PASSWORD",
+            "ST0_ACCESS_KEY_ID",
+            "ST0_SECRET_ACCESS_KEY",
+            "gobackup.yml",
+        ]
+    );
+}
+
+// The Job is held once it is there: neither an edit nor its end makes it run again.
+#[test]
+fn an_edit_of_a_related_object_is_one_patch_and_no_further_run() {
+    let (site, _) = once("backup-edit");
+    let run = site.get(ONCE_RUN);
+    let mark = site.settle();
+    let storage = ("storage.gobackup.io/v1", "S3", "example-s3");
+    site.merge(storage, &json!({ "spec": { "bucket": "other-bucket" } }));
+    let parent = site.wait("the changed configuration is told", ONCE, |parent| {
+        let warnings = parent["status"]["warnings"].as_array();
+        warnings
+            .into_iter()
+            .flatten()
+            .any(|it| it["code"] == "SpecChangedAfterRun")
+    });
+    assert_eq!(parent["status"]["successCount"], 1);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        ["patch secrets example-backup-gobackup 200"]
+    );
+    assert_eq!(
+        site.get(ONCE_RUN)["metadata"]["uid"],
+        run["metadata"]["uid"]
+    );
+}
+
+#[test]
+fn a_deleted_configuration_comes_back_and_a_deleted_run_does_not() {
+    let (site, _) = once("backup-deleted");
+    let before = site.get(ONCE_CONFIG);
+    site.delete(ONCE_CONFIG);
+    let after = site.wait("the configuration comes back", ONCE_CONFIG, |secret| {
+        secret["metadata"]["uid"] != before["metadata"]["uid"]
+    });
+    assert_eq!(after["data"], before["data"]);
+    let mark = site.settle();
+    site.delete(ONCE_RUN);
+    site.wait_gone(ONCE_RUN);
+    site.settle();
+    assert!(site.child_writes_since(mark).is_empty());
+    let parent = site.wait_ready(ONCE);
+    assert_eq!(parent["status"]["phase"], "Succeeded");
+}
+
+#[test]
+fn a_failing_run_is_told_and_prunes_nothing() {
+    let site = Site::new("backup-failing");
+    let mut objects = innkeeper_tests::manifest::load("examples/backup/01-article.yaml").unwrap();
+    for object in &mut objects {
+        object["metadata"]["namespace"] = site.namespace.clone().into();
+        if object["kind"] == "Backup" {
+            object["spec"] = json!({
+                "backoffLimit": 0,
+                "podTemplate": { "metadata": { "annotations": { "controlplane.test/exit-code": "3" } } },
+            });
+        }
+        site.plane.user().apply(object).unwrap();
+    }
+    let parent = site.wait("the failure is told", ONCE, |parent| {
+        reason(parent, "Ready") == "LastRunFailed"
+    });
+    assert_eq!(parent["status"]["phase"], "Failed");
+    assert_eq!(parent["status"]["failureCount"], 1);
+    site.get(ONCE_CONFIG);
+    site.get(ONCE_RUN);
+}
+
+// A reference that is missing is not the parent's fault: nothing is written, and the object's arrival wakes it.
+#[test]
+fn a_missing_reference_is_awaited() {
+    let site = Site::new("backup-reference");
+    let mut objects = innkeeper_tests::manifest::load("examples/backup/01-article.yaml").unwrap();
+    for object in &mut objects {
+        object["metadata"]["namespace"] = site.namespace.clone().into();
+    }
+    let (late, early): (Vec<_>, Vec<_>) = objects.into_iter().partition(|it| it["kind"] == "S3");
+    for object in &early {
+        site.plane.user().apply(object).unwrap();
+    }
+    site.wait("the missing storage is told", ONCE, |parent| {
+        reason(parent, "Ready") == "ReferenceNotFound"
+    });
+    assert!(site.find(ONCE_RUN).is_none());
+    for object in &late {
+        site.plane.user().apply(object).unwrap();
+    }
+    site.wait_ready(ONCE);
+}
+
+#[test]
+fn an_edited_schedule_is_one_patch_of_the_cron_job() {
+    let (site, _) = files("backup-schedule");
+    assert_eq!(site.get(FILES_SCHEDULE)["spec"]["schedule"], "30 3 * * *");
+    let mark = site.settle();
+    site.merge(FILES, &json!({ "spec": { "schedule": { "at": "04:15" } } }));
+    site.wait("the schedule changes", FILES_SCHEDULE, |schedule| {
+        schedule["spec"]["schedule"] == "15 4 * * *"
+    });
+    site.wait_ready(FILES);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        ["patch cronjobs.batch uploads 200"]
+    );
+}
+
+// A2: an owned field is repaired, a foreign one is left alone.
+#[test]
+fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
+    let (site, _) = files("backup-drift");
+    let mark = site.settle();
+    site.merge(
+        FILES_SCHEDULE,
+        &json!({
+            "spec": { "suspend": true, "jobTemplate": { "spec": { "parallelism": 1, "completions": 1 } } },
+            "metadata": { "annotations": { "example.org/mine": "x" } },
+        }),
+    );
+    let schedule = site.wait("the schedule goes on", FILES_SCHEDULE, |schedule| {
+        schedule["spec"]["suspend"] == false
+    });
+    assert_eq!(schedule["spec"]["jobTemplate"]["spec"]["completions"], 1);
+    assert_eq!(schedule["metadata"]["annotations"]["example.org/mine"], "x");
+    site.wait_ready(FILES);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        ["patch cronjobs.batch uploads 200"]
+    );
+}
+
+// Without a schedule, a Backup is one that runs once.
+#[test]
+fn a_schedule_that_is_taken_away_is_pruned() {
+    let (site, _) = files("backup-prune");
+    let mark = site.settle();
+    site.merge(FILES, &json!({ "spec": { "schedule": null } }));
+    site.wait_gone(FILES_SCHEDULE);
+    let parent = site.wait("the one run succeeds", FILES, |parent| {
+        reason(parent, "Ready") == "Completed"
+    });
+    assert_eq!(parent["status"]["successCount"], 1);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        [
+            "patch jobs.batch uploads 201",
+            "delete cronjobs.batch uploads 200",
+        ]
+    );
+}
+
+#[test]
+fn the_claims_outlive_the_parent_and_are_taken_up_again() {
+    let (site, parent) = files("backup-delete");
+    let identity = format!("gobackup.io/Backup/{}/uploads", site.namespace);
+    let claims = FILES_CLAIMS.map(|target| {
+        let claim = site.get(target);
+        let metadata = &claim["metadata"];
+        assert_eq!(
+            metadata["annotations"]["innkeeper.dev/retained-for"], identity,
+            "{target:?}"
+        );
+        assert!(metadata["ownerReferences"].is_null(), "{target:?}");
+        metadata["uid"].clone()
+    });
+    site.delete(FILES);
+    site.wait_gone(FILES);
+    site.wait_gone(FILES_SCHEDULE);
+    site.wait_gone(FILES_CONFIG);
+
+    let mark = site.settle();
+    site.apply_example("examples/backup/04-files.yaml");
+    let again = site.wait_ready(FILES);
+    assert_ne!(again["metadata"]["uid"], parent["metadata"]["uid"]);
+    site.settle();
+    assert_eq!(
+        FILES_CLAIMS.map(|target| site.get(target)["metadata"]["uid"].clone()),
+        claims
+    );
+    assert_eq!(
+        site.child_writes_since(mark),
+        [
+            "patch secrets uploads-gobackup 201",
+            "patch cronjobs.batch uploads 201",
+        ]
+    );
+}

@@ -1,0 +1,57 @@
+//! Since when a parent's conditions say what they say, and of which generation (A9).
+
+use innkeeper_tests::eventually;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::faults::{Case, UNRULY};
+
+fn condition<'a>(parent: &'a Value, kind: &str) -> &'a Value {
+    let conditions = parent["status"]["conditions"].as_array().unwrap();
+    let mut found = conditions
+        .iter()
+        .filter(|condition| condition["type"] == kind);
+    found.next().unwrap()
+}
+
+fn since(condition: &Value) -> Timestamp {
+    let time = condition["lastTransitionTime"].as_str().unwrap();
+    time.parse().unwrap()
+}
+
+#[test]
+fn a9_a_condition_keeps_its_time_until_its_status_changes() {
+    let case = Case::start(UNRULY);
+    let mut before = case.parent(UNRULY, "parent");
+    let ready = condition(&before, "Ready")["lastTransitionTime"].clone();
+    for (behaviour, status, reason) in [
+        ("keep", "True", "Applied"),
+        ("retry", "False", "Retrying"),
+        ("invalid", "False", "Invalid"),
+        ("trap", "False", "GuestTrapped"),
+        ("good", "True", "Applied"),
+    ] {
+        let synced = condition(&before, "Synced").clone();
+        // Such times are whole seconds, and this one is to be seen to change.
+        eventually("a second passes", || {
+            match Timestamp::now().as_second() - since(&synced).as_second() {
+                passed @ ..1 => Err(passed),
+                _ => Ok(()),
+            }
+        });
+        let generation = case.tell(UNRULY, "parent", behaviour);
+        let after = case.wait_synced(UNRULY, "parent", &generation, (status, reason));
+        let now = condition(&after, "Synced");
+        let is_transition = synced["status"] != json!(status);
+        assert_eq!(since(now) > since(&synced), is_transition, "{behaviour}");
+        assert!(since(now) <= Timestamp::now(), "{behaviour}");
+        // A fault says nothing about readiness.
+        assert_eq!(condition(&after, "Ready")["lastTransitionTime"], ready);
+        before = after;
+    }
+    let generation = &before["metadata"]["generation"];
+    assert_eq!(
+        condition(&before, "Ready")["observedGeneration"],
+        *generation
+    );
+}

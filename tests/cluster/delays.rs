@@ -1,0 +1,177 @@
+//! Watches that tell late, above all what the host itself has written: nothing is written twice, and what was refused
+//! because it rested on old knowledge is not tried again with it (Q5, F5).
+
+use std::{
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use innkeeper_tests::{Host, HostOptions, Write, process::path_from_env};
+use serde_json::{Value, json};
+
+use crate::{
+    relay::{Late, Moment, Relay},
+    stage::{Stage, is_synced, lines},
+    suite::Target,
+};
+
+const MEMCACHED: Target<'static> = ("cache.example.com/v1", "Memcached", "cache");
+const UNRULY: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "parent");
+const CRDS: [&str; 2] = [
+    "memcacheds.cache.example.com",
+    "unrulies.test.innkeeper.dev",
+];
+
+const LATE_BY: Duration = Duration::from_secs(2);
+
+/// Without a write for so long, everything has been told: well above the delay, a pass and its watch events.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// A host behind a relay, without controllers: every write to a child is the host's or the test's.
+struct Slow {
+    stage: Stage,
+    relay: Relay,
+    host: Host,
+}
+
+impl Slow {
+    /// The one that the tests here use in turn, with watches that tell at once.
+    fn lock() -> MutexGuard<'static, Self> {
+        static SHARED: OnceLock<Mutex<Slow>> = OnceLock::new();
+        let shared = SHARED.get_or_init(|| {
+            let mut plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
+            let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+            plugins.push(guests.join("unruly.wasm"));
+            let stage = Stage::api_only(plugins);
+            let relay = Relay::start(&stage.plane).unwrap();
+            let host = Host::start(&relay.kubeconfig, &stage.options).unwrap();
+            stage.wait_served(&host, &CRDS);
+            Mutex::new(Self { stage, relay, host })
+        });
+        let slow = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        slow.relay.hold_back(None);
+        slow
+    }
+
+    /// Holds back what the watches of one kind tell, or of all.
+    fn hold_back(&self, path: &'static str) {
+        let late = Late { by: LATE_BY, path };
+        self.relay.hold_back(Some(late));
+    }
+
+    /// Waits until a parent's present specification is applied.
+    #[track_caller]
+    fn wait_applied(&self, namespace: &str, parent: Target<'_>) -> Value {
+        self.stage.wait(&self.host, namespace, parent, |parent| {
+            is_synced(parent, "True", "Applied")
+        })
+    }
+
+    fn writes_since(&self, mark: usize, namespace: &str) -> Vec<Write> {
+        let audit = self.stage.plane.audit();
+        let mut writes = audit.in_namespace_since(mark, namespace).unwrap();
+        writes.retain(|write| !write.resource.starts_with("events"));
+        writes
+    }
+
+    /// A parent that is made and scaled three times, each time as soon as the API server has what came before: the writes
+    /// to its children, and how many writes to the parent were refused.
+    fn grow(&self) -> (Vec<String>, usize) {
+        let namespace = self.stage.namespace("grow");
+        let mark = self.stage.mark();
+        for size in SIZES {
+            let parent = json!({
+                "apiVersion": MEMCACHED.0, "kind": MEMCACHED.1, "metadata": { "name": MEMCACHED.2 },
+                "spec": { "size": size },
+            });
+            self.stage.apply(&namespace, &parent);
+            self.wait_applied(&namespace, MEMCACHED);
+        }
+        self.stage.settle(QUIET);
+        let (to_parent, to_children): (Vec<_>, Vec<_>) = self
+            .writes_since(mark, &namespace)
+            .into_iter()
+            .partition(|write| write.resource.starts_with("memcacheds"));
+        let refused = to_parent.iter().filter(|write| write.code >= 300).count();
+        (lines(&to_children), refused)
+    }
+}
+
+const SIZES: [u32; 4] = [1, 2, 3, 4];
+
+#[test]
+fn q5_f5_late_watches_cost_no_write() {
+    let slow = Slow::lock();
+    let (prompt, _) = slow.grow();
+    let made = |code: &str| prompt.iter().filter(|line| line.ends_with(code)).count();
+    assert_eq!(
+        (made("201"), made("200")),
+        (2, SIZES.len() - 1),
+        "{prompt:?}"
+    );
+    // Late by different times, so that the next change of the parent is known before the last write to a child.
+    for path in ["", "/deployments"] {
+        slow.hold_back(path);
+        let (late, refused) = slow.grow();
+        assert_eq!(late, prompt, "{path:?} late");
+        assert!(refused <= SIZES.len(), "{path:?} late: {refused} refused");
+    }
+}
+
+#[test]
+fn q5_f5_a_child_of_a_made_up_name_is_made_once() {
+    let slow = Slow::lock();
+    let namespace = slow.stage.namespace("name");
+    let mark = slow.stage.mark();
+    slow.hold_back("/configmaps");
+    let parent = json!({
+        "apiVersion": UNRULY.0, "kind": UNRULY.1, "metadata": { "name": UNRULY.2 },
+        "spec": { "behaviour": "made-up-name" },
+    });
+    slow.stage.apply(&namespace, &parent);
+    slow.wait_applied(&namespace, UNRULY);
+    // Each is a pass that would make up another name.
+    for turn in 0..3 {
+        let turn =
+            json!({ "metadata": { "annotations": { "test.example/turn": turn.to_string() } } });
+        slow.stage.merge(&namespace, UNRULY, &turn);
+    }
+    slow.stage.settle(QUIET);
+    let mut codes = slow.writes_since(mark, &namespace);
+    codes.retain(|write| write.resource == "configmaps");
+    let codes: Vec<u16> = codes.iter().map(|write| write.code).collect();
+    assert_eq!(codes, [201]);
+}
+
+#[test]
+fn q5_what_was_refused_as_stale_is_not_tried_again_before_the_watch_has_moved_on() {
+    let slow = Slow::lock();
+    let namespace = slow.stage.namespace("stale");
+    let tell = |behaviour: &str| {
+        let parent = json!({
+            "apiVersion": UNRULY.0, "kind": UNRULY.1, "metadata": { "name": UNRULY.2 },
+            "spec": { "behaviour": behaviour },
+        });
+        slow.stage.apply(&namespace, &parent);
+    };
+    tell("good");
+    slow.wait_applied(&namespace, UNRULY);
+    slow.stage.settle(QUIET);
+
+    // The host is about to write the status when the parent changes, and it will not hear of that for a while.
+    slow.relay.arm(Some(Moment::Before));
+    tell("keep");
+    let stopped = slow.relay.stopped.recv_timeout(QUIET).unwrap();
+    slow.hold_back("/unrulies");
+    tell("good");
+    let mark = slow.stage.mark();
+    stopped.go_on();
+    slow.wait_applied(&namespace, UNRULY);
+    slow.stage.settle(QUIET);
+    let codes: Vec<u16> = slow
+        .writes_since(mark, &namespace)
+        .iter()
+        .map(|write| write.code)
+        .collect();
+    assert_eq!(codes, [409, 200]);
+}

@@ -1,0 +1,265 @@
+//! The guest `etcd` on the shared host: bootstrap, the record, and data that a successor may go on with.
+
+use innkeeper_tests::{eventually, manifest::condition};
+use serde_json::{Value, json};
+
+use crate::suite::{Site, Target, reason};
+
+const PARENT: Target<'static> = ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "demo");
+const MEMBERS: Target<'static> = ("apps/v1", "StatefulSet", "demo");
+const HEADLESS: Target<'static> = ("v1", "Service", "demo");
+const CLIENT: Target<'static> = ("v1", "Service", "demo-client");
+const RECORD: Target<'static> = ("v1", "ConfigMap", "demo-cluster-state");
+const BUDGET: Target<'static> = ("policy/v1", "PodDisruptionBudget", "demo");
+const CLAIMS: [Target<'static>; 3] = [
+    ("v1", "PersistentVolumeClaim", "data-demo-0"),
+    ("v1", "PersistentVolumeClaim", "data-demo-1"),
+    ("v1", "PersistentVolumeClaim", "data-demo-2"),
+];
+
+/// What goes with the parent.
+const OWNED: [Target<'static>; 5] = [MEMBERS, HEADLESS, CLIENT, RECORD, BUDGET];
+
+fn article(prefix: &str) -> (Site, Value) {
+    let site = Site::new(prefix);
+    site.apply_example("examples/etcd/01-article.yaml");
+    let parent = formed(&site);
+    (site, parent)
+}
+
+/// Ready, and its disruption budget there: that is stated once the record says that the cluster has been formed.
+fn formed(site: &Site) -> Value {
+    site.wait("the disruption budget appears", BUDGET, |_| true);
+    site.wait_ready(PARENT)
+}
+
+#[test]
+fn the_article_becomes_ready() {
+    let (site, parent) = article("etcd-article");
+    assert_eq!(parent["status"]["readyReplicas"], 3);
+    assert_eq!(parent["status"]["clusterFormed"], true);
+    assert_eq!(parent["status"]["currentVersion"], "3.4.13");
+    for target in OWNED {
+        let owner = &site.get(target)["metadata"]["ownerReferences"][0];
+        assert_eq!(owner["uid"], parent["metadata"]["uid"], "{target:?}");
+        assert_eq!(owner["controller"], true, "{target:?}");
+    }
+    let identity = format!("etcd.ydzs.io/EtcdCluster/{}/demo", site.namespace);
+    for target in CLAIMS {
+        let metadata = &site.get(target)["metadata"];
+        assert_eq!(
+            metadata["annotations"]["innkeeper.dev/retained-for"], identity,
+            "{target:?}"
+        );
+        assert_eq!(
+            metadata["labels"]["etcd.ydzs.io/cluster-uid"], parent["metadata"]["uid"],
+            "{target:?}"
+        );
+    }
+    assert_eq!(site.get(HEADLESS)["spec"]["clusterIP"], "None");
+    assert_eq!(site.get(HEADLESS)["spec"]["publishNotReadyAddresses"], true);
+    assert_eq!(site.get(BUDGET)["spec"]["minAvailable"], 2);
+    let members = site.get(MEMBERS);
+    assert_eq!(members["spec"]["replicas"], 3);
+    assert_eq!(members["spec"]["podManagementPolicy"], "Parallel");
+    let record = site.get(RECORD);
+    let url = |ordinal: u8| {
+        let namespace = &site.namespace;
+        format!("demo-{ordinal}=https://demo-{ordinal}.demo.{namespace}.svc:2380")
+    };
+    assert_eq!(
+        record["data"]["ETCD_INITIAL_CLUSTER"],
+        [url(0), url(1), url(2)].join(",")
+    );
+    assert_eq!(record["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
+}
+
+// The record and the claims are there before the first Pod can be.
+#[test]
+fn the_members_start_after_what_they_need() {
+    let site = Site::new("etcd-order");
+    let mark = site.settle();
+    site.apply_example("examples/etcd/01-article.yaml");
+    formed(&site);
+    site.settle();
+    let writes = site.child_writes_since(mark);
+    let position = |line: &str| {
+        writes
+            .iter()
+            .position(|it| it == line)
+            .unwrap_or_else(|| panic!("no {line:?} in {writes:#?}"))
+    };
+    let members = position("patch statefulsets.apps demo 201");
+    for early in [
+        "patch services demo 201",
+        "patch configmaps demo-cluster-state 201",
+        "patch persistentvolumeclaims data-demo-0 201",
+        "patch persistentvolumeclaims data-demo-1 201",
+        "patch persistentvolumeclaims data-demo-2 201",
+    ] {
+        assert!(position(early) < members, "{writes:#?}");
+    }
+    // The record is written twice, as new and as existing; everything else once.
+    assert!(
+        members < position("patch configmaps demo-cluster-state 200"),
+        "{writes:#?}"
+    );
+    assert_eq!(writes.len(), 9, "{writes:#?}");
+}
+
+#[test]
+fn an_edit_is_one_patch_of_the_members() {
+    let (site, _) = article("etcd-edit");
+    let mark = site.settle();
+    site.merge(PARENT, &json!({ "spec": { "snapshotCount": 5000 } }));
+    site.wait_ready(PARENT);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        ["patch statefulsets.apps demo 200"]
+    );
+}
+
+#[test]
+fn a_deleted_child_comes_back() {
+    let (site, _) = article("etcd-deleted");
+    let before = site.get(CLIENT);
+    site.delete(CLIENT);
+    site.wait("the Service comes back", CLIENT, |service| {
+        service["metadata"]["uid"] != before["metadata"]["uid"]
+    });
+    site.wait_ready(PARENT);
+}
+
+// A cluster that was formed must never be told to found itself again.
+#[test]
+fn a_deleted_record_comes_back_as_that_of_a_formed_cluster() {
+    let (site, _) = article("etcd-record");
+    let before = site.get(RECORD);
+    site.delete(RECORD);
+    let after = site.wait("the record comes back", RECORD, |record| {
+        record["metadata"]["uid"] != before["metadata"]["uid"]
+    });
+    assert_eq!(after["data"], before["data"]);
+    formed(&site);
+    assert_eq!(site.get(MEMBERS)["spec"]["replicas"], 3);
+}
+
+// A2: an owned field is repaired, a foreign one is left alone.
+#[test]
+fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
+    let (site, _) = article("etcd-drift");
+    let mark = site.settle();
+    site.merge(
+        MEMBERS,
+        &json!({
+            "spec": { "revisionHistoryLimit": 9, "minReadySeconds": 1 },
+            "metadata": { "annotations": { "example.org/mine": "x" } },
+        }),
+    );
+    let members = site.wait("the limit is repaired", MEMBERS, |members| {
+        members["spec"]["revisionHistoryLimit"] == 5
+    });
+    assert_eq!(members["spec"]["minReadySeconds"], 1);
+    assert_eq!(members["metadata"]["annotations"]["example.org/mine"], "x");
+    site.wait_ready(PARENT);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        ["patch statefulsets.apps demo 200"]
+    );
+}
+
+#[test]
+fn switching_the_disruption_budget_off_prunes_it() {
+    let (site, _) = article("etcd-prune");
+    let mark = site.settle();
+    let off = json!({ "spec": { "podDisruptionBudget": { "enabled": false } } });
+    site.merge(PARENT, &off);
+    site.wait_gone(BUDGET);
+    site.wait_ready(PARENT);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        ["delete poddisruptionbudgets.policy demo 200"]
+    );
+    let on = json!({ "spec": { "podDisruptionBudget": { "enabled": true } } });
+    site.merge(PARENT, &on);
+    formed(&site);
+}
+
+// Size 0 pauses: the members go, record and data stay, and raising the size goes on with them.
+#[test]
+fn a_paused_cluster_goes_on_with_its_data() {
+    let (site, _) = article("etcd-pause");
+    let claims = CLAIMS.map(|target| site.get(target)["metadata"]["uid"].clone());
+    site.merge(PARENT, &json!({ "spec": { "size": 0 } }));
+    site.wait("the members go", MEMBERS, |members| {
+        members["spec"]["replicas"] == 0 && members["status"]["replicas"] == 0
+    });
+    site.wait_gone(BUDGET);
+    eventually("the parent tells that it is paused", || {
+        let parent = site.get(PARENT);
+        if reason(&parent, "Ready") == "Paused" {
+            Ok(())
+        } else {
+            Err(condition(&parent, "Ready").unwrap_or_default())
+        }
+    });
+    site.merge(PARENT, &json!({ "spec": { "size": 3 } }));
+    formed(&site);
+    assert_eq!(
+        CLAIMS.map(|target| site.get(target)["metadata"]["uid"].clone()),
+        claims
+    );
+    let record = site.get(RECORD);
+    assert_eq!(record["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
+}
+
+// A successor of the same name does not touch the data of its predecessor unless it is told to adopt it.
+#[test]
+fn the_claims_outlive_the_parent_and_are_adopted_on_demand() {
+    let (site, parent) = article("etcd-delete");
+    let claims = CLAIMS.map(|target| site.get(target)["metadata"]["uid"].clone());
+    site.delete(PARENT);
+    site.wait_gone(PARENT);
+    for target in OWNED {
+        site.wait_gone(target);
+    }
+    site.apply_example("examples/etcd/01-article.yaml");
+    let refused = site.wait("the old claims are refused", PARENT, |parent| {
+        reason(parent, "Ready") == "StaleClaims"
+    });
+    assert_ne!(refused["metadata"]["uid"], parent["metadata"]["uid"]);
+    assert!(site.find(MEMBERS).is_none());
+
+    let mark = site.settle();
+    let adopt = json!({ "spec": { "storage": { "existingClaims": "Adopt" } } });
+    site.merge(PARENT, &adopt);
+    formed(&site);
+    site.settle();
+    for (target, uid) in CLAIMS.into_iter().zip(claims) {
+        let metadata = &site.get(target)["metadata"];
+        assert_eq!(metadata["uid"], uid, "{target:?}");
+        // The mark of who made the data stays.
+        assert_eq!(
+            metadata["labels"]["etcd.ydzs.io/cluster-uid"], parent["metadata"]["uid"],
+            "{target:?}"
+        );
+    }
+    let record = site.get(RECORD);
+    assert_eq!(record["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
+    // Taken over with the class that it has, which the first parent left to the cluster; nothing is made anew.
+    assert_eq!(
+        site.child_writes_since(mark),
+        [
+            "patch configmaps demo-cluster-state 201",
+            "patch persistentvolumeclaims data-demo-0 200",
+            "patch persistentvolumeclaims data-demo-1 200",
+            "patch persistentvolumeclaims data-demo-2 200",
+            "patch statefulsets.apps demo 201",
+            "patch configmaps demo-cluster-state 200",
+            "patch poddisruptionbudgets.policy demo 201",
+        ]
+    );
+}

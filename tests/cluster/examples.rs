@@ -1,0 +1,119 @@
+//! The examples that ship: each file applies as it is, and what it declares converges.
+
+use std::{collections::BTreeSet, fs};
+
+use innkeeper_tests::{
+    eventually,
+    manifest::{condition, condition_status, root},
+};
+use serde_json::Value;
+
+use crate::suite::{GUESTS, Site, is_ready, reason};
+
+/// The kinds whose objects are reconciled; the others are what these refer to.
+const PARENTS: [&str; 5] = [
+    "Memcached",
+    "Wordpress",
+    "EtcdCluster",
+    "Backup",
+    "CronBackup",
+];
+
+/// Those that do not become Ready, and the reason that they give: kind, name, reason.
+const NOT_READY: [(&str, &str, &str); 1] = [("EtcdCluster", "paused", "Paused")];
+
+/// The files of a guest's examples below the root, in the order of their numbers.
+pub(crate) fn files(guest: &str) -> Vec<String> {
+    let directory = root().join("examples").join(guest);
+    let entries = fs::read_dir(&directory).expect("a guest has examples");
+    let names: BTreeSet<String> = entries
+        .map(|entry| {
+            let name = entry.expect("an example can be listed").file_name();
+            name.into_string().expect("names of examples are UTF-8")
+        })
+        .collect();
+    names
+        .into_iter()
+        .map(|name| format!("examples/{guest}/{name}"))
+        .collect()
+}
+
+/// All in one namespace, because later files may refer to what earlier ones hold.
+fn check_examples(guest: &str) {
+    let site = Site::new(&format!("examples-{guest}"));
+    let files = files(guest);
+    assert!(
+        files[0].ends_with("/01-article.yaml"),
+        "the first example is the article's: {files:?}"
+    );
+    for file in &files {
+        let objects = site.apply_example(file);
+        let mut parents = objects.iter().filter(|it| is_parent(it)).peekable();
+        assert!(parents.peek().is_some(), "{file} declares nothing");
+        for parent in parents {
+            check_converges(&site, file, parent);
+        }
+    }
+}
+
+pub(crate) fn is_parent(object: &Value) -> bool {
+    PARENTS.iter().any(|kind| object["kind"] == *kind)
+}
+
+pub(crate) fn check_converges(site: &Site, file: &str, parent: &Value) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (kind, name) = (text(&parent["kind"]), text(&parent["metadata"]["name"]));
+    let api_version = text(&parent["apiVersion"]);
+    let target = (api_version.as_str(), kind.as_str(), name.as_str());
+    let resting = NOT_READY
+        .iter()
+        .find(|(its_kind, its_name, _)| (*its_kind, *its_name) == (kind.as_str(), name.as_str()));
+    eventually(&format!("{kind} {name} of {file} converges"), || {
+        let parent = site.get(target);
+        let converged = match resting {
+            None => is_ready(&parent),
+            Some((_, _, why)) => {
+                condition_status(&parent, "Synced") == "True" && reason(&parent, "Ready") == *why
+            }
+        };
+        if converged {
+            return Ok(());
+        }
+        Err(format!(
+            "Synced is {:?}, Ready is {:?}",
+            condition(&parent, "Synced"),
+            condition(&parent, "Ready")
+        ))
+    });
+}
+
+#[test]
+fn those_of_memcached_converge() {
+    check_examples("memcached");
+}
+
+#[test]
+fn those_of_wordpress_converge() {
+    check_examples("wordpress");
+}
+
+#[test]
+fn those_of_etcd_converge() {
+    check_examples("etcd");
+}
+
+#[test]
+fn those_of_backup_converge() {
+    check_examples("backup");
+}
+
+#[test]
+fn each_directory_is_that_of_a_guest() {
+    let entries = fs::read_dir(root().join("examples")).unwrap();
+    let directories: BTreeSet<String> = entries
+        .map(Result::unwrap)
+        .filter(|entry| entry.file_type().unwrap().is_dir())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(directories, GUESTS.map(str::to_owned).into());
+}

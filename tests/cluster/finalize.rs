@@ -1,0 +1,355 @@
+//! Parents whose plugin has work to do before they go: the finalizer is there first and goes last, whatever the guest does,
+//! and whatever becomes of the parent meanwhile (L1, A5).
+
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use innkeeper_tests::{Host, Write, eventually, process::path_from_env, user::Kind};
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use crate::{
+    relay::{Moment, Relay, Stopped},
+    stage::{Stage, is_synced, lines},
+    suite::Target,
+};
+
+const CRD: &str = "farewells.test.innkeeper.dev";
+const PARENT: Target<'static> = ("test.innkeeper.dev/v1", "Farewell", "parent");
+const HELLO: Target<'static> = ("v1", "ConfigMap", "parent-hello");
+const GOODBYE: Target<'static> = ("v1", "ConfigMap", "parent-goodbye");
+
+const FINALIZER: &str = "innkeeper.dev/farewell";
+/// Of somebody who keeps a parent from going.
+const FOREIGN: &str = "test.example/hold";
+
+/// Well above the time of a pass and its watch events.
+const QUIET: Duration = Duration::from_millis(800);
+
+/// How long the life of one parent may take.
+const LIFE_MAX: Duration = Duration::from_secs(40);
+
+/// With controllers, because children go by the garbage collector.
+fn stage() -> Stage {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    Stage::full(vec![guests.join("farewell.wasm")])
+}
+
+fn shared() -> &'static (Stage, Host) {
+    static SHARED: OnceLock<(Stage, Host)> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let stage = stage();
+        let host = stage.host();
+        stage.wait_served(&host, &[CRD]);
+        stage.restart_collector();
+        (stage, host)
+    })
+}
+
+/// A namespace with a parent that ends in some way.
+struct Case {
+    stage: &'static Stage,
+    host: &'static Host,
+    namespace: String,
+}
+
+impl Case {
+    /// Makes the parent and waits until it is applied.
+    fn start(parent: &Value) -> Self {
+        let (stage, host) = shared();
+        let case = Self {
+            stage,
+            host,
+            namespace: stage.namespace("farewell"),
+        };
+        stage.apply(&case.namespace, parent);
+        case.wait(|parent| is_synced(parent, "True", "Applied"));
+        case
+    }
+
+    #[track_caller]
+    fn wait(&self, check: impl Fn(&Value) -> bool) -> Value {
+        self.stage.wait(self.host, &self.namespace, PARENT, check)
+    }
+
+    #[track_caller]
+    fn wait_gone(&self, target: Target<'_>) {
+        eventually("it goes", || {
+            let found = self.stage.find(&self.namespace, target);
+            found.map_or(Ok(()), |found| Err(format!("{found:#}")))
+        });
+    }
+
+    fn find(&self, target: Target<'_>) -> Option<Value> {
+        self.stage.find(&self.namespace, target)
+    }
+
+    fn delete(&self) {
+        self.stage.delete(&self.namespace, PARENT);
+    }
+
+    fn merge(&self, patch: &Value) {
+        self.stage.merge(&self.namespace, PARENT, patch);
+    }
+
+    fn writes_since(&self, mark: usize) -> Vec<Write> {
+        let audit = self.stage.plane.audit();
+        audit.in_namespace_since(mark, &self.namespace).unwrap()
+    }
+}
+
+fn parent(end: &str) -> Value {
+    json!({
+        "apiVersion": PARENT.0, "kind": PARENT.1, "metadata": { "name": PARENT.2 },
+        "spec": { "end": end },
+    })
+}
+
+fn finalizers(object: &Value) -> Vec<&str> {
+    let all = object["metadata"]["finalizers"].as_array();
+    all.into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+fn place(lines: &[String], wanted: &str) -> usize {
+    let found = lines.iter().position(|line| line == wanted);
+    found.unwrap_or_else(|| panic!("no {wanted} in {lines:#?}"))
+}
+
+#[test]
+fn l1_the_finalizer_is_there_before_the_first_child_and_goes_last() {
+    let mark = shared().0.mark();
+    let case = Case::start(&parent("goodbye"));
+    let writes = case.writes_since(mark);
+    let made = lines(&writes);
+    let finalizer = place(&made, &format!("patch {CRD} parent 200"));
+    assert_eq!(finalizers(&writes[finalizer].body), [FINALIZER]);
+    assert!(finalizer < place(&made, "patch configmaps parent-hello 201"));
+    assert_eq!(case.find(GOODBYE), None);
+
+    let mark = case.stage.mark();
+    case.delete();
+    for target in [PARENT, HELLO, GOODBYE] {
+        case.wait_gone(target);
+    }
+    let writes = case.writes_since(mark);
+    let made = lines(&writes);
+    place(&made, "patch configmaps parent-goodbye 201");
+    let last = writes.last().unwrap();
+    assert_eq!(last.line(), format!("patch {CRD} parent 200"));
+    assert!(last.body.to_string().contains(FINALIZER), "{}", last.body);
+    assert!(
+        !made.iter().any(|line| line.starts_with("delete")),
+        "{made:#?}"
+    );
+}
+
+/// What a guest answers in phase finalize, and what the parent says then.
+const HOLDING: [(&str, (&str, &str)); 4] = [
+    ("keep", ("True", "Applied")),
+    ("retry", ("False", "Retrying")),
+    ("invalid", ("False", "Invalid")),
+    ("trap", ("False", "GuestTrapped")),
+];
+
+#[test]
+fn l1_a_guest_that_does_not_let_go_holds_the_parent_which_says_so() {
+    for (end, (status, reason)) in HOLDING {
+        let case = Case::start(&parent(end));
+        let hello = case.find(HELLO);
+        let mark = case.stage.mark();
+        case.delete();
+        let held = case.wait(|parent| {
+            parent["metadata"]["deletionTimestamp"].is_string() && is_synced(parent, status, reason)
+        });
+        assert_eq!(finalizers(&held), [FINALIZER], "{end}");
+        assert_eq!(case.find(HELLO), hello, "{end}");
+        assert_eq!(case.find(GOODBYE), None, "{end}");
+
+        // It is asked again as soon as somebody changes its mind.
+        case.merge(&json!({ "spec": { "end": "goodbye" } }));
+        case.wait_gone(PARENT);
+        let writes = lines(&case.writes_since(mark));
+        place(&writes, "patch configmaps parent-goodbye 201");
+    }
+}
+
+#[test]
+fn l1_an_annotation_releases_a_parent_whose_guest_does_not() {
+    let case = Case::start(&parent("trap"));
+    let mark = case.stage.mark();
+    case.delete();
+    case.wait(|parent| is_synced(parent, "False", "GuestTrapped"));
+    let skip = json!({ "innkeeper.dev/skip-finalize": "true" });
+    case.merge(&json!({ "metadata": { "annotations": skip } }));
+    for target in [PARENT, HELLO] {
+        case.wait_gone(target);
+    }
+    let writes = lines(&case.writes_since(mark));
+    assert!(!writes.iter().any(|line| line.contains("parent-goodbye")));
+}
+
+#[test]
+fn a5_a_parent_that_goes_gets_no_child_outside_of_phase_finalize() {
+    let mut held = parent("goodbye");
+    held["metadata"]["finalizers"] = json!([FOREIGN]);
+    let case = Case::start(&held);
+    case.delete();
+    case.wait(|parent| finalizers(parent) == [FOREIGN]);
+    case.stage.settle(QUIET);
+    // Our part is over, and what is left is not ours to bring back.
+    let mark = case.stage.mark();
+    case.stage.delete(&case.namespace, HELLO);
+    case.merge(&json!({ "spec": { "end": "keep" } }));
+    case.stage.settle(QUIET);
+    assert_eq!(lines(&case.writes_since(mark)), Vec::<String>::new());
+    assert_eq!(case.find(HELLO), None);
+    case.merge(&json!({ "metadata": { "finalizers": null } }));
+    case.wait_gone(PARENT);
+}
+
+#[test]
+fn a5_a_foreground_deletion_makes_nothing_that_it_would_wait_for() {
+    let case = Case::start(&parent("goodbye"));
+    // As long as a child is held, the garbage collector waits for it.
+    let keep = json!({ "metadata": { "finalizers": [FOREIGN] } });
+    case.stage.merge(&case.namespace, HELLO, &keep);
+    let mark = case.stage.mark();
+    let kind = Kind::new(PARENT.0, PARENT.1, &case.namespace);
+    let user = case.stage.plane.user();
+    user.delete_with(kind, PARENT.2, &DeleteParams::foreground())
+        .unwrap();
+    let held = case.wait(|parent| is_synced(parent, "False", "ChildDeleting"));
+    assert!(
+        finalizers(&held).contains(&"foregroundDeletion"),
+        "{held:#}"
+    );
+    case.stage.settle(QUIET);
+    let writes = lines(&case.writes_since(mark));
+    let is_of_child = |line: &&String| line.contains("configmaps");
+    assert_eq!(writes.iter().find(is_of_child), None, "{writes:#?}");
+
+    let release = json!({ "metadata": { "finalizers": null } });
+    case.stage.merge(&case.namespace, HELLO, &release);
+    for target in [PARENT, HELLO, GOODBYE] {
+        case.wait_gone(target);
+    }
+}
+
+/// A host that stops at its writes.
+struct Slow {
+    stage: Stage,
+    relay: Relay,
+    host: Host,
+}
+
+impl Slow {
+    /// Lets a parent live and go up to its write of this number, and then gives it a successor of the same name, of whom the
+    /// host has not heard when the write goes on; false if there is no such write.
+    fn succeed_before(&self, number: usize) -> bool {
+        let namespace = self.stage.namespace("successor");
+        self.relay.arm(Some(Moment::Before));
+        let old = self.stage.apply(&namespace, &parent("goodbye"));
+        let (start, mut count, mut is_deleted) = (Instant::now(), 0, false);
+        loop {
+            let Ok(stopped) = self.relay.stopped.recv_timeout(QUIET) else {
+                match self.stage.find(&namespace, PARENT) {
+                    None => {
+                        self.relay.arm(None);
+                        return false;
+                    }
+                    Some(parent) if !is_deleted && is_synced(&parent, "True", "Applied") => {
+                        self.stage.delete(&namespace, PARENT);
+                        is_deleted = true;
+                    }
+                    Some(parent) => assert!(
+                        start.elapsed() < LIFE_MAX,
+                        "{parent:#}\n{}",
+                        self.host.log().unwrap()
+                    ),
+                }
+                continue;
+            };
+            count += 1;
+            if count == number {
+                self.relay.arm(None);
+                self.succeed(&namespace, &old, stopped);
+                return true;
+            }
+            self.relay.arm(Some(Moment::Before));
+            stopped.go_on();
+        }
+    }
+
+    fn succeed(&self, namespace: &str, old: &Value, stopped: Stopped) {
+        let what = stopped.line.clone();
+        self.stage.delete(namespace, PARENT);
+        if self.stage.find(namespace, PARENT).is_some() {
+            let none = json!({ "metadata": { "finalizers": null } });
+            self.stage.merge(namespace, PARENT, &none);
+        }
+        let mark = self.stage.mark();
+        let new = self.stage.apply(namespace, &parent("goodbye"));
+        let (old, new) = (&old["metadata"]["uid"], &new["metadata"]["uid"]);
+        assert_ne!(old, new);
+        stopped.go_on();
+
+        let is_well = |parent: &Value| {
+            is_synced(parent, "True", "Applied") && finalizers(parent) == [FINALIZER]
+        };
+        self.stage.wait(&self.host, namespace, PARENT, is_well);
+        let is_right = || match (
+            owner(self.stage.find(namespace, HELLO)),
+            self.stage.find(namespace, GOODBYE),
+        ) {
+            (Some(owner), None) if owner == *new => Ok(()),
+            other => Err(format!("before {what}: {other:?}")),
+        };
+        eventually("nothing of the old parent stays", is_right);
+        self.stage.settle(QUIET);
+        is_right().unwrap();
+        let successor = self.stage.get(namespace, PARENT);
+        assert_eq!(successor["metadata"]["uid"], *new, "before {what}");
+        assert!(is_well(&successor), "before {what}: {successor:#}");
+
+        // A child may have been made for the old parent: it is marked as such, and the garbage collector's.
+        let old = old.as_str().unwrap();
+        let landed: Vec<String> = self
+            .stage
+            .writes_since(mark)
+            .iter()
+            .filter(|write| write.code < 300 && write.body.to_string().contains(old))
+            .filter(|write| write.resource != "configmaps" || write.code != 201)
+            .map(Write::line)
+            .collect();
+        assert_eq!(landed, Vec::<String>::new(), "before {what}");
+    }
+}
+
+fn owner(object: Option<Value>) -> Option<Value> {
+    Some(object?["metadata"]["ownerReferences"][0]["uid"].clone())
+}
+
+/// The finalizer, two children, the parent's status at either end, and the finalizer again.
+const WRITES_MIN: usize = 6;
+
+#[test]
+fn l1_f14_a_successor_has_nothing_of_its_predecessor_whose_write_is_under_way() {
+    let stage = stage();
+    let relay = Relay::start(&stage.plane).unwrap();
+    let host = Host::start(&relay.kubeconfig, &stage.options).unwrap();
+    stage.wait_served(&host, &[CRD]);
+    stage.restart_collector();
+    let slow = Slow { stage, relay, host };
+    // What the host writes once and for all.
+    assert!(!slow.succeed_before(usize::MAX));
+    let mut number = 1;
+    while slow.succeed_before(number) {
+        number += 1;
+    }
+    assert!(number > WRITES_MIN, "only {} writes", number - 1);
+}

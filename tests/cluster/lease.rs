@@ -1,0 +1,258 @@
+//! Of two hosts one writes, whatever becomes of it, and the other one takes over (L2, F15).
+
+use std::time::{Duration, Instant};
+
+use innkeeper_tests::{Host, HostOptions, Write, eventually, eventually_for};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, is_synced, lines};
+
+const API: &str = "cache.example.com/v1";
+const CRD: &str = "memcacheds.cache.example.com";
+const LEASE: (&str, &str, &str) = ("coordination.k8s.io/v1", "Lease", "innkeeper");
+const HOST_NAMESPACE: &str = "innkeeper-system";
+
+/// The fast lease of most tests: a test that waits for the one of every day takes a minute.
+const FAST: [&str; 6] = [
+    "--lease-duration",
+    "6",
+    "--lease-renew-deadline",
+    "4",
+    "--lease-retry",
+    "1",
+];
+const FAST_DURATION: Duration = Duration::from_secs(6);
+
+/// For processes and an API server that have two cores for everything.
+const SLACK: Duration = Duration::from_secs(3);
+
+fn stage() -> Stage {
+    Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins)
+}
+
+/// A host that is called so in the lease and in the audit log.
+fn host(stage: &Stage, identity: &str, lease: &[&str]) -> Host {
+    let mut options = stage.options.clone();
+    let arguments = ["--leader-elect", "--lease-identity", identity];
+    let arguments = arguments.iter().chain(lease);
+    options.arguments = arguments.map(|argument| (*argument).to_owned()).collect();
+    Host::start(&stage.plane.kubeconfig(), &options).unwrap()
+}
+
+/// Two hosts, of which `a` has the lease and `b` is ready to take over.
+fn pair(stage: &Stage, lease: &[&str]) -> (Host, Host) {
+    let a = host(stage, "a", lease);
+    wait_holder(stage, "a", Duration::from_secs(30));
+    stage.wait_served(&a, &[CRD]);
+    let b = host(stage, "b", lease);
+    eventually("the second host waits", || {
+        let log = b.log().unwrap();
+        if log.contains("standing by") {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    (a, b)
+}
+
+fn lease(stage: &Stage) -> Value {
+    stage.find(HOST_NAMESPACE, LEASE).unwrap_or_default()
+}
+
+fn is_held_by(lease: &Value, identity: &str) -> bool {
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    holder.starts_with(&format!("{identity}_"))
+}
+
+/// Waits until a host has the lease.
+#[track_caller]
+fn wait_holder(stage: &Stage, identity: &str, deadline: Duration) -> Value {
+    eventually_for(deadline, &format!("{identity} has the lease"), || {
+        let lease = lease(stage);
+        if is_held_by(&lease, identity) {
+            Ok(lease)
+        } else {
+            Err(lease)
+        }
+    })
+}
+
+/// What a host wrote after a mark, the lease left out.
+fn writes_by(stage: &Stage, identity: &str, mark: usize) -> Vec<Write> {
+    let all = stage.writes_since(mark);
+    let agent = format!("({identity}_");
+    all.into_iter()
+        .filter(|write| write.user_agent.contains(&agent))
+        .collect()
+}
+
+fn apply(stage: &Stage, namespace: &str, name: &str) {
+    let parent = json!({
+        "apiVersion": API, "kind": "Memcached", "metadata": {"name": name}, "spec": {"size": 1},
+    });
+    stage.apply(namespace, &parent);
+}
+
+/// Waits until a host has made a parent's children.
+#[track_caller]
+fn wait_applied(stage: &Stage, host: &Host, namespace: &str, name: &str) {
+    stage.wait(host, namespace, (API, "Memcached", name), |parent| {
+        is_synced(parent, "True", "Applied")
+    });
+}
+
+/// Waits until a host has ended because it lost the lease.
+#[track_caller]
+fn wait_lost(host: &mut Host, deadline: Duration) {
+    let status = host.process().wait_for(deadline).unwrap();
+    let log = host.log().unwrap();
+    assert!(!status.success(), "{status}:\n{log}");
+    assert!(log.contains("lost the lease"), "{log}");
+}
+
+#[test]
+fn l2_one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
+    let stage = stage();
+    let start = stage.mark();
+    let (mut a, b) = pair(&stage, &[]);
+    let namespace = stage.namespace("turns");
+    apply(&stage, &namespace, "first");
+    wait_applied(&stage, &a, &namespace, "first");
+    assert_eq!(lines(&writes_by(&stage, "b", start)), Vec::<String>::new());
+    let before = lease(&stage);
+    assert_eq!(before["spec"]["leaseDurationSeconds"], 15);
+
+    let mark = stage.mark();
+    let status = a.stop().unwrap();
+    assert!(status.success(), "{status}:\n{}", a.log().unwrap());
+    let stopped = Instant::now();
+    let after = wait_holder(&stage, "b", SLACK);
+    let handed_over = stopped.elapsed();
+    assert!(handed_over < Duration::from_secs(1), "{handed_over:?}");
+    let transitions = |lease: &Value| lease["spec"]["leaseTransitions"].as_u64().unwrap();
+    assert_eq!(transitions(&after), transitions(&before) + 1);
+
+    apply(&stage, &namespace, "second");
+    wait_applied(&stage, &b, &namespace, "second");
+    // What the first host has made is as it should be, so that the second one writes only what is new.
+    let writes = writes_by(&stage, "b", mark);
+    let names: Vec<_> = writes
+        .iter()
+        .filter(|write| !write.resource.starts_with("events"))
+        .map(|write| &*write.name)
+        .collect();
+    assert!(
+        !names.is_empty() && names.iter().all(|name| *name == "second"),
+        "{names:?}"
+    );
+    Stage::stop(b);
+    assert_eq!(lease(&stage)["spec"]["holderIdentity"], "");
+}
+
+#[test]
+fn l2_a_killed_host_is_followed_after_its_lease() {
+    let stage = stage();
+    let (mut a, b) = pair(&stage, &FAST);
+    let namespace = stage.namespace("killed");
+    a.process().kill().unwrap();
+    let killed = Instant::now();
+    apply(&stage, &namespace, "orphan");
+    wait_holder(&stage, "b", FAST_DURATION + SLACK);
+    // The last renewal may be as old as the time between two of them, and a little more.
+    assert!(killed.elapsed() > FAST_DURATION / 2);
+    wait_applied(&stage, &b, &namespace, "orphan");
+}
+
+#[test]
+fn l2_f15_a_host_that_was_frozen_for_longer_than_its_lease_writes_nothing_after_it() {
+    const PARENTS: usize = 60;
+    let stage = stage();
+    let (mut a, b) = pair(&stage, &FAST);
+    let namespace = stage.namespace("frozen");
+    let names: Vec<String> = (0..PARENTS)
+        .map(|number| format!("cache-{number}"))
+        .collect();
+    let start = stage.mark();
+    for name in &names {
+        apply(&stage, &namespace, name);
+        // In the middle of its work.
+        if writes_by(&stage, "a", start).len() > 4 {
+            break;
+        }
+    }
+    a.process().signal(Signal::STOP).unwrap();
+    for name in &names {
+        apply(&stage, &namespace, name);
+    }
+    wait_holder(&stage, "b", FAST_DURATION + SLACK);
+    let mark = stage.mark();
+    a.process().signal(Signal::CONT).unwrap();
+    wait_lost(&mut a, SLACK);
+    for name in &names {
+        wait_applied(&stage, &b, &namespace, name);
+    }
+    assert_eq!(lines(&writes_by(&stage, "a", mark)), Vec::<String>::new());
+    // Nothing was made twice, by whom ever.
+    let mut made: Vec<String> = stage
+        .writes_since(start)
+        .iter()
+        .filter(|write| write.namespace == namespace && write.code == 201)
+        .filter(|write| !write.resource.starts_with("events"))
+        .map(Write::line)
+        .collect();
+    let count = made.len();
+    made.sort();
+    made.dedup();
+    assert_eq!((made.len(), count), (2 * PARENTS, 2 * PARENTS));
+}
+
+#[test]
+fn l2_f15_a_lease_that_somebody_deletes_or_edits_has_one_holder_still() {
+    let stage = stage();
+    let (mut a, b) = pair(&stage, &FAST);
+    let namespace = stage.namespace("edited");
+    let start = stage.mark();
+
+    let before = lease(&stage)["metadata"]["uid"].clone();
+    stage.delete(HOST_NAMESPACE, LEASE);
+    let made = wait_holder(&stage, "a", SLACK);
+    assert_ne!(made["metadata"]["uid"], before);
+    apply(&stage, &namespace, "deleted");
+    wait_applied(&stage, &a, &namespace, "deleted");
+    assert_eq!(lines(&writes_by(&stage, "b", start)), Vec::<String>::new());
+
+    stage.merge(
+        HOST_NAMESPACE,
+        LEASE,
+        &json!({"spec": {"holderIdentity": "somebody"}}),
+    );
+    wait_lost(&mut a, SLACK);
+    let mark = stage.mark();
+    // Nobody renews it.
+    wait_holder(&stage, "b", FAST_DURATION + SLACK);
+    apply(&stage, &namespace, "edited");
+    wait_applied(&stage, &b, &namespace, "edited");
+    assert_eq!(lines(&writes_by(&stage, "a", mark)), Vec::<String>::new());
+}
+
+#[test]
+fn l2_f15_without_an_api_server_the_holder_gives_up_and_the_other_one_waits() {
+    let stage = stage();
+    let (mut a, mut b) = pair(&stage, &FAST);
+    let namespace = stage.namespace("paused");
+    stage.plane.control(&["pause", "apiserver"]).unwrap();
+    wait_lost(&mut a, FAST_DURATION);
+    assert!(
+        b.process().try_wait().unwrap().is_none(),
+        "{}",
+        b.log().unwrap()
+    );
+    stage.plane.control(&["resume", "apiserver"]).unwrap();
+    let mark = stage.mark();
+    wait_holder(&stage, "b", FAST_DURATION + SLACK);
+    apply(&stage, &namespace, "after");
+    wait_applied(&stage, &b, &namespace, "after");
+    assert_eq!(lines(&writes_by(&stage, "a", mark)), Vec::<String>::new());
+}

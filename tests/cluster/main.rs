@@ -1,0 +1,33 @@
+//! The product on a real control plane: real API server, etcd and controllers.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a failed expectation of a test is a panic"
+)]
+
+mod admin;
+mod backup;
+mod bad_input;
+mod conditions;
+mod control_plane;
+mod crash;
+mod delays;
+mod etcd;
+mod examples;
+mod faults;
+mod finalize;
+mod lease;
+mod memcached;
+mod ownership;
+mod plugin_resource;
+mod plugins;
+mod relay;
+mod render;
+mod shutdown;
+mod stage;
+mod steady;
+mod suite;
+mod verdicts;
+mod watches;
+mod wordpress;

@@ -1,0 +1,163 @@
+//! The guest `memcached` on the shared host: the cycle of a parent's life, seen by its user and by the audit log.
+
+use serde_json::{Value, json};
+
+use crate::suite::{Site, Target};
+
+const API: &str = "cache.example.com/v1";
+const PARENT: Target<'static> = (API, "Memcached", "example-memcached");
+const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
+const SERVICE: Target<'static> = ("v1", "Service", "example-memcached");
+const BUDGET: Target<'static> = ("policy/v1", "PodDisruptionBudget", "example-memcached");
+
+fn article(prefix: &str) -> (Site, Value) {
+    let site = Site::new(prefix);
+    site.apply_example("examples/memcached/01-article.yaml");
+    let parent = site.wait_ready(PARENT);
+    (site, parent)
+}
+
+#[test]
+fn the_article_becomes_ready() {
+    let (site, parent) = article("memcached-article");
+    assert_eq!(
+        parent["status"]["nodes"].as_array().unwrap().len(),
+        3,
+        "{}",
+        parent["status"]
+    );
+    assert_eq!(parent["status"]["readyReplicas"], 3);
+    let address = format!("example-memcached.{}.svc:11211", site.namespace);
+    assert_eq!(parent["status"]["serverList"], json!([address]));
+
+    let deployment = site.get(DEPLOYMENT);
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    assert_eq!(
+        deployment["metadata"]["labels"]["innkeeper.dev/plugin"],
+        "memcached"
+    );
+    let owner = &deployment["metadata"]["ownerReferences"][0];
+    assert_eq!(owner["uid"], parent["metadata"]["uid"]);
+    assert_eq!(owner["controller"], true);
+    assert_eq!(site.get(SERVICE)["spec"]["clusterIP"], "None");
+}
+
+// A1: an unchanged child is no write, a changed one exactly one PATCH.
+#[test]
+fn scaling_is_one_patch_of_the_deployment() {
+    let (site, _) = article("memcached-scale");
+    let mark = site.settle();
+    site.merge(PARENT, &json!({ "spec": { "size": 5 } }));
+    let parent = site.wait_ready(PARENT);
+    assert_eq!(parent["status"]["readyReplicas"], 5);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        ["patch deployments.apps example-memcached 200"]
+    );
+}
+
+#[test]
+fn a_deleted_child_comes_back() {
+    let (site, _) = article("memcached-deleted");
+    let before = site.get(SERVICE);
+    site.delete(SERVICE);
+    site.wait("the Service comes back", SERVICE, |service| {
+        service["metadata"]["uid"] != before["metadata"]["uid"]
+    });
+    site.wait_ready(PARENT);
+}
+
+// A2: an owned field is repaired, a foreign one is left alone.
+#[test]
+fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
+    let (site, _) = article("memcached-drift");
+    let mark = site.settle();
+    site.merge(
+        DEPLOYMENT,
+        &json!({ "spec": { "replicas": 1, "minReadySeconds": 1 }, "metadata": { "annotations": { "example.org/mine": "x" } } }),
+    );
+    let deployment = site.wait("the replicas are repaired", DEPLOYMENT, |deployment| {
+        deployment["spec"]["replicas"] == 3
+    });
+    assert_eq!(deployment["spec"]["minReadySeconds"], 1);
+    assert_eq!(
+        deployment["metadata"]["annotations"]["example.org/mine"],
+        "x"
+    );
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        ["patch deployments.apps example-memcached 200"]
+    );
+}
+
+fn is_whole(deployment: &Value) -> bool {
+    let entries = deployment["metadata"]["managedFields"].as_array();
+    let mut entries = entries.into_iter().flatten();
+    deployment["spec"]["replicas"] == 3
+        && deployment["metadata"]["labels"]["app.kubernetes.io/name"].is_string()
+        && deployment["metadata"]["labels"]["innkeeper.dev/plugin"] == "memcached"
+        && entries
+            .any(|entry| entry["manager"] == "innkeeper:memcached" && entry["operation"] == "Apply")
+}
+
+/// Damages the Deployment, and waits until exactly these writes have repaired it.
+#[track_caller]
+fn check_repaired(site: &Site, damage: impl FnOnce(), writes: &[&str]) {
+    let mark = site.settle();
+    damage();
+    let is_damaged = || !is_whole(&site.get(DEPLOYMENT));
+    assert!(is_damaged() || !site.writes_since(mark).is_empty());
+    site.wait("the Deployment is repaired", DEPLOYMENT, is_whole);
+    site.settle();
+    assert_eq!(site.child_writes_since(mark), writes);
+}
+
+#[test]
+fn a2_whatever_takes_a_field_from_us_one_write_brings_it_back() {
+    let (site, _) = article("memcached-taken");
+    assert!(is_whole(&site.get(DEPLOYMENT)));
+    let updated = "patch deployments.apps example-memcached 200";
+    let force = || {
+        let deployment = json!({
+            "apiVersion": DEPLOYMENT.0, "kind": DEPLOYMENT.1,
+            "metadata": { "name": DEPLOYMENT.2, "namespace": site.namespace },
+            "spec": { "replicas": 1 },
+        });
+        let user = site.plane.user();
+        user.apply_as("another-manager", &deployment).unwrap();
+    };
+    check_repaired(&site, force, &[updated]);
+    let merge = |metadata: Value| {
+        site.merge(DEPLOYMENT, &json!({ "metadata": metadata }));
+    };
+    let unlabel = || merge(json!({ "labels": { "app.kubernetes.io/name": null } }));
+    check_repaired(&site, unlabel, &[updated]);
+    let forget = || merge(json!({ "managedFields": [{}] }));
+    check_repaired(&site, forget, &[updated]);
+    // Without the host's label it is out of sight, and making it shows that it exists.
+    let hide = || merge(json!({ "labels": { "innkeeper.dev/plugin": null } }));
+    let found = "patch deployments.apps example-memcached 409";
+    check_repaired(&site, hide, &[found, updated]);
+}
+
+#[test]
+fn a_feature_that_is_switched_off_is_pruned() {
+    let (site, _) = article("memcached-prune");
+    let budget = json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
+    site.merge(PARENT, &json!({ "spec": { "highAvailability": budget } }));
+    site.wait("the budget appears", BUDGET, |_| true);
+    site.merge(PARENT, &json!({ "spec": { "highAvailability": null } }));
+    site.wait_gone(BUDGET);
+    site.wait_ready(PARENT);
+}
+
+#[test]
+fn deleting_the_parent_removes_what_it_owns() {
+    let (site, _) = article("memcached-delete");
+    site.delete(PARENT);
+    site.wait_gone(PARENT);
+    site.wait_gone(DEPLOYMENT);
+    site.wait_gone(SERVICE);
+}

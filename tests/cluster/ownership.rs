@@ -1,0 +1,169 @@
+//! What is not a parent's own is neither merged into nor deleted, whatever its name (A5, A6), and nothing is pruned when an
+//! apply fails (A7).
+
+use std::time::Duration;
+
+use innkeeper_tests::{Host, HostOptions, process::path_from_env};
+use serde_json::{Value, json};
+
+use crate::{
+    stage::{Stage, is_synced, lines},
+    suite::Target,
+};
+
+const UNRULY: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "parent");
+const FIRST: Target<'static> = ("v1", "ConfigMap", "parent-first");
+const SECOND: Target<'static> = ("v1", "ConfigMap", "parent-second");
+
+const MEMCACHED: Target<'static> = ("cache.example.com/v1", "Memcached", "cache");
+const SERVICE: Target<'static> = ("v1", "Service", "cache");
+const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "cache");
+const BUDGET: Target<'static> = ("policy/v1", "PodDisruptionBudget", "cache");
+
+/// Well above the time of a pass and its watch events.
+const QUIET: Duration = Duration::from_millis(800);
+
+/// A stage with the guest `unruly`, whose parents have two ConfigMaps, `parent-first` and `parent-second`.
+fn unruly() -> (Stage, Host, String) {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    let stage = Stage::api_only(vec![guests.join("unruly.wasm")]);
+    let host = stage.host();
+    stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
+    let namespace = stage.namespace("owner");
+    (stage, host, namespace)
+}
+
+fn parent() -> Value {
+    json!({
+        "apiVersion": UNRULY.0, "kind": UNRULY.1, "metadata": { "name": UNRULY.2 },
+        "spec": { "behaviour": "good" },
+    })
+}
+
+fn owner(object: &Value) -> &Value {
+    &object["metadata"]["ownerReferences"][0]["uid"]
+}
+
+fn is_applied(parent: &Value) -> bool {
+    is_synced(parent, "True", "Applied")
+}
+
+fn is_child_not_owned(parent: &Value) -> bool {
+    is_synced(parent, "False", "ChildNotOwned")
+}
+
+/// The host's deletes after a mark.
+fn deletes(stage: &Stage, mark: usize) -> Vec<String> {
+    let mut lines = lines(&stage.writes_since(mark));
+    lines.retain(|line| line.starts_with("delete"));
+    lines
+}
+
+#[test]
+fn a5_a6_a_foreign_object_of_a_childs_name_is_not_merged_into() {
+    let (stage, host, namespace) = unruly();
+    let mark = stage.mark();
+    let foreign = json!({
+        "apiVersion": FIRST.0, "kind": FIRST.1, "metadata": { "name": FIRST.2 },
+        "data": { "mine": "yes" },
+    });
+    let foreign = stage.apply(&namespace, &foreign);
+    stage.apply(&namespace, &parent());
+    let blocked = stage.wait(&host, &namespace, UNRULY, is_child_not_owned);
+    let text = blocked["status"]["conditions"].to_string();
+    assert!(text.contains(FIRST.2), "{text}");
+    // The others are made all the same.
+    let second = stage.get(&namespace, SECOND);
+    assert_eq!(owner(&second), &blocked["metadata"]["uid"]);
+    stage.settle(QUIET);
+    assert_eq!(stage.get(&namespace, FIRST), foreign);
+
+    stage.delete(&namespace, FIRST);
+    let healed = stage.wait(&host, &namespace, UNRULY, is_applied);
+    let first = stage.get(&namespace, FIRST);
+    assert_eq!(owner(&first), &healed["metadata"]["uid"]);
+    assert_eq!(first["data"].get("mine"), None);
+    assert_eq!(deletes(&stage, mark), Vec::<String>::new());
+}
+
+#[test]
+fn a6_a_parent_of_the_same_name_is_another_parent() {
+    let (stage, host, namespace) = unruly();
+    stage.apply(&namespace, &parent());
+    stage.wait(&host, &namespace, UNRULY, is_applied);
+    Stage::stop(host);
+    let mark = stage.mark();
+    let old = [FIRST, SECOND].map(|child| stage.get(&namespace, child));
+    // Nothing collects garbage here: the children of the old parent stay.
+    stage.delete(&namespace, UNRULY);
+    let new = stage.apply(&namespace, &parent());
+    assert_ne!(owner(&old[0]), &new["metadata"]["uid"]);
+
+    let host = stage.host();
+    stage.wait(&host, &namespace, UNRULY, is_child_not_owned);
+    stage.settle(QUIET);
+    assert_eq!(
+        [FIRST, SECOND].map(|child| stage.get(&namespace, child)),
+        old
+    );
+    assert_eq!(deletes(&stage, mark), Vec::<String>::new());
+
+    // As the garbage collector would.
+    for child in [FIRST, SECOND] {
+        stage.delete(&namespace, child);
+    }
+    stage.wait(&host, &namespace, UNRULY, is_applied);
+    for child in [FIRST, SECOND] {
+        let child = stage.get(&namespace, child);
+        assert_eq!(owner(&child), &new["metadata"]["uid"]);
+    }
+    assert_eq!(deletes(&stage, mark), Vec::<String>::new());
+}
+
+#[test]
+fn a7_nothing_is_pruned_when_an_apply_fails() {
+    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+    let host = stage.host();
+    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let namespace = stage.namespace("prune");
+    let budget = json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
+    stage.apply(
+        &namespace,
+        &json!({
+            "apiVersion": MEMCACHED.0, "kind": MEMCACHED.1, "metadata": { "name": MEMCACHED.2 },
+            "spec": { "size": 1, "highAvailability": budget },
+        }),
+    );
+    stage.wait(&host, &namespace, MEMCACHED, is_applied);
+    stage.get(&namespace, BUDGET);
+
+    // While the host is away, a Service that is not ours takes the name, and the budget is asked for no more.
+    Stage::stop(host);
+    let mark = stage.mark();
+    stage.delete(&namespace, SERVICE);
+    let foreign = json!({
+        "apiVersion": SERVICE.0, "kind": SERVICE.1, "metadata": { "name": SERVICE.2 },
+        "spec": { "ports": [{ "port": 80 }] },
+    });
+    stage.apply(&namespace, &foreign);
+    let change = json!({ "spec": { "size": 2, "highAvailability": null } });
+    stage.merge(&namespace, MEMCACHED, &change);
+    let host = stage.host();
+    stage.wait(&host, &namespace, MEMCACHED, is_child_not_owned);
+    // The apply that can be done is done, and after it nothing is deleted.
+    let deployment = stage.get(&namespace, DEPLOYMENT);
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    stage.settle(QUIET);
+    stage.get(&namespace, BUDGET);
+    assert_eq!(deletes(&stage, mark), Vec::<String>::new());
+
+    stage.delete(&namespace, SERVICE);
+    stage.wait(&host, &namespace, MEMCACHED, is_applied);
+    assert_eq!(
+        deletes(&stage, mark),
+        ["delete poddisruptionbudgets.policy cache 200"]
+    );
+    // It goes in the foreground, and here nobody collects.
+    let budget = stage.get(&namespace, BUDGET);
+    assert!(budget["metadata"]["deletionTimestamp"].is_string());
+}

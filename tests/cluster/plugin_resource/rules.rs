@@ -1,0 +1,206 @@
+//! Every rule of the Plugin resource refuses with the field and with what to write.
+
+use serde_json::{Value, json};
+
+use super::{plugin, stage};
+
+/// What the API server says to the administrator, who may do everything but break a rule.
+fn refusal(plugin: &Value) -> String {
+    let error = stage().plane.user().apply(plugin);
+    let error = error.expect_err("the API server takes it");
+    format!("{error:#}")
+}
+
+/// Holds that a rule refuses a spec, with the field and with what to write.
+fn check_refused(cases: impl IntoIterator<Item = (Value, &'static str, &'static str)>) {
+    for (more, field, message) in cases {
+        let said = refusal(&plugin("refused", more.clone()));
+        assert!(said.contains(field), "{more}: {field}: {said}");
+        assert!(said.contains(message), "{more}: {message}: {said}");
+    }
+}
+
+#[test]
+fn rules_of_sources_say_what_to_write() {
+    let source = |source: Value| json!({"source": source});
+    let oci = |reference: &str| source(json!({"oci": {"reference": reference}}));
+    check_refused([
+        (
+            source(json!({})),
+            "spec.source",
+            "must have exactly one of oci, http, configMap and file",
+        ),
+        (
+            source(json!({"file": {"path": "a"}, "http": {"url": "https://a"}})),
+            "spec.source",
+            "must have exactly one of oci, http, configMap and file",
+        ),
+        (
+            source(json!({"file": {"path": "a"}, "pullInterval": "5m"})),
+            "spec.source",
+            "pullInterval needs pullPolicy: Always",
+        ),
+        (
+            source(json!({"file": {"path": "a"}, "pullPolicy": "Always", "pullInterval": "1s"})),
+            "spec.source.pullInterval",
+            "must be between 10s and 24h",
+        ),
+        (
+            oci("memcached:1.4.0"),
+            "spec.source.oci.reference",
+            "must name registry, repository, and tag or digest",
+        ),
+        (
+            oci("registry.example/memcached"),
+            "spec.source.oci.reference",
+            "must name registry, repository, and tag or digest",
+        ),
+        (
+            source(json!({"http": {"url": "https://user:secret@a.example/x"}})),
+            "spec.source.http.url",
+            "holds neither credentials nor a fragment",
+        ),
+        (
+            source(json!({"file": {"path": "a/../../b"}})),
+            "spec.source.file.path",
+            "must be a path below --source-dir",
+        ),
+        (
+            source(json!({"configMap": {"name": "A"}})),
+            "spec.source.configMap.name",
+            "must be a name",
+        ),
+        (
+            source(json!({"configMap": {"name": "a", "key": ".."}})),
+            "spec.source.configMap.key",
+            "must be a key of a ConfigMap",
+        ),
+    ]);
+}
+
+#[test]
+fn rules_of_grants_say_what_to_write() {
+    let grants = |grants: Value| json!({"grants": grants});
+    check_refused([
+        (
+            grants(json!({"parents": [{"group": "apps", "kind": "Deployment"}]})),
+            "spec.grants.parents[0]",
+            "write builtin: true",
+        ),
+        (
+            grants(json!({"parents": [{"kind": "Secret", "builtin": true, "privileged": true}]})),
+            "spec.grants.parents[0]",
+            "a Secret is never a parent",
+        ),
+        (
+            grants(json!({"children": [{"group": "rbac.authorization.k8s.io", "kind": "Role"}]})),
+            "spec.grants.children[0]",
+            "write privileged: true",
+        ),
+        (
+            grants(json!({"crds": [{"group": "innkeeper.dev", "kind": "Plugin"}]})),
+            "spec.grants.crds[0]",
+            "write privileged: true",
+        ),
+        (
+            grants(json!({"crds": [{"group": "batch", "kind": "Job"}]})),
+            "spec.grants.crds[0]",
+            "have no CustomResourceDefinition",
+        ),
+        (
+            grants(json!({"reads": [{"kind": "Node", "access": "full", "scope": "Cluster"}]})),
+            "spec.grants.reads[0]",
+            "write privileged: true",
+        ),
+        (
+            grants(json!({"reads": [{"kind": "Pod", "access": "hash"}]})),
+            "spec.grants.reads[0]",
+            "access: hash is for Secrets and ConfigMaps",
+        ),
+        (
+            grants(json!({"reads": [{"kind": "Pod", "access": "full", "scope": "Namespaces"}]})),
+            "spec.grants.reads[0]",
+            "namespaces must name at least one namespace",
+        ),
+        (
+            grants(json!({"reads": [{"kind": "Pod", "access": "full", "namespaces": ["a"]}]})),
+            "spec.grants.reads[0]",
+            "namespaces must name at least one namespace",
+        ),
+        (
+            grants(json!({"children": [{"group": "apps/v1", "kind": "Deployment"}]})),
+            "spec.grants.children[0].group",
+            "must be an API group without a version",
+        ),
+        (
+            grants(json!({"serviceAccountRef": {"namespace": "a.b", "name": "a"}})),
+            "spec.grants.serviceAccountRef.namespace",
+            "must be a namespace",
+        ),
+    ]);
+}
+
+#[test]
+fn rules_of_all_else_say_what_to_write() {
+    check_refused([
+        (
+            json!({"digest": "sha256:abc"}),
+            "spec.digest",
+            "must be sha256: and 64 hexadecimal digits",
+        ),
+        (
+            json!({"verify": {"keys": ["a"]}}),
+            "spec.verify.keys",
+            "must be a public key in PEM form",
+        ),
+        (
+            json!({"fieldManager": "innkeeper:etcd"}),
+            "spec.fieldManager",
+            "must not begin with innkeeper:",
+        ),
+        (
+            json!({"fieldManager": "x".repeat(129)}),
+            "spec.fieldManager",
+            "128",
+        ),
+        (
+            json!({"limits": {"memory": "2Gi"}}),
+            "spec.limits.memory",
+            "must be between 64Ki and 1Gi",
+        ),
+        (
+            json!({"limits": {"deadline": "1m"}}),
+            "spec.limits.deadline",
+            "must be between 1ms and 30s",
+        ),
+        (
+            json!({"limits": {"deadline": "soon"}}),
+            "spec.limits.deadline",
+            "should match",
+        ),
+        (
+            json!({"limits": {"children": 100_000}}),
+            "spec.limits.children",
+            "10000",
+        ),
+        (
+            json!({"rollout": {"maxPrunes": "101%"}}),
+            "spec.rollout.maxPrunes",
+            "must be a number, or a percentage",
+        ),
+        (
+            json!({"rollout": {"maxPrunes": -1}}),
+            "spec.rollout.maxPrunes",
+            "must be a number, or a percentage",
+        ),
+        (
+            json!({"rollout": {"approve": "latest"}}),
+            "spec.rollout.approve",
+            "16 hexadecimal digits",
+        ),
+    ]);
+    for name in ["a.b", &"x".repeat(41)] {
+        let said = refusal(&plugin(name, json!({})));
+        assert!(said.contains("metadata.name must be at most 40"), "{said}");
+    }
+}

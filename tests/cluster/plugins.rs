@@ -1,0 +1,402 @@
+//! Plugin resources on the real API server: from their source to children, from one revision to the next, and what
+//! stays when one of them is wrong or gone.
+
+use std::{fs, path::Path, time::Duration};
+
+use innkeeper_tests::{
+    Host, eventually,
+    manifest::{self, condition},
+    process::path_from_env,
+    user::Kind,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    stage::{Stage, lines},
+    suite::{Target, is_ready},
+};
+
+const PLUGIN: Kind<'static> = Kind {
+    api_version: "innkeeper.dev/v1alpha1",
+    kind: "Plugin",
+    namespace: None,
+};
+const NAME: &str = "cache";
+const API: &str = "cache.example.com/v1";
+const PARENT: Target<'static> = (API, "Memcached", "example-memcached");
+const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
+const SERVICE: Target<'static> = ("v1", "Service", "example-memcached");
+
+/// A control plane that knows Plugins, with a host without plugin files.
+struct Site {
+    stage: Stage,
+    sources: TempDir,
+    namespace: String,
+}
+
+impl Site {
+    fn new() -> Self {
+        let mut stage = Stage::full(Vec::new());
+        let sources = tempfile::tempdir().unwrap();
+        let directory = sources.path().to_str().unwrap().to_owned();
+        stage.options.arguments = vec!["--source-dir".to_owned(), directory];
+        let namespace = stage.namespace("plugins");
+        Self {
+            stage,
+            sources,
+            namespace,
+        }
+    }
+
+    fn define(&self) {
+        for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
+            self.stage.plane.user().apply(&object).unwrap();
+        }
+    }
+
+    /// Puts a guest below the source directory.
+    fn put(&self, guest: &str) {
+        let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+        let bytes = fs::read(guests.join(format!("{guest}.wasm"))).unwrap();
+        put(&self.sources.path().join("plugin.wasm"), &bytes);
+    }
+
+    fn apply(&self, more: &Value) {
+        self.apply_as(NAME, more);
+    }
+
+    fn apply_as(&self, name: &str, more: &Value) {
+        let mut spec = json!({
+            "source": {"file": {"path": "plugin.wasm"}},
+            "grants": {
+                "parents": [{"group": "cache.example.com", "kind": "Memcached"}],
+                "children": [
+                    {"kind": "Service"},
+                    {"group": "apps", "kind": "Deployment"},
+                    {"group": "policy", "kind": "PodDisruptionBudget"},
+                ],
+                "reads": [{"kind": "Pod", "access": "metadata"}],
+            },
+        });
+        for (field, value) in more.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let plugin = json!({
+            "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
+            "metadata": {"name": name}, "spec": spec,
+        });
+        self.stage.plane.user().apply(&plugin).unwrap();
+    }
+
+    fn plugin(&self) -> Value {
+        self.plugin_of(NAME)
+    }
+
+    fn plugin_of(&self, name: &str) -> Value {
+        let plugin = self.stage.plane.user().get(PLUGIN, name).unwrap();
+        plugin.unwrap_or_default()
+    }
+
+    /// Waits until all of these conditions stand, each as `Type=Status/Reason` and said of the present generation.
+    #[track_caller]
+    fn wait_conditions(&self, host: &Host, expected: &[&str]) -> Value {
+        self.wait_conditions_of(NAME, host, expected)
+    }
+
+    #[track_caller]
+    fn wait_conditions_of(&self, name: &str, host: &Host, expected: &[&str]) -> Value {
+        eventually(&format!("the Plugin {name} is {expected:?}"), || {
+            let plugin = self.plugin_of(name);
+            let generation = &plugin["metadata"]["generation"];
+            let stands = |expected: &&str| {
+                let (kind, state) = expected.split_once('=').unwrap();
+                let is = condition(&plugin, kind);
+                is.is_some_and(|is| is.starts_with(&format!("{state}:")))
+            };
+            if plugin["status"]["observedGeneration"] == *generation && expected.iter().all(stands)
+            {
+                return Ok(plugin);
+            }
+            let log = host.log().unwrap_or_default();
+            Err(format!(
+                "it is {:#}\nthe host logged\n{log}",
+                plugin["status"]
+            ))
+        })
+    }
+
+    fn image(&self) -> Value {
+        let deployment = self.stage.get(&self.namespace, DEPLOYMENT);
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"].clone()
+    }
+}
+
+/// The same component with other bytes: behind a section that nobody reads.
+fn marked(bytes: &[u8]) -> Vec<u8> {
+    const CUSTOM_SECTION: &[u8] = b"\x00\x05\x04mark";
+
+    [bytes, CUSTOM_SECTION].concat()
+}
+
+/// A configuration that changes a child.
+fn another_image() -> Value {
+    json!({"images": {"memcached": "memcached:another"}})
+}
+
+/// Whole or not at all, as an administrator should.
+fn put(path: &Path, bytes: &[u8]) {
+    let new = path.with_extension("new");
+    fs::write(&new, bytes).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+const WELL: [&str; 7] = [
+    "Fetched=True/Fetched",
+    "Verified=True/AsExpected",
+    "Compiled=True/Compiled",
+    "Described=True/Described",
+    "Granted=True/Granted",
+    "Serving=True/Serving",
+    "Degraded=False/AsDeclared",
+];
+
+#[test]
+fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
+    let site = Site::new();
+    let Site {
+        stage, namespace, ..
+    } = &site;
+    // The definition may come after the host.
+    let host = stage.host();
+    site.define();
+    site.put("memcached");
+    stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    site.apply(&json!({}));
+    let plugin = site.wait_conditions(&host, &WELL);
+    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    stage.restart_collector();
+    stage.apply_example(namespace, "examples/memcached/01-article.yaml");
+    stage.wait(&host, namespace, PARENT, is_ready);
+    let first = plugin["status"]["revision"].as_str().unwrap().to_owned();
+    let service = stage.get(namespace, SERVICE);
+    let labels = &service["metadata"]["labels"];
+    assert_eq!(labels["innkeeper.dev/plugin"], NAME);
+    let before = site.image();
+
+    // Another configuration is another revision: it takes over in the same process and prunes nothing.
+    let mark = stage.mark();
+    site.apply(&json!({"config": another_image()}));
+    let plugin = site.wait_conditions(&host, &WELL);
+    let second = plugin["status"]["revision"].as_str().unwrap().to_owned();
+    assert_ne!(second, first);
+    stage.wait(&host, namespace, DEPLOYMENT, |deployment| {
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        container["image"] == "memcached:another"
+    });
+    assert_ne!(site.image(), before);
+    stage.wait(&host, namespace, PARENT, is_ready);
+    let written = lines(&stage.writes_since(mark));
+    let deleted = written.iter().any(|line| line.starts_with("delete"));
+    assert!(!deleted, "{written:?}");
+
+    check_failures(&site, &host, &second);
+    check_other_bytes(&site, &host, &second);
+    check_rival(&site, &host);
+    check_approval(&site, &host);
+    check_suspension(&site, &host);
+    check_quiet(&site, &host);
+
+    // Without the Plugin the children stay, and the host goes on.
+    let uid = stage.get(namespace, DEPLOYMENT)["metadata"]["uid"].clone();
+    stage.plane.user().delete(PLUGIN, NAME).unwrap();
+    eventually("the host says that the Plugin is gone", || {
+        let log = host.log().unwrap_or_default();
+        let said = log.contains("the Plugin is gone, its children stay");
+        if said { Ok(()) } else { Err(log) }
+    });
+    stage.settle(Duration::from_secs(2));
+    assert_eq!(stage.get(namespace, DEPLOYMENT)["metadata"]["uid"], uid);
+
+    // Another Plugin of that name goes on where it was.
+    let mark = stage.mark();
+    site.apply(&json!({"config": another_image()}));
+    site.wait_conditions(&host, &WELL);
+    stage.merge(namespace, PARENT, &json!({"spec": {"size": 2}}));
+    stage.wait(&host, namespace, DEPLOYMENT, |deployment| {
+        deployment["spec"]["replicas"] == 2
+    });
+    let written = lines(&stage.writes_since(mark));
+    let deleted = written.iter().any(|line| line.starts_with("delete"));
+    assert!(!deleted, "{written:?}");
+    assert_eq!(stage.get(namespace, DEPLOYMENT)["metadata"]["uid"], uid);
+    Stage::stop(host);
+}
+
+/// What is wrong changes nothing but the conditions.
+fn check_failures(site: &Site, host: &Host, serving: &str) {
+    let good = json!({"config": another_image()});
+    let wrong = json!({"config": another_image(), "digest": format!("sha256:{}", "0a".repeat(32))});
+    let unfit = json!({"config": {"no-such-field": 1}});
+    let missing = json!({"config": another_image(), "source": {"file": {"path": "none.wasm"}}});
+    let cases: [(Value, &[&str]); 3] = [
+        (
+            wrong,
+            &[
+                "Fetched=True/Fetched",
+                "Verified=False/WrongDigest",
+                "Compiled=Unknown/NotReached",
+                "Serving=True/Serving",
+                "Degraded=True/WrongDigest",
+            ],
+        ),
+        (
+            unfit,
+            &[
+                "Compiled=True/Compiled",
+                "Described=False/ConfigInvalid",
+                "Serving=True/Serving",
+                "Degraded=True/ConfigInvalid",
+            ],
+        ),
+        (
+            missing,
+            &["Fetched=False/NotFound", "Degraded=True/NotFound"],
+        ),
+    ];
+    for (index, (more, expected)) in cases.into_iter().enumerate() {
+        site.apply(&more);
+        let plugin = site.wait_conditions(host, expected);
+        assert_eq!(plugin["status"]["revision"], serving);
+        // The old one still does its work.
+        let replicas = 4 + index;
+        let namespace = &site.namespace;
+        site.stage
+            .merge(namespace, PARENT, &json!({"spec": {"size": replicas}}));
+        site.stage.wait(host, namespace, DEPLOYMENT, |deployment| {
+            deployment["spec"]["replicas"] == replicas
+        });
+    }
+    site.apply(&good);
+    site.wait_conditions(host, &WELL);
+}
+
+/// Other bytes at the same place are found where the Plugin asks to look again.
+fn check_other_bytes(site: &Site, host: &Host, before: &str) {
+    let source = json!({
+        "file": {"path": "plugin.wasm"}, "pullPolicy": "Always", "pullInterval": "10s",
+    });
+    site.apply(&json!({"config": another_image(), "source": source}));
+    site.wait_conditions(host, &WELL);
+    let mark = site.stage.settle(Duration::from_secs(1));
+    let path = site.sources.path().join("plugin.wasm");
+    let bytes = marked(&fs::read(&path).unwrap());
+    put(&path, &bytes);
+    eventually("the other bytes serve", || {
+        let status = &site.plugin()["status"];
+        let is_other = status["revision"] != before && status["revision"].is_string();
+        if is_other {
+            Ok(())
+        } else {
+            Err(format!("{status:#}"))
+        }
+    });
+    site.wait_conditions(host, &WELL);
+    site.stage.settle(Duration::from_secs(1));
+    // The same component wants the same children.
+    let mut written = lines(&site.stage.writes_since(mark));
+    written.retain(|line| !line.contains("plugins.innkeeper.dev/status"));
+    assert_eq!(written, Vec::<String>::new());
+}
+
+/// A kind of parents has one plugin.
+fn check_rival(site: &Site, host: &Host) {
+    const RIVAL: &str = "rival";
+
+    site.apply_as(RIVAL, &json!({}));
+    let refused = [
+        "Granted=True/Granted",
+        "Serving=False/ParentTaken",
+        "Degraded=True/ParentTaken",
+    ];
+    site.wait_conditions_of(RIVAL, host, &refused);
+    site.stage.plane.user().delete(PLUGIN, RIVAL).unwrap();
+    site.wait_conditions(host, &WELL);
+}
+
+/// What a revision would do is said before it serves, and where it is to wait it waits.
+fn check_approval(site: &Site, host: &Host) {
+    let before = site.plugin()["status"]["revision"].clone();
+    let image = || json!({"images": {"memcached": "memcached:approved"}});
+    site.apply(&json!({"config": image(), "rollout": {"mode": "Gated"}}));
+    let waits = ["Serving=True/Serving", "Degraded=True/AwaitingApproval"];
+    let status = &site.wait_conditions(host, &waits)["status"];
+    assert_eq!(status["revision"], before);
+    let candidate = &status["candidate"];
+    assert_eq!(candidate["verdict"], "AwaitingApproval");
+    let expected = json!({"parents": 1, "creates": 0, "updates": 1, "deletes": 0, "faults": 0});
+    assert_eq!(candidate["counts"], expected);
+    assert_ne!(site.image(), "memcached:approved");
+
+    // What is no part of a revision binds what serves at once.
+    let suspended = json!({"config": image(), "rollout": {"mode": "Gated"}, "suspend": true});
+    site.apply(&suspended);
+    let waits = ["Serving=False/Suspended", "Degraded=True/AwaitingApproval"];
+    let status = &site.wait_conditions(host, &waits)["status"];
+    assert_eq!(status["revision"], before);
+    let candidate = &status["candidate"];
+    assert_eq!(candidate["verdict"], "AwaitingApproval");
+
+    let approve = &candidate["revision"];
+    site.apply(&json!({"config": image(), "rollout": {"mode": "Gated", "approve": approve}}));
+    let status = &site.wait_conditions(host, &WELL)["status"];
+    assert_eq!(status["revision"], *approve);
+    assert_eq!(status["candidate"], Value::Null);
+    site.stage.wait(host, &site.namespace, DEPLOYMENT, |_| {
+        site.image() == "memcached:approved"
+    });
+    site.apply(&json!({"config": another_image()}));
+    site.wait_conditions(host, &WELL);
+}
+
+/// While a plugin is suspended nothing is written, and nothing is lost.
+fn check_suspension(site: &Site, host: &Host) {
+    let Site {
+        stage, namespace, ..
+    } = site;
+    site.apply(&json!({"config": another_image(), "suspend": true}));
+    site.wait_conditions(
+        host,
+        &["Serving=False/Suspended", "Degraded=False/AsDeclared"],
+    );
+    let mark = stage.settle(Duration::from_secs(1));
+    stage.merge(namespace, PARENT, &json!({"spec": {"size": 1}}));
+    stage.settle(Duration::from_secs(2));
+    let mut written = lines(&stage.writes_since(mark));
+    // The counts of its parents may still be on their way.
+    written.retain(|line| !line.contains("plugins.innkeeper.dev/status"));
+    assert_eq!(written, Vec::<String>::new());
+    site.apply(&json!({"config": another_image(), "suspend": false}));
+    site.wait_conditions(host, &WELL);
+    stage.wait(host, namespace, DEPLOYMENT, |deployment| {
+        deployment["spec"]["replicas"] == 1
+    });
+}
+
+/// Columns are filled, and once they are, nothing is written any more.
+fn check_quiet(site: &Site, host: &Host) {
+    let Site {
+        stage, namespace, ..
+    } = site;
+    stage.wait(host, namespace, PARENT, is_ready);
+    let expected = json!({"total": 1, "synced": 1, "ready": 1, "paused": 0});
+    eventually("the parents are counted", || {
+        let status = &site.plugin()["status"];
+        match &status["parents"] {
+            parents if *parents == expected && status["faults"]["count"] == 0 => Ok(()),
+            _ => Err(format!("{status:#}")),
+        }
+    });
+    // Longer than the counts are good for.
+    stage.settle(Duration::from_secs(12));
+}

@@ -1,0 +1,278 @@
+//! `innkeeper render` prints what the host applies: every example, against what the API server says that the host owns.
+
+mod compare;
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use innkeeper_tests::{eventually, owned::owned, user::Kind};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    examples::{check_converges, files, is_parent},
+    suite::Site,
+};
+use compare::{differences, without_the_hosts};
+
+/// The name of an object among those of one namespace: `apiVersion`, `kind`, name.
+type Name = (String, String, String);
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn name_of(object: &Value) -> Name {
+    (
+        text(&object["apiVersion"]),
+        text(&object["kind"]),
+        text(&object["metadata"]["name"]),
+    )
+}
+
+/// Whether an object is a child of the parent: its controller is, or it is retained for the parent.
+fn belongs(object: &Value, parent: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let owners = metadata["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    let (api_version, kind, name) = name_of(parent);
+    let group = api_version.split('/').next().unwrap_or_default();
+    let namespace = text(&parent["metadata"]["namespace"]);
+    owners.any(|it| it["controller"] == true && it["uid"] == parent["metadata"]["uid"])
+        || metadata["annotations"]["innkeeper.dev/retained-for"]
+            == format!("{group}/{kind}/{namespace}/{name}")
+}
+
+/// What a namespace holds at one moment, as files for `innkeeper render`.
+struct Scene<'a> {
+    guest: &'static str,
+    site: &'a Site,
+    now: Timestamp,
+    objects: Vec<Value>,
+    directory: TempDir,
+}
+
+impl<'a> Scene<'a> {
+    fn new(guest: &'static str, site: &'a Site) -> Self {
+        let now = Timestamp::now();
+        let user = site.plane.user();
+        let objects = user.everything(&site.namespace);
+        let mut objects = objects.expect("a namespace can be listed");
+        for kind in [
+            Kind::cluster("v1", "Namespace"),
+            Kind::cluster("storage.k8s.io/v1", "StorageClass"),
+        ] {
+            objects.extend(user.list(kind, "").expect("a kind can be listed"));
+        }
+        let key = user.get(
+            Kind::new("v1", "Secret", "innkeeper-system"),
+            "innkeeper-hash-key",
+        );
+        let key = key
+            .expect("a Secret can be read")
+            .expect("the host has a hash key");
+        let key = BASE64_STANDARD.decode(text(&key["data"]["key"]));
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        fs::write(directory.path().join("key"), key.expect("data is base64"))
+            .expect("a file can be written");
+        Self {
+            guest,
+            site,
+            now,
+            objects,
+            directory,
+        }
+    }
+
+    /// What `innkeeper render` makes of a parent when it sees these objects.
+    fn render<'o>(&self, parent: &Value, seen: impl Iterator<Item = &'o Value>) -> Value {
+        let file = |name: &str, content: &Value| -> PathBuf {
+            let path = self.directory.path().join(name);
+            fs::write(&path, content.to_string()).expect("a file can be written");
+            path
+        };
+        let seen: Vec<&Value> = seen.collect();
+        let seen = json!({ "apiVersion": "v1", "kind": "List", "items": seen });
+        let mut command = self.site.render(self.guest);
+        command.arg("--parent").arg(file("parent.json", parent));
+        command.arg("--observed").arg(file("seen.json", &seen));
+        command
+            .arg("--hash-key")
+            .arg(self.directory.path().join("key"));
+        command.args(["--now", &self.now.to_string()]);
+        let output = command.output().expect("render can be started");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        serde_json::from_slice(&output.stdout).expect("render writes JSON")
+    }
+
+    /// What differs between what is rendered for a parent and what the host applied.
+    fn differences(&self, parent: &Value) -> Vec<String> {
+        let others = || {
+            self.objects
+                .iter()
+                .filter(|it| name_of(it) != name_of(parent))
+        };
+        let rendered = self.render(parent, others());
+        let fresh = self.render(parent, others().filter(|it| !belongs(it, parent)));
+        let mut found = Vec::new();
+        self.compare_children(parent, &rendered, &fresh, &mut found);
+        self.compare_report(parent, &rendered, &mut found);
+        found
+    }
+
+    fn compare_children(
+        &self,
+        parent: &Value,
+        rendered: &Value,
+        fresh: &Value,
+        found: &mut Vec<String>,
+    ) {
+        let manager = format!("innkeeper:{}", self.guest);
+        let ours = self.objects.iter().filter(|it| belongs(it, parent));
+        let mut applied: BTreeMap<Name, Value> = ours
+            .filter_map(|object| Some((name_of(object), applied(object, &manager)?)))
+            .collect();
+        let fresh = children(fresh);
+        for (name, child) in children(rendered) {
+            let Some(live) = applied.remove(&name) else {
+                found.push(format!("{name:?} is rendered and was not applied"));
+                continue;
+            };
+            // A child on hold is stated as it is, not as it was made: that is what a first pass states.
+            let stated = if child["apply"] == "hold" {
+                match fresh.get(&name) {
+                    Some(first) => first,
+                    None => continue,
+                }
+            } else {
+                &child
+            };
+            let live = without_generated(live, &stated["generate"]);
+            let object = without_the_hosts(stated["object"].clone());
+            let differences = differences(&object, &live);
+            found.extend(differences.iter().map(|it| format!("{name:?}: {it}")));
+        }
+        found.extend(
+            applied
+                .keys()
+                .map(|name| format!("{name:?} was applied and is not rendered")),
+        );
+    }
+
+    /// Compares the guest's part of the status.
+    fn compare_report(&self, parent: &Value, rendered: &Value, found: &mut Vec<String>) {
+        let manager = format!("innkeeper:{}:status", self.guest);
+        let live = owned(parent, &manager, Some("status")).unwrap_or_default();
+        let mut status = live["status"].clone();
+        let mut conditions = match status.as_object_mut() {
+            Some(fields) => fields.remove("conditions").unwrap_or_else(|| json!([])),
+            None => json!([]),
+        };
+        for condition in conditions.as_array_mut().into_iter().flatten() {
+            for name in ["lastTransitionTime", "observedGeneration"] {
+                condition.as_object_mut().map(|it| it.remove(name));
+            }
+        }
+        let said = |what: &str, stated: &Value, live: &Value| {
+            let differences = differences(stated, live);
+            differences
+                .into_iter()
+                .map(move |it| format!("{what}: {it}"))
+                .collect::<Vec<_>>()
+        };
+        found.extend(said("status", &rendered["status"], &status));
+        found.extend(said(
+            "conditions",
+            &by_type(&rendered["conditions"]),
+            &by_type(&conditions),
+        ));
+    }
+}
+
+/// Conditions are told apart by their type and have no order.
+fn by_type(conditions: &Value) -> Value {
+    let conditions = conditions.as_array().into_iter().flatten();
+    conditions
+        .map(|it| (text(&it["type"]), it.clone()))
+        .collect()
+}
+
+/// The children of an outcome by name.
+fn children(outcome: &Value) -> BTreeMap<Name, Value> {
+    let children = outcome["children"].as_array().into_iter().flatten();
+    children
+        .map(|child| (name_of(&child["object"]), child.clone()))
+        .collect()
+}
+
+/// What the host applied of an object, without what is the host's own.
+fn applied(object: &Value, manager: &str) -> Option<Value> {
+    let mut applied = owned(object, manager, None)?;
+    for field in ["apiVersion", "kind"] {
+        applied[field] = object[field].clone();
+    }
+    for field in ["name", "namespace"] {
+        applied["metadata"][field] = object["metadata"][field].clone();
+    }
+    Some(without_the_hosts(applied))
+}
+
+/// Generated values never reach what renders.
+fn without_generated(mut live: Value, generate: &Value) -> Value {
+    let generated = generate.as_array().map_or(&[][..], Vec::as_slice);
+    if let (Some(Value::Object(data)), false) = (live.get_mut("data"), generated.is_empty()) {
+        data.retain(|key, _| !generated.iter().any(|entry| entry["key"] == *key));
+        if data.is_empty() {
+            live.as_object_mut().and_then(|live| live.remove("data"));
+        }
+    }
+    live
+}
+
+#[track_caller]
+fn check_rendered(guest: &'static str) {
+    let site = Site::new(&format!("render-{guest}"));
+    let mut parents = Vec::new();
+    for file in files(guest) {
+        let objects = site.apply_example(&file);
+        for parent in objects.into_iter().filter(is_parent) {
+            check_converges(&site, &file, &parent);
+            parents.push((file.clone(), name_of(&parent)));
+        }
+    }
+    site.settle();
+    // What is read together may be of two moments, and schedules go on: then it is read again.
+    eventually("what is rendered is what was applied", || {
+        let scene = Scene::new(guest, &site);
+        for (file, name) in &parents {
+            let parent = scene.objects.iter().find(|it| name_of(it) == *name);
+            let found = scene.differences(parent.expect("the parent is there"));
+            if !found.is_empty() {
+                return Err(format!("{file}, {name:?}:\n{}", found.join("\n")));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn memcached_renders_as_the_host_applies() {
+    check_rendered("memcached");
+}
+
+#[test]
+fn wordpress_renders_as_the_host_applies() {
+    check_rendered("wordpress");
+}
+
+#[test]
+fn etcd_renders_as_the_host_applies() {
+    check_rendered("etcd");
+}
+
+#[test]
+fn backup_renders_as_the_host_applies() {
+    check_rendered("backup");
+}

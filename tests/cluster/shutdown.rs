@@ -1,0 +1,122 @@
+//! SIGTERM under load: the host ends by itself, with success and in time, and the next one converges without doing
+//! anything twice (L3).
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use innkeeper_tests::{HostOptions, eventually};
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::stage::{Stage, is_synced, lines};
+
+const API: &str = "cache.example.com/v1";
+const PARENTS: usize = 60;
+
+/// The grace that a Pod has by default.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Makes parents and gives their names.
+fn parents(stage: &Stage, namespace: &str) -> Vec<String> {
+    let names: Vec<String> = (0..PARENTS)
+        .map(|number| format!("cache-{number}"))
+        .collect();
+    for name in &names {
+        let parent = json!({
+            "apiVersion": API, "kind": "Memcached", "metadata": { "name": name },
+            "spec": { "size": 1 },
+        });
+        stage.apply(namespace, &parent);
+    }
+    names
+}
+
+/// Waits until so much has been written since a mark.
+fn wait_writes(stage: &Stage, mark: usize, wanted: usize) {
+    eventually("the host is in the middle of it", || {
+        let count = stage.writes_since(mark).len();
+        if count >= wanted { Ok(()) } else { Err(count) }
+    });
+}
+
+#[test]
+fn l3_a_second_signal_ends_at_once_with_a_code_of_its_own() {
+    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+    let host = stage.host();
+    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    Stage::stop(host);
+    parents(&stage, &stage.namespace("load"));
+    let mark = stage.mark();
+    let mut host = stage.host();
+    wait_writes(&stage, mark, PARENTS / 4);
+    // What is being written now has no answer, so that no pass ends.
+    stage.plane.control(&["pause", "apiserver"]).unwrap();
+    host.process().signal(Signal::TERM).unwrap();
+    eventually("the host drains", || {
+        let log = host.log().unwrap();
+        if log.contains("stopping: passes that run are finished") {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    host.process().signal(Signal::INT).unwrap();
+    let status = host.process().wait_for(Duration::from_secs(10)).unwrap();
+    let log = host.log().unwrap();
+    assert_eq!(status.code(), Some(130), "{log}");
+    assert!(log.contains("stopped by a second signal"), "{log}");
+    stage.plane.control(&["resume", "apiserver"]).unwrap();
+}
+
+#[test]
+fn l3_sigterm_under_load_ends_in_time_and_the_next_host_converges() {
+    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+    let host = stage.host();
+    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    Stage::stop(host);
+    let namespace = stage.namespace("load");
+    let names = parents(&stage, &namespace);
+    let mark = stage.mark();
+    let mut host = stage.host();
+    wait_writes(&stage, mark, PARENTS / 2);
+    host.process().signal(Signal::TERM).unwrap();
+    let asked = Instant::now();
+    let status = host.process().wait_for(GRACE).unwrap();
+    assert!(status.success(), "{status}:\n{}", host.log().unwrap());
+    assert!(asked.elapsed() < GRACE);
+    // Otherwise it was not under load.
+    let is_done = |name: &str| {
+        let parent = stage.get(&namespace, (API, "Memcached", name));
+        is_synced(&parent, "True", "Applied")
+    };
+    assert!(!names.iter().all(|name| is_done(name)));
+
+    let host = stage.host();
+    for name in &names {
+        let parent = (API, "Memcached", name.as_str());
+        stage.wait(&host, &namespace, parent, |parent| {
+            is_synced(parent, "True", "Applied")
+        });
+    }
+    let writes = stage.writes_since(mark);
+    let mut creates = BTreeMap::new();
+    for write in &writes {
+        if write.code == 201 && !write.resource.starts_with("events") {
+            *creates.entry(write.line()).or_insert(0) += 1;
+        }
+    }
+    for name in &names {
+        for plural in ["deployments.apps", "services"] {
+            let line = format!("patch {plural} {name} 201");
+            assert_eq!(creates.get(&line), Some(&1), "{line}");
+        }
+    }
+    assert!(creates.values().all(|count| *count == 1), "{creates:#?}");
+    assert!(
+        lines(&writes)
+            .iter()
+            .all(|line| !line.starts_with("delete"))
+    );
+}

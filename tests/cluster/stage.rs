@@ -1,0 +1,248 @@
+//! A control plane of a test's own, and hosts that the test starts, ends and starts again on it.
+//!
+//! For tests that count every write or break something; the others share what `suite` has.
+
+use std::{
+    path::PathBuf,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use innkeeper_tests::{
+    ControlPlane, Host, HostOptions, Write, eventually,
+    manifest::{self, condition, condition_status},
+    process::path_from_env,
+    user::Kind,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::suite::Target;
+
+/// A control plane, and what every host on it is started with.
+pub(crate) struct Stage {
+    pub(crate) plane: ControlPlane,
+    pub(crate) options: HostOptions,
+    // All hosts of the stage have one cache, as the restarts of one host would.
+    _cache: TempDir,
+}
+
+impl Stage {
+    /// With everything that makes parents Ready.
+    pub(crate) fn full(plugins: Vec<PathBuf>) -> Self {
+        Self::with(plugins, &[])
+    }
+
+    /// With an API server and nothing that acts on what it holds.
+    pub(crate) fn api_only(plugins: Vec<PathBuf>) -> Self {
+        Self::with(plugins, &["--api-only"])
+    }
+
+    fn with(plugins: Vec<PathBuf>, arguments: &[&str]) -> Self {
+        let plane = ControlPlane::start_with(arguments).expect("the control plane starts");
+        let cache = tempfile::Builder::new()
+            .prefix("innkeeper-cache-")
+            .tempdir()
+            .expect("a directory can be made");
+        let options = HostOptions {
+            plugins,
+            cache: Some(cache.path().to_owned()),
+            ..HostOptions::default()
+        };
+        Self {
+            plane,
+            options,
+            _cache: cache,
+        }
+    }
+
+    /// What the product says that a cluster needs for these plugins.
+    pub(crate) fn manifests(&self) -> Vec<Value> {
+        let binary = path_from_env("INNKEEPER_BIN").expect("the host is built");
+        let mut command = Command::new(binary);
+        command.arg("manifests");
+        for plugin in &self.options.plugins {
+            command.arg("--plugin").arg(plugin);
+        }
+        let output = command.output().expect("the host can be started");
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).expect("manifests are text");
+        manifest::parse(&text).expect("manifests are YAML")
+    }
+
+    /// Starts a host as administrator.
+    pub(crate) fn host(&self) -> Host {
+        Host::start(&self.plane.kubeconfig(), &self.options).expect("the host starts")
+    }
+
+    /// Ends a host as its users do.
+    #[track_caller]
+    pub(crate) fn stop(mut host: Host) {
+        let status = host.stop().expect("the host ends");
+        assert!(status.success(), "{status}:\n{}", host.log().unwrap());
+    }
+
+    /// Waits until CRDs are served.
+    #[track_caller]
+    pub(crate) fn wait_served(&self, host: &Host, crds: &[&str]) {
+        let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        for name in crds {
+            eventually(&format!("the CRD {name} is served"), || -> Result<()> {
+                let crd = self
+                    .plane
+                    .user()
+                    .get(kind, name)?
+                    .with_context(|| host.log().unwrap_or_default())?;
+                match condition_status(&crd, "Established").as_str() {
+                    "True" => Ok(()),
+                    _ => bail!("{}", crd["status"]),
+                }
+            });
+        }
+    }
+
+    /// Lets the garbage collector learn of new kinds at once instead of in half a minute.
+    pub(crate) fn restart_collector(&self) {
+        restart_collector(&self.plane);
+    }
+
+    /// A new namespace.
+    pub(crate) fn namespace(&self, prefix: &str) -> String {
+        let name = self.plane.namespace(prefix);
+        name.expect("a namespace can be made")
+    }
+
+    /// Applies an object in a namespace.
+    pub(crate) fn apply(&self, namespace: &str, object: &Value) -> Value {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = json!(namespace);
+        let applied = self.plane.user().apply(&object);
+        applied.expect("an object can be applied")
+    }
+
+    /// Applies every object of an example in a namespace.
+    pub(crate) fn apply_example(&self, namespace: &str, path: &str) {
+        for object in manifest::load(path).expect("an example can be read") {
+            self.apply(namespace, &object);
+        }
+    }
+
+    /// One object; none if it does not exist.
+    pub(crate) fn find(
+        &self,
+        namespace: &str,
+        (api_version, kind, name): Target<'_>,
+    ) -> Option<Value> {
+        let kind = Kind::new(api_version, kind, namespace);
+        let found = self.plane.user().get(kind, name);
+        found.expect("an object can be read")
+    }
+
+    /// One object, which has to exist.
+    #[track_caller]
+    pub(crate) fn get(&self, namespace: &str, target: Target<'_>) -> Value {
+        let found = self.find(namespace, target);
+        found.unwrap_or_else(|| panic!("{target:?} does not exist in {namespace}"))
+    }
+
+    /// Merges a patch into an object.
+    pub(crate) fn merge(
+        &self,
+        namespace: &str,
+        (api_version, kind, name): Target<'_>,
+        patch: &Value,
+    ) {
+        let kind = Kind::new(api_version, kind, namespace);
+        let merged = self.plane.user().merge(kind, name, patch);
+        merged.expect("an object can be patched");
+    }
+
+    /// Deletes an object.
+    pub(crate) fn delete(&self, namespace: &str, (api_version, kind, name): Target<'_>) {
+        let kind = Kind::new(api_version, kind, namespace);
+        let deleted = self.plane.user().delete(kind, name);
+        deleted.expect("an object can be deleted");
+    }
+
+    /// Waits until `check` holds for an object.
+    #[track_caller]
+    pub(crate) fn wait(
+        &self,
+        host: &Host,
+        namespace: &str,
+        target: Target<'_>,
+        check: impl Fn(&Value) -> bool,
+    ) -> Value {
+        eventually(&format!("{target:?} in {namespace}"), || {
+            let object = self.find(namespace, target).unwrap_or_default();
+            if check(&object) {
+                return Ok(object);
+            }
+            let log = host.log().unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(15)..];
+            Err(format!(
+                "it is {:#}\nthe host logged\n{}",
+                object["status"],
+                last.join("\n")
+            ))
+        })
+    }
+
+    /// Where the audit log ends.
+    pub(crate) fn mark(&self) -> usize {
+        let mark = self.plane.audit().mark();
+        mark.expect("the audit log can be read")
+    }
+
+    /// The host's writes after a mark.
+    pub(crate) fn writes_since(&self, mark: usize) -> Vec<Write> {
+        let writes = self.plane.audit().by_host_since(mark);
+        writes.expect("the audit log can be read")
+    }
+
+    /// Waits until the host has written nothing for so long; gives where the audit log ends then.
+    #[track_caller]
+    pub(crate) fn settle(&self, quiet: Duration) -> usize {
+        let start = Instant::now();
+        let (mut mark, mut since) = (self.mark(), Instant::now());
+        while since.elapsed() < quiet {
+            assert!(
+                start.elapsed() < Duration::from_mins(1),
+                "the host does not stop to write: {:?}",
+                lines(&self.writes_since(mark))
+            );
+            thread::sleep(Duration::from_millis(50));
+            if !self.writes_since(mark).is_empty() {
+                (mark, since) = (self.mark(), Instant::now());
+            }
+        }
+        self.mark()
+    }
+}
+
+/// Lets the garbage collector of a control plane learn of new kinds at once instead of in half a minute.
+pub(crate) fn restart_collector(plane: &ControlPlane) {
+    for verb in ["restart", "wait"] {
+        let done = plane.control(&[verb, "controller-manager"]);
+        done.expect("the controller manager restarts");
+    }
+}
+
+/// Writes as short lines.
+pub(crate) fn lines(writes: &[Write]) -> Vec<String> {
+    writes.iter().map(Write::line).collect()
+}
+
+/// Whether a parent's condition `Synced`, said of its present generation, has this status and reason.
+pub(crate) fn is_synced(parent: &Value, status: &str, reason: &str) -> bool {
+    let start = format!("{status}/{reason}:");
+    let conditions = parent["status"]["conditions"].as_array();
+    condition(parent, "Synced").is_some_and(|text| text.starts_with(&start))
+        && conditions.into_iter().flatten().any(|condition| {
+            condition["type"] == "Synced"
+                && condition["observedGeneration"] == parent["metadata"]["generation"]
+        })
+}

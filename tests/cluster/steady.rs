@@ -1,0 +1,75 @@
+//! Nothing is written in a steady state, and nothing after a restart of the host (A1, A9).
+
+use std::{thread, time::Duration};
+
+use innkeeper_tests::{Host, HostOptions, process::is_full};
+use serde_json::json;
+
+use crate::{
+    stage::{Stage, lines},
+    suite::{GUESTS, PARENT_CRDS, Target, is_ready},
+};
+
+const PARENTS: [Target<'static>; 4] = [
+    ("cache.example.com/v1", "Memcached", "example-memcached"),
+    ("example.com/v1", "Wordpress", "example-wordpress"),
+    ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "demo"),
+    ("gobackup.io/v1", "Backup", "example-backup"),
+];
+
+#[track_caller]
+fn check_quiet(stage: &Stage, mark: usize, seconds: u64, host: &Host) {
+    thread::sleep(Duration::from_secs(seconds));
+    let writes = stage.writes_since(mark);
+    assert!(
+        writes.is_empty(),
+        "{:#?}\n{}",
+        lines(&writes),
+        host.log().unwrap()
+    );
+}
+
+#[test]
+fn a1_a9_nothing_is_written_in_a_steady_state_and_after_a_restart() {
+    let (parents, seconds) = if is_full() { (20, 30) } else { (3, 10) };
+    let stage = Stage::full(HostOptions::with_guests(&GUESTS).unwrap().plugins);
+    let host = stage.host();
+    stage.wait_served(&host, &PARENT_CRDS);
+    let namespaces: Vec<String> = (0..parents).map(|_| stage.namespace("steady")).collect();
+    for namespace in &namespaces {
+        for guest in GUESTS {
+            stage.apply_example(namespace, &format!("examples/{guest}/01-article.yaml"));
+        }
+    }
+    for namespace in &namespaces {
+        for parent in PARENTS {
+            stage.wait(&host, namespace, parent, is_ready);
+        }
+    }
+    let mark = stage.settle(Duration::from_secs(1));
+    check_quiet(&stage, mark, seconds, &host);
+
+    Stage::stop(host);
+    let mark = stage.mark();
+    let host = stage.host();
+    check_quiet(&stage, mark, seconds, &host);
+
+    // A host that served nothing would be just as quiet: this one sees a change and makes exactly one write of it.
+    stage.merge(
+        &namespaces[0],
+        PARENTS[0],
+        &json!({ "spec": { "size": 4 } }),
+    );
+    stage.wait(&host, &namespaces[0], PARENTS[0], |parent| {
+        parent["status"]["readyReplicas"] == 4 && is_ready(parent)
+    });
+    let writes = lines(&stage.writes_since(mark));
+    let to_children: Vec<_> = writes
+        .iter()
+        .filter(|line| !line.contains("/status") && !line.contains(" events."))
+        .collect();
+    assert_eq!(
+        to_children,
+        ["patch deployments.apps example-memcached 200"]
+    );
+}

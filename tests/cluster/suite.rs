@@ -1,0 +1,266 @@
+//! What the tests of the suite share: one control plane, one host with the shipped guests, a namespace for each test.
+
+use std::{
+    process::Command,
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use innkeeper_tests::{
+    ControlPlane, Host, HostOptions, Write, eventually,
+    manifest::{self, condition, condition_status},
+    process::path_from_env,
+    user::Kind,
+};
+use serde_json::Value;
+
+use crate::stage::restart_collector;
+
+/// The guests that ship with the product.
+pub(crate) const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
+
+/// The CRDs of the parents that they bring.
+pub(crate) const PARENT_CRDS: [&str; 5] = [
+    "memcacheds.cache.example.com",
+    "wordpresses.example.com",
+    "etcdclusters.etcd.ydzs.io",
+    "backups.gobackup.io",
+    "cronbackups.gobackup.io",
+];
+
+/// Without a write for so long, the host has nothing more to do: well above the time of a pass and its watch events.
+const QUIET: Duration = Duration::from_millis(1500);
+
+/// The shared control plane with a host on it.
+struct Shared {
+    plane: &'static ControlPlane,
+    host: Host,
+}
+
+fn shared() -> &'static Shared {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let plane = ControlPlane::shared();
+        let options = HostOptions::with_guests(&GUESTS).expect("the guests should be built");
+        let host = Host::start(&plane.kubeconfig(), &options).expect("the host should start");
+        prepare(plane, &host);
+        Shared { plane, host }
+    })
+}
+
+/// Waits for the CRDs, and lets the garbage collector learn of them at once instead of in half a minute.
+pub(crate) fn prepare(plane: &ControlPlane, host: &Host) {
+    let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    for name in PARENT_CRDS {
+        eventually(
+            &format!("the host installs the CRD {name}"),
+            || -> Result<()> {
+                let crd = plane
+                    .user()
+                    .get(kind, name)?
+                    .with_context(|| host.log().unwrap_or_default())?;
+                match condition_status(&crd, "Established").as_str() {
+                    "True" => Ok(()),
+                    _ => bail!("{}", crd["status"]),
+                }
+            },
+        );
+    }
+    restart_collector(plane);
+}
+
+/// A namespace of the shared control plane for one test.
+pub(crate) struct Site {
+    pub(crate) plane: &'static ControlPlane,
+    pub(crate) namespace: String,
+}
+
+impl Site {
+    /// A new namespace whose name starts with `prefix`.
+    pub(crate) fn new(prefix: &str) -> Self {
+        let plane = shared().plane;
+        let namespace = plane.namespace(prefix).expect("a namespace can be made");
+        Self { plane, namespace }
+    }
+
+    /// Applies every object of an example in this namespace.
+    pub(crate) fn apply_example(&self, path: &str) -> Vec<Value> {
+        let mut objects = manifest::load(path).expect("an example can be read");
+        for object in &mut objects {
+            object["metadata"]["namespace"] = self.namespace.clone().into();
+            self.plane
+                .user()
+                .apply(object)
+                .expect("an example can be applied");
+        }
+        objects
+    }
+
+    /// `innkeeper render` with a guest; what it compiles is kept for the calls that follow.
+    pub(crate) fn render(&self, guest: &str) -> Command {
+        let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
+        let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
+        command.args(["render", "-o", "json", "--plugin"]);
+        command.arg(guests.join(format!("{guest}.wasm")));
+        command.arg("--cache-dir");
+        command.arg(self.plane.directory().join("render-cache"));
+        command
+    }
+
+    /// A kind in this namespace.
+    pub(crate) fn kind<'a>(&'a self, api_version: &'a str, kind: &'a str) -> Kind<'a> {
+        Kind::new(api_version, kind, &self.namespace)
+    }
+
+    /// One object; none if it does not exist.
+    pub(crate) fn find(&self, (api_version, kind, name): Target<'_>) -> Option<Value> {
+        let kind = self.kind(api_version, kind);
+        self.plane
+            .user()
+            .get(kind, name)
+            .expect("an object can be read")
+    }
+
+    /// One object, which has to exist.
+    #[track_caller]
+    pub(crate) fn get(&self, target: Target<'_>) -> Value {
+        let found = self.find(target);
+        assert!(found.is_some(), "{target:?} does not exist");
+        found.expect("it was just looked at")
+    }
+
+    /// Merges a patch into an object.
+    pub(crate) fn merge(&self, (api_version, kind, name): Target<'_>, patch: &Value) -> Value {
+        let kind = self.kind(api_version, kind);
+        self.plane
+            .user()
+            .merge(kind, name, patch)
+            .expect("an object can be patched")
+    }
+
+    /// Deletes an object.
+    pub(crate) fn delete(&self, (api_version, kind, name): Target<'_>) {
+        let kind = self.kind(api_version, kind);
+        self.plane
+            .user()
+            .delete(kind, name)
+            .expect("an object can be deleted");
+    }
+
+    /// Waits until `check` holds for an object.
+    #[track_caller]
+    pub(crate) fn wait(
+        &self,
+        what: &str,
+        target: Target<'_>,
+        check: impl Fn(&Value) -> bool,
+    ) -> Value {
+        eventually(what, || {
+            let object = self
+                .find(target)
+                .ok_or_else(|| Self::explain(target, &Value::Null))?;
+            if check(&object) {
+                Ok(object)
+            } else {
+                Err(Self::explain(target, &object))
+            }
+        })
+    }
+
+    /// Waits until an object is gone.
+    #[track_caller]
+    pub(crate) fn wait_gone(&self, target: Target<'_>) {
+        eventually("an object goes", || match self.find(target) {
+            None => Ok(()),
+            Some(object) => Err(Self::explain(target, &object)),
+        });
+    }
+
+    /// Waits until a parent is Synced and Ready at its present generation.
+    #[track_caller]
+    pub(crate) fn wait_ready(&self, target: Target<'_>) -> Value {
+        self.wait("a parent becomes Ready", target, is_ready)
+    }
+
+    /// Waits until the host has written nothing here for a while; gives where the audit log ends then.
+    pub(crate) fn settle(&self) -> usize {
+        let mut quiet_since = Instant::now();
+        let mut seen = self
+            .plane
+            .audit()
+            .mark()
+            .expect("the audit log can be read");
+        while quiet_since.elapsed() < QUIET {
+            thread::sleep(Duration::from_millis(100));
+            if !self.writes_since(seen).is_empty() {
+                quiet_since = Instant::now();
+            }
+            seen = self
+                .plane
+                .audit()
+                .mark()
+                .expect("the audit log can be read");
+        }
+        seen
+    }
+
+    /// The host's writes here after a mark.
+    pub(crate) fn writes_since(&self, mark: usize) -> Vec<Write> {
+        let audit = self.plane.audit();
+        audit
+            .in_namespace_since(mark, &self.namespace)
+            .expect("the audit log can be read")
+    }
+
+    /// The host's writes to children here after a mark, as lines: status and events left out.
+    ///
+    /// An update or delete that its own precondition stopped is left out as well: a controller was faster, nothing was
+    /// written, and the host observes again. Whether that happens is chance; a refused create stays in.
+    pub(crate) fn child_writes_since(&self, mark: usize) -> Vec<String> {
+        let writes = self.writes_since(mark);
+        let is_child = |write: &&Write| {
+            !write.resource.ends_with("/status") && !write.resource.starts_with("events.")
+        };
+        let is_conditional = |body: &Value| {
+            !body["metadata"]["uid"].is_null() || !body["preconditions"]["uid"].is_null()
+        };
+        let has_landed = |write: &&Write| write.code != 409 || !is_conditional(&write.body);
+        let landed = writes.iter().filter(is_child).filter(has_landed);
+        landed.map(Write::line).collect()
+    }
+
+    fn explain(target: Target<'_>, object: &Value) -> String {
+        let log = shared().host.log().unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = &lines[lines.len().saturating_sub(15)..];
+        format!(
+            "{target:?} is {:#}\nthe host logged\n{}",
+            object["status"],
+            last.join("\n")
+        )
+    }
+}
+
+/// `apiVersion`, `kind`, name.
+pub(crate) type Target<'a> = (&'a str, &'a str, &'a str);
+
+/// Whether a parent is Synced and Ready, both said of its present generation.
+pub(crate) fn is_ready(parent: &Value) -> bool {
+    let generation = &parent["metadata"]["generation"];
+    let conditions = parent["status"]["conditions"].as_array();
+    ["Synced", "Ready"].iter().all(|kind| {
+        condition_status(parent, kind) == "True"
+            && conditions.into_iter().flatten().any(|condition| {
+                condition["type"] == *kind && condition["observedGeneration"] == *generation
+            })
+    })
+}
+
+/// The reason of a parent's condition.
+pub(crate) fn reason(parent: &Value, kind: &str) -> String {
+    let text = condition(parent, kind).unwrap_or_default();
+    let (_, rest) = text.split_once('/').unwrap_or_default();
+    rest.split(':').next().unwrap_or_default().to_owned()
+}

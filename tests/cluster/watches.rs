@@ -1,0 +1,195 @@
+//! What the host watches: one watch per kind and selector (W1), nothing lost when a watch has to begin anew (W3), and a kind that is
+//! forbidden keeps only those waiting that need it (W8).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+use innkeeper_tests::{Host, HostOptions, eventually, manifest::condition, user::Kind};
+use serde_json::{Value, json};
+
+use crate::{
+    stage::{Stage, is_synced},
+    suite::Target,
+};
+
+const MEMCACHED: Target<'static> = ("cache.example.com/v1", "Memcached", "example-memcached");
+const WORDPRESS: Target<'static> = ("example.com/v1", "Wordpress", "example-wordpress");
+const SERVICE: Target<'static> = ("v1", "Service", "example-memcached");
+
+/// `wordpress` and `etcd` read these.
+const READ_BY_TWO: &str = "/api/v1/persistentvolumeclaims?";
+
+const CRDS: [&str; 3] = [
+    "memcacheds.cache.example.com",
+    "wordpresses.example.com",
+    "etcdclusters.etcd.ydzs.io",
+];
+
+fn stage(guests: &[&str]) -> Stage {
+    Stage::api_only(HostOptions::with_guests(guests).unwrap().plugins)
+}
+
+fn is_applied(parent: &Value) -> bool {
+    is_synced(parent, "True", "Applied")
+}
+
+/// The host's watches that are open now, by path and selector, each with its count.
+fn open_watches(stage: &Stage) -> BTreeMap<String, usize> {
+    let path = stage.plane.directory().join("log/apiserver.audit");
+    let mut open = BTreeMap::new();
+    for line in fs::read_to_string(path).unwrap().lines() {
+        let Ok(entry) = serde_json::from_str::<Value>(line) else {
+            // The last one, which is being written.
+            continue;
+        };
+        let is_host = entry["userAgent"]
+            .as_str()
+            .is_some_and(|agent| agent.starts_with("innkeeper"));
+        if entry["verb"] == "watch" && is_host {
+            let id = entry["auditID"].to_string();
+            if entry["stage"] == "ResponseComplete" {
+                open.remove(&id);
+            } else {
+                open.insert(id, watched(entry["requestURI"].as_str().unwrap()));
+            }
+        }
+    }
+    let mut counts = BTreeMap::new();
+    for watched in open.into_values() {
+        *counts.entry(watched).or_default() += 1;
+    }
+    counts
+}
+
+/// The path and what selects, without where a watch begins and how long it may last.
+fn watched(uri: &str) -> String {
+    let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+    let selectors: BTreeSet<&str> = query
+        .split('&')
+        .filter(|part| part.contains("Selector="))
+        .collect();
+    let selectors: Vec<&str> = selectors.into_iter().collect();
+    format!("{path}?{}", selectors.join("&"))
+}
+
+#[test]
+fn w1_plugins_and_parents_share_one_watch_per_kind_and_selector() {
+    let stage = stage(&["memcached", "wordpress", "etcd"]);
+    let host = stage.host();
+    stage.wait_served(&host, &CRDS);
+    for _ in 0..3 {
+        let namespace = stage.namespace("watches");
+        for guest in ["memcached", "wordpress", "etcd"] {
+            stage.apply_example(&namespace, &format!("examples/{guest}/01-article.yaml"));
+        }
+        stage.wait(&host, &namespace, MEMCACHED, is_applied);
+        stage.wait(&host, &namespace, WORDPRESS, is_applied);
+    }
+    let open = open_watches(&stage);
+    // Parents of three namespaces, a plugin's children in them, and what two plugins read of the whole cluster.
+    for watched in [
+        "/apis/cache.example.com/v1/memcacheds?",
+        "/api/v1/services?labelSelector=innkeeper.dev%2Fplugin%3Dmemcached",
+        READ_BY_TWO,
+    ] {
+        assert_eq!(open.get(watched), Some(&1), "{watched}: {open:#?}");
+    }
+    assert!(open.values().all(|count| *count == 1), "{open:#?}");
+}
+
+#[test]
+fn w3_a_child_that_goes_while_the_host_is_cut_off_comes_back() {
+    let stage = stage(&["memcached"]);
+    let kubeconfig = stage.plane.directory().join("kubeconfig-front");
+    let host = Host::start(&kubeconfig, &stage.options).unwrap();
+    stage.wait_served(&host, &CRDS[..1]);
+    let namespace = stage.namespace("cut");
+    stage.apply_example(&namespace, "examples/memcached/01-article.yaml");
+    stage.wait(&host, &namespace, MEMCACHED, is_applied);
+    let before = stage.get(&namespace, SERVICE);
+
+    let control = |arguments: &[&str]| stage.plane.control(arguments).unwrap();
+    control(&["cut", "front"]);
+    stage.delete(&namespace, SERVICE);
+    // With its history compacted and its window of recent events gone, the API server cannot tell what the host missed.
+    control(&["compact"]);
+    control(&["restart", "apiserver"]);
+    assert_eq!(stage.find(&namespace, SERVICE), None);
+    control(&["mend", "front"]);
+    let after = stage.wait(&host, &namespace, SERVICE, Value::is_object);
+    assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    stage.wait(&host, &namespace, MEMCACHED, is_applied);
+}
+
+/// What the product says that a cluster needs, for the account that tests give roles to.
+fn roles(stage: &Stage) -> Vec<Value> {
+    let mut objects = stage.manifests();
+    objects.retain(|object| object["kind"] != "Deployment");
+    for object in &mut objects {
+        if let Some(subjects) = object.get_mut("subjects") {
+            *subjects = json!([{
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "innkeeper",
+            }]);
+        }
+    }
+    objects
+}
+
+#[test]
+fn w8_a_forbidden_kind_keeps_only_its_plugins_waiting() {
+    let stage = stage(&["memcached", "wordpress"]);
+    let mut allowed = None;
+    for mut object in roles(&stage) {
+        if object["metadata"]["name"] == "innkeeper-plugin-wordpress"
+            && object["kind"] == "ClusterRole"
+        {
+            allowed = Some(object.clone());
+            for rule in object["rules"].as_array_mut().unwrap() {
+                let resources = rule["resources"].as_array_mut().unwrap();
+                resources.retain(|resource| resource != "persistentvolumeclaims");
+            }
+        }
+        stage.plane.user().apply(&object).unwrap();
+    }
+    let kubeconfig = stage.plane.directory().join("kubeconfig-innkeeper");
+    let host = Host::start(&kubeconfig, &stage.options).unwrap();
+    stage.wait_served(&host, &CRDS[..2]);
+    let namespace = stage.namespace("forbidden");
+    stage.apply_example(&namespace, "examples/memcached/01-article.yaml");
+    stage.apply_example(&namespace, "examples/wordpress/01-article.yaml");
+    stage.wait(&host, &namespace, MEMCACHED, is_applied);
+    let waiting = stage.wait(&host, &namespace, WORDPRESS, |parent| {
+        is_synced(parent, "Unknown", "WaitingForCache")
+    });
+    let text = condition(&waiting, "Synced").unwrap();
+    for part in [
+        "v1 PersistentVolumeClaim: may not be read by the host, grant it list and watch",
+        "cannot list resource \"persistentvolumeclaims\"",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let children = |kind: Kind<'_>| {
+        let found = stage
+            .plane
+            .user()
+            .list(kind, "innkeeper.dev/plugin=wordpress");
+        found.unwrap()
+    };
+    let secrets = children(Kind::new("v1", "Secret", &namespace));
+    assert!(secrets.is_empty(), "{secrets:?}");
+
+    stage
+        .plane
+        .user()
+        .apply(&allowed.expect("the plugin has a role"))
+        .unwrap();
+    stage.wait(&host, &namespace, WORDPRESS, is_applied);
+    eventually("the children are made", || {
+        match children(Kind::new("v1", "PersistentVolumeClaim", &namespace)).len() {
+            0 => Err("none"),
+            _ => Ok(()),
+        }
+    });
+}

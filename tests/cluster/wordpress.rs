@@ -1,0 +1,280 @@
+//! The guest `wordpress` on the shared host: order of the start, passwords and data that outlive the parent.
+
+use serde_json::{Value, json};
+
+use crate::suite::{Site, Target};
+
+const PARENT: Target<'static> = ("example.com/v1", "Wordpress", "example-wordpress");
+const WEB: Target<'static> = ("apps/v1", "Deployment", "example-wordpress");
+const WEB_SERVICE: Target<'static> = ("v1", "Service", "example-wordpress");
+const DATABASE: Target<'static> = ("apps/v1", "StatefulSet", "example-wordpress-mysql");
+const DATABASE_SERVICE: Target<'static> = ("v1", "Service", "example-wordpress-mysql");
+const PASSWORDS: Target<'static> = ("v1", "Secret", "example-wordpress-mysql");
+const SALTS: Target<'static> = ("v1", "Secret", "example-wordpress-wp");
+const DATA: Target<'static> = ("v1", "PersistentVolumeClaim", "example-wordpress-mysql");
+const FILES: Target<'static> = ("v1", "PersistentVolumeClaim", "example-wordpress-code");
+const PHP: Target<'static> = ("v1", "ConfigMap", "example-wordpress-php");
+
+/// What outlives the parent.
+const RETAINED: [Target<'static>; 4] = [PASSWORDS, SALTS, DATA, FILES];
+
+/// What goes with the parent.
+const OWNED: [Target<'static>; 4] = [WEB, WEB_SERVICE, DATABASE, DATABASE_SERVICE];
+
+fn article(prefix: &str) -> (Site, Value) {
+    let site = Site::new(prefix);
+    site.apply_example("examples/wordpress/01-article.yaml");
+    let parent = site.wait_ready(PARENT);
+    (site, parent)
+}
+
+#[test]
+fn the_article_becomes_ready() {
+    let (site, parent) = article("wordpress-article");
+    let url = format!("http://example-wordpress.{}.svc", site.namespace);
+    assert_eq!(parent["status"]["url"], url);
+    assert_eq!(parent["status"]["database"]["mode"], "Managed");
+    assert_eq!(
+        parent["status"]["retained"],
+        json!([
+            "PersistentVolumeClaim/example-wordpress-code",
+            "PersistentVolumeClaim/example-wordpress-mysql",
+            "Secret/example-wordpress-mysql",
+            "Secret/example-wordpress-wp",
+        ])
+    );
+    for target in OWNED {
+        let owner = &site.get(target)["metadata"]["ownerReferences"][0];
+        assert_eq!(owner["uid"], parent["metadata"]["uid"], "{target:?}");
+        assert_eq!(owner["controller"], true, "{target:?}");
+    }
+    let identity = format!("example.com/Wordpress/{}/example-wordpress", site.namespace);
+    for target in RETAINED {
+        let metadata = &site.get(target)["metadata"];
+        assert_eq!(
+            metadata["annotations"]["innkeeper.dev/retained-for"], identity,
+            "{target:?}"
+        );
+        assert!(metadata["ownerReferences"].is_null(), "{target:?}");
+    }
+    assert_eq!(site.get(WEB_SERVICE)["spec"]["type"], "NodePort");
+}
+
+// The host makes the passwords at creation; the root password is the one in the spec, "abc".
+#[test]
+fn the_passwords_are_made_once_and_stay_out_of_the_pods() {
+    let (site, _) = article("wordpress-passwords");
+    let secret = site.get(PASSWORDS);
+    assert_eq!(secret["data"]["root-password"], "YWJj");
+    assert_eq!(secret["data"]["password"].as_str().unwrap().len(), 44);
+    assert_eq!(site.get(SALTS)["data"].as_object().unwrap().len(), 8);
+    let environment =
+        site.get(DATABASE)["spec"]["template"]["spec"]["containers"][0]["env"].clone();
+    let root = environment.as_array().unwrap();
+    let root = root
+        .iter()
+        .find(|it| it["name"] == "MYSQL_ROOT_PASSWORD")
+        .expect("the database is given its root password");
+    assert!(root["value"].is_null(), "{root}");
+    assert_eq!(
+        root["valueFrom"]["secretKeyRef"]["name"],
+        "example-wordpress-mysql"
+    );
+
+    let mark = site.settle();
+    site.merge(PARENT, &json!({ "spec": { "sqlrootpassword": "other" } }));
+    site.wait_ready(PARENT);
+    site.settle();
+    assert!(site.child_writes_since(mark).is_empty());
+    assert_eq!(site.get(PASSWORDS)["data"], secret["data"]);
+}
+
+// `after`: the site's children are made when the database is ready, and not before.
+#[test]
+fn the_site_waits_for_its_database() {
+    let site = Site::new("wordpress-order");
+    let mark = site.settle();
+    site.apply_example("examples/wordpress/01-article.yaml");
+    site.wait_ready(PARENT);
+    site.settle();
+    let writes = site.child_writes_since(mark);
+    let position = |line: &str| {
+        writes
+            .iter()
+            .position(|it| it == line)
+            .unwrap_or_else(|| panic!("no {line:?} in {writes:#?}"))
+    };
+    let database = position("patch statefulsets.apps example-wordpress-mysql 201");
+    for early in [
+        "patch secrets example-wordpress-mysql 201",
+        "patch persistentvolumeclaims example-wordpress-mysql 201",
+    ] {
+        assert!(position(early) < database, "{writes:#?}");
+    }
+    let web = position("patch deployments.apps example-wordpress 201");
+    for late in [
+        "patch secrets example-wordpress-wp 201",
+        "patch persistentvolumeclaims example-wordpress-code 201",
+        "patch services example-wordpress 201",
+    ] {
+        assert!(database < position(late), "{writes:#?}");
+        assert!(position(late) < web, "{writes:#?}");
+    }
+    // Each child is written once: nothing is corrected after its creation.
+    assert_eq!(writes.len(), 8, "{writes:#?}");
+}
+
+#[test]
+fn an_edit_is_one_patch_of_the_deployment() {
+    let (site, _) = article("wordpress-edit");
+    let mark = site.settle();
+    let resources = json!({ "requests": { "cpu": "200m" } });
+    site.merge(PARENT, &json!({ "spec": { "resources": resources } }));
+    site.wait_ready(PARENT);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        ["patch deployments.apps example-wordpress 200"]
+    );
+    let container = &site.get(WEB)["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["resources"]["requests"]["cpu"], "200m");
+}
+
+#[test]
+fn deleted_children_come_back() {
+    let (site, _) = article("wordpress-deleted");
+    for target in [WEB, DATABASE_SERVICE] {
+        let before = site.get(target);
+        site.delete(target);
+        site.wait("a child comes back", target, |child| {
+            child["metadata"]["uid"] != before["metadata"]["uid"]
+        });
+    }
+    site.wait_ready(PARENT);
+}
+
+// A2: an owned field is repaired, a foreign one is left alone.
+#[test]
+fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
+    let (site, _) = article("wordpress-drift");
+    let mark = site.settle();
+    site.merge(
+        WEB,
+        &json!({
+            "spec": { "replicas": 0, "minReadySeconds": 1 },
+            "metadata": { "annotations": { "example.org/mine": "x" } },
+        }),
+    );
+    let web = site.wait("the replicas are repaired", WEB, |web| {
+        web["spec"]["replicas"] == 1
+    });
+    assert_eq!(web["spec"]["minReadySeconds"], 1);
+    assert_eq!(web["metadata"]["annotations"]["example.org/mine"], "x");
+    site.wait_ready(PARENT);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        ["patch deployments.apps example-wordpress 200"]
+    );
+}
+
+#[test]
+fn switching_the_php_configuration_off_prunes_it_last() {
+    let (site, _) = article("wordpress-prune");
+    let mark = site.settle();
+    site.merge(
+        PARENT,
+        &json!({ "spec": { "phpConfig": "memory_limit = 1G" } }),
+    );
+    let map = site.wait("the configuration appears", PHP, |_| true);
+    assert_eq!(map["data"]["php.ini"], "memory_limit = 1G");
+    site.wait_ready(PARENT);
+    let off = site.settle();
+    assert_eq!(
+        site.child_writes_since(mark),
+        [
+            "patch configmaps example-wordpress-php 201",
+            "patch deployments.apps example-wordpress 200",
+        ]
+    );
+    site.merge(PARENT, &json!({ "spec": { "phpConfig": null } }));
+    site.wait_gone(PHP);
+    site.wait_ready(PARENT);
+    site.settle();
+    assert_eq!(
+        site.child_writes_since(off),
+        [
+            "patch deployments.apps example-wordpress 200",
+            "delete configmaps example-wordpress-php 200",
+        ]
+    );
+}
+
+#[test]
+fn data_and_passwords_outlive_the_parent_and_are_taken_up_again() {
+    let (site, parent) = article("wordpress-delete");
+    let before = RETAINED.map(|target| site.get(target));
+    site.delete(PARENT);
+    site.wait_gone(PARENT);
+    for target in OWNED {
+        site.wait_gone(target);
+    }
+    let mark = site.settle();
+    site.apply_example("examples/wordpress/01-article.yaml");
+    let again = site.wait_ready(PARENT);
+    assert_ne!(again["metadata"]["uid"], parent["metadata"]["uid"]);
+    site.settle();
+    for (target, before) in RETAINED.into_iter().zip(before) {
+        let now = site.get(target);
+        assert_eq!(
+            now["metadata"]["uid"], before["metadata"]["uid"],
+            "{target:?}"
+        );
+        assert_eq!(now["data"], before["data"], "{target:?}");
+    }
+    let mut writes = site.child_writes_since(mark);
+    writes.sort_unstable();
+    assert_eq!(
+        writes,
+        [
+            "patch deployments.apps example-wordpress 201",
+            "patch services example-wordpress 201",
+            "patch services example-wordpress-mysql 201",
+            "patch statefulsets.apps example-wordpress-mysql 201",
+        ]
+    );
+}
+
+// A changed removal policy swaps annotation and ownerReference; then everything goes with the parent.
+#[test]
+fn everything_goes_with_the_parent_when_asked_to() {
+    let (site, parent) = article("wordpress-policy");
+    let mark = site.settle();
+    site.merge(PARENT, &json!({ "spec": { "deletionPolicy": "Delete" } }));
+    for target in RETAINED {
+        site.wait("a child is owned", target, |child| {
+            child["metadata"]["ownerReferences"][0]["uid"] == parent["metadata"]["uid"]
+                && child["metadata"]["annotations"]["innkeeper.dev/retained-for"].is_null()
+        });
+    }
+    site.wait_ready(PARENT);
+    site.settle();
+    let mut writes = site.child_writes_since(mark);
+    writes.sort_unstable();
+    // One swap for each; the claims, which are kept as stated, are then stated with their owner once.
+    assert_eq!(
+        writes,
+        [
+            "patch persistentvolumeclaims example-wordpress-code 200",
+            "patch persistentvolumeclaims example-wordpress-code 200",
+            "patch persistentvolumeclaims example-wordpress-mysql 200",
+            "patch persistentvolumeclaims example-wordpress-mysql 200",
+            "patch secrets example-wordpress-mysql 200",
+            "patch secrets example-wordpress-wp 200",
+        ]
+    );
+    site.delete(PARENT);
+    for target in RETAINED.into_iter().chain(OWNED) {
+        site.wait_gone(target);
+    }
+}

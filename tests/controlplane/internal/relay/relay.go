@@ -1,0 +1,170 @@
+// Package relay is a TCP relay that can be cut and mended.
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// Relay passes TCP connections on to a target that can be changed. While it is
+// cut nothing passes, in either direction, but connections stay open and new
+// ones are accepted: both ends see a network that swallows packets. Mending
+// lets everything go on, without a byte lost.
+type Relay struct {
+	// Name is how the relay was called when it was opened.
+	Name     string
+	listener net.Listener
+
+	mu     sync.Mutex
+	opened *sync.Cond // signalled when cut, closed or target change
+	cut    bool
+	closed bool
+	target string // host:port
+	conns  map[net.Conn]struct{}
+}
+
+// Open starts a relay at an address; name is for messages.
+func Open(name, address, target string) (*Relay, error) {
+	listener, err := net.Listen("tcp4", address)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the relay %s: %w", name, err)
+	}
+	r := &Relay{Name: name, listener: listener, target: target, conns: map[net.Conn]struct{}{}}
+	r.opened = sync.NewCond(&r.mu)
+	go r.accept()
+	return r, nil
+}
+
+func (r *Relay) accept() {
+	for {
+		client, err := r.listener.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		go r.serve(client)
+	}
+}
+
+func (r *Relay) serve(client net.Conn) {
+	if !r.track(client) {
+		return
+	}
+	defer r.untrack(client)
+	target, ok := r.awaitOpen()
+	if !ok {
+		return
+	}
+	server, err := net.Dial("tcp4", target)
+	if err != nil {
+		return
+	}
+	if !r.track(server) {
+		return
+	}
+	defer r.untrack(server)
+	done := make(chan struct{}, 2)
+	go r.pass(server, client, done)
+	go r.pass(client, server, done)
+	// Half-open connections are of no use to gRPC or HTTP/2, so the first end
+	// ends both directions.
+	<-done
+}
+
+func (r *Relay) pass(to, from net.Conn, done chan<- struct{}) {
+	defer func() { done <- struct{}{} }()
+	buffer := make([]byte, 32*1024)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			// What was read while the relay is cut waits here.
+			if _, ok := r.awaitOpen(); !ok {
+				return
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// awaitOpen blocks while the relay is cut and returns the target.
+func (r *Relay) awaitOpen() (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.cut && !r.closed {
+		r.opened.Wait()
+	}
+	return r.target, !r.closed
+}
+
+// SetCut cuts the relay or mends it.
+func (r *Relay) SetCut(cut bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = cut
+	r.opened.Broadcast()
+}
+
+// SetTarget sends new connections elsewhere and ends the present ones.
+func (r *Relay) SetTarget(target string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.target = target
+	for conn := range r.conns {
+		_ = conn.Close()
+	}
+}
+
+func (r *Relay) track(conn net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		_ = conn.Close()
+		return false
+	}
+	r.conns[conn] = struct{}{}
+	return true
+}
+
+func (r *Relay) untrack(conn io.Closer) {
+	_ = conn.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, conn.(net.Conn))
+}
+
+// Close ends the relay and its connections.
+func (r *Relay) Close() {
+	_ = r.listener.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.opened.Broadcast()
+	for conn := range r.conns {
+		_ = conn.Close()
+	}
+}
+
+// Status is what `ctl status` shows of a relay.
+type Status struct {
+	Name        string `json:"name"`
+	Cut         bool   `json:"cut"`
+	Target      string `json:"target"`
+	Connections int    `json:"connections"` // both ends counted
+}
+
+// Status shows the relay at this moment.
+func (r *Relay) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Status{r.Name, r.cut, r.target, len(r.conns)}
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"innkeeper.dev/tests/controlplane/internal/files"
+)
+
+func upCommand() *cobra.Command {
+	var dir string
+	var options clusterOptions
+	var timeout time.Duration
+	var untilStdinCloses bool
+	command := &cobra.Command{
+		Use:   "up --dir DIR",
+		Short: "Run a cluster in a directory until a signal comes",
+		Long: `Run a cluster in a directory until a signal comes.
+DIR/ready appears when the cluster can be used; DIR/kubeconfig is the way in.
+A directory that was used before continues that cluster, on the same ports if they are free.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			l, err := newLayout(dir)
+			if err != nil {
+				return err
+			}
+			if err := options.audit.check(); err != nil {
+				return err
+			}
+			if options.nodes < 1 || options.nodes > 100 {
+				return fmt.Errorf("--nodes=%d is out of range; use 1 to 100", options.nodes)
+			}
+			return up(l, options, timeout, untilStdinCloses)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&dir, "dir", "", "directory of the cluster; made when missing")
+	flags.BoolVar(&options.apiOnly, "api-only", false, "run only etcd and the API server")
+	flags.BoolVar(&options.secondAPIServer, "second-apiserver", false, "start apiserver-2 as well (ctl start apiserver-2 does it later)")
+	flags.StringVar(&options.audit.level, "audit", "request", "audit log: off, metadata, or request (metadata, and the bodies of writes)")
+	flags.StringVar(&options.audit.mode, "audit-mode", "blocking", "audit log: blocking, blocking-strict or batch")
+	flags.StringArrayVar(&options.apiserverArgs, "apiserver-arg", nil, "a further argument for the API servers; may be given more than once")
+	flags.IntVar(&options.nodes, "nodes", 2, "number of Nodes")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "give up when the cluster is not ready by then")
+	flags.BoolVar(&untilStdinCloses, "until-stdin-closes", false, "end as well when standard input closes, so that the cluster cannot outlive its test")
+	return command
+}
+
+func up(l layout, options clusterOptions, timeout time.Duration, untilStdinCloses bool) error {
+	began := time.Now()
+	quietGRPC()
+	if err := l.create(); err != nil {
+		return err
+	}
+	lock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := os.Remove(l.ready()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := removeVolumes(l); err != nil {
+		return err
+	}
+	self := []byte(strconv.Itoa(os.Getpid()) + "\n")
+	if err := files.Write(l.pid("up"), self, 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(l.pid("up"))
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	if untilStdinCloses {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			stop()
+		}()
+	}
+	fmt.Printf("starting a cluster in %s\n", l.dir)
+	c, end, err := startRetrying(ctx, l, options, timeout)
+	if err != nil {
+		return err
+	}
+	defer end()
+	control, err := listenControl(c, stop)
+	if err != nil {
+		return err
+	}
+	defer control.close()
+	if err := files.Write(l.ready(), []byte(l.kubeconfig("admin", apiserver1)+"\n"), 0o600); err != nil {
+		return err
+	}
+	fmt.Printf("ready after %.1f s\n", time.Since(began).Seconds())
+	fmt.Printf("export KUBECONFIG=%s\n", l.kubeconfig("admin", apiserver1))
+	<-ctx.Done()
+	fmt.Println("stopping")
+	return nil
+}
+
+// startRetrying starts the cluster, with other ports if one of them is taken
+// in the moment between choosing and using it.
+func startRetrying(ctx context.Context, l layout, options clusterOptions, timeout time.Duration) (*cluster, func(), error) {
+	const attemptsMax = 5
+	for attempt := 1; ; attempt++ {
+		c, err := newCluster(l, options)
+		if err != nil {
+			return nil, nil, err
+		}
+		keep, cancel := context.WithCancel(context.Background())
+		end := func() {
+			cancel()
+			c.stop()
+			if err := removeVolumes(l); err != nil {
+				fmt.Fprintln(os.Stderr, "warning:", err)
+			}
+		}
+		limited, done := context.WithTimeout(ctx, timeout)
+		err = c.start(limited, keep)
+		done()
+		if err == nil {
+			return c, end, nil
+		}
+		end()
+		if ctx.Err() != nil {
+			return nil, nil, errors.New("stopped before the cluster was ready")
+		}
+		if !errors.Is(err, errPortTaken) || attempt == attemptsMax {
+			return nil, nil, err
+		}
+		fmt.Println("a port was taken by somebody else, trying others")
+	}
+}
+
+func cleanCommand() *cobra.Command {
+	var dir string
+	command := &cobra.Command{
+		Use:   "clean --dir DIR",
+		Short: "Remove a directory that no cluster uses any more, and its volumes",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			l, err := newLayout(dir)
+			if err != nil {
+				return err
+			}
+			// The marks of a cluster directory: never remove anything else.
+			for _, mark := range []string{l.pki("tokens.csv"), l.state()} {
+				if _, err := os.Stat(mark); err != nil {
+					return fmt.Errorf("%s is not the directory of a cluster: %w", l.dir, err)
+				}
+			}
+			lock, err := l.lock()
+			if err != nil {
+				return err
+			}
+			defer lock.Close()
+			if err := removeVolumes(l); err != nil {
+				return err
+			}
+			return os.RemoveAll(l.dir)
+		},
+	}
+	command.Flags().StringVar(&dir, "dir", "", "directory of the cluster")
+	return command
+}

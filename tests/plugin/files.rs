@@ -1,0 +1,216 @@
+//! Files that are no plugins: `inspect` and `run` say what is wrong and what to do, and end with a code of their own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+
+use innkeeper_tests::{Host, HostOptions, process::path_from_env};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What `inspect` ends with for what it cannot use.
+const BAD_USE: i32 = 4;
+
+/// What `run` ends with when it cannot go on.
+const FAILURE: i32 = 1;
+
+/// Nobody listens on this port, so `run` never gets to talk to a cluster.
+const KUBECONFIG: &str = r#"{
+  "apiVersion": "v1", "kind": "Config", "current-context": "none",
+  "clusters": [{ "name": "none", "cluster": { "server": "http://127.0.0.1:1" } }],
+  "contexts": [{ "name": "none", "context": { "cluster": "none", "user": "none" } }],
+  "users": [{ "name": "none", "user": {} }]
+}"#;
+
+/// A directory with one file in it, if the file is there at all.
+struct Case {
+    directory: TempDir,
+    file: PathBuf,
+}
+
+impl Case {
+    fn missing() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("pond.wasm");
+        Self { directory, file }
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        let case = Self::missing();
+        fs::write(&case.file, bytes).expect("a file can be written");
+        case
+    }
+
+    /// A component in the text format.
+    fn of_text(text: &str) -> Self {
+        Self::of(&wat::parse_str(text).expect("a component in the text format"))
+    }
+
+    fn inspect(&self, arguments: &[&str]) -> Output {
+        let binary = path_from_env("INNKEEPER_BIN").expect("the host is built");
+        let mut command = Command::new(binary);
+        command.arg("inspect").arg(&self.file).args(arguments);
+        command.output().expect("inspect can be started")
+    }
+
+    /// Both commands refuse the file for the same reason; `inspect` says `what` it is, or nothing when it cannot know.
+    #[track_caller]
+    fn refused(&self, what: Option<&str>, problem: &str) {
+        let output = self.inspect(&[]);
+        let (out, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(BAD_USE), "{err}");
+        assert!(err.starts_with("error: "), "{err}");
+        assert!(err.contains(problem), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+        assert_eq!(out.lines().next(), what, "{out}");
+
+        let (code, log) = self.run();
+        assert_eq!(code, Some(FAILURE), "{log}");
+        let refusals: Vec<Value> = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .filter(|line: &Value| line["message"] == "plugin is not served")
+            .collect();
+        assert_eq!(refusals.len(), 1, "{log}");
+        assert_eq!(refusals[0]["file"], *self.file.to_string_lossy());
+        let said = refusals[0]["error"].as_str().unwrap_or_default();
+        assert!(said.contains(problem), "{said}");
+        assert!(log.contains("none of the 1 plugins can be served"), "{log}");
+    }
+
+    /// The exit code and the log of a host that is given this file alone.
+    fn run(&self) -> (Option<i32>, String) {
+        let kubeconfig = self.directory.path().join("kubeconfig");
+        fs::write(&kubeconfig, KUBECONFIG).expect("a file can be written");
+        let options = HostOptions {
+            plugins: vec![self.file.clone()],
+            arguments: ["--log-format", "json"].map(str::to_owned).to_vec(),
+            ..HostOptions::default()
+        };
+        let mut host = Host::start(&kubeconfig, &options).expect("the host can be started");
+        let status = host.process().wait_for(Duration::from_secs(30));
+        let log = host.log().expect("the host has a log");
+        (status.expect(&log).code(), log)
+    }
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn test_guest(name: &str) -> PathBuf {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").expect("the guests are built");
+    guests.join(name)
+}
+
+fn copy(file: &Path) -> Case {
+    Case::of(&fs::read(file).expect("a guest can be read"))
+}
+
+#[test]
+fn refuses_a_missing_file() {
+    let case = Case::missing();
+    case.refused(None, &format!("there is no file {}", case.file.display()));
+}
+
+#[test]
+fn refuses_a_directory() {
+    let case = Case::missing();
+    fs::create_dir(&case.file).unwrap();
+    case.refused(None, &format!("failed to read {}", case.file.display()));
+}
+
+#[test]
+fn refuses_an_empty_file() {
+    Case::of(b"").refused(Some("what          not WebAssembly"), "the file is empty");
+}
+
+#[test]
+fn refuses_what_is_not_wasm() {
+    Case::of(b"apiVersion: v1").refused(
+        Some("what          not WebAssembly"),
+        "this is not WebAssembly: it starts with \"apiVersion: v1\"; give the .wasm file that the build made",
+    );
+}
+
+#[test]
+fn refuses_a_core_module() {
+    Case::of_text("(module)").refused(
+        Some("what          core module"),
+        "this is a core WebAssembly module, not a component: make it one with",
+    );
+}
+
+#[test]
+fn refuses_a_component_of_another_world() {
+    let text = r#"(component (instance $run) (export "wasi:cli/run@0.2.0" (instance $run)))"#;
+    Case::of_text(text).refused(
+        Some("what          component"),
+        "it is a component, but not a plugin: it neither imports nor exports innkeeper:plugin; it exports wasi:cli/run@0.2.0",
+    );
+}
+
+#[test]
+fn refuses_an_unknown_contract_version() {
+    let text =
+        r#"(component (instance $r) (export "innkeeper:plugin/reconciler@9.0.0" (instance $r)))"#;
+    Case::of_text(text).refused(
+        Some("what          plugin"),
+        "it was built against version 9.0.0 of innkeeper:plugin, this host speaks 0.1.0",
+    );
+}
+
+#[test]
+fn refuses_an_import_of_what_no_plugin_gets() {
+    let text = r#"(component
+        (import "wasi:sockets/tcp@0.2.0" (instance))
+        (instance $r) (export "innkeeper:plugin/reconciler@0.1.0" (instance $r)))"#;
+    Case::of_text(text).refused(Some("what          plugin"), "wasi:sockets/tcp@0.2.0");
+}
+
+#[test]
+fn refuses_half_a_plugin() {
+    let bytes = fs::read(test_guest("garbage.wasm")).unwrap();
+    Case::of(&bytes[..bytes.len() / 2]).refused(
+        Some("what          plugin"),
+        "the component is damaged or uses a feature that is switched off",
+    );
+}
+
+#[test]
+fn refuses_a_file_above_the_limit() {
+    let case = Case::of(b"\0asm");
+    let file = fs::File::options().write(true).open(&case.file).unwrap();
+    file.set_len(33 << 20).unwrap();
+    case.refused(
+        None,
+        "the file has more than the 33554432 bytes that are allowed",
+    );
+}
+
+#[test]
+fn says_at_once_that_there_is_nothing_to_serve() {
+    let begin = Instant::now();
+    let (code, log) = Case::missing().run();
+    assert_eq!(code, Some(FAILURE), "{log}");
+    // Waiting for the API server, which is not there, would have no end.
+    assert!(begin.elapsed() < Duration::from_secs(20), "{log}");
+}
+
+#[test]
+fn tells_what_a_plugin_is() {
+    let output = copy(&test_guest("unruly.wasm")).inspect(&["-o", "json"]);
+    let (out, err) = texts(&output);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told["what"], "plugin");
+    assert_eq!(told["contract"], "0.1.0");
+    assert_eq!(told["plugin"]["name"], "unruly");
+    assert_eq!(told["plugin"]["parents"][0]["kind"], "Unruly");
+    assert_eq!(told["plugin"]["children"][0]["kind"], "ConfigMap");
+    assert_eq!(told["plugin"]["crds"][0], "unrulies.test.innkeeper.dev");
+}

@@ -1,0 +1,178 @@
+//! The API server's audit log: an account of every write that the product has no part in.
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The verbs that change something.
+const MUTATING: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
+
+/// The audit log of one API server.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    path: PathBuf,
+}
+
+/// One mutating request that the API server has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// `create`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: String,
+    /// The plural with its group, `deployments.apps`, and the subresource after a slash.
+    pub resource: String,
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// The object's name; empty where the server was to make one.
+    pub name: String,
+    /// Who asked.
+    pub user: String,
+    /// The program that asked.
+    pub user_agent: String,
+    /// The path and query.
+    pub uri: String,
+    /// The HTTP status of the answer.
+    pub code: u16,
+    /// The request's body, where the log holds it.
+    pub body: Value,
+}
+
+impl Write {
+    /// `patch deployments.apps web 200`.
+    pub fn line(&self) -> String {
+        format!(
+            "{} {} {} {}",
+            self.verb, self.resource, self.name, self.code
+        )
+    }
+
+    /// Whether the host sent it.
+    pub fn is_by_host(&self) -> bool {
+        self.user_agent.starts_with("innkeeper")
+    }
+
+    /// Whether it is about which host may write; such writes never come to an end.
+    pub fn is_of_lease(&self) -> bool {
+        self.resource == "leases.coordination.k8s.io"
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    stage: String,
+    verb: String,
+    #[serde(default)]
+    user: EntryUser,
+    #[serde(default)]
+    user_agent: String,
+    #[serde(default)]
+    object_ref: Option<EntryObject>,
+    #[serde(default)]
+    response_status: Option<EntryStatus>,
+    #[serde(default, rename = "requestURI")]
+    uri: String,
+    #[serde(default)]
+    request_object: Value,
+}
+
+#[derive(Default, Deserialize)]
+struct EntryUser {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EntryObject {
+    resource: String,
+    namespace: String,
+    name: String,
+    api_group: String,
+    subresource: String,
+}
+
+#[derive(Deserialize)]
+struct EntryStatus {
+    code: u16,
+}
+
+impl Audit {
+    /// Reads from a file that the API server writes, whether or not it exists yet.
+    pub fn open(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Where the log ends now; writes after this moment come from `since`.
+    pub fn mark(&self) -> Result<usize> {
+        Ok(self.lines(0)?.len())
+    }
+
+    /// Every write that was answered after the mark, reviews of access left out.
+    pub fn since(&self, mark: usize) -> Result<Vec<Write>> {
+        self.lines(mark)?
+            .iter()
+            // The last line may still be in the making: the reader of the next look gets it whole.
+            .filter_map(|line| serde_json::from_str::<Entry>(line).ok())
+            .filter(|entry| entry.stage == "ResponseComplete" && MUTATING.contains(&&*entry.verb))
+            .filter_map(|entry| {
+                let object = entry.object_ref?;
+                if object.resource.ends_with("accessreviews") {
+                    return None;
+                }
+                Some(Ok(Write {
+                    verb: entry.verb,
+                    resource: resource(&object),
+                    namespace: object.namespace,
+                    name: object.name,
+                    user: entry.user.username,
+                    user_agent: entry.user_agent,
+                    uri: entry.uri,
+                    code: entry.response_status?.code,
+                    body: entry.request_object,
+                }))
+            })
+            .collect()
+    }
+
+    /// The host's writes after the mark, those of the lease left out.
+    pub fn by_host_since(&self, mark: usize) -> Result<Vec<Write>> {
+        Ok(self
+            .since(mark)?
+            .into_iter()
+            .filter(|write| write.is_by_host() && !write.is_of_lease())
+            .collect())
+    }
+
+    /// The host's writes in one namespace after the mark.
+    pub fn in_namespace_since(&self, mark: usize, namespace: &str) -> Result<Vec<Write>> {
+        let writes = self.by_host_since(mark)?;
+        Ok(writes
+            .into_iter()
+            .filter(|write| write.namespace == namespace)
+            .collect())
+    }
+
+    fn lines(&self, skip: usize) -> Result<Vec<String>> {
+        let file = File::open(&self.path)
+            .with_context(|| format!("failed to open the audit log {}", self.path.display()))?;
+        let lines: std::io::Result<Vec<String>> = BufReader::new(file).lines().skip(skip).collect();
+        Ok(lines?)
+    }
+}
+
+fn resource(object: &EntryObject) -> String {
+    let mut text = object.resource.clone();
+    if !object.api_group.is_empty() {
+        text = format!("{text}.{}", object.api_group);
+    }
+    if !object.subresource.is_empty() {
+        text = format!("{text}/{}", object.subresource);
+    }
+    text
+}

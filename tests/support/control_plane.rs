@@ -1,0 +1,135 @@
+//! A real control plane for a suite or a test.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use tempfile::TempDir;
+
+use crate::{
+    audit::Audit,
+    process::{Running, bound, path_from_env, spawn_bound},
+    user::User,
+    wait::eventually_for,
+};
+
+/// A control plane that ends with its value.
+#[derive(Debug)]
+pub struct ControlPlane {
+    // Dropped first: the processes end before their directory goes.
+    _supervisor: Running,
+    directory: TempDir,
+    user: User,
+}
+
+impl ControlPlane {
+    /// Starts one of its own, for tests that break it, restart hosts or count everything.
+    pub fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with further arguments of `up`.
+    pub fn start_with(arguments: &[&str]) -> Result<Self> {
+        let binary = path_from_env("INNKEEPER_CONTROLPLANE")?;
+        let directory = tempfile::Builder::new()
+            .prefix("innkeeper-test-")
+            .tempdir()?;
+        let log = File::create(directory.path().join("supervisor.log"))?;
+        let mut command = bound(&binary);
+        command.stdout(log.try_clone()?).stderr(log);
+        command
+            .arg("up")
+            .arg("--dir")
+            .arg(directory.path())
+            .args(arguments);
+        let mut supervisor = spawn_bound(command)?;
+        let ready = directory.path().join("ready");
+        eventually_for(
+            Duration::from_secs(90),
+            "the control plane becomes ready",
+            || {
+                if let Ok(Some(status)) = supervisor.try_wait() {
+                    let log = fs::read_to_string(directory.path().join("supervisor.log"));
+                    panic!("the control plane ended with {status}: {log:?}");
+                }
+                if ready.exists() {
+                    Ok(())
+                } else {
+                    Err("no ready file")
+                }
+            },
+        );
+        let user = User::connect(&directory.path().join("kubeconfig"))?;
+        Ok(Self {
+            _supervisor: supervisor,
+            directory,
+            user,
+        })
+    }
+
+    /// The one that the tests of a suite share, each in a namespace of its own.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<ControlPlane> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start().expect("the control plane should start"))
+    }
+
+    /// Its directory: kubeconfig, logs, pids.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.directory().join("kubeconfig")
+    }
+
+    /// The administrator.
+    pub fn user(&self) -> &User {
+        &self.user
+    }
+
+    /// The audit log.
+    pub fn audit(&self) -> Audit {
+        Audit::open(self.directory().join("log/apiserver.audit"))
+    }
+
+    /// A new namespace, its default service account included.
+    pub fn namespace(&self, prefix: &str) -> Result<String> {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{prefix}-{}", COUNTER.fetch_add(1, Ordering::Relaxed));
+        self.user.apply(&serde_json::json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
+        }))?;
+        Ok(name)
+    }
+
+    /// Asks the supervisor for something: stop, kill or pause a process and the like.
+    pub fn control(&self, arguments: &[&str]) -> Result<String> {
+        let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE")?)
+            .args(["ctl", "--dir"])
+            .arg(self.directory())
+            .args(arguments)
+            .output()?;
+        if !output.status.success() {
+            bail!(
+                "ctl {arguments:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// A log file's text, for messages of failing tests.
+    pub fn log(&self, name: &str) -> Result<String> {
+        let path = self.directory().join("log").join(format!("{name}.log"));
+        fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))
+    }
+}

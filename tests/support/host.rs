@@ -1,0 +1,99 @@
+//! The host as its users start it: the binary, as a process.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::ExitStatus,
+    time::Duration,
+};
+
+use anyhow::Result;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::process::{Running, bound, path_from_env, spawn_bound};
+
+/// What a host is started with.
+#[derive(Clone, Debug, Default)]
+pub struct HostOptions {
+    /// Plugin files.
+    pub plugins: Vec<PathBuf>,
+    /// Further arguments of `innkeeper run`.
+    pub arguments: Vec<String>,
+    /// Environment.
+    pub environment: Vec<(String, String)>,
+    /// The cache directory; none: one of its own.
+    pub cache: Option<PathBuf>,
+}
+
+impl HostOptions {
+    /// A host with the shipped guests of these names.
+    pub fn with_guests(names: &[&str]) -> Result<Self> {
+        let directory = path_from_env("INNKEEPER_GUESTS")?;
+        let plugins = names
+            .iter()
+            .map(|name| directory.join(format!("{name}.wasm")))
+            .collect();
+        Ok(Self {
+            plugins,
+            ..Self::default()
+        })
+    }
+}
+
+/// A running host; ends with its value.
+#[derive(Debug)]
+pub struct Host {
+    // Dropped first: the process ends before its directory goes.
+    process: Running,
+    directory: TempDir,
+}
+
+impl Host {
+    /// Starts a host against a cluster.
+    pub fn start(kubeconfig: &Path, options: &HostOptions) -> Result<Self> {
+        let directory = tempfile::Builder::new()
+            .prefix("innkeeper-host-")
+            .tempdir()?;
+        let cache = options
+            .cache
+            .clone()
+            .unwrap_or_else(|| directory.path().join("cache"));
+        let log = File::create(directory.path().join("log"))?;
+        let mut command = bound(&path_from_env("INNKEEPER_BIN")?);
+        command.stdout(log.try_clone()?).stderr(log).arg("run");
+        command
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .arg("--cache-dir")
+            .arg(&cache);
+        for plugin in &options.plugins {
+            command.arg("--plugin").arg(plugin);
+        }
+        command.args(&options.arguments);
+        command.envs(
+            options
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value)),
+        );
+        let process = spawn_bound(command)?;
+        Ok(Self { process, directory })
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.directory.path().join("log"))?)
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Running {
+        &mut self.process
+    }
+
+    /// Asks it to drain and waits for its end.
+    pub fn stop(&mut self) -> Result<ExitStatus> {
+        self.process.signal(Signal::TERM)?;
+        self.process.wait_for(Duration::from_secs(30))
+    }
+}

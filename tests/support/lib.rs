@@ -1,0 +1,28 @@
+//! Support for the suites: a control plane, a host on it, a user who applies and edits, and the audit log as witness.
+//!
+//! It knows nothing about what the product decides; the suites say what is expected.
+
+#![expect(
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::panic_in_result_fn,
+    clippy::unwrap_in_result,
+    reason = "a failed expectation of a test is a panic"
+)]
+
+pub mod audit;
+pub mod control_plane;
+pub mod host;
+pub mod manifest;
+pub mod owned;
+pub mod process;
+pub mod trial;
+pub mod user;
+pub mod wait;
+
+pub use audit::{Audit, Write};
+pub use control_plane::ControlPlane;
+pub use host::{Host, HostOptions};
+pub use trial::Trial;
+pub use user::User;
+pub use wait::{eventually, eventually_for};

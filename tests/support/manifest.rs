@@ -1,0 +1,60 @@
+//! Manifests: YAML files and JSON values of Kubernetes objects.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+/// The root of the checkout.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ has a parent")
+        .to_owned()
+}
+
+/// Every object of a file below the root, in order.
+pub fn load(path: &str) -> Result<Vec<Value>> {
+    let path = root().join(path);
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
+    parse(&text).with_context(|| format!("failed to parse {}", path.display()))
+}
+
+/// Every object of a YAML text, in order; empty documents are left out.
+pub fn parse(text: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    Ok(documents
+        .into_iter()
+        .filter(|document| !document.is_null())
+        .collect())
+}
+
+/// The value at a path of a JSON pointer, null if there is none.
+pub fn at<'a>(object: &'a Value, pointer: &str) -> &'a Value {
+    object.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+/// The condition of a type as `Status/Reason: message`; none if it is not there.
+pub fn condition(object: &Value, kind: &str) -> Option<String> {
+    let conditions = at(object, "/status/conditions").as_array()?;
+    let found = conditions
+        .iter()
+        .find(|condition| condition["type"] == kind)?;
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    Some(format!(
+        "{}/{}: {}",
+        text("status"),
+        text("reason"),
+        text("message")
+    ))
+}
+
+/// The status of a condition: `True`, `False`, `Unknown`, or empty if it is not there.
+pub fn condition_status(object: &Value, kind: &str) -> String {
+    let text = condition(object, kind).unwrap_or_default();
+    text.split('/').next().unwrap_or_default().to_owned()
+}

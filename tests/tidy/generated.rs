@@ -1,0 +1,70 @@
+//! What is generated and committed is what the product generates now.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use innkeeper_tests::{manifest::root, process::path_from_env};
+
+/// Every file below a directory, by its path there.
+fn files_below(directory: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).expect("a directory can be listed") {
+            let path = entry.expect("an entry can be read").path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path
+                    .strip_prefix(directory)
+                    .expect("it lies below")
+                    .to_owned();
+                found.insert(
+                    name,
+                    fs::read_to_string(&path).expect("generated files are text"),
+                );
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn deploy_is_what_the_plugins_need() {
+    let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
+    let fresh = tempfile::tempdir().expect("a directory can be made");
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
+    command.arg("manifests").arg("--out").arg(fresh.path());
+    for guest in ["backup", "etcd", "memcached", "wordpress"] {
+        command
+            .arg("--plugin")
+            .arg(guests.join(format!("{guest}.wasm")));
+    }
+    let output = command.output().expect("the host can be started");
+    assert!(output.status.success(), "{output:?}");
+
+    let (fresh, committed) = (
+        files_below(fresh.path()),
+        files_below(&root().join("deploy")),
+    );
+    assert!(
+        fresh.len() > 10,
+        "too little was generated: {:?}",
+        fresh.keys()
+    );
+    let names = |files: &BTreeMap<PathBuf, String>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&fresh), names(&committed), "files of deploy/");
+    let stale: Vec<&PathBuf> = fresh
+        .iter()
+        .filter(|(name, text)| committed[*name] != **text)
+        .map(|(name, _)| name)
+        .collect();
+    assert!(
+        stale.is_empty(),
+        "deploy/ is stale in {stale:?}: run `innkeeper manifests --plugin ... --out deploy` with the four guests"
+    );
+}

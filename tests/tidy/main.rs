@@ -1,0 +1,170 @@
+//! Rules that the tree keeps: layers, headers, lengths, a fixed top level.
+//!
+//! Reads files as text and runs in milliseconds; it knows nothing about what the code does.
+
+mod files;
+mod generated;
+mod layers;
+
+use files::{Source, tracked};
+
+/// Longest file, tests not counted.
+const LINES_MAX: usize = 500;
+
+/// Everything at the top level that is not a tool's dotfile.
+const TOP_LEVEL: [&str; 9] = [
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE",
+    "README.md",
+    "deploy",
+    "examples",
+    "guests",
+    "host",
+    "tests",
+];
+
+fn assert_none(what: &str, found: Vec<String>) {
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn top_level_is_fixed() {
+    let mut found: Vec<String> = tracked()
+        .iter()
+        .filter_map(|path| path.split('/').next())
+        .filter(|name| !name.starts_with('.') && *name != "wit" && !TOP_LEVEL.contains(name))
+        .map(str::to_owned)
+        .collect();
+    found.dedup();
+    assert_none("not part of the fixed top level", found);
+}
+
+#[test]
+fn nothing_built_is_tracked() {
+    let found = tracked()
+        .into_iter()
+        .filter(|path| {
+            ["wasm", "cwasm"]
+                .iter()
+                .any(|it| files::has_extension(path, it))
+                || path.contains("target/")
+        })
+        .collect();
+    assert_none("built artifacts in version control", found);
+}
+
+#[test]
+fn modules_name_only_lower_layers() {
+    assert_none(
+        "a module names one of its own or a higher layer",
+        layers::violations(),
+    );
+}
+
+#[test]
+fn every_module_of_the_host_has_a_layer() {
+    assert_none("a module that layers.rs does not place", layers::unplaced());
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let found = Source::all()
+        .iter()
+        .filter(|source| !source.is_test_file() && !source.text.starts_with("//!"))
+        // The documentation of the host crate is a file of its own.
+        .filter(|source| !source.text.starts_with("#![doc = include_str!"))
+        .map(|source| source.path.clone())
+        .collect();
+    assert_none("a file without a //! header", found);
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let found = Source::all()
+        .iter()
+        .filter(|source| !source.is_test_file() && source.product_lines() > LINES_MAX)
+        .map(|source| {
+            format!(
+                "{} has {} lines without tests",
+                source.path,
+                source.product_lines()
+            )
+        })
+        .collect();
+    assert_none(&format!("over {LINES_MAX} lines, is there a seam"), found);
+}
+
+#[test]
+fn every_file_is_part_of_its_crate() {
+    assert_none("a file that no `mod` declares", files::orphans());
+}
+
+#[test]
+fn modules_are_not_named_mod_rs() {
+    let found = Source::all()
+        .iter()
+        .filter(|source| source.path.ends_with("/mod.rs"))
+        .map(|source| source.path.clone())
+        .collect();
+    assert_none("use foo.rs and foo/ instead of foo/mod.rs", found);
+}
+
+#[test]
+fn compiled_code_is_loaded_in_one_place() {
+    let found: Vec<String> = Source::all()
+        .iter()
+        .filter(|source| source.path.starts_with("host/src/"))
+        .flat_map(|source| {
+            let count = source.text.matches("expect(unsafe_code").count();
+            std::iter::repeat_n(source.path.clone(), count)
+        })
+        .collect();
+    assert!(
+        found.len() <= 1,
+        "unsafe code is expected in more than one place: {found:?}"
+    );
+}
+
+#[test]
+fn features_for_tests_are_in_no_build_for_users() {
+    // Written in parts, so that this file does not find itself.
+    let marks = [
+        concat!("--fea", "tures"),
+        concat!("\"mut", "ants\""),
+        concat!("\"fail", "points\""),
+    ];
+    let found = tracked()
+        .into_iter()
+        .filter(|path| path != "tests/mutants" && !files::has_extension(path, "rs"))
+        .filter(|path| marks.iter().any(|mark| files::read(path).contains(mark)))
+        .collect();
+    assert_none("a feature that weakens or kills the host", found);
+}
+
+#[test]
+fn nothing_is_left_open() {
+    // Written in two parts, so that this file does not find itself.
+    let marks = [
+        concat!("to", "do!("),
+        concat!("unimple", "mented!("),
+        concat!("#[ig", "nore"),
+    ];
+    let found = Source::all()
+        .iter()
+        .filter(|source| marks.iter().any(|mark| source.text.contains(mark)))
+        .map(|source| source.path.clone())
+        .collect();
+    assert_none("left open in the code", found);
+}
+
+#[test]
+fn every_manifest_names_the_licence() {
+    let found = tracked()
+        .into_iter()
+        .filter(|path| path.ends_with("/Cargo.toml"))
+        .filter(|path| !files::read(path).contains("license.workspace = true"))
+        .collect();
+    assert_none("a manifest without the workspace's licence", found);
+    assert!(files::read("Cargo.toml").contains("license = \"Apache-2.0\""));
+}
