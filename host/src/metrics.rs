@@ -143,7 +143,7 @@ impl Metrics {
             code: code.to_owned(),
             method: method.to_owned(),
         };
-        self.families.requests.get_or_create(&label).inc();
+        self.families.requests.get_or_create_owned(&label).inc();
     }
 
     /// Whether this process holds the lease.
@@ -151,7 +151,7 @@ impl Metrics {
         let label = Lease {
             name: lease.to_owned(),
         };
-        let gauge = self.families.leader.get_or_create(&label);
+        let gauge = self.families.leader.get_or_create_owned(&label);
         gauge.set(i64::from(leads));
     }
 }
@@ -166,9 +166,9 @@ pub struct PluginMetrics {
 impl PluginMetrics {
     /// A call of the guest that ended, however it ended.
     pub fn called(&self, cpu: Duration, memory_peak_bytes: usize) {
-        let seconds = self.families.call_seconds.get_or_create(&self.plugin);
+        let seconds = self.families.call_seconds.get_or_create_owned(&self.plugin);
         seconds.observe(cpu.as_secs_f64());
-        let peak = self.families.memory_peak.get_or_create(&self.plugin);
+        let peak = self.families.memory_peak.get_or_create_owned(&self.plugin);
         let bytes = i64::try_from(memory_peak_bytes).unwrap_or(i64::MAX);
         // Between reading and writing another call may raise it: the next higher peak mends that.
         if bytes > peak.get() {
@@ -182,12 +182,12 @@ impl PluginMetrics {
             plugin: self.plugin.plugin.clone(),
             reason: reason.to_owned(),
         };
-        self.families.faults.get_or_create(&label).inc();
+        self.families.faults.get_or_create_owned(&label).inc();
     }
 
     /// A pass whose inputs were those of the one before, so that the guest was not called.
     pub fn skipped(&self) {
-        self.families.skips.get_or_create(&self.plugin).inc();
+        self.families.skips.get_or_create_owned(&self.plugin).inc();
     }
 
     /// A write for one of its parents that the API server took.
@@ -196,12 +196,12 @@ impl PluginMetrics {
             plugin: self.plugin.plugin.clone(),
             verb: verb.to_owned(),
         };
-        self.families.writes.get_or_create(&label).inc();
+        self.families.writes.get_or_create_owned(&label).inc();
     }
 
     /// Log lines of the guest that were dropped.
     pub fn log_dropped(&self, lines: u64) {
-        let dropped = self.families.log_dropped.get_or_create(&self.plugin);
+        let dropped = self.families.log_dropped.get_or_create_owned(&self.plugin);
         dropped.inc_by(lines);
     }
 }

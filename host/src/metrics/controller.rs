@@ -68,11 +68,17 @@ impl ControllerMetrics {
         };
         let label = metrics.controller();
         let workers_max = i64::try_from(workers_max).unwrap_or(i64::MAX);
-        families.workers_max.get_or_create(&label).set(workers_max);
-        families.active_workers.get_or_create(&label).set(0);
+        families
+            .workers_max
+            .get_or_create_owned(&label)
+            .set(workers_max);
+        families.active_workers.get_or_create_owned(&label).set(0);
         // Shown from the start: an alert on its rate needs a zero to begin with.
-        drop(families.reconcile_errors.get_or_create(&label));
-        families.queue_depth.get_or_create(&metrics.queue()).set(0);
+        families.reconcile_errors.get_or_create_owned(&label);
+        families
+            .queue_depth
+            .get_or_create_owned(&metrics.queue())
+            .set(0);
         metrics
     }
 
@@ -83,20 +89,23 @@ impl ControllerMetrics {
 
     /// Triggers were taken in, and so many parents wait.
     pub fn triggered(&self, count: usize, depth: usize) {
-        let adds = self.families.queue_adds.get_or_create(&self.queue());
+        let adds = self.families.queue_adds.get_or_create_owned(&self.queue());
         adds.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
         self.depth(depth);
     }
 
     /// A pass begins, after its parent waited for so long; so many others wait.
     pub fn begin(&self, waited: Duration, depth: usize) -> Running {
-        let queued = self.families.queue_seconds.get_or_create(&self.queue());
+        let queued = self
+            .families
+            .queue_seconds
+            .get_or_create_owned(&self.queue());
         queued.observe(waited.as_secs_f64());
         self.depth(depth);
         let active = self
             .families
             .active_workers
-            .get_or_create(&self.controller());
+            .get_or_create_owned(&self.controller());
         active.inc();
         let began = Instant::now();
         let mut passes = self.began.lock();
@@ -124,7 +133,7 @@ impl ControllerMetrics {
     }
 
     fn depth(&self, depth: usize) {
-        let gauge = self.families.queue_depth.get_or_create(&self.queue());
+        let gauge = self.families.queue_depth.get_or_create_owned(&self.queue());
         gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
@@ -152,15 +161,21 @@ impl Running {
             controller: controller.controller.clone(),
             result: result.label(),
         };
-        families.reconciles.get_or_create(&ended).inc();
+        families.reconciles.get_or_create_owned(&ended).inc();
         families
             .reconcile_seconds
-            .get_or_create(&controller)
+            .get_or_create_owned(&controller)
             .observe(seconds);
-        families.work_seconds.get_or_create(&queue).observe(seconds);
+        families
+            .work_seconds
+            .get_or_create_owned(&queue)
+            .observe(seconds);
         if result == PassResult::Error {
-            families.reconcile_errors.get_or_create(&controller).inc();
-            families.queue_retries.get_or_create(&queue).inc();
+            families
+                .reconcile_errors
+                .get_or_create_owned(&controller)
+                .inc();
+            families.queue_retries.get_or_create_owned(&queue).inc();
         }
     }
 }
@@ -170,6 +185,6 @@ impl Drop for Running {
         self.metrics.began.lock().passes.remove(&self.number);
         let controller = self.metrics.controller();
         let active = &self.metrics.families.active_workers;
-        active.get_or_create(&controller).dec();
+        active.get_or_create_owned(&controller).dec();
     }
 }

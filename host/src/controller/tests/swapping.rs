@@ -89,7 +89,11 @@ async fn controlled<F: Future<Output = ()>>(watched: &Arc<Watched>, places: usiz
         test.await;
         stop.cancel();
     };
-    let (ended, ()) = tokio::join!(running, test);
+    // Each wait of a test has its own patience; what is left is the end of the running passes.
+    let both = async { tokio::join!(running, test) };
+    let (ended, ()) = timeout(PATIENCE * 6, both)
+        .await
+        .expect("should end in time");
     ended.unwrap();
 }
 
