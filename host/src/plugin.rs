@@ -34,7 +34,7 @@ mod ticker;
 pub use self::{
     call::{CallFault, CallLimit, CallReport, Context, End, ObservedChild, Request, Timing},
     engine::{Engine, EngineSettings, Metering},
-    loaded::{Described, Plugin},
+    loaded::{Described, Plugin, revision_of},
     log::{Dropped, LogLevel, LogLine},
     pool::{Job, Pool},
     swap::swap_is_off,

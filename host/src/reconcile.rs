@@ -130,9 +130,14 @@ impl Reconciler {
         self.slot.current().serving.clone()
     }
 
-    /// How the first passes since the last swap ended.
+    /// How the first passes since the last swap ended, or since it was put on trial.
     pub fn trial(&self) -> Trial {
         self.slot.current().trial.lock().clone()
+    }
+
+    /// Has the first passes of what serves counted as if it had just taken over, from the first pass on that begins.
+    pub fn put_on_trial(&self) {
+        *self.slot.current().trial.lock() = Trial::unopened();
     }
 
     /// How many passes of the revision that serves ended with a fault of the guest.
@@ -151,14 +156,34 @@ impl Reconciler {
     /// Passes that run end as they began, and what they read stays watched until then.
     /// A parent has at most one pass at a time all along, and no trigger is lost: they wait in the same queue.
     pub fn swap(&self, serving: Serving) {
-        let parents = self.registration.parents();
-        self.slot.switch(serving, parents, |newest, others| {
-            self.watch(newest, others)
-        });
+        let trial = self.trial_of(&serving);
+        self.slot
+            .switch(serving, trial, |newest, others| self.watch(newest, others));
         // Listed again: the pass of a parent that came meanwhile may have begun before the switch.
         let parents = self.registration.parents();
         let parents = self.ledger.lock().longest_ago_first(parents);
         self.registration.trigger(parents, Cause::Swapped);
+    }
+
+    /// The trial of a revision that is about to take over.
+    ///
+    /// A parent for which the one before broke down, too, says nothing about it.
+    fn trial_of(&self, serving: &Serving) -> Trial {
+        if !self.registration.waiting().is_empty() {
+            return Trial::unopened();
+        }
+        let mut parents = self.registration.parents();
+        let revision = serving.plugin.revision();
+        let ledger = self.ledger.lock();
+        parents.retain(|parent| !ledger.faulted_before(parent, revision));
+        Trial::of(parents)
+    }
+
+    /// Leaves a parent out of the trial.
+    fn excuse(&self, stint: &Stint, parent: &ObjectId) {
+        if stint.trial.lock().excuse(parent) {
+            self.shared.trials.notify_one();
+        }
     }
 
     /// Watches what is needed now that the inventory is another.
@@ -197,7 +222,7 @@ impl Reconciler {
         let observation = match observed {
             Observed::Ready(observation) => observation,
             Observed::Gone => {
-                stint.trial.lock().excuse(id);
+                self.excuse(&stint, id);
                 stint.memory.forget(id);
                 stint.given_up.forget(id);
                 return Next::Forget;
@@ -209,11 +234,12 @@ impl Reconciler {
                 return self.wait(parent.as_ref(), &waiting, turn).await;
             }
         };
+        stint.begin_trial(|| self.registration.parents());
         let serving = &stint.serving;
         let manifest = serving.plugin.manifest();
         let entry = plan::enter(&observation.parent, &self.name, manifest);
         if !matches!(entry, Entry::Pass(_)) {
-            stint.trial.lock().excuse(id);
+            self.excuse(&stint, id);
         }
         let phase = match entry {
             Entry::Ignore => return Next::UntilChanged,
@@ -324,10 +350,15 @@ impl Reconciler {
         let parent = observation.parent.id();
         let answer = self.check(serving, &parent, phase, end);
         if let Some(ended) = answer.first_pass() {
-            if matches!(ended, FirstPass::Faulted { .. }) {
+            let faulted = matches!(ended, FirstPass::Faulted { .. });
+            if faulted {
                 faults.fetch_add(1, Ordering::Relaxed);
             }
-            trial.lock().record(&parent, ended);
+            let revision = serving.plugin.revision();
+            self.ledger.lock().answered(&parent, revision, faulted);
+            if trial.lock().record(&parent, ended) {
+                self.shared.trials.notify_one();
+            }
         }
         match answer {
             Answer::Outcome(outcome) => Ok((outcome, reads)),

@@ -192,7 +192,6 @@ async fn start(
         slot.set(hash_key.clone());
         cluster.set_hash_key(Some(hash_key.clone()));
     }
-    let lost = hash_key.is_none();
     let shared = Arc::new(Shared {
         resources: Arc::new(cluster.clone()),
         cluster,
@@ -202,12 +201,13 @@ async fn start(
         metrics: Arc::clone(gallery.metrics()),
         events: Events::new("innkeeper".to_owned()),
         hash_key: slot,
+        trials: tokio::sync::Notify::new(),
         remember_passes: plugin_settings.remember_passes,
         now: Timestamp::now,
         random: fill_random,
     });
     gallery.begin(plugin_settings.files.len(), loaded.len(), &shared);
-    watch_over(&shared, lost.then(|| host_namespace.clone()), tasks);
+    watch_over(&shared, hash_key.is_none(), &host_namespace, tasks);
     for loaded in loaded {
         let (shared, limits) = (Arc::clone(&shared), Arc::clone(&limits));
         let warm = warm.remove(&loaded.name).unwrap_or_default();
@@ -223,10 +223,11 @@ async fn start(
 }
 
 /// Ends the process when guests cannot be called any more, and waits for a hash key that is lost in a namespace.
-fn watch_over(shared: &Arc<Shared>, lost_in: Option<String>, tasks: &mut Tasks) {
+fn watch_over(shared: &Arc<Shared>, is_lost: bool, namespace: &str, tasks: &mut Tasks) {
     let watched = Arc::clone(shared);
     tasks.background(async move { Err(Error::Guests(watched.pool.died().await)) });
-    if let Some(namespace) = lost_in {
+    if is_lost {
+        let namespace = namespace.to_owned();
         tasks.background(key::wait_until_restored(Arc::clone(shared), namespace));
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     suite::{Target, is_ready},
 };
 
-const PLUGIN: Kind<'static> = Kind {
+pub(crate) const PLUGIN: Kind<'static> = Kind {
     api_version: "innkeeper.dev/v1alpha1",
     kind: "Plugin",
     namespace: None,
@@ -29,14 +29,14 @@ const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached
 const SERVICE: Target<'static> = ("v1", "Service", "example-memcached");
 
 /// A control plane that knows Plugins, with a host without plugin files.
-struct Site {
-    stage: Stage,
+pub(crate) struct Site {
+    pub(crate) stage: Stage,
     sources: TempDir,
-    namespace: String,
+    pub(crate) namespace: String,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut stage = Stage::full(Vec::new());
         let sources = tempfile::tempdir().unwrap();
         let directory = sources.path().to_str().unwrap().to_owned();
@@ -49,7 +49,7 @@ impl Site {
         }
     }
 
-    fn define(&self) {
+    pub(crate) fn define(&self) {
         for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
             self.stage.plane.user().apply(&object).unwrap();
         }
@@ -93,7 +93,7 @@ impl Site {
         self.plugin_of(NAME)
     }
 
-    fn plugin_of(&self, name: &str) -> Value {
+    pub(crate) fn plugin_of(&self, name: &str) -> Value {
         let plugin = self.stage.plane.user().get(PLUGIN, name).unwrap();
         plugin.unwrap_or_default()
     }
@@ -105,7 +105,7 @@ impl Site {
     }
 
     #[track_caller]
-    fn wait_conditions_of(&self, name: &str, host: &Host, expected: &[&str]) -> Value {
+    pub(crate) fn wait_conditions_of(&self, name: &str, host: &Host, expected: &[&str]) -> Value {
         eventually(&format!("the Plugin {name} is {expected:?}"), || {
             let plugin = self.plugin_of(name);
             let generation = &plugin["metadata"]["generation"];
@@ -133,7 +133,7 @@ impl Site {
 }
 
 /// The same component with other bytes: behind a section that nobody reads.
-fn marked(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn marked(bytes: &[u8]) -> Vec<u8> {
     const CUSTOM_SECTION: &[u8] = b"\x00\x05\x04mark";
 
     [bytes, CUSTOM_SECTION].concat()
@@ -151,7 +151,7 @@ fn put(path: &Path, bytes: &[u8]) {
     fs::rename(new, path).unwrap();
 }
 
-const WELL: [&str; 7] = [
+pub(crate) const WELL: [&str; 8] = [
     "Fetched=True/Fetched",
     "Verified=True/AsExpected",
     "Compiled=True/Compiled",
@@ -159,6 +159,7 @@ const WELL: [&str; 7] = [
     "Granted=True/Granted",
     "Serving=True/Serving",
     "Degraded=False/AsDeclared",
+    "RolledBack=False/NotNeeded",
 ];
 
 #[test]

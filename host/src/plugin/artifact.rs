@@ -6,6 +6,7 @@
 
 mod cache;
 mod inspect;
+mod kept;
 mod scan;
 
 use std::{

@@ -72,13 +72,16 @@ impl Described {
         &self.inner.manifest
     }
 
+    /// The digest of the bytes.
+    pub fn digest(&self) -> &Digest {
+        &self.inner.digest
+    }
+
     /// Checks a configuration against the plugin's schema; with none, only `{}` fits.
     pub fn configure(&self, config: &Map<String, Value>) -> Result<Plugin, Error> {
         check_config(&self.inner.manifest, config)?;
-        // serde_json's maps are sorted, so that the text is canonical.
-        let config = Value::Object(config.clone()).to_string();
-        let revision =
-            Digest::of_parts([self.inner.digest.as_bytes().as_slice(), config.as_bytes()]);
+        let config = canonical(config);
+        let revision = revision_with(&self.inner.digest, &config);
         Ok(Plugin {
             component: Arc::clone(&self.inner),
             config,
@@ -162,6 +165,20 @@ impl Plugin {
         );
         (report, reads)
     }
+}
+
+/// The revision that bytes of this digest make with a configuration.
+pub fn revision_of(digest: &Digest, config: &Map<String, Value>) -> Digest {
+    revision_with(digest, &canonical(config))
+}
+
+fn revision_with(digest: &Digest, config: &str) -> Digest {
+    Digest::of_parts([digest.as_bytes().as_slice(), config.as_bytes()])
+}
+
+/// serde_json's maps are sorted, so that the text is canonical.
+fn canonical(config: &Map<String, Value>) -> String {
+    Value::Object(config.clone()).to_string()
 }
 
 /// Reads while a plugin describes itself: nothing.

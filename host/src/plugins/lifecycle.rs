@@ -2,8 +2,15 @@
 //!
 //! Pure: everything that is known comes in, and nothing is fetched, loaded, served or written here.
 
+mod history;
+mod judgement;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
+pub use self::{
+    history::{Beginning, History, Moment, Past},
+    judgement::{FirstPasses, Judgement},
+};
 use super::resource::{CandidateVerdict, Charter, Declared, Rollout, RolloutMode, revision_name};
 use crate::model::{Condition, ConditionStatus, Digest};
 
@@ -26,6 +33,9 @@ pub enum Stage {
 
 /// Condition type: what is declared is not what serves, because a step failed.
 const DEGRADED: &str = "Degraded";
+
+/// Condition type: what is declared faulted too often, and the revision before it serves again.
+const ROLLED_BACK: &str = "RolledBack";
 
 /// The steps that loading consists of.
 const LOADING: [Stage; 5] = [
@@ -78,6 +88,8 @@ pub struct Attempt<'a> {
     pub loaded: Option<Revision>,
     /// Whether it is time for another one.
     pub is_due: bool,
+    /// Whether what was loaded was rolled back, and the Plugin is as it was then.
+    pub is_rolled_back: bool,
 }
 
 /// What serves.
@@ -87,6 +99,8 @@ pub struct Served<'a> {
     pub revision: Revision,
     /// The terms that it is bound by.
     pub charter: &'a Charter,
+    /// What its first passes say of it; none if it is not on trial.
+    pub trial: Option<Judgement>,
 }
 
 /// What is known of one plugin.
@@ -98,6 +112,10 @@ pub struct Situation<'a> {
     pub attempt: Option<Attempt<'a>>,
     /// What serves; none if nothing does.
     pub served: Option<Served<'a>>,
+    /// The revision that served last, where none does and it may be had.
+    pub last: Option<Digest>,
+    /// The last good revision before the one that serves, as far as it may be had.
+    pub good: Option<Digest>,
 }
 
 /// What comes next.
@@ -109,6 +127,10 @@ pub enum Step {
     Serve(Digest),
     /// Let this revision serve in place of the one that does, under the charter that is declared.
     Swap(Digest),
+    /// Let this revision, which served last, go on to serve, without asking for it where it came from.
+    Resume(Digest),
+    /// Let this revision, which was good, serve again in place of the one that does.
+    RollBack(Digest),
     /// End all passes: what serves may do so no more, and nothing else can.
     Stop,
     /// Go on: what is declared serves.
@@ -122,17 +144,25 @@ impl Situation<'_> {
     ///
     /// Whatever fails, what serves goes on serving, under the charter that is declared: grants and limits bind at once.
     /// Only a charter that takes away what it cannot work without ends it.
+    ///
+    /// A process that has just started has nothing that serves: what did before goes on before anything is fetched, so
+    /// that a source that is down is no matter, and another revision has to replace it in the usual way.
     pub fn next(&self) -> Step {
+        let granted = |revision: &&Revision| revision.is_granted;
         let attempt = self.attempt.as_ref();
         let attempt = attempt.filter(|attempt| loads_the_same(attempt.of, self.declared));
-        let Some(attempt) = attempt.filter(|attempt| !attempt.is_due) else {
+        let attempt = attempt.filter(|attempt| !attempt.is_due);
+        let loaded = attempt.and_then(|attempt| attempt.loaded.as_ref().filter(granted));
+        if let Some(step) = self.go_back(loaded) {
+            return step;
+        }
+        let Some(attempt) = attempt else {
             return Step::Load;
         };
-        let granted = |revision: &&Revision| revision.is_granted;
-        let loaded = attempt.loaded.as_ref().filter(granted);
         let Some(served) = &self.served else {
             return loaded.map_or(Step::Wait, |loaded| Step::Serve(loaded.digest.clone()));
         };
+        let loaded = loaded.filter(|_| !attempt.is_rolled_back);
         let fallback = Some(&served.revision).filter(granted);
         let Some(next) = loaded.or(fallback) else {
             return Step::Stop;
@@ -145,6 +175,19 @@ impl Situation<'_> {
         } else {
             Step::Wait
         }
+    }
+
+    /// The step to a revision of the past, if one is to be taken.
+    fn go_back(&self, loaded: Option<&Revision>) -> Option<Step> {
+        let Some(served) = &self.served else {
+            let last = self.last.as_ref()?;
+            let is_loaded = loaded.is_some_and(|loaded| loaded.digest == *last);
+            return (!is_loaded).then(|| Step::Resume(last.clone()));
+        };
+        let is_faulty = served.trial == Some(Judgement::Faulty);
+        let good = self.good.as_ref();
+        let good = good.filter(|_| is_faulty && self.declared.rollout.auto_rollback)?;
+        Some(Step::RollBack(good.clone()))
     }
 }
 
@@ -190,6 +233,10 @@ pub struct Standing<'a> {
     pub revision: Option<&'a Digest>,
     /// Whether its passes are stopped.
     pub is_suspended: bool,
+    /// Why what is declared was rolled back, if it was.
+    pub rolled_back: Option<&'a str>,
+    /// That what serves faults too often, and why it is not rolled back.
+    pub faulting: Option<&'a str>,
 }
 
 impl Standing<'_> {
@@ -199,6 +246,7 @@ impl Standing<'_> {
         let mut conditions = Vec::from(loading);
         conditions.push(self.serving());
         conditions.push(self.degraded());
+        conditions.push(self.rolled_back());
         conditions
     }
 
@@ -266,6 +314,20 @@ impl Standing<'_> {
             status,
             reason: reason.to_owned(),
             message,
+        }
+    }
+
+    fn rolled_back(&self) -> Condition {
+        let (status, reason, message) = match (self.rolled_back, self.faulting) {
+            (Some(message), _) => (ConditionStatus::True, "TooManyFaults", message),
+            (None, Some(message)) => (ConditionStatus::False, "TooManyFaults", message),
+            (None, None) => (ConditionStatus::False, "NotNeeded", ""),
+        };
+        Condition {
+            kind: ROLLED_BACK.to_owned(),
+            status,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
         }
     }
 }

@@ -9,6 +9,7 @@
 mod load;
 mod rehearse;
 mod report;
+mod resume;
 mod serve;
 
 use std::{
@@ -28,7 +29,10 @@ use self::serve::Running;
 pub use self::serve::Start;
 use super::{
     Workshop,
-    lifecycle::{self, Problem, Revision, Situation, Stage, Step, loads_the_same},
+    lifecycle::{
+        self, Beginning, History, Judgement, Problem, Revision, Situation, Stage, Step,
+        loads_the_same,
+    },
     resource::{self, Candidate, Declared, Plugin as Resource},
 };
 use crate::{
@@ -74,6 +78,10 @@ pub struct Manager {
     known: Mutex<BTreeMap<ObjectId, Known>>,
     /// Who serves which kind of parents.
     claims: Mutex<BTreeMap<GroupKind, PluginName>>,
+    /// The Plugins with a revision whose first passes are being watched.
+    on_trial: Mutex<BTreeSet<ObjectId>>,
+    /// The bytes that each Plugin may come back to.
+    kept: Mutex<BTreeMap<ObjectId, BTreeSet<Digest>>>,
 }
 
 /// What is known of one Plugin.
@@ -83,6 +91,12 @@ struct Known {
     running: Option<Running>,
     /// Revisions that were to serve and do not.
     refusals: BTreeMap<Digest, Refusal>,
+    /// Revisions that were to serve again and cannot.
+    lost: BTreeMap<Digest, Refusal>,
+    /// The revisions that have served.
+    history: History,
+    /// The generation of the Plugin's spec.
+    generation: Option<i64>,
     /// What the one that was loaded would do.
     candidate: Option<Candidate>,
     delays: Option<ExponentialBackoff>,
@@ -170,6 +184,8 @@ impl Manager {
             parts,
             known: Mutex::default(),
             claims: Mutex::default(),
+            on_trial: Mutex::default(),
+            kept: Mutex::default(),
         }
     }
 
@@ -188,9 +204,9 @@ impl Manager {
         {
             attempt.of.pull_every = declared.pull_every;
         }
-        known
-            .refusals
-            .retain(|_, refusal| refusal.of == declared && !refusal.is_due());
+        for refusals in [&mut known.refusals, &mut known.lost] {
+            refusals.retain(|_, refusal| refusal.of == declared && !refusal.is_due());
+        }
         loop {
             let step = known.situation(&declared).next();
             debug!(?step, "next step");
@@ -201,9 +217,19 @@ impl Manager {
                     let Some(plugin) = plugin.filter(|_| !known.is_refused(&revision)) else {
                         break;
                     };
-                    if let Err(failed) = self.serve(&declared, known, plugin).await {
+                    let why = Beginning::Declared;
+                    if let Err(failed) = self.serve(&declared, known, plugin, why).await {
                         known.refuse(revision, &declared, failed);
                     }
+                }
+                Step::Resume(revision) => {
+                    self.come_back(&declared, known, &revision, Beginning::Resumed)
+                        .await;
+                }
+                Step::RollBack(revision) => {
+                    let why = known.faults().unwrap_or_default();
+                    let why = Beginning::RolledBack { why };
+                    self.come_back(&declared, known, &revision, why).await;
                 }
                 Step::Stop => {
                     info!(plugin = %declared.name, "the grants of a plugin do not suffice any more, it stops");
@@ -219,6 +245,10 @@ impl Manager {
         if known.refusals.is_empty() {
             known.candidate = None;
         }
+        if known.judgement() == Some(Judgement::Good) {
+            info!(plugin = %declared.name, "the first passes of a revision went well");
+            known.history.pass();
+        }
         let problem = known.problem(&declared);
         self.report(object, known, Some(&declared), problem.as_ref())
             .await
@@ -231,12 +261,20 @@ impl Manager {
             info!(plugin = %name, "the Plugin is gone, its children stay");
             self.stop(&name, &mut known).await;
         }
+        self.on_trial.lock().remove(id);
+        self.keep_only(id, BTreeSet::new());
     }
 }
 
 impl Work for Manager {
     async fn triggers(&self) -> Vec<(ObjectId, Class)> {
-        controller::triggers(&self.registration).await
+        tokio::select! {
+            triggers = controller::triggers(&self.registration) => triggers,
+            () = self.parts.shared.trials.notified() => {
+                let on_trial = self.on_trial.lock();
+                on_trial.iter().map(|id| (id.clone(), Class::Swapped)).collect()
+            }
+        }
     }
 
     async fn pass(&self, id: ObjectId, _: Turn) -> Next {
@@ -252,8 +290,11 @@ impl Work for Manager {
             // What serves goes on.
             Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
         };
-        let mut known = self.known.lock().remove(&id).unwrap_or_default();
+        let known = self.known.lock().remove(&id);
+        let mut known = known.unwrap_or_else(|| Known::of(&observation.parent));
+        known.generation = observation.parent.generation;
         let next = self.tend(&observation.parent, &mut known).await;
+        self.look_after(&id, &known);
         self.known.lock().insert(id, known);
         next
     }
@@ -287,11 +328,15 @@ impl Known {
                     .filter(|plugin| !self.is_refused(plugin.revision()))
                     .map(|plugin| revision(plugin)),
                 is_due: attempt.is_due(),
+                is_rolled_back: self.is_rolled_back(attempt),
             }),
             served: self.running.as_ref().map(|running| lifecycle::Served {
                 revision: revision(&running.plugin),
                 charter: &running.charter,
+                trial: self.judgement(),
             }),
+            last: self.last(),
+            good: self.good(),
         }
     }
 
@@ -332,6 +377,14 @@ impl Known {
                 message: resource::lines(&assessment).unwrap_or_default(),
             });
         }
+        let why = self.history.rolled_back(plugin.revision(), self.generation);
+        if let Some(message) = why {
+            return Some(Problem {
+                stage: Stage::Serving,
+                reason: "RolledBack".to_owned(),
+                message,
+            });
+        }
         let refusals = self.refusals.get(plugin.revision()).into_iter();
         let mut refusals = refusals.chain(self.refusals.values());
         refusals.next().map(|refusal| refusal.problem.clone())
@@ -354,7 +407,8 @@ impl Known {
     /// The next time at which there is something to do although nothing has changed.
     fn due_next(&self) -> Option<Instant> {
         let attempt = self.attempt.as_ref().and_then(Attempt::due);
-        let refusal = self.refusals.values().filter_map(|one| one.due).min();
+        let refusals = self.refusals.values().chain(self.lost.values());
+        let refusal = refusals.filter_map(|one| one.due).min();
         let refresh = self.running.as_ref();
         let refresh = refresh.map(|_| Instant::now() + REFRESHED_EVERY);
         [attempt, refusal, refresh].into_iter().flatten().min()

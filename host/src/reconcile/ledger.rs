@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use super::budget::Budget;
-use crate::model::ObjectId;
+use crate::model::{Digest, ObjectId};
 
 /// One entry for each parent that has or had a pass and is not gone.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub(super) struct Ledger {
 struct Entry {
     /// When the last pass ended; none before the first has.
     passed: Option<Instant>,
+    /// The revision whose last answer was a fault; none if the last answer was none.
+    faulted_on: Option<Digest>,
     /// What it may write.
     budget: Budget,
 }
@@ -37,6 +39,18 @@ impl Ledger {
         self.parents.remove(parent);
     }
 
+    /// Takes note of whether a revision's last answer was a fault.
+    pub(super) fn answered(&mut self, parent: &ObjectId, revision: &Digest, faulted: bool) {
+        self.entry(parent).faulted_on = faulted.then(|| revision.clone());
+    }
+
+    /// Whether another revision than this one has been faulting for a parent.
+    pub(super) fn faulted_before(&self, parent: &ObjectId, revision: &Digest) -> bool {
+        let entry = self.parents.get(parent);
+        let faulted_on = entry.and_then(|entry| entry.faulted_on.as_ref());
+        faulted_on.is_some_and(|other| other != revision)
+    }
+
     /// Sorts parents by their last pass: those that had none first, then the one whose is the longest ago.
     pub(super) fn longest_ago_first(&self, mut parents: Vec<ObjectId>) -> Vec<ObjectId> {
         parents
@@ -55,6 +69,19 @@ mod tests {
 
     use super::*;
     use crate::model::GroupKind;
+
+    #[test]
+    fn a_fault_is_remembered_with_its_revision_until_the_next_answer() {
+        let id = ObjectId::new(GroupKind::new("g", "K"), Some("demo"), "a");
+        let [old, new] = ["old", "new"].map(|text| Digest::of(text.as_bytes()));
+        let mut ledger = Ledger::default();
+        assert!(!ledger.faulted_before(&id, &new));
+        ledger.answered(&id, &old, true);
+        assert!(ledger.faulted_before(&id, &new));
+        assert!(!ledger.faulted_before(&id, &old));
+        ledger.answered(&id, &old, false);
+        assert!(!ledger.faulted_before(&id, &new));
+    }
 
     #[test]
     fn who_waited_longest_comes_first() {

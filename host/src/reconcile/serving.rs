@@ -72,6 +72,14 @@ impl Stint {
             given_up: GivenUp::default(),
         })
     }
+
+    /// Begins a trial that waits for it; to be called before the guest is.
+    pub(super) fn begin_trial(&self, parents: impl FnOnce() -> Vec<ObjectId>) {
+        let mut trial = self.trial.lock();
+        if !trial.is_open() {
+            trial.open(parents());
+        }
+    }
 }
 
 /// The pointer.
@@ -107,7 +115,7 @@ impl Slot {
     pub(super) fn switch(
         &self,
         serving: Serving,
-        parents: Vec<ObjectId>,
+        trial: Trial,
         watch: impl FnOnce(&Serving, &[Arc<Stint>]),
     ) {
         let mut state = self.0.write();
@@ -119,7 +127,7 @@ impl Slot {
         } else {
             0
         };
-        let next = Stint::new(serving, Trial::of(parents), faults);
+        let next = Stint::new(serving, trial, faults);
         let last = std::mem::replace(&mut state.current, next);
         state.leaving.push(Arc::downgrade(&last));
         // One that nobody runs with is gone before anybody is told of it.
@@ -173,7 +181,7 @@ mod tests {
         let told = Mutex::new(Vec::new());
         let watch = |_: &Serving, others: &[Arc<Stint>]| told.lock().push(others.len());
         let passes = [slot.current(), slot.current()];
-        slot.switch(new.clone(), Vec::new(), watch);
+        slot.switch(new.clone(), Trial::default(), watch);
         assert!(!slot.is_current(&passes[0]));
         assert_eq!(
             slot.current().serving.plugin.revision(),
@@ -186,7 +194,7 @@ mod tests {
         slot.settle(watch);
         slot.settle(watch);
         // Nobody runs with what is left now.
-        slot.switch(new, Vec::new(), watch);
+        slot.switch(new, Trial::default(), watch);
         slot.settle(watch);
         assert_eq!(*told.lock(), [1, 0, 0]);
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::RwLock;
+use tokio::sync::Notify;
 
 use super::Inventory;
 use crate::{
@@ -32,6 +33,8 @@ pub struct Shared {
     pub events: Events,
     /// The cluster's hash key.
     pub hash_key: HashKeySlot,
+    /// Rung when the trial of a revision should be looked at.
+    pub trials: Notify,
     /// Whether a pass that would do nothing is left out.
     pub remember_passes: bool,
     /// The clock.

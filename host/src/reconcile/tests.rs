@@ -69,6 +69,7 @@ impl World {
             metrics: Arc::default(),
             events: Events::new("test"),
             hash_key: slot,
+            trials: tokio::sync::Notify::new(),
             remember_passes: true,
             now: Timestamp::now,
             random: |bytes| bytes.fill(7),

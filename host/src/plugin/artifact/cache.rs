@@ -25,7 +25,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// A directory of compiled artifacts.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
 }
 
 impl Cache {
@@ -107,7 +107,7 @@ impl Cache {
     }
 
     /// Writes a file as a whole or not at all.
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file = tempfile::Builder::new()
             .prefix(".new-")
             .tempfile_in(&self.directory)?;

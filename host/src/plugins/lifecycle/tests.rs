@@ -45,11 +45,15 @@ fn check_next(before: &Declared, now: &Declared, is_due: bool, what: [&str; 2], 
             of: before,
             loaded,
             is_due,
+            is_rolled_back: false,
         }),
         served: served.map(|revision| Served {
             revision,
             charter: &before.charter,
+            trial: None,
         }),
+        last: None,
+        good: None,
     };
     assert_eq!(situation.next(), expected, "{what:?}");
 }
@@ -61,8 +65,104 @@ fn the_first_thing_is_to_load() {
         declared: &declared,
         attempt: None,
         served: None,
+        last: None,
+        good: None,
     };
     assert_eq!(situation.next(), Step::Load);
+}
+
+#[test]
+fn what_served_last_goes_on_before_anything_is_fetched() {
+    let declared = declared(json!({}));
+    let next = |loaded: Option<&str>, is_due: bool, last: Option<&str>| {
+        let attempt = Attempt {
+            of: &declared,
+            loaded: loaded.map(|text| revision(text, true)),
+            is_due,
+            is_rolled_back: false,
+        };
+        let situation = Situation {
+            declared: &declared,
+            attempt: Some(attempt),
+            served: None,
+            last: last.map(digest),
+            good: None,
+        };
+        situation.next()
+    };
+    let first = Situation {
+        declared: &declared,
+        attempt: None,
+        served: None,
+        last: Some(digest("a")),
+        good: None,
+    };
+    assert_eq!(first.next(), Step::Resume(digest("a")));
+    assert_eq!(next(None, false, Some("a")), Step::Resume(digest("a")));
+    assert_eq!(next(None, true, Some("a")), Step::Resume(digest("a")));
+    // Another one replaces it in the usual way, and not because nothing else is there.
+    assert_eq!(next(Some("b"), false, Some("a")), Step::Resume(digest("a")));
+    assert_eq!(next(Some("a"), false, Some("a")), Step::Serve(digest("a")));
+    // It cannot be had.
+    assert_eq!(next(Some("b"), false, None), Step::Serve(digest("b")));
+    assert_eq!(next(None, false, None), Step::Wait);
+}
+
+#[test]
+fn a_revision_that_faults_too_often_makes_way_for_the_last_good_one_and_is_not_tried_again() {
+    let check = |rollout: Value, trial, good: Option<&str>, expected: Step| {
+        let declared = declared(json!({"rollout": rollout}));
+        let situation = Situation {
+            declared: &declared,
+            attempt: Some(Attempt {
+                of: &declared,
+                loaded: Some(revision("b", true)),
+                is_due: false,
+                is_rolled_back: false,
+            }),
+            served: Some(Served {
+                revision: revision("b", true),
+                charter: &declared.charter,
+                trial,
+            }),
+            last: None,
+            good: good.map(digest),
+        };
+        assert_eq!(situation.next(), expected, "{rollout} {trial:?} {good:?}");
+    };
+    let faulty = Some(Judgement::Faulty);
+    check(json!({}), faulty, Some("a"), Step::RollBack(digest("a")));
+    check(json!({}), faulty, None, Step::Keep);
+    check(json!({}), Some(Judgement::Open), Some("a"), Step::Keep);
+    check(json!({}), Some(Judgement::Good), Some("a"), Step::Keep);
+    check(json!({}), None, Some("a"), Step::Keep);
+    let off = json!({"autoRollback": false});
+    check(off, faulty, Some("a"), Step::Keep);
+
+    let declared = declared(json!({}));
+    let rolled_back = |served: Option<Served<'_>>| {
+        let situation = Situation {
+            declared: &declared,
+            attempt: Some(Attempt {
+                of: &declared,
+                loaded: Some(revision("b", true)),
+                is_due: false,
+                is_rolled_back: true,
+            }),
+            served,
+            last: None,
+            good: None,
+        };
+        situation.next()
+    };
+    let served = |granted| Served {
+        revision: revision("a", granted),
+        charter: &declared.charter,
+        trial: None,
+    };
+    assert_eq!(rolled_back(Some(served(true))), Step::Wait);
+    // It is better than nothing, where nothing else is to be had.
+    assert_eq!(rolled_back(None), Step::Serve(digest("b")));
 }
 
 #[test]
@@ -171,6 +271,7 @@ fn all_is_well() {
         "Granted=True/Granted",
         "Serving=True/Serving",
         "Degraded=False/AsDeclared",
+        "RolledBack=False/NotNeeded",
     ];
     assert_eq!(said(&well), expected);
     let reduced = Standing {
@@ -183,7 +284,7 @@ fn all_is_well() {
         ..well
     };
     let last = ["Serving=False/Suspended", "Degraded=False/AsDeclared"];
-    assert_eq!(said(&suspended)[5..], last);
+    assert_eq!(said(&suspended)[5..7], last);
 }
 
 #[test]
@@ -203,6 +304,7 @@ fn a_step_that_failed_leaves_the_ones_behind_it_open_and_what_serves_serving() {
         "Granted=Unknown/NotReached",
         "Serving=True/Serving",
         "Degraded=True/Broken",
+        "RolledBack=False/NotNeeded",
     ];
     assert_eq!(said(&failed), expected);
     let first = Standing {
@@ -210,7 +312,7 @@ fn a_step_that_failed_leaves_the_ones_behind_it_open_and_what_serves_serving() {
         ..failed
     };
     let last = ["Serving=False/NotLoaded", "Degraded=True/Broken"];
-    assert_eq!(said(&first)[5..], last);
+    assert_eq!(said(&first)[5..7], last);
 }
 
 #[test]
@@ -225,7 +327,28 @@ fn what_cannot_serve_although_it_was_loaded_says_so_once() {
         "Serving=False/Broken",
         "Degraded=True/Broken",
     ];
-    assert_eq!(said(&standing)[4..], last);
+    assert_eq!(said(&standing)[4..7], last);
+}
+
+#[test]
+fn what_was_rolled_back_says_why() {
+    let last = |standing: &Standing<'_>| {
+        let condition = standing.conditions().pop().unwrap();
+        let said = said(standing).pop().unwrap();
+        [said, condition.message]
+    };
+    let rolled_back = Standing {
+        rolled_back: Some("it trapped"),
+        ..Standing::default()
+    };
+    let expected = ["RolledBack=True/TooManyFaults", "it trapped"];
+    assert_eq!(last(&rolled_back), expected);
+    let faulting = Standing {
+        faulting: Some("it traps"),
+        ..Standing::default()
+    };
+    let expected = ["RolledBack=False/TooManyFaults", "it traps"];
+    assert_eq!(last(&faulting), expected);
 }
 
 #[test]
@@ -243,7 +366,7 @@ fn a_condition_keeps_its_time_until_its_status_changes() {
         .iter()
         .map(|one| one.last_transition_time.0.as_second())
         .collect();
-    assert_eq!(times, [2; 7]);
+    assert_eq!(times, [2, 2, 2, 2, 2, 2, 2, 1]);
     let third = dated(failed.conditions(), &second, Some(3), at(3));
     let moved = |one: &meta::Condition| one.last_transition_time.0 == at(3);
     assert!(!third.iter().any(moved));

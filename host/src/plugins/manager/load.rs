@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{Attempt, Failed, Known, Manager};
 use crate::{
-    model::{Gvk, Limits, Object, Retry, error_chain},
+    model::{Digest, Gvk, Limits, Object, Retry, error_chain},
     plugin::{Described, Plugin, artifact},
     plugins::{
         Workshop,
@@ -32,6 +32,36 @@ pub(super) struct Component {
     pub(super) verified_by: String,
 }
 
+impl Component {
+    /// The digest of the bytes.
+    pub(super) fn digest(&self) -> &Digest {
+        self.described.digest()
+    }
+
+    /// Makes one of bytes that are kept. Blocks for as long as compiling takes, if that is not kept, too.
+    pub(super) fn of_kept(
+        workshop: &Workshop,
+        digest: &Digest,
+        signed_by: Option<Digest>,
+        limits: &Limits,
+    ) -> Result<Self, Failed> {
+        let cache = workshop.cache.as_ref();
+        let bytes = cache.and_then(|cache| cache.kept(digest, &workshop.artifact_limits));
+        let bytes = bytes.ok_or_else(|| {
+            let message = format!("the bytes {digest} are not in the cache directory any more");
+            Failed::new(Stage::Fetched, "NotKept", message, Retry::OnChange)
+        })?;
+        let verified_by = match signed_by {
+            Some(key) => format!("{digest}, kept since it was fetched, signed by the key {key}"),
+            None => format!("{digest}, kept since it was fetched"),
+        };
+        Ok(Self {
+            described: compile(workshop, &bytes, limits)?,
+            verified_by,
+        })
+    }
+}
+
 impl Manager {
     /// Attempts to load what is declared; of a component that is here already only the configuration.
     pub(super) async fn load(&self, declared: &Declared, known: &mut Known) {
@@ -49,7 +79,7 @@ impl Manager {
         let ended = component
             .as_ref()
             .map_err(Failed::clone)
-            .and_then(|component| configure(component, declared));
+            .and_then(|component| configure(component, &declared.config));
         let retry_at = match &ended {
             Ok(_) => {
                 known.delays = None;
@@ -71,12 +101,23 @@ impl Manager {
     }
 
     async fn component(&self, declared: &Declared) -> Result<Component, Failed> {
+        // What is named by its content is the same wherever it comes from.
+        if let Some(digest) = &declared.digest
+            && let Ok(component) = self.kept(declared, digest).await
+        {
+            info!(plugin = %declared.name, %digest, "a plugin is here already");
+            return Ok(component);
+        }
         let fetched = self.fetch(declared).await?;
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
         let workshop = Arc::clone(&self.parts.workshop);
         let limits = declared.charter.limits.clone();
-        let work = move || compile(&workshop, &fetched.bytes, &limits);
+        let work = move || {
+            let described = compile(&workshop, &fetched.bytes, &limits)?;
+            keep(&workshop, &fetched);
+            Ok::<_, Failed>(described)
+        };
         let described = tokio::task::spawn_blocking(work)
             .await
             .map_err(|error| Failed::of(Stage::Compiled, "HostFault", &error, Retry::Backoff))??;
@@ -191,8 +232,28 @@ fn compile(workshop: &Workshop, bytes: &[u8], limits: &Limits) -> Result<Describ
         .map_err(|error| Failed::of(Stage::Described, "CannotDescribe", &error, Retry::OnChange))
 }
 
-fn configure(component: &Component, declared: &Declared) -> Result<Arc<Plugin>, Failed> {
-    let configured = component.described.configure(&declared.config);
+/// Keeps what was fetched, for the time when it cannot be.
+fn keep(workshop: &Workshop, fetched: &Fetched) {
+    let Some(cache) = &workshop.cache else {
+        return;
+    };
+    let Fetched {
+        digest,
+        bytes,
+        signed_by,
+        ..
+    } = fetched;
+    if let Err(error) = cache.keep(digest, bytes, signed_by.as_ref()) {
+        warn!(%digest, error = %error_chain(&error), "failed to keep what was fetched");
+    }
+}
+
+/// The revision that a component makes with a configuration.
+pub(super) fn configure(
+    component: &Component,
+    config: &Map<String, Value>,
+) -> Result<Arc<Plugin>, Failed> {
+    let configured = component.described.configure(config);
     configured
         .map(Arc::new)
         .map_err(|error| Failed::of(Stage::Described, "ConfigInvalid", &error, Retry::OnChange))

@@ -6,7 +6,7 @@ use futures::stream::{self, StreamExt};
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
-use super::{Failed, Manager, serve::Running};
+use super::{Failed, Known, Manager, serve::Running};
 use crate::{
     model::{ObjectId, Retry},
     plugins::{
@@ -85,6 +85,26 @@ impl Manager {
         })
     }
 
+    /// Holds up a revision of which nobody knows what it would change, because the one before it cannot be had.
+    pub(super) fn check_unrehearsed(
+        declared: &Declared,
+        known: &Known,
+        serving: &Serving,
+    ) -> Option<Candidate> {
+        let revision = serving.plugin.revision();
+        let mut past = known.history.past().peekable();
+        if past.peek().is_none() || past.any(|past| past.revision == *revision) {
+            return None;
+        }
+        Some(Candidate {
+            revision: revision_name(revision),
+            digest: serving.plugin.digest().to_string(),
+            verdict: verdict(&declared.rollout, revision, 0, 0),
+            counts: None,
+            deletes: Vec::new(),
+        })
+    }
+
     async fn play(
         &self,
         running: &Running,
@@ -93,6 +113,7 @@ impl Manager {
     ) -> Result<Outcome, Failed> {
         let mut outcome = Outcome::default();
         for reconciler in &running.served.reconcilers {
+            until_read(reconciler, until).await?;
             let candidate = reconciler.candidate(serving.clone());
             let parents = reconciler.registration().parents();
             let mut rehearsals = stream::iter(parents)
@@ -130,16 +151,32 @@ impl Outcome {
             }
             Rehearsal::Refused { .. } | Rehearsal::Fault { .. } => self.faults += 1,
             Rehearsal::Idle => return Ok(()),
-            Rehearsal::Parked { waiting } => {
-                let message =
-                    format!("what it would do cannot be found out, it waits for {waiting}");
-                let reason = "RehearsalWaits";
-                return Err(Failed::new(Stage::Serving, reason, message, Retry::Backoff));
-            }
+            Rehearsal::Parked { waiting } => return Err(waits(&waiting)),
         }
         self.parents += 1;
         Ok(())
     }
+}
+
+/// Waits until it is known which parents there are, and which children they have.
+async fn until_read(reconciler: &Reconciler, until: Instant) -> Result<(), Failed> {
+    loop {
+        let waiting = reconciler.registration().waiting();
+        // What cannot be read for long may be what the candidate mends.
+        let Some(first) = waiting.iter().find(|one| !one.why.is_lasting()) else {
+            return Ok(());
+        };
+        if Instant::now() >= until {
+            return Err(waits(&format!("{}: {}", first.kind, first.why)));
+        }
+        sleep(LOOKED_AT_EVERY).await;
+    }
+}
+
+fn waits(waiting: &str) -> Failed {
+    let message = format!("what it would do cannot be found out, it waits for {waiting}");
+    let reason = "RehearsalWaits";
+    Failed::new(Stage::Serving, reason, message, Retry::Backoff)
 }
 
 /// Rehearses one parent, again while something has not been read yet.
@@ -160,14 +197,15 @@ async fn play_one(
 /// Why a candidate may not serve; none if it may.
 pub(super) fn refusal(candidate: &Candidate) -> Option<Failed> {
     let revision = &candidate.revision;
-    let Counts {
-        creates,
-        updates,
-        deletes,
-        ..
-    } = candidate.counts.unwrap_or_default();
-    let would =
-        format!("it would create {creates}, change {updates} and delete {deletes} children");
+    let would = match candidate.counts {
+        Some(Counts {
+            creates,
+            updates,
+            deletes,
+            ..
+        }) => format!("it would create {creates}, change {updates} and delete {deletes} children"),
+        None => "what it would do is not known, because the one before it cannot be had".to_owned(),
+    };
     let (reason, why, retry) = match candidate.verdict {
         CandidateVerdict::TooManyPrunes => (
             "TooManyPrunes",

@@ -13,7 +13,7 @@ use crate::{
     model::{ANNOTATION_PAUSED, Object, Resource, Scope, error_chain, reason},
     plan::StatusWrite,
     plugins::{
-        lifecycle::{Problem, Standing, dated},
+        lifecycle::{Judgement, Problem, Standing, dated},
         resource::{
             ChildKindStatus, Declared, Faults, Parents, PluginStatus, lines, revision_name,
         },
@@ -64,6 +64,8 @@ impl Manager {
             let assessment = declared.charter.assess(plugin.manifest());
             lines(&assessment)
         });
+        let rolled_back = known.history.last_rollback(known.generation);
+        let faulting = declared.and_then(|declared| faulting(known, declared));
         let component = attempt.and_then(|attempt| attempt.component.as_ref());
         let standing = Standing {
             problem,
@@ -71,6 +73,8 @@ impl Manager {
             reduced: reduced.as_deref(),
             revision: running.map(|running| running.plugin.revision()),
             is_suspended: running.is_some_and(|running| running.charter.suspend),
+            rolled_back: rolled_back.as_deref(),
+            faulting: faulting.as_deref(),
         };
         let now = (self.parts.shared.now)();
         let generation = object.generation;
@@ -80,9 +84,9 @@ impl Manager {
             digest: running.map(|running| running.plugin.digest().to_string()),
             candidate: known.candidate.clone(),
             child_kinds: running.map_or_else(Vec::new, |running| self.child_kinds(running)),
-            parents: running.map(parents),
+            parents: running.and_then(|running| parents(running).or(before.parents)),
             faults: running.map(faults),
-            history: Vec::new(),
+            history: known.history.entries().to_vec(),
             conditions: dated(standing.conditions(), &before.conditions, generation, now),
         }
     }
@@ -140,8 +144,21 @@ impl Manager {
     }
 }
 
+/// That what serves faults too often, and why it goes on.
+fn faulting(known: &Known, declared: &Declared) -> Option<String> {
+    if known.judgement() != Some(Judgement::Faulty) {
+        return None;
+    }
+    let why = if declared.rollout.auto_rollback {
+        "there is no good revision to go back to"
+    } else {
+        "spec.rollout.autoRollback is false"
+    };
+    Some(format!("{}; {why}", known.faults()?))
+}
+
 /// The status alone: the rest may not be readable.
-fn status_of(object: &Object) -> PluginStatus {
+pub(super) fn status_of(object: &Object) -> PluginStatus {
     #[derive(Deserialize)]
     struct Stated {
         #[serde(default)]
@@ -151,10 +168,14 @@ fn status_of(object: &Object) -> PluginStatus {
     stated.map_or_else(|_| PluginStatus::default(), |stated: Stated| stated.status)
 }
 
-fn parents(running: &Running) -> Parents {
+/// None while it is not known which parents there are.
+fn parents(running: &Running) -> Option<Parents> {
     let mut counts = Parents::default();
     for reconciler in &running.served.reconcilers {
         let registration = reconciler.registration();
+        if !registration.waiting().is_empty() {
+            return None;
+        }
         for id in registration.parents() {
             if let Some(parent) = registration.parent(&id) {
                 let Standings { synced, ready } = standings(&parent);
@@ -165,7 +186,7 @@ fn parents(running: &Running) -> Parents {
             }
         }
     }
-    counts
+    Some(counts)
 }
 
 struct Standings {

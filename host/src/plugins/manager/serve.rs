@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, info};
 
@@ -11,8 +12,8 @@ use crate::{
     plugin::Plugin,
     plugins::{
         Error, Served, crds,
-        lifecycle::Stage,
-        resource::{Charter, Declared, Selection, revision_name},
+        lifecycle::{Beginning, Moment, Past, Stage},
+        resource::{Charter, Crds, Declared, Selection, revision_name},
     },
     reconcile::Serving,
 };
@@ -36,6 +37,8 @@ pub(super) struct Running {
     pub(super) served: Arc<Served>,
     /// None while it is suspended: its watches stay.
     passes: Option<Passes>,
+    /// Since when the revision has had its passes, or could have.
+    since: Instant,
 }
 
 /// Passes that run or may begin.
@@ -51,6 +54,11 @@ impl Running {
             stop.cancel();
             ended.cancelled().await;
         }
+    }
+
+    /// Since when the revision has had its passes; none if it has none.
+    pub(super) fn passes_since(&self) -> Option<Instant> {
+        self.passes.as_ref().map(|_| self.since)
     }
 
     /// Whether passes can go on as they do under another charter.
@@ -69,6 +77,7 @@ impl Manager {
         declared: &Declared,
         known: &mut Known,
         plugin: Arc<Plugin>,
+        why: Beginning,
     ) -> Result<(), Failed> {
         let Declared { name, charter, .. } = declared;
         check_supported(declared)?;
@@ -77,7 +86,7 @@ impl Manager {
         let serving = Serving::new(Arc::clone(&plugin), grants, Arc::clone(&limits));
         let kinds = parents(&plugin);
         self.claim(name, &kinds)?;
-        if let Err(failed) = self.prepare(declared, known, &serving).await {
+        if let Err(failed) = self.prepare(declared, known, &serving, &why).await {
             let kept = known.running.as_ref();
             let kept = kept.map(|running| parents(&running.plugin));
             self.release(name, &kept.unwrap_or_default());
@@ -88,6 +97,10 @@ impl Manager {
         let is_new = running
             .as_ref()
             .is_none_or(|running| running.plugin.revision() != plugin.revision());
+        if is_new {
+            self.note(known, &plugin, &why);
+        }
+        let since = running.as_ref().and_then(Running::passes_since);
         let (served, passes) = match running {
             Some(mut running) if parents(&running.plugin) == kinds => {
                 if !running.may_go_on(charter) {
@@ -103,10 +116,13 @@ impl Manager {
                 if let Some(mut running) = running {
                     running.rest().await;
                 }
-                (
-                    Arc::new(Served::new(&self.parts.shared, name, &serving)),
-                    None,
-                )
+                let served = Served::new(&self.parts.shared, name, &serving);
+                if known.history.is_on_trial() {
+                    for reconciler in &served.reconcilers {
+                        reconciler.put_on_trial();
+                    }
+                }
+                (Arc::new(served), None)
             }
         };
         self.release(name, &kinds);
@@ -126,8 +142,27 @@ impl Manager {
             charter: charter.clone(),
             served,
             passes,
+            since: since.filter(|_| !is_new).unwrap_or_else(Instant::now),
         });
         Ok(())
+    }
+
+    /// Writes into the history that a revision begins to serve.
+    fn note(&self, known: &mut Known, plugin: &Plugin, why: &Beginning) {
+        let past = Past {
+            revision: plugin.revision().clone(),
+            digest: plugin.digest().clone(),
+            // It is made from such a map.
+            config: serde_json::from_str(plugin.config()).unwrap_or_default(),
+        };
+        known.history.begin(&past, why, self.moment(known));
+    }
+
+    fn moment(&self, known: &Known) -> Moment {
+        Moment {
+            now: (self.parts.shared.now)(),
+            generation: known.generation,
+        }
     }
 
     /// Installs what a revision brings, and holds what it would do against what it may do.
@@ -136,15 +171,30 @@ impl Manager {
         declared: &Declared,
         known: &mut Known,
         serving: &Serving,
+        why: &Beginning,
     ) -> Result<(), Failed> {
         let Declared { name, charter, .. } = declared;
-        let installed = crds::install(&self.parts.shared, name, serving, charter.crds).await;
+        let is_way_back = matches!(why, Beginning::RolledBack { .. });
+        // The definitions of the revision that is left are good for the one before it, too, or would not be there.
+        let crds = if is_way_back {
+            Crds::Ignore
+        } else {
+            charter.crds
+        };
+        let installed = crds::install(&self.parts.shared, name, serving, crds).await;
         installed.map_err(|error| not_served(&error))?;
         let Some(running) = &known.running else {
-            return Ok(());
+            let candidate = Self::check_unrehearsed(declared, known, serving);
+            let refusal = candidate.as_ref().and_then(refusal);
+            known.candidate = candidate.filter(|_| refusal.is_some());
+            return refusal.map_or(Ok(()), Err);
         };
         // Grants and limits bind at once.
         if running.plugin.revision() == serving.plugin.revision() {
+            return Ok(());
+        }
+        // It was good, and nobody waits for anything while parents go without their passes.
+        if is_way_back {
             return Ok(());
         }
         let candidate = self.rehearse(declared, running, serving).await?;
@@ -173,6 +223,8 @@ impl Manager {
     pub(super) async fn stop(&self, name: &PluginName, known: &mut Known) {
         if let Some(mut running) = known.running.take() {
             running.rest().await;
+            let moment = self.moment(known);
+            known.history.end(moment);
         }
         self.release(name, &BTreeSet::new());
     }

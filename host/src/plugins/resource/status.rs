@@ -188,6 +188,13 @@ pub struct HistoryEntry {
     pub served_until: Option<Time>,
     /// What became of it.
     pub verdict: HistoryVerdict,
+    /// Why it was rolled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub message: Option<String>,
+    /// The generation of the spec under which it was rolled back: it is not tried again before that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
 }
 
 /// What became of a revision.

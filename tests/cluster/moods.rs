@@ -1,0 +1,183 @@
+//! A Plugin whose configuration decides whether it works, with parents and a web server that it comes from.
+
+use std::{fs, time::Duration};
+
+use innkeeper_tests::{Host, eventually, process::path_from_env};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    plugins::{PLUGIN, Site, WELL},
+    suite::Target,
+    web::Web,
+};
+
+pub(crate) const NAME: &str = "moody";
+const CRD: &str = "moodies.test.innkeeper.dev";
+pub(crate) const API: &str = "test.innkeeper.dev/v1";
+
+/// A control plane with Plugins, a web server with a guest, and the parents of a test.
+pub(crate) struct Scene {
+    pub(crate) site: Site,
+    pub(crate) web: Web,
+    pub(crate) parents: usize,
+}
+
+impl Scene {
+    pub(crate) fn new(parents: usize) -> Self {
+        let mut site = Site::new();
+        let local = "--allow-local-sources".to_owned();
+        site.stage.options.arguments.push(local);
+        site.define();
+        Self {
+            web: Web::start(guest("moody")),
+            site,
+            parents,
+        }
+    }
+
+    /// Starts a host and serves what works, to all parents.
+    pub(crate) fn begin(&self) -> Host {
+        self.begin_with(&good("one"))
+    }
+
+    /// Starts a host and serves what says `one`, to all parents.
+    pub(crate) fn begin_with(&self, spec: &Value) -> Host {
+        let host = self.site.stage.host();
+        let served = ["plugins.innkeeper.dev"];
+        self.site.stage.wait_served(&host, &served);
+        self.apply(spec);
+        self.well(&host);
+        self.site.stage.wait_served(&host, &[CRD]);
+        for number in 0..self.parents {
+            self.put(number, &json!({"touchy": number == 0}));
+        }
+        self.all_say(&host, "one");
+        host
+    }
+
+    /// Applies the Plugin with these fields beside its source and its grants.
+    pub(crate) fn apply(&self, more: &Value) {
+        let mut spec = json!({
+            "source": {"http": {"url": self.web.url()}},
+            "grants": {
+                "parents": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
+                "children": [{"kind": "ConfigMap"}, {"kind": "Secret"}],
+                "crds": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
+            },
+        });
+        for (field, value) in more.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let plugin = json!({
+            "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
+            "metadata": {"name": NAME}, "spec": spec,
+        });
+        self.site.stage.plane.user().apply(&plugin).unwrap();
+    }
+
+    pub(crate) fn put(&self, number: usize, spec: &Value) {
+        let parent = json!({
+            "apiVersion": API, "kind": "Moody", "metadata": {"name": name(number)}, "spec": spec,
+        });
+        self.site.stage.apply(&self.site.namespace, &parent);
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        self.site.plugin_of(NAME)["status"].clone()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait(&self, host: &Host, expected: &[&str]) -> Value {
+        let plugin = self.site.wait_conditions_of(NAME, host, expected);
+        plugin["status"].clone()
+    }
+
+    #[track_caller]
+    pub(crate) fn well(&self, host: &Host) -> Value {
+        self.wait(host, &WELL)
+    }
+
+    /// Waits until every parent has its child, which says so.
+    #[track_caller]
+    pub(crate) fn all_say(&self, host: &Host, says: &str) {
+        for number in 0..self.parents {
+            let name = name(number);
+            self.site
+                .stage
+                .wait(host, &self.site.namespace, config_map(&name), |child| {
+                    child["data"]["says"] == says
+                });
+        }
+    }
+
+    /// The revisions of the history as `<verdict>`, the latest first.
+    pub(crate) fn verdicts(&self) -> Vec<String> {
+        let history = self.status()["history"].clone();
+        let entries = history.as_array().cloned().unwrap_or_default();
+        let verdict = |entry: &Value| entry["verdict"].as_str().unwrap().to_owned();
+        entries.iter().map(verdict).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_verdicts(&self, host: &Host, expected: &[&str]) {
+        eventually(&format!("the history is {expected:?}"), || {
+            let verdicts = self.verdicts();
+            if verdicts == expected {
+                return Ok(());
+            }
+            let log = host.log().unwrap_or_default();
+            Err(format!("{verdicts:?}, {:#}\n{log}", self.status()))
+        });
+    }
+
+    pub(crate) fn uids(&self) -> Vec<Value> {
+        let uid = |number| {
+            let name = name(number);
+            let child = self.site.stage.get(&self.site.namespace, config_map(&name));
+            child["metadata"]["uid"].clone()
+        };
+        (0..self.parents).map(uid).collect()
+    }
+
+    /// Ends the host as a crash does, and starts another one.
+    pub(crate) fn crash(&self, mut host: Host) -> Host {
+        host.process().signal(Signal::KILL).unwrap();
+        host.process().wait_for(Duration::from_secs(5)).unwrap();
+        self.site.stage.host()
+    }
+
+    /// Holds that the host reconciles: it follows an edit of a parent.
+    #[track_caller]
+    pub(crate) fn follows(&self, host: &Host, note: &str) {
+        let last = self.parents - 1;
+        self.put(last, &json!({"note": note}));
+        let name = name(last);
+        self.site
+            .stage
+            .wait(host, &self.site.namespace, config_map(&name), |child| {
+                child["data"]["note"] == note
+            });
+    }
+}
+
+pub(crate) fn name(number: usize) -> String {
+    format!("moody-{number}")
+}
+
+pub(crate) fn config_map(name: &str) -> Target<'_> {
+    ("v1", "ConfigMap", name)
+}
+
+pub(crate) fn guest(name: &str) -> Vec<u8> {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    fs::read(guests.join(format!("{name}.wasm"))).unwrap()
+}
+
+pub(crate) fn good(says: &str) -> Value {
+    json!({"config": {"mood": "good", "says": says}})
+}
+
+pub(crate) fn mood(mood: &str) -> Value {
+    json!({"config": {"mood": mood, "says": mood}})
+}

@@ -1,0 +1,255 @@
+//! Revisions that serve again, on the real API server: after a restart, while their source is down, and in place of
+//! revisions that do harm.
+
+use std::time::Duration;
+
+use innkeeper_tests::{eventually, manifest::condition};
+use serde_json::json;
+
+use crate::{
+    moods::{API, NAME, Scene, config_map, good, guest, mood, name},
+    plugins::marked,
+    stage::{Stage, is_synced, lines},
+};
+
+pub(crate) const ROLLED_BACK: [&str; 4] = [
+    "Described=True/Described",
+    "Serving=True/Serving",
+    "Degraded=True/RolledBack",
+    "RolledBack=True/TooManyFaults",
+];
+
+#[test]
+fn l5_a_revision_that_faults_is_rolled_back_and_not_tried_again_before_the_plugin_is_changed() {
+    let scene = Scene::new(6);
+    let host = scene.begin();
+    scene.wait_verdicts(&host, &["Good"]);
+    let first = scene.status()["revision"].clone();
+    let uids = scene.uids();
+
+    scene.apply(&mood("trap"));
+    let status = scene.wait(&host, &ROLLED_BACK);
+    assert_eq!(status["revision"], first);
+    assert_eq!(scene.verdicts(), ["Good", "RolledBack"]);
+    let plugin = scene.site.plugin_of(NAME);
+    let said = condition(&plugin, "RolledBack").unwrap();
+    for part in [
+        "first passes ended in a fault",
+        "GuestTrapped",
+        "in a bad mood",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    // What faulted deleted nothing, and all parents are well again.
+    scene.all_say(&host, "one");
+    scene.follows(&host, "after");
+    for number in 0..scene.parents {
+        let name = name(number);
+        let parent = (API, "Moody", &*name);
+        scene
+            .site
+            .stage
+            .wait(&host, &scene.site.namespace, parent, |parent| {
+                is_synced(parent, "True", "Applied")
+            });
+    }
+    assert_eq!(scene.uids(), uids);
+
+    // A host that has just started knows it, and has nothing new to say.
+    let mark = scene.site.stage.settle(Duration::from_secs(12));
+    let host = scene.crash(host);
+    scene.wait(&host, &ROLLED_BACK);
+    scene.follows(&host, "restarted");
+    scene.site.stage.settle(Duration::from_secs(2));
+    let log = host.log().unwrap();
+    assert!(!log.contains("rolled back to"), "{log}");
+    let mut written = lines(&scene.site.stage.writes_since(mark));
+    written.retain(|line| line.contains("plugins.innkeeper.dev"));
+    assert_eq!(written, Vec::<String>::new());
+
+    // Another one is tried, also if it is the same with another limit.
+    let mut again = mood("trap");
+    again["limits"] = json!({"children": 3});
+    scene.apply(&again);
+    scene.wait(&host, &ROLLED_BACK);
+    let log = host.log().unwrap();
+    assert!(log.contains("rolled back to"), "{log}");
+    scene.apply(&good("two"));
+    scene.well(&host);
+    scene.all_say(&host, "two");
+    scene.wait_verdicts(&host, &["Good", "Good", "RolledBack"]);
+    assert_eq!(scene.uids(), uids);
+    Stage::stop(host);
+}
+
+#[test]
+fn l5_a_rollback_takes_many_faults_and_can_be_switched_off() {
+    let scene = Scene::new(6);
+    let host = scene.begin();
+    scene.wait_verdicts(&host, &["Good"]);
+    // One of six is no reason.
+    scene.apply(&mood("touchy"));
+    let second = scene.well(&host)["revision"].clone();
+    scene.wait_verdicts(&host, &["Good", "Good"]);
+    assert_eq!(scene.status()["revision"], second);
+
+    let mut trap = mood("trap");
+    trap["rollout"] = json!({"autoRollback": false});
+    scene.apply(&trap);
+    let faulting = ["Serving=True/Serving", "RolledBack=False/TooManyFaults"];
+    let status = scene.wait(&host, &faulting);
+    assert_ne!(status["revision"], second);
+    // It is not forgotten by a restart either, and can be switched on later.
+    let host = scene.crash(host);
+    scene.wait(&host, &faulting);
+    assert_eq!(scene.verdicts()[0], "Trial");
+    trap["rollout"] = json!({"autoRollback": true});
+    scene.apply(&trap);
+    let status = scene.wait(&host, &ROLLED_BACK);
+    assert_eq!(status["revision"], second);
+    scene.follows(&host, "again");
+    Stage::stop(host);
+}
+
+#[test]
+fn l4_a_source_that_is_down_touches_nothing_that_serves_also_after_a_restart() {
+    let scene = Scene::new(2);
+    let host = scene.begin();
+    scene.wait_verdicts(&host, &["Good"]);
+    let first = scene.status();
+    scene.web.set_down(true);
+    let host = scene.crash(host);
+    let status = scene.wait(
+        &host,
+        &[
+            "Fetched=False/Unreachable",
+            "Serving=True/Serving",
+            "Degraded=True/Unreachable",
+        ],
+    );
+    assert_eq!(status["revision"], first["revision"]);
+    scene.follows(&host, "down");
+    // A swap waits, whatever it is that is to be fetched.
+    scene.apply(&good("two"));
+    let status = scene.wait(
+        &host,
+        &["Serving=True/Serving", "Degraded=True/Unreachable"],
+    );
+    assert_eq!(status["revision"], first["revision"]);
+    scene.follows(&host, "still down");
+
+    scene.web.put(marked(&guest("moody")));
+    scene.web.set_down(false);
+    let status = scene.well(&host);
+    assert_ne!(status["digest"], first["digest"]);
+    scene.all_say(&host, "two");
+    scene.wait_verdicts(&host, &["Good", "Good"]);
+
+    // The way back takes no network: by the digest and the configuration that were.
+    scene.web.set_down(true);
+    let asked = scene.web.asked();
+    let mut back = good("one");
+    back["digest"] = first["digest"].clone();
+    scene.apply(&back);
+    let status = scene.well(&host);
+    assert_eq!(status["revision"], first["revision"]);
+    scene.all_say(&host, "one");
+    let host = scene.crash(host);
+    scene.well(&host);
+    scene.follows(&host, "back");
+    assert_eq!(scene.web.asked(), asked);
+    Stage::stop(host);
+}
+
+#[test]
+fn a6_a_revision_that_wants_no_children_waits_also_after_a_restart() {
+    let scene = Scene::new(12);
+    let host = scene.begin();
+    scene.wait_verdicts(&host, &["Good"]);
+    let first = scene.status()["revision"].clone();
+    let uids = scene.uids();
+    scene.apply(&mood("nothing"));
+    let waits = ["Serving=True/Serving", "Degraded=True/TooManyPrunes"];
+    let status = scene.wait(&host, &waits);
+    assert_eq!(status["revision"], first);
+    let candidate = &status["candidate"];
+    assert_eq!(candidate["counts"]["deletes"], 12, "{candidate:#}");
+    assert_eq!(candidate["deletes"].as_array().unwrap().len(), 12);
+
+    let host = scene.crash(host);
+    let status = scene.wait(&host, &waits);
+    assert_eq!(status["revision"], first);
+    scene.follows(&host, "after");
+    assert_eq!(scene.uids(), uids);
+
+    let mut approved = mood("nothing");
+    approved["rollout"] = json!({"approve": candidate["revision"]});
+    scene.apply(&approved);
+    scene.well(&host);
+    for number in 0..scene.parents {
+        let name = name(number);
+        eventually("the child goes", || {
+            let found = scene
+                .site
+                .stage
+                .find(&scene.site.namespace, config_map(&name));
+            found.map_or(Ok(()), |found| Err(format!("{found:#}")))
+        });
+    }
+    Stage::stop(host);
+}
+
+#[test]
+fn l5_a_revision_that_does_not_compile_changes_nothing() {
+    let scene = Scene::new(1);
+    let host = scene.begin();
+    let first = scene.status()["revision"].clone();
+    let mut bytes = guest("moody");
+    let middle = bytes.len() / 2;
+    bytes.truncate(middle);
+    scene.web.put(bytes);
+    let mut other = good("two");
+    other["limits"] = json!({"children": 3});
+    other["source"] = json!({"http": {"url": format!("{}?v=2", scene.web.url())}});
+    scene.apply(&other);
+    let failed = ["Compiled=False/CannotCompile", "Serving=True/Serving"];
+    let status = scene.wait(&host, &failed);
+    assert_eq!(status["revision"], first);
+    scene.follows(&host, "after");
+    let host = scene.crash(host);
+    let status = scene.wait(&host, &failed);
+    assert_eq!(status["revision"], first);
+    scene.follows(&host, "restarted");
+    Stage::stop(host);
+}
+
+#[test]
+fn a8_a_kind_that_an_upgrade_drops_while_the_host_is_down_is_pruned() {
+    let scene = Scene::new(2);
+    scene.web.put(guest("generous"));
+    let host = scene.begin_with(&json!({"config": {"says": "one"}}));
+    let secret = |number| {
+        scene
+            .site
+            .stage
+            .find(&scene.site.namespace, ("v1", "Secret", &name(number)))
+    };
+    assert!((0..scene.parents).all(|number| secret(number).is_some()));
+    scene.wait_verdicts(&host, &["Good"]);
+    let uids = scene.uids();
+
+    Stage::stop(host);
+    scene.web.put(guest("moody"));
+    scene.apply(&good("two"));
+    let host = scene.site.stage.host();
+    scene.well(&host);
+    scene.all_say(&host, "two");
+    for number in 0..scene.parents {
+        eventually("the Secret goes", || {
+            secret(number).map_or(Ok(()), |found| Err(format!("{found:#}")))
+        });
+    }
+    // What both make was never gone.
+    assert_eq!(scene.uids(), uids);
+    Stage::stop(host);
+}
