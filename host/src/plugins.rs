@@ -5,6 +5,7 @@
 //! It does not run passes: what it makes are [`Reconciler`](crate::reconcile::Reconciler)s, one per kind of parent.
 
 mod crds;
+mod finalizers;
 mod kinds;
 pub mod lifecycle;
 pub mod manager;

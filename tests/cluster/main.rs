@@ -22,6 +22,7 @@ mod memcached;
 mod moods;
 mod ownership;
 mod plugin_history;
+mod plugin_leaving;
 mod plugin_resource;
 mod plugins;
 mod relay;

@@ -58,8 +58,11 @@ impl Site {
     /// Puts a guest below the source directory.
     fn put(&self, guest: &str) {
         let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
-        let bytes = fs::read(guests.join(format!("{guest}.wasm"))).unwrap();
-        put(&self.sources.path().join("plugin.wasm"), &bytes);
+        self.put_bytes(&fs::read(guests.join(format!("{guest}.wasm"))).unwrap());
+    }
+
+    pub(crate) fn put_bytes(&self, bytes: &[u8]) {
+        put(&self.sources.path().join("plugin.wasm"), bytes);
     }
 
     fn apply(&self, more: &Value) {

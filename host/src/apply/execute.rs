@@ -235,7 +235,8 @@ impl Writer {
         Ok(written)
     }
 
-    async fn add_finalizer(
+    /// Puts the plugin's finalizer on the parent.
+    pub async fn add_finalizer(
         &self,
         target: &mut Target,
         plugin: &PluginName,

@@ -43,6 +43,11 @@ impl Target {
         &self.uid
     }
 
+    /// Whether a finalizer is on the parent.
+    pub fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizer(name).is_some()
+    }
+
     /// The place of a finalizer in the parent's list.
     pub(super) fn finalizer(&self, name: &str) -> Option<usize> {
         self.finalizers.iter().position(|known| **known == *name)

@@ -5,6 +5,8 @@
 mod history;
 mod judgement;
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 pub use self::{
@@ -12,7 +14,7 @@ pub use self::{
     judgement::{FirstPasses, Judgement},
 };
 use super::resource::{CandidateVerdict, Charter, Declared, Rollout, RolloutMode, revision_name};
-use crate::model::{Condition, ConditionStatus, Digest};
+use crate::model::{Condition, ConditionStatus, Digest, Gvk, Manifest};
 
 /// A step on the way to passes, in its order; each has a condition of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -218,6 +220,16 @@ pub fn verdict(
             RolloutMode::Gated => CandidateVerdict::AwaitingApproval,
         }
     }
+}
+
+/// The kinds of parents with which a revision has nothing to do, out of those that got finalizers once.
+pub fn unserved(finalized: &BTreeSet<Gvk>, manifest: &Manifest) -> BTreeSet<Gvk> {
+    let is_served = |kind: &Gvk| {
+        let mut parents = manifest.parents.iter();
+        manifest.finalize && parents.any(|parent| parent.kind.group_kind() == kind.group_kind())
+    };
+    let unserved = finalized.iter().filter(|kind| !is_served(kind));
+    unserved.cloned().collect()
 }
 
 /// What is said of a plugin.

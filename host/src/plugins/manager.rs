@@ -6,6 +6,7 @@
 //!
 //! A Plugin that goes leaves all children and all definitions as they are.
 
+mod leave;
 mod load;
 mod rehearse;
 mod report;
@@ -29,6 +30,7 @@ use self::serve::Running;
 pub use self::serve::Start;
 use super::{
     Workshop,
+    finalizers::Finalizers,
     lifecycle::{
         self, Beginning, History, Judgement, Problem, Revision, Situation, Stage, Step,
         loads_the_same,
@@ -36,9 +38,13 @@ use super::{
     resource::{self, Candidate, Declared, Plugin as Resource},
 };
 use crate::{
+    apply::Target,
     cluster::{Cluster, Interest, Observed, Registration},
     controller::{self, Work, queue::Class},
-    model::{Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Retry, error_chain},
+    model::{
+        Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource as Served, Retry, Scope,
+        error_chain,
+    },
     plugin::Plugin,
     reconcile::{Next, Shared, Turn},
     source::Fetcher,
@@ -46,6 +52,9 @@ use crate::{
 
 /// How often the numbers of parents and faults are looked at.
 const REFRESHED_EVERY: Duration = Duration::from_secs(10);
+
+/// How often is looked at finalizers that are being taken off.
+const LEAVING_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
 
 /// How often a pass that cannot see its Plugin looks again without having been told.
 const WAITING_RECHECK: Duration = Duration::from_secs(30);
@@ -73,6 +82,8 @@ pub struct Parts {
 /// Serves what Plugins declare.
 pub struct Manager {
     parts: Parts,
+    /// The host's own, which stands on what it holds.
+    name: PluginName,
     registration: Registration,
     /// What is known of each Plugin, but for those that have their pass.
     known: Mutex<BTreeMap<ObjectId, Known>>,
@@ -80,6 +91,8 @@ pub struct Manager {
     claims: Mutex<BTreeMap<GroupKind, PluginName>>,
     /// The Plugins with a revision whose first passes are being watched.
     on_trial: Mutex<BTreeSet<ObjectId>>,
+    /// The plugins whose passes run.
+    with_passes: Mutex<BTreeSet<PluginName>>,
     /// The bytes that each Plugin may come back to.
     kept: Mutex<BTreeMap<ObjectId, BTreeSet<Digest>>>,
 }
@@ -97,6 +110,12 @@ struct Known {
     history: History,
     /// The generation of the Plugin's spec.
     generation: Option<i64>,
+    /// The Plugin as it is written to.
+    target: Option<Target>,
+    /// Parents that lose the plugin's finalizer.
+    finalizers: Finalizers,
+    /// Whether some of them still have it.
+    is_leaving: bool,
     /// What the one that was loaded would do.
     candidate: Option<Candidate>,
     delays: Option<ExponentialBackoff>,
@@ -173,7 +192,7 @@ impl Manager {
     /// Starts to watch Plugins; without their definition it waits for that.
     pub fn new(parts: Parts, name: PluginName) -> Self {
         let interest = Interest {
-            plugin: name,
+            plugin: name.clone(),
             parent: kind(),
             children: Vec::new(),
             reads: Vec::new(),
@@ -182,9 +201,11 @@ impl Manager {
         Self {
             registration: parts.shared.cluster.register(interest),
             parts,
+            name,
             known: Mutex::default(),
             claims: Mutex::default(),
             on_trial: Mutex::default(),
+            with_passes: Mutex::default(),
             kept: Mutex::default(),
         }
     }
@@ -195,6 +216,11 @@ impl Manager {
 
     /// Brings a Plugin as far as it gets, and says where it stands.
     async fn tend(&self, object: &Object, known: &mut Known) -> Next {
+        known.generation = object.generation;
+        known.target = Some(Target::new(object, &resource_of(object)));
+        if object.is_deleting() {
+            return self.leave(object, known).await;
+        }
         let declared = match declared(object) {
             Ok(declared) => declared,
             Err(problem) => return self.report(object, known, None, Some(&problem)).await,
@@ -249,6 +275,7 @@ impl Manager {
             info!(plugin = %declared.name, "the first passes of a revision went well");
             known.history.pass();
         }
+        self.leave_behind(known, &declared.name).await;
         let problem = known.problem(&declared);
         self.report(object, known, Some(&declared), problem.as_ref())
             .await
@@ -262,6 +289,9 @@ impl Manager {
             self.stop(&name, &mut known).await;
         }
         self.on_trial.lock().remove(id);
+        self.with_passes
+            .lock()
+            .retain(|name| *name.as_str() != *id.name);
         self.keep_only(id, BTreeSet::new());
     }
 }
@@ -292,11 +322,23 @@ impl Work for Manager {
         };
         let known = self.known.lock().remove(&id);
         let mut known = known.unwrap_or_else(|| Known::of(&observation.parent));
-        known.generation = observation.parent.generation;
         let next = self.tend(&observation.parent, &mut known).await;
         self.look_after(&id, &known);
         self.known.lock().insert(id, known);
         next
+    }
+}
+
+fn id_of(name: &PluginName) -> ObjectId {
+    ObjectId::new(kind().group_kind(), None, name.as_str())
+}
+
+/// How a Plugin is addressed.
+fn resource_of(object: &Object) -> Served {
+    Served {
+        kind: object.kind.clone(),
+        plural: "plugins".into(),
+        scope: Scope::Cluster,
     }
 }
 
@@ -411,7 +453,11 @@ impl Known {
         let refusal = refusals.filter_map(|one| one.due).min();
         let refresh = self.running.as_ref();
         let refresh = refresh.map(|_| Instant::now() + REFRESHED_EVERY);
-        [attempt, refusal, refresh].into_iter().flatten().min()
+        let leaving = self
+            .is_leaving
+            .then(|| Instant::now() + LEAVING_LOOKED_AT_EVERY);
+        let dues = [attempt, refusal, refresh, leaving];
+        dues.into_iter().flatten().min()
     }
 }
 

@@ -1,6 +1,8 @@
-//! The kinds that plugins ever made, written down before the first child of a kind exists.
+//! The kinds that plugins ever made, written down before the first child of a kind exists, and the kinds of parents that
+//! got their finalizers, written down before the first of these does.
 //!
-//! A plugin that no longer declares a kind still has to find its children of that kind, also after a restart.
+//! A plugin that no longer declares a kind still has to find its children of that kind, also after a restart; and a
+//! plugin that goes has to find its finalizers, because nobody deletes a parent that has one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,8 +18,11 @@ use crate::{
     model::{Gvk, PluginName},
 };
 
-/// The ConfigMap of the host's namespace; one key per plugin, one kind per line.
+/// The ConfigMap of the host's namespace; one or two keys per plugin, one kind per line.
 pub const CONFIG_MAP: &str = "innkeeper-inventory";
+
+/// What the key of a plugin's kinds of parents ends with; no plugin's name has a dot.
+const PARENTS: &str = ".parents";
 
 /// Why the inventory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -47,9 +52,17 @@ pub enum Error {
 pub struct Inventory {
     writer: Arc<Writer>,
     namespace: String,
-    kinds: Mutex<BTreeMap<PluginName, BTreeSet<Gvk>>>,
+    plugins: Mutex<BTreeMap<PluginName, Kinds>>,
     /// Held while writing: two passes that find new kinds at once must not cross each other's out.
     writing: tokio::sync::Mutex<()>,
+}
+
+/// What is written down of one plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Kinds {
+    children: BTreeSet<Gvk>,
+    /// Those that may carry its finalizer.
+    parents: BTreeSet<Gvk>,
 }
 
 impl Inventory {
@@ -67,7 +80,7 @@ impl Inventory {
                 namespace: namespace.to_owned(),
                 source: Box::new(source),
             })?;
-        let kinds = match found {
+        let plugins = match found {
             Some(object) => parse(&object.json).map_err(|at| Error::Malformed {
                 namespace: namespace.to_owned(),
                 at,
@@ -77,19 +90,34 @@ impl Inventory {
         Ok(Self {
             writer,
             namespace: namespace.to_owned(),
-            kinds: Mutex::new(kinds),
+            plugins: Mutex::new(plugins),
             writing: tokio::sync::Mutex::default(),
         })
     }
 
     /// Whether no plugin ever made anything.
     pub fn is_empty(&self) -> bool {
-        self.kinds.lock().values().all(BTreeSet::is_empty)
+        let plugins = self.plugins.lock();
+        plugins.values().all(|kinds| kinds.children.is_empty())
     }
 
     /// The kinds that a plugin ever made.
     pub fn of(&self, plugin: &PluginName) -> BTreeSet<Gvk> {
-        self.kinds.lock().get(plugin).cloned().unwrap_or_default()
+        self.kinds(plugin).children
+    }
+
+    /// The kinds of parents that may carry a plugin's finalizer.
+    pub fn parents(&self, plugin: &PluginName) -> BTreeSet<Gvk> {
+        self.kinds(plugin).parents
+    }
+
+    /// The plugins whose finalizers may be on something.
+    pub fn finalizing(&self) -> Vec<PluginName> {
+        let plugins = self.plugins.lock();
+        let finalizing = plugins
+            .iter()
+            .filter(|(_, kinds)| !kinds.parents.is_empty());
+        finalizing.map(|(plugin, _)| plugin.clone()).collect()
     }
 
     /// Writes down the kinds that are not yet there; without new ones there is no write.
@@ -98,49 +126,95 @@ impl Inventory {
         plugin: &PluginName,
         kinds: &BTreeSet<Gvk>,
     ) -> Result<(), apply::Error> {
+        // Almost always so, and then nobody waits for a write.
         if kinds.is_subset(&self.of(plugin)) {
             return Ok(());
         }
-        let _writing = self.writing.lock().await;
-        let mut all = self.of(plugin);
-        all.extend(kinds.iter().cloned());
-        self.store(plugin, all).await
+        let extend = |all: &mut Kinds| all.children.extend(kinds.iter().cloned());
+        self.change(plugin, extend).await.map(drop)
+    }
+
+    /// Writes down kinds of parents, of which some will get the plugin's finalizer.
+    pub async fn record_parents(
+        &self,
+        plugin: &PluginName,
+        kinds: impl IntoIterator<Item = Gvk>,
+    ) -> Result<(), apply::Error> {
+        self.change(plugin, |all| all.parents.extend(kinds))
+            .await
+            .map(drop)
     }
 
     /// Crosses out a kind of which nothing is left.
     pub async fn remove(&self, plugin: &PluginName, kind: &Gvk) -> Result<(), apply::Error> {
-        let _writing = self.writing.lock().await;
-        let mut kinds = self.of(plugin);
-        if !kinds.remove(kind) {
-            return Ok(());
+        let removed = self.change(plugin, |all| {
+            all.children.remove(kind);
+        });
+        if removed.await? {
+            info!(%plugin, %kind, "nothing is left of a kind that is no longer made");
         }
-        info!(%plugin, %kind, "nothing is left of a kind that is no longer made");
-        self.store(plugin, kinds).await
+        Ok(())
     }
 
-    async fn store(&self, plugin: &PluginName, kinds: BTreeSet<Gvk>) -> Result<(), apply::Error> {
-        let lines: Vec<String> = kinds.iter().map(ToString::to_string).collect();
-        let data = BTreeMap::from([(plugin.to_string(), lines.join("\n"))]);
+    /// Crosses out kinds of parents of which none has the plugin's finalizer any more.
+    pub async fn remove_parents(
+        &self,
+        plugin: &PluginName,
+        kinds: &BTreeSet<Gvk>,
+    ) -> Result<(), apply::Error> {
+        let removed = self.change(plugin, |all| {
+            all.parents.retain(|kind| !kinds.contains(kind));
+        });
+        removed.await.map(drop)
+    }
+
+    fn kinds(&self, plugin: &PluginName) -> Kinds {
+        self.plugins.lock().get(plugin).cloned().unwrap_or_default()
+    }
+
+    /// Says whether there was anything to write.
+    async fn change(
+        &self,
+        plugin: &PluginName,
+        change: impl FnOnce(&mut Kinds),
+    ) -> Result<bool, apply::Error> {
+        let _writing = self.writing.lock().await;
+        let before = self.kinds(plugin);
+        let mut kinds = before.clone();
+        change(&mut kinds);
+        if kinds == before {
+            return Ok(false);
+        }
+        let lines = |kinds: &BTreeSet<Gvk>| {
+            let lines: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+            lines.join("\n")
+        };
+        let mut data = BTreeMap::from([(plugin.to_string(), lines(&kinds.children))]);
+        if !kinds.parents.is_empty() {
+            data.insert(format!("{plugin}{PARENTS}"), lines(&kinds.parents));
+        }
         self.writer
             .inventory(&self.namespace, CONFIG_MAP, plugin, &data)
             .await?;
-        self.kinds.lock().insert(plugin.clone(), kinds);
-        Ok(())
+        self.plugins.lock().insert(plugin.clone(), kinds);
+        Ok(true)
     }
 }
 
 /// The kinds by plugin, or the place that is wrong.
-fn parse(json: &str) -> Result<BTreeMap<PluginName, BTreeSet<Gvk>>, String> {
+fn parse(json: &str) -> Result<BTreeMap<PluginName, Kinds>, String> {
     #[derive(serde::Deserialize)]
     struct ConfigMap {
         #[serde(default)]
         data: BTreeMap<String, String>,
     }
     let ConfigMap { data } = serde_json::from_str(json).map_err(|_| "data".to_owned())?;
-    let mut kinds = BTreeMap::new();
+    let mut plugins: BTreeMap<PluginName, Kinds> = BTreeMap::new();
     for (key, lines) in data {
         let at = format!("data.{key}");
-        let plugin = PluginName::new(&key).map_err(|_| at.clone())?;
+        let of_parents = key.strip_suffix(PARENTS);
+        let plugin = of_parents.unwrap_or(&key);
+        let plugin = PluginName::new(plugin).map_err(|_| at.clone())?;
         let parsed = lines
             .lines()
             .filter(|line| !line.trim().is_empty())
@@ -150,9 +224,13 @@ fn parse(json: &str) -> Result<BTreeMap<PluginName, BTreeSet<Gvk>>, String> {
             })
             .collect::<Option<BTreeSet<Gvk>>>()
             .ok_or(at)?;
-        kinds.insert(plugin, parsed);
+        let kinds = plugins.entry(plugin).or_default();
+        match of_parents {
+            Some(_) => kinds.parents = parsed,
+            None => kinds.children = parsed,
+        }
     }
-    Ok(kinds)
+    Ok(plugins)
 }
 
 #[cfg(test)]
@@ -161,12 +239,18 @@ mod tests {
 
     #[test]
     fn reads_what_it_writes() {
-        let json = r#"{"data": {"web": "apps/v1 Deployment\nv1 Service", "none": ""}}"#;
-        let kinds = parse(json).unwrap();
-        let web = &kinds[&PluginName::new("web").unwrap()];
-        let lines: Vec<String> = web.iter().map(ToString::to_string).collect();
-        assert_eq!(lines, ["v1 Service", "apps/v1 Deployment"]);
-        assert!(kinds[&PluginName::new("none").unwrap()].is_empty());
+        let json = r#"{"data": {
+            "web": "apps/v1 Deployment\nv1 Service", "web.parents": "example.com/v1 Web", "none": ""
+        }}"#;
+        let plugins = parse(json).unwrap();
+        let Kinds { children, parents } = &plugins[&PluginName::new("web").unwrap()];
+        let lines = |kinds: &BTreeSet<Gvk>| -> Vec<String> {
+            kinds.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(lines(children), ["v1 Service", "apps/v1 Deployment"]);
+        assert_eq!(lines(parents), ["example.com/v1 Web"]);
+        let none = &plugins[&PluginName::new("none").unwrap()];
+        assert_eq!(*none, Kinds::default());
         assert!(parse("{}").unwrap().is_empty());
     }
 
@@ -175,6 +259,7 @@ mod tests {
         for (json, at) in [
             (r#"{"data": {"web": "Deployment"}}"#, "data.web"),
             (r#"{"data": {"Web": ""}}"#, "data.Web"),
+            (r#"{"data": {"web.kinds": ""}}"#, "data.web.kinds"),
             (r#"{"data": 1}"#, "data"),
         ] {
             assert_eq!(parse(json).unwrap_err(), at);

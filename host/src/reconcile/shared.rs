@@ -46,7 +46,7 @@ pub struct Shared {
 impl Shared {
     /// How to address a parent. The parent was watched, so its kind is served; should discovery have lost it since,
     /// the parent's own scope still says enough to be refused by the API server in its own words.
-    pub(super) fn resource_of(&self, parent: &Object) -> Resource {
+    pub fn resource_of(&self, parent: &Object) -> Resource {
         self.resources
             .resource(&parent.kind)
             .unwrap_or_else(|| Resource {

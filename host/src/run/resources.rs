@@ -77,14 +77,17 @@ async fn manage(
         queue: controllers::queue_options(),
     };
     let witness = gallery.witness_of("innkeeper/plugin", PLACES);
-    let managing = controller::run(Arc::new(manager), bounds, witness, stop.clone());
+    let manager = Arc::new(manager);
+    let managing = controller::run(Arc::clone(&manager), bounds, witness, stop.clone());
     let mut managing = Box::pin(managing);
+    let mut orphans = Box::pin(manager.tend_orphans());
     let mut serving: JoinSet<Result<(), Error>> = JoinSet::new();
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
             ended = &mut managing => return ended.map_err(Error::Manager),
+            never = &mut orphans => match never {},
             Some(start) = starts.recv() => {
                 let (shared, gallery) = (Arc::clone(&shared), Arc::clone(&gallery));
                 serving.spawn(async move { run(&shared, start, &gallery).await });
@@ -94,6 +97,7 @@ async fn manage(
     }
     // Nobody waits for a registry or a compiler; what was begun is done again after the next start.
     drop(managing);
+    drop(orphans);
     while let Some(ended) = serving.join_next().await {
         ended.map_err(Error::Task)??;
     }

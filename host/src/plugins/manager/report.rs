@@ -9,8 +9,8 @@ use tracing::{debug, warn};
 
 use super::{Known, Manager, serve::Running};
 use crate::{
-    apply::{MANAGER, Target},
-    model::{ANNOTATION_PAUSED, Object, Resource, Scope, error_chain, reason},
+    apply::MANAGER,
+    model::{ANNOTATION_PAUSED, Object, error_chain, reason},
     plan::StatusWrite,
     plugins::{
         lifecycle::{Judgement, Problem, Standing, dated},
@@ -36,7 +36,7 @@ impl Manager {
         let before = status_of(object);
         let after = self.status(object, known, declared, problem, &before);
         if after != before
-            && let Err(next) = self.write(object, &after).await
+            && let Err(next) = self.write(object, known, &after).await
         {
             return next;
         }
@@ -108,11 +108,14 @@ impl Manager {
             .collect()
     }
 
-    async fn write(&self, object: &Object, status: &PluginStatus) -> Result<(), Next> {
-        let resource = Resource {
-            kind: object.kind.clone(),
-            plural: "plugins".into(),
-            scope: Scope::Cluster,
+    async fn write(
+        &self,
+        object: &Object,
+        known: &Known,
+        status: &PluginStatus,
+    ) -> Result<(), Next> {
+        let Some(mut target) = known.target.clone() else {
+            return Ok(());
         };
         let Ok(Value::Object(status)) = serde_json::to_value(status) else {
             // It consists of what has a form in JSON.
@@ -122,7 +125,6 @@ impl Manager {
             manager: MANAGER.to_owned(),
             status: Some(status),
         };
-        let mut target = Target::new(object, &resource);
         let written = self.parts.shared.writer.status(&mut target, &write).await;
         let id = object.id();
         match written {

@@ -11,9 +11,10 @@ use super::{
     Attempt, Failed, Known, Manager, Refusal,
     load::{Component, configure},
     report::status_of,
+    serve::Running,
 };
 use crate::{
-    model::{Digest, Object, ObjectId, Retry},
+    model::{Digest, Object, ObjectId, PluginName, Retry},
     plugin::Plugin,
     plugins::{
         lifecycle::{Beginning, FirstPasses, History, Judgement, Past, Stage},
@@ -115,6 +116,19 @@ impl Manager {
                 on_trial.insert(id.clone());
             } else {
                 on_trial.remove(id);
+            }
+        }
+        if let Ok(name) = PluginName::new(&id.name) {
+            let mut with_passes = self.with_passes.lock();
+            if known
+                .running
+                .as_ref()
+                .and_then(Running::passes_since)
+                .is_some()
+            {
+                with_passes.insert(name);
+            } else {
+                with_passes.remove(&name);
             }
         }
         let attempt = known.attempt.as_ref();

@@ -86,7 +86,11 @@ impl Manager {
         let serving = Serving::new(Arc::clone(&plugin), grants, Arc::clone(&limits));
         let kinds = parents(&plugin);
         self.claim(name, &kinds)?;
-        if let Err(failed) = self.prepare(declared, known, &serving, &why).await {
+        let prepared = match self.prepare(declared, known, &serving, &why).await {
+            Ok(()) => self.hold(known, name, &plugin).await,
+            failed => failed,
+        };
+        if let Err(failed) = prepared {
             let kept = known.running.as_ref();
             let kept = kept.map(|running| parents(&running.plugin));
             self.release(name, &kept.unwrap_or_default());
