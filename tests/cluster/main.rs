@@ -21,6 +21,7 @@ mod lease;
 mod memcached;
 mod moods;
 mod ownership;
+mod plugin_crashes;
 mod plugin_history;
 mod plugin_leaving;
 mod plugin_resource;

@@ -111,6 +111,18 @@ impl Scene {
         }
     }
 
+    /// Whether every child says so.
+    pub(crate) fn say(&self, says: &str) -> bool {
+        (0..self.parents).all(|number| {
+            let name = name(number);
+            let found = self
+                .site
+                .stage
+                .find(&self.site.namespace, config_map(&name));
+            found.is_some_and(|child| child["data"]["says"] == says)
+        })
+    }
+
     /// The revisions of the history as `<verdict>`, the latest first.
     pub(crate) fn verdicts(&self) -> Vec<String> {
         let history = self.status()["history"].clone();

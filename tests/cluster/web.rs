@@ -22,6 +22,7 @@ struct State {
     bytes: Mutex<Vec<u8>>,
     asked: AtomicUsize,
     is_down: AtomicBool,
+    is_held: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -64,6 +65,11 @@ impl Web {
         self.state.is_down.store(is_down, Ordering::Relaxed);
     }
 
+    /// Answers no more until told otherwise.
+    pub(crate) fn set_held(&self, is_held: bool) {
+        self.state.is_held.store(is_held, Ordering::Relaxed);
+    }
+
     /// How often it was asked for the file, also while it was down.
     pub(crate) fn asked(&self) -> usize {
         self.state.asked.load(Ordering::Relaxed)
@@ -88,6 +94,9 @@ impl State {
             request.extend_from_slice(&buffer[..read]);
         }
         self.asked.fetch_add(1, Ordering::Relaxed);
+        while self.is_held.load(Ordering::Relaxed) && !self.is_over.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(10));
+        }
         if self.is_down.load(Ordering::Relaxed) {
             return Ok(());
         }

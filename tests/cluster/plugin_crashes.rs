@@ -1,0 +1,151 @@
+//! The host is killed while one revision takes over from another: what comes of it in the end is what comes of a host
+//! that lives (L4, L5).
+
+use std::time::{Duration, Instant};
+
+use innkeeper_tests::{Host, eventually, manifest::condition};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    moods::{NAME, Scene, good, guest, mood},
+    plugin_history::ROLLED_BACK,
+    plugins::marked,
+    relay::{Moment, Relay},
+    stage::{Stage, lines},
+};
+
+/// Far more than there are writes.
+const KILLS_MAX: usize = 60;
+
+/// Without a write for so long, there is none to come: well above the time of a pass.
+const QUIET: Duration = Duration::from_millis(1500);
+
+/// How long one life of a host may take.
+const LIFE_MAX: Duration = Duration::from_secs(40);
+
+/// Starts hosts and kills each at its next write, until one has nothing more to write and all is as it should be.
+#[track_caller]
+fn kill_until(scene: &Scene, relay: &Relay, moment: Moment, is_done: impl Fn() -> bool) -> usize {
+    let mut kills = 0;
+    'lives: loop {
+        relay.arm(Some(moment));
+        let options = &scene.site.stage.options;
+        let mut host = Host::start(&relay.kubeconfig, options).unwrap();
+        let (start, mut quiet_since) = (Instant::now(), Instant::now());
+        loop {
+            if let Ok(_stopped) = relay.stopped.recv_timeout(Duration::from_millis(50)) {
+                kills += 1;
+                assert!(kills < KILLS_MAX, "{:#}", scene.status());
+                host.process().signal(Signal::KILL).unwrap();
+                host.process().wait_for(Duration::from_secs(5)).unwrap();
+                continue 'lives;
+            }
+            if !is_done() || !host.log().unwrap().contains("serving plugin") {
+                quiet_since = Instant::now();
+            }
+            if quiet_since.elapsed() > QUIET {
+                relay.arm(None);
+                Stage::stop(host);
+                return kills;
+            }
+            let log = || host.log().unwrap();
+            assert!(
+                start.elapsed() < LIFE_MAX,
+                "{:#}\n{}",
+                scene.status(),
+                log()
+            );
+        }
+    }
+}
+
+/// With one pass at a time, so that writes come one by one.
+fn one_by_one(mut spec: Value) -> Value {
+    spec["limits"] = json!({"concurrency": 1});
+    spec
+}
+
+#[test]
+fn l4_killed_at_every_write_of_a_swap_and_of_a_rollback() {
+    let scene = Scene::new(3);
+    let relay = Relay::start(&scene.site.stage.plane).unwrap();
+    let host = scene.begin_with(&one_by_one(good("one")));
+    scene.wait_verdicts(&host, &["Good"]);
+    let uids = scene.uids();
+    Stage::stop(host);
+    let mark = scene.site.stage.mark();
+    let first = scene.status()["revision"].clone();
+
+    scene.apply(&one_by_one(good("two")));
+    let is_swapped = || {
+        let status = scene.status();
+        status["revision"] != first
+            && status["history"][0]["verdict"] == "Good"
+            && status["history"][1]["revision"] == first
+            && scene.say("two")
+    };
+    // A child for each parent, and the status.
+    let kills = kill_until(&scene, &relay, Moment::After, is_swapped);
+    assert!(kills > scene.parents, "{kills}");
+    let second = scene.status()["revision"].clone();
+
+    scene.apply(&one_by_one(mood("trap")));
+    let is_back = || {
+        let plugin = scene.site.plugin_of(NAME);
+        let is = |expected: &&str| {
+            let (kind, state) = expected.split_once('=').unwrap();
+            let said = condition(&plugin, kind).unwrap_or_default();
+            said.starts_with(state)
+        };
+        ROLLED_BACK.iter().all(is)
+            && plugin["status"]["revision"] == second
+            && plugin["status"]["observedGeneration"] == plugin["metadata"]["generation"]
+    };
+    kill_until(&scene, &relay, Moment::After, is_back);
+    assert!(scene.say("two"));
+    assert_eq!(scene.uids(), uids);
+    let mut written = lines(&scene.site.stage.writes_since(mark));
+    written.retain(|line| line.starts_with("delete"));
+    assert_eq!(written, Vec::<String>::new());
+}
+
+#[test]
+fn l4_killed_while_it_fetches_and_while_it_compiles() {
+    let scene = Scene::new(2);
+    let host = scene.begin();
+    scene.wait_verdicts(&host, &["Good"]);
+    let first = scene.status();
+    let uids = scene.uids();
+    scene.web.put(marked(&guest("moody")));
+    scene.web.set_held(true);
+    let asked = scene.web.asked();
+    let mut other = good("two");
+    other["source"] = json!({"http": {"url": format!("{}?version=2", scene.web.url())}});
+    scene.apply(&other);
+    eventually("the host fetches", || {
+        let now = scene.web.asked();
+        if now > asked {
+            Ok(())
+        } else {
+            Err("it does not")
+        }
+    });
+    let host = scene.crash(host);
+    // What served goes on, although its successor is not to be had.
+    scene.follows(&host, "held");
+    assert_eq!(scene.status()["revision"], first["revision"]);
+    scene.web.set_held(false);
+    eventually("the host compiles", || {
+        let log = host.log().unwrap();
+        let fetched = log.contains("fetched a plugin");
+        if fetched { Ok(()) } else { Err(log) }
+    });
+    let host = scene.crash(host);
+    let status = scene.well(&host);
+    assert_ne!(status["digest"], first["digest"]);
+    scene.all_say(&host, "two");
+    scene.wait_verdicts(&host, &["Good", "Good"]);
+    assert_eq!(scene.uids(), uids);
+    Stage::stop(host);
+}
