@@ -6,6 +6,7 @@
 
 mod admin;
 mod cluster;
+mod compile;
 mod dev;
 mod failpoint;
 mod guard;
@@ -25,6 +26,7 @@ use clap::Parser;
 
 pub use admin::AdminSettings;
 pub use cluster::{ClusterSettings, client_config};
+pub use compile::CompileArgs;
 pub use dev::{DevCluster, DevSettings};
 pub use failpoint::{Failpoint, Moment};
 pub use guard::Guard;
@@ -205,6 +207,9 @@ enum CliCommand {
     Inspect(InspectArgs),
     /// Print what a cluster needs to run the given plugins: CRDs, least-privilege roles and a Deployment of the host.
     Manifests(manifests::ManifestsArgs),
+    /// Compile one plugin from standard input to standard output; `run` and `dev` start this for themselves.
+    #[command(hide = true)]
+    Compile(CompileArgs),
 }
 
 /// What the host was asked to do.
@@ -229,6 +234,8 @@ pub enum Command {
     Inspect(InspectArgs),
     /// What a cluster needs.
     Manifests(ManifestsSettings),
+    /// One plugin from standard input to standard output.
+    Compile(CompileArgs),
 }
 
 /// Reads the command line, and from the environment and the files what it names.
@@ -249,6 +256,7 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, Err
             CliCommand::Render(args) => Command::Render(args),
             CliCommand::Inspect(args) => Command::Inspect(args),
             CliCommand::Manifests(args) => Command::Manifests(args.into_settings()?),
+            CliCommand::Compile(args) => Command::Compile(args),
         },
     })
 }

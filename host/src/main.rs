@@ -4,7 +4,9 @@ use std::{env, process::ExitCode};
 
 use innkeeper::{
     config::{self, Command, Streams},
-    dev, inspect, manifests, render, run,
+    dev, inspect, manifests,
+    plugin::artifact,
+    render, run,
 };
 
 fn main() -> ExitCode {
@@ -17,15 +19,13 @@ fn main() -> ExitCode {
 }
 
 fn start() -> anyhow::Result<ExitCode> {
-    let config = match config::read(env::args_os()) {
-        Ok(config) => config,
+    let started = config::read(env::args_os())
+        .and_then(|config| Ok((config::start_log(&config.log)?, config.command)));
+    let (log, command) = match started {
+        Ok(started) => started,
         Err(error) => return Ok(config::explain(&error)),
     };
-    let log = match config::start_log(&config.log) {
-        Ok(log) => log,
-        Err(error) => return Ok(config::explain(&error)),
-    };
-    let exit = match config.command {
+    let exit = match command {
         Command::Run(settings) => return Ok(run::run(settings, log).map(|()| ExitCode::SUCCESS)?),
         Command::Dev(settings) => return Ok(dev::run(settings).map(|()| ExitCode::SUCCESS)?),
         Command::Render(args) => {
@@ -33,9 +33,8 @@ fn start() -> anyhow::Result<ExitCode> {
             Streams::of_process(|streams| render::run(&args, now_ms, streams))
         }
         Command::Inspect(args) => Streams::of_process(|streams| inspect::run(&args, streams)),
-        Command::Manifests(settings) => {
-            Streams::of_process(|streams| manifests::run(&settings, streams))
-        }
+        Command::Manifests(args) => Streams::of_process(|streams| manifests::run(&args, streams)),
+        Command::Compile(args) => Streams::of_process(|streams| artifact::child(args, streams)),
     };
     Ok(exit.into())
 }

@@ -14,6 +14,7 @@ pub mod manifest;
 
 mod bindings;
 mod call;
+mod cgroup;
 mod convert;
 mod deadline;
 mod engine;
@@ -25,6 +26,7 @@ mod log;
 mod pool;
 mod random;
 mod sandbox;
+mod slots;
 mod state;
 mod swap;
 #[cfg(test)]
@@ -33,6 +35,7 @@ mod ticker;
 
 pub use self::{
     call::{CallFault, CallLimit, CallReport, Context, End, ObservedChild, Request, Timing},
+    cgroup::memory_bytes_max,
     engine::{Engine, EngineSettings, Metering},
     loaded::{Described, Plugin, revision_of},
     log::{Dropped, LogLevel, LogLine},

@@ -205,8 +205,10 @@ impl Loaded {
 pub struct Workshop {
     /// The engine.
     pub engine: Engine,
-    /// Where compiled plugins are kept; none: compiled anew.
+    /// Where plugins are kept; none: nowhere.
     pub cache: Option<artifact::Cache>,
+    /// What compiles plugins, and keeps what it made.
+    pub compiler: artifact::Compiler,
     /// What a file may be.
     pub artifact_limits: artifact::Limits,
     /// What a plugin may use.
@@ -230,14 +232,16 @@ pub fn load(workshop: &Workshop, path: &Path) -> Result<Loaded, Error> {
     };
     let Workshop {
         engine,
-        cache,
+        cache: _,
+        compiler,
         artifact_limits,
         limits,
         configs,
         grants,
     } = workshop;
     let bytes = artifact::read_file(path, artifact_limits.bytes_max).map_err(artifact_error)?;
-    let compiled = artifact::compile(engine, &bytes, artifact_limits, cache.as_ref())
+    let compiled = compiler
+        .compile(engine, &bytes, artifact_limits)
         .map_err(artifact_error)?;
     let described = Described::load(engine, &compiled, limits).map_err(plugin_error)?;
     let empty = Map::new();

@@ -38,6 +38,7 @@ use std::{
     num::NonZeroU32,
     path::PathBuf,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -52,7 +53,10 @@ use crate::{
     config::{self, Guard, LogControl, RunSettings},
     model::error_chain,
     model::{Limits, Retry},
-    plugin::{self, Engine, EngineSettings, Pool, artifact},
+    plugin::{
+        self, Engine, EngineSettings, Pool,
+        artifact::{self, CompileBounds, Compiler, Program},
+    },
     plugins::{self, Loaded, Served, Workshop},
     reconcile::{HashKeySlot, Inventory, Shared},
 };
@@ -232,6 +236,16 @@ fn watch_over(shared: &Arc<Shared>, is_lost: bool, namespace: &str, tasks: &mut 
     }
 }
 
+/// What compiling a plugin may take on this machine.
+fn compile_bounds() -> CompileBounds {
+    let processors = thread::available_parallelism().ok();
+    let processors = processors.and_then(|count| NonZeroU32::try_from(count).ok());
+    CompileBounds::on(
+        processors.unwrap_or(NonZeroU32::MIN),
+        plugin::memory_bytes_max(),
+    )
+}
+
 /// Loads the plugins side by side; those that cannot be served are reported and left out.
 async fn load_all(
     settings: &config::PluginSettings,
@@ -243,9 +257,11 @@ async fn load_all(
     })
     .map_err(Error::Sandbox)?;
     let pool = Pool::start(workers).map_err(Error::Sandbox)?;
+    let cache = artifact::Cache::open(&settings.cache_dir).map_err(Error::Cache)?;
     let workshop = Arc::new(Workshop {
         engine,
-        cache: Some(artifact::Cache::open(&settings.cache_dir).map_err(Error::Cache)?),
+        cache: Some(cache.clone()),
+        compiler: Compiler::new(cache, Program::of_process(), compile_bounds()),
         artifact_limits: artifact::Limits::default(),
         limits: settings.limits.clone(),
         configs: settings.configs.clone(),

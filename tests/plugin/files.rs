@@ -18,7 +18,7 @@ const BAD_USE: i32 = 4;
 const FAILURE: i32 = 1;
 
 /// Nobody listens on this port, so `run` never gets to talk to a cluster.
-const KUBECONFIG: &str = r#"{
+pub(crate) const KUBECONFIG: &str = r#"{
   "apiVersion": "v1", "kind": "Config", "current-context": "none",
   "clusters": [{ "name": "none", "cluster": { "server": "http://127.0.0.1:1" } }],
   "contexts": [{ "name": "none", "context": { "cluster": "none", "user": "none" } }],

@@ -10,6 +10,7 @@
     reason = "a failed expectation of a test is a panic"
 )]
 
+pub mod astray;
 pub mod audit;
 pub mod control_plane;
 pub mod host;

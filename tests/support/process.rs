@@ -90,6 +90,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id())?;

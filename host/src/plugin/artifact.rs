@@ -2,12 +2,17 @@
 //!
 //! Everything that can be said without compiling is said first, because compiling is the expensive and dangerous step:
 //! what the file is, which contract it was built against, what it imports and exports, how large its parts are.
+//! A host compiles in processes of their own, which can be bounded and killed; see [`Compiler`].
 //! Where the bytes come from is not this module's business.
 
 mod cache;
+mod child;
+mod error;
 mod inspect;
 mod kept;
+mod process;
 mod scan;
+mod verdict;
 
 use std::{
     fs::{self, File},
@@ -19,7 +24,11 @@ use wasmtime::component::Component;
 
 pub use self::{
     cache::Cache,
+    child::child,
+    error::Error,
     inspect::{Inspection, Producer, What, inspect},
+    process::{CompileBounds, Compiler, Program},
+    verdict::CompileLimit,
 };
 use crate::{
     config::Guard,
@@ -81,140 +90,6 @@ impl Default for Limits {
             globals_max: 10_000,
         }
     }
-}
-
-/// Why bytes cannot be loaded as a plugin.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// There is no such file.
-    #[error("there is no file {path}")]
-    NotFound {
-        /// The file.
-        path: String,
-    },
-    /// The file cannot be read.
-    #[error("failed to read {path}")]
-    ReadFile {
-        /// The file.
-        path: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// There are no bytes.
-    #[error("the file is empty")]
-    Empty,
-    /// There are too many.
-    #[error("the file has more than the {max} bytes that are allowed")]
-    TooLarge {
-        /// The limit.
-        max: usize,
-    },
-    /// It is something else.
-    #[error(
-        "this is not WebAssembly: it starts with {start}; give the .wasm file that the build made"
-    )]
-    NotWasm {
-        /// The first bytes, for people.
-        start: String,
-    },
-    /// It is WebAssembly, but not a component.
-    #[error(
-        "this is a core WebAssembly module, not a component: make it one with wasm-tools component new, or build its crate with innkeeper-guest-build"
-    )]
-    CoreModule,
-    /// It is WebAssembly of a kind that the host does not know.
-    #[error(
-        "this is WebAssembly in encoding version {version}, layer {layer}, which this host does not know"
-    )]
-    UnknownEncoding {
-        /// The version in the header.
-        version: u16,
-        /// 0 for modules, 1 for components.
-        layer: u16,
-    },
-    /// It is damaged.
-    #[error("the component is damaged or uses a feature that is switched off")]
-    Malformed {
-        /// What and where.
-        #[source]
-        source: wasmparser::BinaryReaderError,
-    },
-    /// A part of it is too large.
-    #[error("the component has {count} {what}, at most {max} are allowed")]
-    TooComplex {
-        /// Of what.
-        what: &'static str,
-        /// How many.
-        count: usize,
-        /// How many there may be.
-        max: usize,
-    },
-    /// It was built against a contract that this host does not speak.
-    #[error(
-        "it was built against version {found} of innkeeper:plugin, this host speaks {}: build it with an SDK for one of these, or update the host",
-        supported.join(", ")
-    )]
-    UnknownContract {
-        /// Its version.
-        found: String,
-        /// Ours.
-        supported: &'static [&'static str],
-    },
-    /// It was put together from parts that speak different versions.
-    #[error(
-        "it mixes the versions {first} and {second} of innkeeper:plugin: build all of it with one SDK"
-    )]
-    MixedContract {
-        /// One version.
-        first: String,
-        /// Another.
-        second: String,
-    },
-    /// It wants something that no plugin gets.
-    #[error("it imports what no plugin gets: {}", imports.join("; "))]
-    ForbiddenImports {
-        /// Each import with what to do about it.
-        imports: Vec<String>,
-    },
-    /// It is a component for something else.
-    #[error(
-        "it is a component, but not a plugin: it neither imports nor exports innkeeper:plugin; it exports {}",
-        if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") }
-    )]
-    OtherWorld {
-        /// What it exports.
-        exports: Vec<String>,
-    },
-    /// It lacks what every plugin has.
-    #[error(
-        "it does not export innkeeper:plugin/reconciler: export a reconciler with the SDK's macro"
-    )]
-    MissingExport,
-    /// The compiler refused it.
-    #[error("failed to compile the component")]
-    Compile {
-        /// Why.
-        #[source]
-        source: wasmtime::Error,
-    },
-    /// The cache directory cannot be trusted with native code.
-    #[error("the cache directory {path} is refused, because {problem}")]
-    UnsafeCacheDirectory {
-        /// The directory.
-        path: String,
-        /// Why, and what to do.
-        problem: String,
-    },
-    /// The cache directory cannot be used.
-    #[error("failed to open the cache directory {path}")]
-    OpenCache {
-        /// The directory.
-        path: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
 }
 
 /// A compiled plugin, not yet described or linked.
@@ -291,8 +166,10 @@ pub fn check(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
     Ok(inspection)
 }
 
-/// Checks and compiles, or takes the compiled form from the cache.
+/// Checks and compiles in this process, or takes the compiled form from the cache.
 ///
+/// For commands that somebody waits for with one file of theirs: whoever ends such a command ends the compiler with it.
+/// A host that serves others uses a [`Compiler`].
 /// Blocks for as long as compiling takes: 20 to 500 ms for ordinary guests.
 pub fn compile(
     engine: &Engine,

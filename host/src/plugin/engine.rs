@@ -4,11 +4,11 @@
 
 use std::{num::NonZeroU32, ops::ControlFlow, sync::Arc, time::Duration};
 
-use parking_lot::{Condvar, Mutex};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::plugin::{
     Error, limiter,
+    slots::{self, Slots},
     ticker::{Ticker, Ticking},
 };
 
@@ -77,6 +77,7 @@ pub struct Engine {
 struct Inner {
     engine: wasmtime::Engine,
     settings: EngineSettings,
+    // Beyond the pool, wasmtime answers with an error, so that nobody may try.
     slots: Slots,
     // Joined when the last clone goes.
     ticker: Ticker,
@@ -85,8 +86,10 @@ struct Inner {
 impl Engine {
     /// Reserves address space for the instances and starts the thread that ticks the epochs.
     pub fn new(settings: &EngineSettings) -> Result<Self, Error> {
-        let engine = wasmtime::Engine::new(&config(settings))
-            .map_err(|source| Error::ConfigureEngine { source })?;
+        let mut config = compilation(settings.metering);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(settings)));
+        let engine =
+            wasmtime::Engine::new(&config).map_err(|source| Error::ConfigureEngine { source })?;
         let weak = engine.weak();
         let ticker = Ticker::start(settings.tick, move || match weak.upgrade() {
             Some(engine) => {
@@ -116,20 +119,29 @@ impl Engine {
 
     /// Waits until an instance may be made; while it lives, the epochs tick.
     pub(super) fn slot(&self) -> Slot<'_> {
-        self.inner.slots.wait();
+        let slot = self.inner.slots.wait();
         Slot {
-            slots: &self.inner.slots,
             _ticking: self.inner.ticker.keep_ticking(),
+            _slot: slot,
         }
     }
 }
 
-fn config(settings: &EngineSettings) -> Config {
+/// An engine that compiles for those of this metering, on the calling thread alone, and runs nothing: it takes no
+/// address space for instances.
+pub(super) fn compiler(metering: Metering) -> wasmtime::Result<wasmtime::Engine> {
+    let mut config = compilation(metering);
+    config.parallel_compilation(false);
+    wasmtime::Engine::new(&config)
+}
+
+/// All that compiled code depends on.
+fn compilation(metering: Metering) -> Config {
     let mut config = Config::new();
     config
         .concurrency_support(false)
         .epoch_interruption(true)
-        .consume_fuel(settings.metering == Metering::Fuel)
+        .consume_fuel(metering == Metering::Fuel)
         // The same input has to give the same output on every processor.
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true)
@@ -139,8 +151,7 @@ fn config(settings: &EngineSettings) -> Config {
         .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(BACKTRACE_FRAMES_MAX))
         .memory_reservation(MEMORY_RESERVATION_BYTES)
         .memory_may_move(false)
-        .memory_init_cow(true)
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(settings)));
+        .memory_init_cow(true);
     config
 }
 
@@ -168,37 +179,8 @@ fn pool(settings: &EngineSettings) -> PoolingAllocationConfig {
     pool
 }
 
-/// Counts instances: beyond the pool, wasmtime answers with an error, so that nobody may try.
-struct Slots {
-    free: Mutex<u32>,
-    freed: Condvar,
-}
-
-impl Slots {
-    fn new(count: NonZeroU32) -> Self {
-        Self {
-            free: Mutex::new(count.get()),
-            freed: Condvar::new(),
-        }
-    }
-
-    /// Waits for a free one and takes it.
-    fn wait(&self) {
-        let mut free = self.free.lock();
-        self.freed.wait_while(&mut free, |free| *free == 0);
-        *free -= 1;
-    }
-}
-
 /// The right to one instance.
 pub(super) struct Slot<'a> {
-    slots: &'a Slots,
     _ticking: Ticking<'a>,
-}
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        *self.slots.free.lock() += 1;
-        self.slots.freed.notify_one();
-    }
+    _slot: slots::Slot<'a>,
 }

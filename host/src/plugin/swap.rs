@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use super::cgroup;
+
 /// Whether no page of this process can be swapped out: the machine has no swap, or the process's cgroup may use none.
 ///
 /// Where this cannot be found out the answer is false.
@@ -15,22 +17,11 @@ fn no_swap_device(swaps: &Path) -> bool {
         .is_ok_and(|text| text.starts_with("Filename") && text.lines().count() == 1)
 }
 
-/// Looks at the process's own group of the unified hierarchy; a limit further up holds as well, so that the first zero
-/// on the way to the root decides.
+/// A limit further up holds as well, so that the first zero on the way to the root decides.
 fn cgroup_forbids_swap(root: &Path) -> bool {
-    let Ok(groups) = fs::read_to_string(root.join("proc/self/cgroup")) else {
-        return false;
-    };
-    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
-        return false;
-    };
-    let mount = root.join("sys/fs/cgroup");
-    let own = mount.join(group);
-    own.ancestors()
-        .take_while(|group| group.starts_with(&mount))
-        .any(|group| {
-            fs::read_to_string(group.join("memory.swap.max")).is_ok_and(|max| max.trim() == "0")
-        })
+    cgroup::own_groups(root).iter().any(|group| {
+        fs::read_to_string(group.join("memory.swap.max")).is_ok_and(|max| max.trim() == "0")
+    })
 }
 
 #[cfg(test)]

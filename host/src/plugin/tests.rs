@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod calls;
+mod compiling;
 mod descriptions;
 mod pools;
 

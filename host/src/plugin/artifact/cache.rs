@@ -1,26 +1,37 @@
-//! Compiled artifacts on disk, by content.
+//! Compiled artifacts on disk, by content, and what cannot be compiled.
 //!
 //! Compiled code is native code and trusted as it is.
 //! So the directory must belong to this process's user and to nobody else, only this module writes to it, and an entry
 //! whose bytes are not those that were written is compiled again.
 
 use std::{
-    fs, hash,
-    io::{self, Write},
+    fs::{self, File},
+    hash,
+    io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use sha2::{Digest as _, Sha256};
+use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
-use super::Error;
-use crate::{model::Digest, plugin::Engine};
+use super::{CompileBounds, Error, verdict::Verdict};
+use crate::{
+    model::{Digest, Digester},
+    plugin::Engine,
+};
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o400;
 /// Write permission of group and others.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// How much of a file is looked at at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+/// What the names of files begin with that are being written.
+const UNFINISHED: &str = ".new-";
+/// Nothing is written for so long: an unfinished file that is older was left behind by a process that was killed.
+const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
 
 /// A directory of compiled artifacts.
 #[derive(Clone, Debug)]
@@ -53,19 +64,69 @@ impl Cache {
             path: path(),
             problem,
         })?;
-        Ok(Self { directory })
+        let cache = Self { directory };
+        cache.sweep().map_err(failed)?;
+        Ok(cache)
+    }
+
+    /// Removes what was never finished.
+    fn sweep(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let unfinished = entry.file_name().to_string_lossy().starts_with(UNFINISHED);
+            // Another process may have finished, or swept it, meanwhile.
+            let age = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = age.ok().and_then(|modified| modified.elapsed().ok());
+            if unfinished && age.is_some_and(|age| age > UNFINISHED_AGE_MAX) {
+                drop(fs::remove_file(entry.path()));
+            }
+        }
+        Ok(())
     }
 
     /// The compiled form of the bytes with this digest; none if it is missing, damaged or of another engine.
     pub(super) fn load(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
         let entry = self.entry(engine, digest);
         let expected = fs::read_to_string(&entry.sum).ok()?;
-        let code = fs::read(&entry.code).ok()?;
-        if Digest::of(&code).to_string() != expected {
+        let sum = File::open(&entry.code).and_then(sum_of).ok()?;
+        if sum != expected {
             tracing::warn!(path = %entry.code.display(), "a compiled artifact is damaged and is made again");
             return None;
         }
         map(engine, &entry.code)
+            .inspect_err(|error| {
+                tracing::warn!(%error, path = %entry.code.display(), "failed to map compiled code");
+            })
+            .ok()
+    }
+
+    /// A file for compiled code that is on its way.
+    pub(super) fn begin(&self) -> io::Result<NamedTempFile> {
+        tempfile::Builder::new()
+            .prefix(UNFINISHED)
+            .tempfile_in(&self.directory)
+    }
+
+    /// Keeps what was written to a file that [`Cache::begin`] gave.
+    ///
+    /// The inner error is what the engine has against it, which no other attempt would mend.
+    pub(super) fn adopt(
+        &self,
+        engine: &Engine,
+        digest: &Digest,
+        code: NamedTempFile,
+    ) -> io::Result<Result<Component, wasmtime::Error>> {
+        let entry = self.entry(engine, digest);
+        let sum = sum_of(code.reopen()?)?;
+        // The sum goes first: whoever sees the code sees its sum, and a sum without code is just a miss.
+        self.write(&entry.sum, sum.as_bytes())?;
+        finish(code, &entry.code)?;
+        let component = map(engine, &entry.code);
+        if component.is_err() {
+            // Nobody will want it.
+            fs::remove_file(&entry.code)?;
+        }
+        Ok(component)
     }
 
     /// Stores a compiled form and gives it back mapped from its file; none if that fails, which costs memory and the
@@ -81,25 +142,64 @@ impl Cache {
             .serialize()
             .inspect_err(|error| tracing::warn!(%error, "failed to serialize compiled code"))
             .ok()?;
-        // The sum goes first: whoever sees the code sees its sum, and a sum without code is just a miss.
-        let sum = Digest::of(&code).to_string();
-        self.write(&entry.sum, sum.as_bytes())
-            .and_then(|()| self.write(&entry.code, &code))
+        let kept = self.begin().and_then(|mut file| {
+            file.write_all(&code)?;
+            self.adopt(engine, digest, file)
+        });
+        kept.map_err(wasmtime::Error::from)
+            .flatten()
             .inspect_err(|error| {
                 tracing::warn!(%error, path = %entry.code.display(), "failed to keep compiled code");
             })
-            .ok()?;
-        map(engine, &entry.code)
+            .ok()
+    }
+
+    /// What was found out about bytes that could not be compiled within these bounds.
+    pub(super) fn verdict(
+        &self,
+        engine: &Engine,
+        digest: &Digest,
+        bounds: &CompileBounds,
+    ) -> Option<Verdict> {
+        let text = fs::read(self.verdict_path(engine, digest, bounds)).ok()?;
+        // One that cannot be read is found out again.
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Keeps what was found out, so that the compiler never sees these bytes again.
+    pub(super) fn remember(
+        &self,
+        engine: &Engine,
+        digest: &Digest,
+        bounds: &CompileBounds,
+        verdict: &Verdict,
+    ) {
+        let path = self.verdict_path(engine, digest, bounds);
+        let text = serde_json::to_vec(verdict).map_err(io::Error::from);
+        if let Err(error) = text.and_then(|text| self.write(&path, &text)) {
+            tracing::warn!(%error, path = %path.display(), "failed to remember that a plugin cannot be compiled");
+        }
+    }
+
+    fn verdict_path(&self, engine: &Engine, digest: &Digest, bounds: &CompileBounds) -> PathBuf {
+        let CompileBounds {
+            processes_max: _,
+            memory_bytes_max,
+            cpu_seconds_max,
+            code_bytes_max,
+            wall_max: _,
+            retries_max: _,
+        } = bounds;
+        let mut key = key(engine, digest);
+        for bound in [memory_bytes_max, cpu_seconds_max, code_bytes_max] {
+            key.update(&bound.to_le_bytes());
+        }
+        let key = key.finish().to_hex();
+        self.directory.join(format!("{key}.refused"))
     }
 
     fn entry(&self, engine: &Engine, digest: &Digest) -> Entry {
-        let mut key = Sha256::new();
-        key.update(digest.as_bytes());
-        hash::Hash::hash(
-            &engine.wasmtime().precompile_compatibility_hash(),
-            &mut Feed(&mut key),
-        );
-        let key = Digest::of(&key.finalize()).to_hex();
+        let key = key(engine, digest).finish().to_hex();
         Entry {
             code: self.directory.join(format!("{key}.cwasm")),
             sum: self.directory.join(format!("{key}.sum")),
@@ -108,16 +208,42 @@ impl Cache {
 
     /// Writes a file as a whole or not at all.
     pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = tempfile::Builder::new()
-            .prefix(".new-")
-            .tempfile_in(&self.directory)?;
+        let mut file = self.begin()?;
         file.write_all(bytes)?;
-        file.as_file()
-            .set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        finish(file, path)
     }
+}
+
+/// Gives a file that was written its mode and its name.
+fn finish(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    file.as_file()
+        .set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// The digest of a file, read piece by piece: compiled code has no place on the heap.
+fn sum_of(mut file: File) -> io::Result<String> {
+    let mut sum = Digester::default();
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(sum.finish().to_string()),
+            len => sum.update(&piece[..len]),
+        }
+    }
+}
+
+/// What compiled code depends on: the bytes that it was made of, and the engine with its settings.
+fn key(engine: &Engine, digest: &Digest) -> Digester {
+    let mut key = Digester::default();
+    key.update(digest.as_bytes());
+    hash::Hash::hash(
+        &engine.wasmtime().precompile_compatibility_hash(),
+        &mut Feed(&mut key),
+    );
+    key
 }
 
 struct Entry {
@@ -126,7 +252,7 @@ struct Entry {
 }
 
 /// Feeds what is hashed into a digest, because the standard library's hashes may differ between builds of the host.
-struct Feed<'a>(&'a mut Sha256);
+struct Feed<'a>(&'a mut Digester);
 
 impl hash::Hasher for Feed<'_> {
     fn write(&mut self, bytes: &[u8]) {
@@ -158,14 +284,10 @@ fn check_owner(owner: u32, mode: u32, us: u32) -> Result<(), String> {
     unsafe_code,
     reason = "compiled code is trusted by its nature: the file is in a directory that only we can write to, and its bytes were just compared with the digest that we stored"
 )]
-fn map(engine: &Engine, path: &Path) -> Option<Component> {
-    // SAFETY: the file was written by `Cache::write` from `Component::serialize`, in a directory that nobody else can
-    // write to, is read-only, and is replaced as a whole, never changed in place.
+fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
+    // SAFETY: the file is what an engine of ours made of a component, came into a directory that nobody else can write
+    // to by `finish`, is read-only, and is replaced as a whole, never changed in place.
     unsafe { Component::deserialize_file(engine.wasmtime(), path) }
-        .inspect_err(|error| {
-            tracing::warn!(%error, path = %path.display(), "failed to map compiled code");
-        })
-        .ok()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::{Attempt, Failed, Known, Manager};
 use crate::{
     model::{Digest, Gvk, Limits, Object, Retry, error_chain},
-    plugin::{Described, Plugin, artifact},
+    plugin::{Described, Plugin},
     plugins::{
         Workshop,
         lifecycle::{Stage, has_the_same_component, loads_the_same},
@@ -221,13 +221,13 @@ impl Manager {
 fn compile(workshop: &Workshop, bytes: &[u8], limits: &Limits) -> Result<Described, Failed> {
     let Workshop {
         engine,
-        cache,
+        compiler,
         artifact_limits,
         ..
     } = workshop;
-    let artifact = artifact::compile(engine, bytes, artifact_limits, cache.as_ref());
+    let artifact = compiler.compile(engine, bytes, artifact_limits);
     let artifact = artifact
-        .map_err(|error| Failed::of(Stage::Compiled, "CannotCompile", &error, Retry::OnChange))?;
+        .map_err(|error| Failed::of(Stage::Compiled, error.reason(), &error, error.retry()))?;
     Described::load(engine, &artifact, limits)
         .map_err(|error| Failed::of(Stage::Described, "CannotDescribe", &error, Retry::OnChange))
 }

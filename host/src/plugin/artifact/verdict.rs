@@ -1,0 +1,57 @@
+//! What was found out about a component that cannot be compiled, and would be found out again.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CompileBounds, Error};
+
+/// Why a component cannot be compiled within bounds; the same bytes give the same again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Verdict {
+    /// The compiler refuses it, and says why.
+    Refused(String),
+    /// It takes too much CPU time.
+    Cpu,
+    /// It takes too much memory.
+    Memory,
+    /// It becomes too much native code.
+    Code,
+    /// The compiler broke down; its last words.
+    Broke(String),
+}
+
+impl Verdict {
+    pub(super) fn into_error(self, bounds: &CompileBounds) -> Error {
+        let limit = match self {
+            Self::Refused(reason) => return Error::Refused { reason },
+            Self::Broke(words) => return Error::CompilerBroke { words },
+            Self::Cpu => CompileLimit::CpuSeconds(bounds.cpu_seconds_max),
+            Self::Memory => CompileLimit::MemoryBytes(bounds.memory_bytes_max),
+            Self::Code => CompileLimit::CodeBytes(bounds.code_bytes_max),
+        };
+        Error::CompileLimit { limit }
+    }
+}
+
+/// What a compiler may take, and how much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompileLimit {
+    /// CPU time in seconds.
+    CpuSeconds(u64),
+    /// Address space in bytes.
+    MemoryBytes(u64),
+    /// Native code in bytes.
+    CodeBytes(u64),
+}
+
+impl fmt::Display for CompileLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CpuSeconds(seconds) => write!(f, "{seconds} s of CPU time"),
+            Self::MemoryBytes(bytes) => write!(f, "{bytes} bytes of memory"),
+            Self::CodeBytes(bytes) => write!(f, "{bytes} bytes of native code"),
+        }
+    }
+}

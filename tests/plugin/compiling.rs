@@ -1,0 +1,294 @@
+//! The process in which plugins are compiled: it binds itself before it reads anything, and a component that leads the
+//! compiler astray ends that process and nothing else.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed expectation of a test is a panic"
+)]
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    time::Duration,
+};
+
+use innkeeper_tests::{
+    Host, HostOptions, astray, eventually,
+    process::{bound, path_from_env, spawn_bound},
+};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::files::KUBECONFIG;
+
+/// Bounds within which every ordinary component is compiled.
+const MEMORY: &str = "--memory-bytes-max=2147483648";
+const CPU: &str = "--cpu-seconds-max=30";
+const CODE: &str = "--code-bytes-max=536870912";
+
+fn host() -> PathBuf {
+    path_from_env("INNKEEPER_BIN").expect("the host is built")
+}
+
+fn guest(name: &str) -> PathBuf {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").expect("the guests are built");
+    guests.join(format!("{name}.wasm"))
+}
+
+/// Ends with its value.
+struct Process(Child);
+
+impl Process {
+    fn status(&self) -> String {
+        fs::read_to_string(self.path("status")).expect("a process has a status")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        Path::new("/proc").join(self.0.id().to_string()).join(name)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn it_binds_itself_before_it_reads() {
+    let mut command = Command::new(host());
+    command
+        .args(["compile", MEMORY, CPU, CODE])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let process = Process(command.spawn().unwrap());
+    // The last thing that it does before it waits for its input, which never comes.
+    eventually("it binds itself", || match process.status() {
+        status if status.contains("NoNewPrivs:\t1") => Ok(()),
+        status => Err(status),
+    });
+    let limits = fs::read_to_string(process.path("limits")).unwrap();
+    for (limit, soft) in [
+        ("Max cpu time", "30 "),
+        ("Max file size", "536870912 "),
+        ("Max core file size", "0 "),
+        ("Max address space", "2147483648 "),
+    ] {
+        let line = limits.lines().find(|line| line.starts_with(limit));
+        let value = line.unwrap().split_at(limit.len()).1.trim_start();
+        assert!(value.starts_with(soft), "{limits}");
+    }
+    let score = fs::read_to_string(process.path("oom_score_adj")).unwrap();
+    assert_eq!(score.trim(), "1000");
+}
+
+/// The descriptors of a process.
+fn descriptors(process: u32) -> Vec<String> {
+    let open = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    let mut open: Vec<String> = open
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    open.sort();
+    open
+}
+
+fn compile(bytes: &[u8], bounds: [&str; 3]) -> Output {
+    let mut command = Command::new(host());
+    command.arg("compile").args(bounds);
+    let mut input = tempfile::tempfile().unwrap();
+    input.write_all(bytes).unwrap();
+    std::io::Seek::rewind(&mut input).unwrap();
+    let output = tempfile::NamedTempFile::new().unwrap();
+    command.stdin(input).stdout(output.reopen().unwrap());
+    let mut ended = command.stderr(Stdio::piped()).spawn().unwrap();
+    let status = ended.wait().unwrap();
+    let mut stderr = Vec::new();
+    std::io::Read::read_to_end(&mut ended.stderr.take().unwrap(), &mut stderr).unwrap();
+    Output {
+        status,
+        stdout: fs::read(output.path()).unwrap(),
+        stderr,
+    }
+}
+
+#[track_caller]
+fn check_killed(status: ExitStatus, signal: Signal) {
+    assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
+    assert!(!status.core_dumped());
+}
+
+#[test]
+fn it_ends_when_it_has_used_up_its_cpu_time() {
+    let output = compile(&astray::wants_time(), [MEMORY, "--cpu-seconds-max=1", CODE]);
+    check_killed(output.status, Signal::XCPU);
+}
+
+#[test]
+fn it_ends_when_it_has_used_up_its_memory() {
+    let output = compile(&astray::wants_memory(), [MEMORY, CPU, CODE]);
+    check_killed(output.status, Signal::ABORT);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("memory allocation of"), "{words}");
+}
+
+#[test]
+fn it_ends_when_its_code_is_too_large() {
+    let bytes = fs::read(guest("garbage")).unwrap();
+    let output = compile(&bytes, [MEMORY, CPU, "--code-bytes-max=4096"]);
+    check_killed(output.status, Signal::XFSZ);
+    assert_eq!(output.stdout.len(), 4096);
+}
+
+#[test]
+fn it_says_why_it_refuses() {
+    let output = compile(b"no component", [MEMORY, CPU, CODE]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.starts_with("error: "), "{words}");
+    assert_eq!(output.stdout, b"");
+}
+
+/// A host with one plugin, that talks to nobody.
+struct Case {
+    directory: TempDir,
+    options: HostOptions,
+}
+
+impl Case {
+    fn of(bytes: &[u8]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let plugin = directory.path().join("plugin.wasm");
+        fs::write(&plugin, bytes).unwrap();
+        fs::write(directory.path().join("kubeconfig"), KUBECONFIG).unwrap();
+        let options = HostOptions {
+            plugins: vec![plugin],
+            cache: Some(directory.path().join("cache")),
+            ..HostOptions::default()
+        };
+        Self { directory, options }
+    }
+
+    fn start(&self) -> Host {
+        Host::start(&self.directory.path().join("kubeconfig"), &self.options).unwrap()
+    }
+
+    fn kept(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.directory.path().join("cache")) else {
+            return Vec::new();
+        };
+        let mut kept: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        kept.sort();
+        kept
+    }
+}
+
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|found| found == ending)
+}
+
+#[test]
+fn a_host_keeps_what_its_compiler_made() {
+    let case = Case::of(&fs::read(guest("garbage")).unwrap());
+    let host = case.start();
+    let code = eventually("the plugin is compiled", || {
+        let kept = case.kept();
+        let code = kept.into_iter().find(|path| has_ending(path, "cwasm"));
+        code.ok_or_else(|| host.log().unwrap())
+    });
+    let mode = fs::metadata(code).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o400);
+}
+
+#[test]
+fn f16_a_host_refuses_a_component_that_leads_the_compiler_astray_and_remembers_it() {
+    let case = Case::of(&astray::wants_memory());
+    let mut found_at = Vec::new();
+    for _ in 0..2 {
+        let mut host = case.start();
+        let status = host.process().wait_for(Duration::from_mins(2)).unwrap();
+        let log = host.log().unwrap();
+        assert_eq!(status.code(), Some(1), "{log}");
+        for part in [
+            "plugin is not served",
+            "compiling the component takes more than",
+            "make it smaller",
+        ] {
+            assert!(log.contains(part), "{log}");
+        }
+        let kept = case.kept();
+        let [verdict] = &*kept else {
+            panic!("{kept:?}");
+        };
+        assert!(has_ending(verdict, "refused"), "{kept:?}");
+        found_at.push(fs::metadata(verdict).unwrap().modified().unwrap());
+    }
+    assert_eq!(found_at[0], found_at[1], "it was found out twice");
+}
+
+/// The processes that a process has started.
+fn children(parent: u32) -> Vec<u32> {
+    let path = format!("/proc/{parent}/task");
+    let tasks = fs::read_dir(path).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let lists: Vec<String> = lists.collect();
+    let numbers = lists.iter().flat_map(|list| list.split_whitespace());
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
+#[test]
+fn l4_a_compiler_knows_no_secret_of_its_host_and_ends_with_it() {
+    let case = Case::of(&astray::wants_time());
+    // A host that was started with a descriptor that is nobody's business.
+    let script = r#"exec 7</etc/passwd; exec "$0" "$@""#;
+    let mut command = bound(Path::new("/bin/sh"));
+    command
+        .args(["-c", script])
+        .arg(host())
+        .args(["run", "--kubeconfig"])
+        .arg(case.directory.path().join("kubeconfig"))
+        .arg("--cache-dir")
+        .arg(case.directory.path().join("cache"))
+        .arg("--plugin")
+        .args(&case.options.plugins)
+        .env("INNKEEPER_SECRET", "credentials")
+        .stderr(Stdio::null());
+    let mut host = spawn_bound(command).unwrap();
+    let parent = host.id();
+    let child = eventually("a process compiles", || {
+        let found = children(parent).first().copied();
+        found.ok_or("there is none")
+    });
+    assert!(descriptors(parent).contains(&"7".to_owned()));
+    let path = |name: &str| Path::new("/proc").join(child.to_string()).join(name);
+    eventually("it is the compiler", || {
+        let line = fs::read(path("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.starts_with("innkeeper compile ") {
+            Ok(())
+        } else {
+            Err(line)
+        }
+    });
+    assert_eq!(fs::read(path("environ")).unwrap(), b"");
+    assert_eq!(descriptors(child), ["0", "1", "2"]);
+    host.kill().unwrap();
+    eventually("it ends with the host", || {
+        let stat = fs::read_to_string(path("stat")).unwrap_or_default();
+        // Whoever inherits it may not have asked for its status yet.
+        if stat.is_empty() || stat.contains(") Z ") {
+            Ok(())
+        } else {
+            Err(stat)
+        }
+    });
+    let code = case
+        .kept()
+        .into_iter()
+        .find(|path| has_ending(path, "cwasm"));
+    assert_eq!(code, None);
+}
