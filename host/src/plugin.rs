@@ -32,6 +32,7 @@ mod swap;
 #[cfg(test)]
 mod tests;
 mod ticker;
+mod wasi;
 
 pub use self::{
     call::{CallFault, CallLimit, CallReport, Context, End, ObservedChild, Request, Timing},

@@ -33,14 +33,14 @@ pub use self::{
 use crate::{
     config::Guard,
     model::Digest,
-    plugin::{Engine, convert},
+    plugin::{Engine, convert, wasi},
 };
 
 /// The package of the contract.
 const PACKAGE: &str = "innkeeper:plugin/";
 /// The interface that every plugin exports.
 const RECONCILER: &str = "innkeeper:plugin/reconciler@";
-/// The interfaces that a plugin may import.
+/// The interfaces that a plugin may import, beside an empty WASI.
 const IMPORTS: [&str; 3] = [
     "innkeeper:plugin/types@",
     "innkeeper:plugin/host@",
@@ -222,6 +222,7 @@ fn check_world(inspection: &Inspection) -> Result<(), Error> {
         .imports
         .iter()
         .filter(|import| !IMPORTS.iter().any(|allowed| import.starts_with(allowed)))
+        .filter(|import| !wasi::is_known(import))
         .map(|import| format!("{import} ({})", advice(import)))
         .collect();
     if !imports.is_empty() && Guard::ImportsRefused.holds() {
@@ -245,7 +246,7 @@ fn contract_version(name: &str) -> Option<&str> {
 
 /// What the author of a component with a forbidden import can do.
 fn advice(import: &str) -> &'static str {
-    const TOOLCHAIN: &str = "the toolchain adds it: build for wasm32-unknown-unknown";
+    const TOOLCHAIN: &str = "the toolchain adds it: build for wasm32-unknown-unknown, or for wasm32-wasip2 without what uses it";
     let interface = import.split_once('@').map_or(import, |(name, _)| name);
     match interface {
         name if name.starts_with("wasi:sockets/") || name.starts_with("wasi:http/") => {
@@ -255,8 +256,6 @@ fn advice(import: &str) -> &'static str {
             "plugins have no files: compile them in, or take them from the configuration"
         }
         name if name.starts_with("wasi:clocks/") => "take the time from host.now",
-        name if name.starts_with("wasi:random/") => "take random bytes from host.random",
-        "wasi:cli/environment" => "plugins have no environment: use the configuration",
         name if name.starts_with("wasi:logging/") => "write with host.log",
         name if name.starts_with("wasi:") => TOOLCHAIN,
         name if name.starts_with(PACKAGE) => "the contract has no such interface",

@@ -106,6 +106,8 @@ pub enum CallLimit {
     RandomBytes,
     /// Bytes that one call hands to the host, such as a log line.
     ArgumentBytes,
+    /// Handles of streams and the like that are held at a time.
+    Handles,
 }
 
 impl fmt::Display for CallLimit {
@@ -115,6 +117,7 @@ impl fmt::Display for CallLimit {
             Self::HostCallBytes => "bytes read per pass",
             Self::RandomBytesPerCall => "random bytes per call",
             Self::RandomBytes => "random bytes per pass",
+            Self::Handles => "handles at a time",
             Self::ArgumentBytes => "bytes handed to the host in one call, such as a log line",
         })
     }

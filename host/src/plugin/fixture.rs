@@ -214,6 +214,18 @@ pub(crate) struct Guest {
     texts: Vec<String>,
     start: String,
     pages: u32,
+    foreign: Foreign,
+}
+
+/// Imports beside the contract's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Foreign {
+    /// WIT packages.
+    pub(crate) packages: String,
+    /// Imports of the world.
+    pub(crate) world: String,
+    /// Imports of the core module.
+    pub(crate) module: String,
 }
 
 /// A guest that keeps everything as it is.
@@ -226,6 +238,7 @@ pub(crate) fn guest() -> Guest {
         texts: Vec::new(),
         start: String::new(),
         pages: 2,
+        foreign: Foreign::default(),
     }
 }
 
@@ -262,8 +275,18 @@ impl Guest {
         self
     }
 
+    pub(crate) fn importing(mut self, foreign: Foreign) -> Self {
+        self.foreign = foreign;
+        self
+    }
+
     pub(crate) fn build(self) -> Vec<u8> {
-        component(&contract(), &self.module())
+        let Foreign {
+            packages, world, ..
+        } = &self.foreign;
+        let first = "  import host;";
+        let contract = contract().replace(first, &format!("{first} {world}"));
+        component(&format!("{contract}\n{packages}"), &self.module())
     }
 
     fn module(&self) -> String {
@@ -287,6 +310,7 @@ impl Guest {
     (func $get (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))
   (import "innkeeper:plugin/cluster@0.1.0" "list"
     (func $list (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))
+  {foreign}
   (memory (export "memory") {pages})
   (data (i32.const {IMAGE}) "{data}")
   (global $heap (mut i32) (i32.const {heap}))
@@ -311,6 +335,7 @@ impl Guest {
     (local $i i32)
     {on_reconcile}
     (i32.const {answer})))"#,
+            foreign = self.foreign.module,
             start = self.start,
             on_describe = self.on_describe,
         )

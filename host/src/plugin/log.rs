@@ -95,6 +95,11 @@ impl LogBuffer {
         self.lines.push(LogLine { level, message });
     }
 
+    /// What to tell of a breakdown instead of the last line at level error.
+    pub(super) fn set_last_error(&mut self, words: &str) {
+        self.last_error = Some(cut(words, LAST_ERROR_BYTES_MAX).to_owned());
+    }
+
     /// Counts a line that nobody looked at.
     pub(super) fn drop_line(&mut self, bytes: usize) {
         self.dropped.count(bytes);

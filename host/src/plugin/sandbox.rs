@@ -59,6 +59,7 @@ pub(super) fn run<T>(
     let cpu = watch.cpu();
     let left = metered.then(|| store.get_fuel().ok()).flatten();
     let mut state = store.into_data();
+    state.output.finish(&mut state.log);
     let timing = timing(watch.started_at(), &state, ended_at);
     let ended = match (state.ending.take(), result) {
         (Some(Ending::Parked(kind)), _) => Ended::Parked(kind),

@@ -14,6 +14,7 @@ use crate::{
         limiter::MemoryMeter,
         log::{LogBuffer, LogLevel},
         random::RandomStream,
+        wasi::{Output, Stream},
     },
 };
 
@@ -21,6 +22,8 @@ use crate::{
 const RANDOM_BYTES_PER_CALL_MAX: usize = 4096;
 /// Random bytes in one pass.
 const RANDOM_BYTES_MAX: usize = 64 * 1024;
+/// Handles of streams and the like that a guest may hold at a time.
+const HANDLES_MAX: usize = 1000;
 
 /// Reads that can be handed back to the caller as what they were.
 pub(super) trait AnyReads: Reads {
@@ -57,6 +60,8 @@ pub(crate) struct State {
     pub(super) read_bytes: usize,
     pub(super) used_now: bool,
     pub(super) random_bytes: Option<usize>,
+    /// What was written and is not yet in the log.
+    pub(super) output: Output,
     /// When the instance was complete.
     pub(super) instantiated_at: Option<Instant>,
     /// When the guest had answered.
@@ -65,6 +70,7 @@ pub(crate) struct State {
     read_bytes_max: usize,
     now_ms: u64,
     random: RandomStream,
+    handles: usize,
 }
 
 impl State {
@@ -83,12 +89,14 @@ impl State {
             read_bytes: 0,
             used_now: false,
             random_bytes: None,
+            output: Output::default(),
             instantiated_at: None,
             answered_at: None,
             reads_max: limits.host_calls_max,
             read_bytes_max: limits.host_call_bytes_max,
             now_ms: context.now_ms,
             random: RandomStream::new(context.seed),
+            handles: 0,
         }
     }
 
@@ -99,7 +107,7 @@ impl State {
         wasmtime::Error::msg("the host ended the call")
     }
 
-    fn fault(&mut self, fault: CallFault) -> wasmtime::Error {
+    pub(super) fn fault(&mut self, fault: CallFault) -> wasmtime::Error {
         self.end(Ending::Fault(fault))
     }
 
@@ -113,6 +121,28 @@ impl State {
 
     pub(super) fn log_dropped(&mut self, bytes: usize) {
         self.log.drop_line(bytes);
+    }
+
+    /// Takes what a guest writes to one of its streams.
+    pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        self.output.write(stream, bytes, &mut self.log);
+    }
+
+    /// Counts a handle that the guest gets.
+    pub(super) fn take_hold(&mut self) -> wasmtime::Result<()> {
+        self.handles += 1;
+        if self.handles > HANDLES_MAX {
+            return Err(self.fault(CallFault::LimitExceeded {
+                limit: CallLimit::Handles,
+                allowed: HANDLES_MAX,
+            }));
+        }
+        Ok(())
+    }
+
+    /// One handle less.
+    pub(super) fn let_go(&mut self) {
+        self.handles = self.handles.saturating_sub(1);
     }
 
     pub(super) fn now(&mut self) -> u64 {

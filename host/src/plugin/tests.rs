@@ -5,6 +5,7 @@ mod calls;
 mod compiling;
 mod descriptions;
 mod pools;
+mod wasi;
 
 use std::sync::{Arc, LazyLock};
 

@@ -19,6 +19,7 @@ use crate::{
         Error, Request,
         bindings::v0_1::{self as bindings, innkeeper::plugin::types as wit},
         state::State,
+        wasi,
     },
 };
 
@@ -59,6 +60,7 @@ type ReconcileResults = (Result<wit::Outcome, wit::Fault>,);
 impl V0_1 {
     pub(super) fn new(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<Self> {
         bindings::link(linker)?;
+        wasi::link(linker, component)?;
         let reconciler = component.get_export_index(None, RECONCILER);
         let export = |name: &str| {
             let index = reconciler

@@ -167,16 +167,16 @@ fn rejects_other_contract_versions() {
 #[test]
 fn rejects_imports_by_name() {
     let sockets = "package wasi:sockets@0.2.0 { interface tcp { connect: func(); } }
-        package wasi:cli@0.2.0 { interface environment { get: func(); } }";
+        package wasi:http@0.2.0 { interface handler { get: func(); } }";
     let wit = format!(
         "{}\n{sockets}",
         contract().replace(
             "  import host;",
-            "  import host; import wasi:sockets/tcp@0.2.0; import wasi:cli/environment@0.2.0;"
+            "  import host; import wasi:sockets/tcp@0.2.0; import wasi:http/handler@0.2.0;"
         )
     );
     let imports = r#"(import "wasi:sockets/tcp@0.2.0" "connect" (func))
-        (import "wasi:cli/environment@0.2.0" "get" (func))"#;
+        (import "wasi:http/handler@0.2.0" "get" (func))"#;
     let error = refusal(&component(&wit, &module(imports)));
     let artifact::Error::ForbiddenImports { imports } = &error else {
         panic!("{error}");
@@ -187,7 +187,7 @@ fn rejects_imports_by_name() {
         "{error}"
     );
     assert!(
-        imports[1].starts_with("wasi:cli/environment@0.2.0 (plugins have no env"),
+        imports[1].starts_with("wasi:http/handler@0.2.0 (plugins have no network"),
         "{error}"
     );
 }

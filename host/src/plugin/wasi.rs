@@ -1,0 +1,358 @@
+//! The WASI of plugins: it is there, because some toolchains always import it, and there is nothing in it.
+//!
+//! No files, no sockets, no environment, no arguments, no input.
+//! Its clock is the pass's and stands still, its random bytes follow from the pass's seed, and what is written to its
+//! output goes into the plugin's log, within the bounds of that.
+//! Nothing here waits: what a guest may poll is always ready.
+//!
+//! Only what a component imports is linked, by the names that it gives; a function that has no place in a plugin ends
+//! the call and says so. Interfaces that are not in the list are refused before anything is compiled.
+
+mod output;
+
+use wasmtime::{
+    StoreContextMut,
+    component::{
+        Component, ComponentType, Linker, LinkerInstance, Lower, Resource, ResourceType, WasmList,
+        types::ComponentItem,
+    },
+};
+
+pub(super) use self::output::{Output, Stream};
+use super::{call::CallFault, state::State};
+
+/// The interfaces that are there.
+const INTERFACES: [&str; 20] = [
+    "wasi:cli/environment",
+    "wasi:cli/exit",
+    "wasi:cli/stdin",
+    "wasi:cli/stdout",
+    "wasi:cli/stderr",
+    "wasi:cli/terminal-input",
+    "wasi:cli/terminal-output",
+    "wasi:cli/terminal-stdin",
+    "wasi:cli/terminal-stdout",
+    "wasi:cli/terminal-stderr",
+    "wasi:clocks/monotonic-clock",
+    "wasi:clocks/wall-clock",
+    "wasi:filesystem/preopens",
+    "wasi:filesystem/types",
+    "wasi:io/error",
+    "wasi:io/poll",
+    "wasi:io/streams",
+    "wasi:random/insecure",
+    "wasi:random/insecure-seed",
+    "wasi:random/random",
+];
+
+/// What all versions begin with whose interfaces these are; later ones of the line only add to them.
+const VERSIONS: &str = "0.2.";
+
+/// How much may be written at a time, as guests are told; more is taken as well.
+const WRITE_BYTES_TOLD: u64 = 64 * 1024;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// Nothing to read, or to write to; there are no values of these.
+enum InputStream {}
+enum OutputStream {}
+enum Pollable {}
+enum IoError {}
+enum Descriptor {}
+enum DirectoryEntryStream {}
+enum TerminalInput {}
+enum TerminalOutput {}
+
+/// `wasi:io/streams.stream-error`.
+#[derive(ComponentType, Lower)]
+#[component(variant)]
+enum StreamError {
+    #[component(name = "last-operation-failed")]
+    #[expect(dead_code, reason = "the type has the case, and nothing here fails")]
+    LastOperationFailed(Resource<IoError>),
+    #[component(name = "closed")]
+    Closed,
+}
+
+/// `wasi:clocks/wall-clock.datetime`.
+#[derive(ComponentType, Lower)]
+#[component(record)]
+struct Datetime {
+    seconds: u64,
+    nanoseconds: u32,
+}
+
+type Context<'a> = StoreContextMut<'a, State>;
+type Instance<'a> = LinkerInstance<'a, State>;
+type Linked = wasmtime::Result<()>;
+
+/// Whether an import is one of these.
+pub(super) fn is_known(import: &str) -> bool {
+    interface(import).is_some()
+}
+
+fn interface(import: &str) -> Option<&'static str> {
+    let (name, version) = import.split_once('@')?;
+    let known = INTERFACES.into_iter().find(|known| *known == name);
+    known.filter(|_| version.starts_with(VERSIONS))
+}
+
+/// Gives a linker what a component imports of it.
+pub(super) fn link(linker: &mut Linker<State>, component: &Component) -> Linked {
+    let engine = linker.engine().clone();
+    let world = component.component_type();
+    for (import, item) in world.imports(&engine) {
+        let (Some(interface), ComponentItem::ComponentInstance(items)) =
+            (interface(import), item.ty)
+        else {
+            continue;
+        };
+        let mut instance = linker.instance(import)?;
+        for (name, item) in items.exports(&engine) {
+            match item.ty {
+                ComponentItem::Resource(_) => resource(&mut instance, name)?,
+                ComponentItem::ComponentFunc(_) => function(&mut instance, interface, name)?,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn resource(instance: &mut Instance<'_>, name: &str) -> Linked {
+    let kind = match name {
+        "input-stream" => ResourceType::host::<InputStream>(),
+        "output-stream" => ResourceType::host::<OutputStream>(),
+        "pollable" => ResourceType::host::<Pollable>(),
+        "error" => ResourceType::host::<IoError>(),
+        "descriptor" => ResourceType::host::<Descriptor>(),
+        "directory-entry-stream" => ResourceType::host::<DirectoryEntryStream>(),
+        "terminal-input" => ResourceType::host::<TerminalInput>(),
+        "terminal-output" => ResourceType::host::<TerminalOutput>(),
+        _ => return Ok(()),
+    };
+    instance.resource(name, kind, |mut store, _| {
+        store.data_mut().let_go();
+        Ok(())
+    })
+}
+
+fn function(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
+    match interface {
+        "wasi:io/streams" => stream(instance, interface, name),
+        "wasi:io/poll" => poll(instance, interface, name),
+        "wasi:clocks/monotonic-clock" | "wasi:clocks/wall-clock" => {
+            clock(instance, interface, name)
+        }
+        _ if interface.starts_with("wasi:random/") => random(instance, interface, name),
+        _ => nothing(instance, interface, name),
+    }
+}
+
+/// What there is none of.
+fn nothing(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
+    match name {
+        "get-environment" => instance.func_wrap(name, |_: Context<'_>, (): ()| {
+            Ok((Vec::<(String, String)>::new(),))
+        }),
+        "get-arguments" => {
+            instance.func_wrap(name, |_: Context<'_>, (): ()| Ok((Vec::<String>::new(),)))
+        }
+        "initial-cwd" => instance.func_wrap(name, |_: Context<'_>, (): ()| Ok((None::<String>,))),
+        "get-directories" => instance.func_wrap(name, |_: Context<'_>, (): ()| {
+            Ok((Vec::<(Resource<Descriptor>, String)>::new(),))
+        }),
+        "get-terminal-stdin" => instance.func_wrap(name, |_: Context<'_>, (): ()| {
+            Ok((None::<Resource<TerminalInput>>,))
+        }),
+        "get-terminal-stdout" | "get-terminal-stderr" => instance
+            .func_wrap(name, |_: Context<'_>, (): ()| {
+                Ok((None::<Resource<TerminalOutput>>,))
+            }),
+        "get-stdin" => instance.func_wrap(name, |mut store: Context<'_>, (): ()| {
+            store.data_mut().take_hold()?;
+            Ok((Resource::<InputStream>::new_own(0),))
+        }),
+        "get-stdout" => instance.func_wrap(name, |store: Context<'_>, (): ()| {
+            open(store, Stream::Output)
+        }),
+        "get-stderr" => instance.func_wrap(name, |store: Context<'_>, (): ()| {
+            open(store, Stream::Error)
+        }),
+        _ => refused(instance, interface, name),
+    }
+}
+
+fn open(mut store: Context<'_>, stream: Stream) -> wasmtime::Result<(Resource<OutputStream>,)> {
+    store.data_mut().take_hold()?;
+    Ok((Resource::new_own(stream.number()),))
+}
+
+fn stream(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
+    match name {
+        "[method]input-stream.read" | "[method]input-stream.blocking-read" => instance.func_wrap(
+            name,
+            |_: Context<'_>, (_, _): (Resource<InputStream>, u64)| {
+                Ok((Err::<Vec<u8>, _>(StreamError::Closed),))
+            },
+        ),
+        "[method]input-stream.skip" | "[method]input-stream.blocking-skip" => instance.func_wrap(
+            name,
+            |_: Context<'_>, (_, _): (Resource<InputStream>, u64)| {
+                Ok((Err::<u64, _>(StreamError::Closed),))
+            },
+        ),
+        "[method]input-stream.subscribe" => instance.func_wrap(
+            name,
+            |store: Context<'_>, (_,): (Resource<InputStream>,)| pollable(store),
+        ),
+        "[method]output-stream.check-write" => {
+            instance.func_wrap(name, |_: Context<'_>, (_,): (Resource<OutputStream>,)| {
+                Ok((Ok::<_, StreamError>(WRITE_BYTES_TOLD),))
+            })
+        }
+        "[method]output-stream.write" | "[method]output-stream.blocking-write-and-flush" => {
+            instance.func_wrap(
+                name,
+                |mut store: Context<'_>,
+                 (stream, bytes): (Resource<OutputStream>, WasmList<u8>)| {
+                    write(&mut store, &stream, &bytes);
+                    Ok((Ok::<(), StreamError>(()),))
+                },
+            )
+        }
+        "[method]output-stream.flush" | "[method]output-stream.blocking-flush" => instance
+            .func_wrap(name, |_: Context<'_>, (_,): (Resource<OutputStream>,)| {
+                Ok((Ok::<(), StreamError>(()),))
+            }),
+        "[method]output-stream.subscribe" => instance.func_wrap(
+            name,
+            |store: Context<'_>, (_,): (Resource<OutputStream>,)| pollable(store),
+        ),
+        _ => refused(instance, interface, name),
+    }
+}
+
+fn write(store: &mut Context<'_>, stream: &Resource<OutputStream>, bytes: &WasmList<u8>) {
+    let stream = Stream::of(stream.rep());
+    let len = bytes.as_le_slice(&*store).len();
+    // Copied only when the pass still has room for it: a flood costs the host no memory.
+    if store.data().log_takes(stream.level()) {
+        let bytes = bytes.as_le_slice(&*store).to_owned();
+        store.data_mut().write(stream, &bytes);
+    } else {
+        store.data_mut().log_dropped(len);
+    }
+}
+
+fn pollable(mut store: Context<'_>) -> wasmtime::Result<(Resource<Pollable>,)> {
+    store.data_mut().take_hold()?;
+    Ok((Resource::new_own(0),))
+}
+
+fn poll(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
+    match name {
+        "[method]pollable.ready" => instance
+            .func_wrap(name, |_: Context<'_>, (_,): (Resource<Pollable>,)| {
+                Ok((true,))
+            }),
+        "[method]pollable.block" => {
+            instance.func_wrap(name, |_: Context<'_>, (_,): (Resource<Pollable>,)| Ok(()))
+        }
+        "poll" => instance.func_wrap(
+            name,
+            |mut store: Context<'_>, (polled,): (Vec<Resource<Pollable>>,)| {
+                if polled.is_empty() {
+                    return Err(broke_down(&mut store, "it polls nothing"));
+                }
+                let all: Vec<u32> = (0..).take(polled.len()).collect();
+                Ok((all,))
+            },
+        ),
+        _ => refused(instance, interface, name),
+    }
+}
+
+fn clock(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
+    match (interface, name) {
+        ("wasi:clocks/wall-clock", "now") => {
+            instance.func_wrap(name, |mut store: Context<'_>, (): ()| {
+                let nanos = nanos(&mut store);
+                let nanoseconds = u32::try_from(nanos % NANOS_PER_SECOND).unwrap_or_default();
+                let seconds = nanos / NANOS_PER_SECOND;
+                Ok((Datetime {
+                    seconds,
+                    nanoseconds,
+                },))
+            })
+        }
+        ("wasi:clocks/wall-clock", "resolution") => {
+            instance.func_wrap(name, |_: Context<'_>, (): ()| {
+                let nanoseconds = u32::try_from(NANOS_PER_MILLI).unwrap_or_default();
+                Ok((Datetime {
+                    seconds: 0,
+                    nanoseconds,
+                },))
+            })
+        }
+        (_, "now") => instance.func_wrap(name, |mut store: Context<'_>, (): ()| {
+            Ok((nanos(&mut store),))
+        }),
+        (_, "resolution") => {
+            instance.func_wrap(name, |_: Context<'_>, (): ()| Ok((NANOS_PER_MILLI,)))
+        }
+        // Where time stands still, nobody has to wait for it.
+        (_, "subscribe-instant" | "subscribe-duration") => {
+            instance.func_wrap(name, |store: Context<'_>, (_,): (u64,)| pollable(store))
+        }
+        _ => refused(instance, interface, name),
+    }
+}
+
+/// The pass's time in nanoseconds since the epoch, for both clocks.
+fn nanos(store: &mut Context<'_>) -> u64 {
+    store.data_mut().now().saturating_mul(NANOS_PER_MILLI)
+}
+
+fn random(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
+    match name {
+        "get-random-bytes" | "get-insecure-random-bytes" => {
+            instance.func_wrap(name, |mut store: Context<'_>, (len,): (u64,)| {
+                let len = u32::try_from(len).unwrap_or(u32::MAX);
+                Ok((store.data_mut().random(len)?,))
+            })
+        }
+        "get-random-u64" | "get-insecure-random-u64" => instance
+            .func_wrap(name, |mut store: Context<'_>, (): ()| {
+                Ok((random_number(&mut store)?,))
+            }),
+        "insecure-seed" => instance.func_wrap(name, |mut store: Context<'_>, (): ()| {
+            let seed = (random_number(&mut store)?, random_number(&mut store)?);
+            Ok((seed,))
+        }),
+        _ => refused(instance, interface, name),
+    }
+}
+
+fn random_number(store: &mut Context<'_>) -> wasmtime::Result<u64> {
+    let bytes = store.data_mut().random(8)?;
+    Ok(bytes
+        .iter()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+/// A function that has no place in a plugin: files that do not exist, an exit without an answer.
+fn refused(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
+    let problem = format!("it called {name} of {interface}, which no plugin has");
+    instance.func_new(name, move |mut store, _, _, _| {
+        Err(broke_down(&mut store, &problem))
+    })
+}
+
+fn broke_down(store: &mut Context<'_>, problem: &str) -> wasmtime::Error {
+    store.data_mut().fault(CallFault::Trapped {
+        message: problem.to_owned(),
+        backtrace: Vec::new(),
+    })
+}
