@@ -130,7 +130,10 @@ fn it_ends_when_it_has_used_up_its_cpu_time() {
 
 #[test]
 fn it_ends_when_it_has_used_up_its_memory() {
-    let output = compile(&astray::wants_memory(), [MEMORY, CPU, CODE]);
+    let output = compile(
+        &astray::wants_memory(),
+        ["--memory-bytes-max=536870912", CPU, CODE],
+    );
     check_killed(output.status, Signal::ABORT);
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(words.contains("memory allocation of"), "{words}");

@@ -79,7 +79,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             bytes_max: 32 * 1024 * 1024,
-            functions_max: 100_000,
+            functions_max: 50_000,
             locals_max: 10_000,
             body_bytes_max: 512 * 1024,
             modules_max: 32,

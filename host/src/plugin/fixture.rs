@@ -20,6 +20,8 @@ pub(crate) enum V {
     U64(u64),
     Str(String),
     List(Vec<Self>),
+    /// A list of so many items that lie elsewhere: address and count.
+    Far(u32, u32),
     Rec(Vec<Self>),
     /// The case, its payload, and size and alignment of the largest payload.
     Variant(u8, Option<Box<Self>>, (usize, usize)),
@@ -36,7 +38,7 @@ impl V {
             Self::U8(_) => (1, 1),
             Self::U32(_) => (4, 4),
             Self::U64(_) => (8, 8),
-            Self::Str(_) | Self::List(_) => STR,
+            Self::Str(_) | Self::List(_) | Self::Far(..) => STR,
             Self::Rec(fields) => {
                 let (size, align) = fields.iter().fold((0, 1), |(size, align), field| {
                     let (field_size, field_align) = field.layout();
@@ -101,6 +103,19 @@ pub(crate) fn child_of(key: &str, object: &str, generate: Vec<V>) -> V {
 /// A child that goes with its parent.
 pub(crate) fn owned_child(key: &str, object: &str) -> V {
     child_with(key, object, Vec::new(), 0)
+}
+
+/// A child that waits for others, in the form of a list of texts.
+pub(crate) fn child_after(key: &str, object: &str, after: V) -> V {
+    V::Rec(vec![
+        text(key),
+        text(object),
+        V::List(Vec::new()),
+        V::U8(0),
+        V::U8(0),
+        V::U8(0),
+        after,
+    ])
 }
 
 fn child_with(key: &str, object: &str, generate: Vec<V>, removal: u8) -> V {
@@ -215,6 +230,7 @@ pub(crate) struct Guest {
     start: String,
     pages: u32,
     foreign: Foreign,
+    fields: String,
 }
 
 /// Imports beside the contract's.
@@ -239,6 +255,7 @@ pub(crate) fn guest() -> Guest {
         start: String::new(),
         pages: 2,
         foreign: Foreign::default(),
+        fields: String::new(),
     }
 }
 
@@ -267,6 +284,12 @@ impl Guest {
 
     pub(crate) fn doing_at_start(mut self, instructions: &str) -> Self {
         self.start = format!("(func $start {instructions}) (start $start)");
+        self
+    }
+
+    /// More fields of the core module.
+    pub(crate) fn with_fields(mut self, fields: &str) -> Self {
+        self.fields.push_str(fields);
         self
     }
 
@@ -326,6 +349,7 @@ impl Guest {
       (unreachable))
     (local.get $at))
   {start}
+  {fields}
   (func (export "innkeeper:plugin/reconciler@0.1.0#describe") (result i32)
     {on_describe}
     (i32.const {manifest}))
@@ -336,6 +360,7 @@ impl Guest {
     {on_reconcile}
     (i32.const {answer})))"#,
             foreign = self.foreign.module,
+            fields = self.fields,
             start = self.start,
             on_describe = self.on_describe,
         )
@@ -392,6 +417,10 @@ impl Image {
                     self.store(address + index * size, item);
                 }
                 self.store_pair(at, address, items.len());
+            }
+            V::Far(address, count) => {
+                self.set(at, &address.to_le_bytes());
+                self.set(at + 4, &count.to_le_bytes());
             }
             V::Rec(fields) => {
                 let mut field_at = at;
