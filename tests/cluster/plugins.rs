@@ -4,7 +4,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use innkeeper_tests::{
-    Host, eventually,
+    Host, astray, eventually,
     manifest::{self, condition},
     process::path_from_env,
     user::Kind,
@@ -243,7 +243,10 @@ fn check_failures(site: &Site, host: &Host, serving: &str) {
     let wrong = json!({"config": another_image(), "digest": format!("sha256:{}", "0a".repeat(32))});
     let unfit = json!({"config": {"no-such-field": 1}});
     let missing = json!({"config": another_image(), "source": {"file": {"path": "none.wasm"}}});
-    let cases: [(Value, &[&str]); 3] = [
+    let file = site.sources.path().join("astray.wasm");
+    fs::write(file, astray::wants_memory()).unwrap();
+    let astray = json!({"source": {"file": {"path": "astray.wasm"}}});
+    let cases: [(Value, &[&str]); 4] = [
         (
             wrong,
             &[
@@ -266,6 +269,16 @@ fn check_failures(site: &Site, host: &Host, serving: &str) {
         (
             missing,
             &["Fetched=False/NotFound", "Degraded=True/NotFound"],
+        ),
+        (
+            astray,
+            &[
+                "Verified=True/AsExpected",
+                "Compiled=False/CompileLimitExceeded",
+                "Described=Unknown/NotReached",
+                "Serving=True/Serving",
+                "Degraded=True/CompileLimitExceeded",
+            ],
         ),
     ];
     for (index, (more, expected)) in cases.into_iter().enumerate() {
