@@ -73,14 +73,14 @@ impl Scene {
             "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
             "metadata": {"name": NAME}, "spec": spec,
         });
-        self.site.stage.plane.user().apply(&plugin).unwrap();
+        self.site.stage.apply_new("", &plugin);
     }
 
     pub(crate) fn put(&self, number: usize, spec: &Value) {
         let parent = json!({
             "apiVersion": API, "kind": "Moody", "metadata": {"name": name(number)}, "spec": spec,
         });
-        self.site.stage.apply(&self.site.namespace, &parent);
+        self.site.stage.apply_new(&self.site.namespace, &parent);
     }
 
     pub(crate) fn status(&self) -> Value {

@@ -58,7 +58,7 @@ impl Scene {
                 "suspend": suspend,
             },
         });
-        self.0.stage.plane.user().apply(&plugin).unwrap();
+        self.0.stage.apply_new("", &plugin);
     }
 
     /// Makes parents of these names, which break down when they are to go, and waits until they have their children.
@@ -68,7 +68,7 @@ impl Scene {
                 "apiVersion": API, "kind": "Farewell", "metadata": {"name": name},
                 "spec": {"end": "trap"},
             });
-            self.0.stage.apply(&self.0.namespace, &parent);
+            self.0.stage.apply_new(&self.0.namespace, &parent);
         }
         for name in names {
             let parent = self.wait(host, name, |parent| is_synced(parent, "True", "Applied"));

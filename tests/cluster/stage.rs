@@ -122,6 +122,19 @@ impl Stage {
         applied.expect("an object can be applied")
     }
 
+    /// Applies an object of a kind that is about to be served, in a namespace or, without a name, in none: an API server
+    /// says so a little too early.
+    #[track_caller]
+    pub(crate) fn apply_new(&self, namespace: &str, object: &Value) {
+        let mut object = object.clone();
+        if !namespace.is_empty() {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        eventually("an object can be applied", || {
+            self.plane.user().apply(&object).map(drop)
+        });
+    }
+
     /// Applies every object of an example in a namespace.
     pub(crate) fn apply_example(&self, namespace: &str, path: &str) {
         for object in manifest::load(path).expect("an example can be read") {
