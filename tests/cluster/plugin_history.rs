@@ -253,3 +253,62 @@ fn a8_a_kind_that_an_upgrade_drops_while_the_host_is_down_is_pruned() {
     assert_eq!(scene.uids(), uids);
     Stage::stop(host);
 }
+
+#[test]
+fn l5_a_revision_that_asks_for_more_than_is_granted_waits() {
+    let scene = Scene::new(1);
+    let host = scene.begin();
+    scene.wait_verdicts(&host, &["Good"]);
+    let first = scene.status()["revision"].clone();
+    scene.web.put(guest("generous"));
+    let kind = json!([{"group": "test.innkeeper.dev", "kind": "Moody"}]);
+    scene.apply(&json!({
+        "source": {"http": {"url": format!("{}?v=2", scene.web.url())}},
+        "grants": {"parents": kind, "crds": kind, "children": [{"kind": "ConfigMap"}]},
+        "config": {"says": "two"},
+    }));
+    let waits = [
+        "Described=True/Described",
+        "Granted=False/NotGranted",
+        "Serving=True/Serving",
+        "Degraded=True/NotGranted",
+    ];
+    let status = scene.wait(&host, &waits);
+    assert_eq!(status["revision"], first);
+    scene.follows(&host, "after");
+    let host = scene.crash(host);
+    let status = scene.wait(&host, &waits);
+    assert_eq!(status["revision"], first);
+    scene.follows(&host, "restarted");
+    Stage::stop(host);
+}
+
+#[test]
+fn l5_a_gated_revision_waits_also_where_the_one_before_it_is_lost() {
+    let mut scene = Scene::new(1);
+    let host = scene.begin();
+    scene.wait_verdicts(&host, &["Good"]);
+    let uids = scene.uids();
+    Stage::stop(host);
+    // A node of its own has a cache of its own.
+    let cache = tempfile::tempdir().unwrap();
+    scene.site.stage.options.cache = Some(cache.path().join("cache"));
+    scene.web.put(marked(&guest("moody")));
+    let mut gated = good("two");
+    gated["rollout"] = json!({"mode": "Gated"});
+    scene.apply(&gated);
+    let host = scene.site.stage.host();
+    let waits = [
+        "Serving=False/AwaitingApproval",
+        "Degraded=True/AwaitingApproval",
+    ];
+    let candidate = scene.wait(&host, &waits)["candidate"].clone();
+    assert_eq!(candidate["counts"], json!(null), "{candidate:#}");
+    assert!(scene.say("one"));
+    gated["rollout"]["approve"] = candidate["revision"].clone();
+    scene.apply(&gated);
+    scene.well(&host);
+    scene.all_say(&host, "two");
+    assert_eq!(scene.uids(), uids);
+    Stage::stop(host);
+}

@@ -237,7 +237,10 @@ impl Manager {
             let step = known.situation(&declared).next();
             debug!(?step, "next step");
             match step {
-                Step::Load => self.load(&declared, known).await,
+                Step::Load => {
+                    self.load(&declared, known).await;
+                    known.find_again();
+                }
                 Step::Serve(revision) | Step::Swap(revision) => {
                     let plugin = known.plugin(&revision);
                     let Some(plugin) = plugin.filter(|_| !known.is_refused(&revision)) else {

@@ -240,6 +240,31 @@ fn a_revision_that_deletes_too_much_or_is_gated_waits_for_approval() {
     check(other, 0, 0, CandidateVerdict::AwaitingApproval);
 }
 
+#[test]
+fn finalizers_stay_where_the_revision_has_use_for_them() {
+    use crate::model::{Gvk, Manifest, ParentKind, PluginName, Scope};
+
+    let kind = |version, kind| Gvk::new("example.com", version, kind);
+    let recorded = BTreeSet::from([kind("v1", "Web"), kind("v1", "Old")]);
+    let manifest = |finalize| Manifest {
+        name: PluginName::new("web").unwrap(),
+        version: "1".to_owned(),
+        parents: vec![ParentKind {
+            kind: kind("v2", "Web"),
+            plural: "webs".into(),
+            scope: Scope::Namespaced,
+        }],
+        crds: Vec::new(),
+        children: Vec::new(),
+        reads: Vec::new(),
+        finalize,
+        config_schema: None,
+    };
+    let old = BTreeSet::from([kind("v1", "Old")]);
+    assert_eq!(unserved(&recorded, &manifest(true)), old);
+    assert_eq!(unserved(&recorded, &manifest(false)), recorded);
+}
+
 fn said(standing: &Standing<'_>) -> Vec<String> {
     let conditions = standing.conditions().into_iter();
     conditions

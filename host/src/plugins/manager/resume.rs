@@ -174,6 +174,18 @@ impl Known {
         self.first_at_hand(self.history.good())
     }
 
+    /// Takes note that the bytes of what could not serve again may be here now.
+    pub(super) fn find_again(&mut self) {
+        let attempt = self.attempt.as_ref();
+        let component = attempt.and_then(|attempt| attempt.component.as_ref());
+        let Some(digest) = component.map(Component::digest) else {
+            return;
+        };
+        for past in self.history.past().filter(|past| past.digest == *digest) {
+            self.lost.remove(&past.revision);
+        }
+    }
+
     fn first_at_hand(&self, mut pasts: impl Iterator<Item = Past>) -> Option<Digest> {
         let past = pasts.find(|past| !self.lost.contains_key(&past.revision));
         past.map(|past| past.revision)
