@@ -104,7 +104,7 @@ pub(crate) fn stateful_set(
 /// The hash of the desired Pod template.
 pub(crate) fn template_hash(cluster: &Cluster<'_>) -> String {
     let template = serde_json::to_value(template(cluster)).unwrap_or(Value::Null);
-    hash::sha256_hex(json::canonical(&template).as_bytes())
+    hash::sha256_hex(json::canonical(template).as_bytes())
 }
 
 /// The hash of the Pod template that an observed StatefulSet was made with.

@@ -2,8 +2,12 @@
 //!
 //! Conditions follow the pods that are ready now, not the writes that were sent.
 
-use innkeeper_sdk::{children::is_stale, labels, prelude::*};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use innkeeper_sdk::{labels, prelude::*};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, DeploymentStatus},
+    core::v1::Pod,
+};
+use serde::Deserialize;
 
 use crate::{api::MemcachedStatus, children::Pool};
 
@@ -18,24 +22,38 @@ pub(crate) struct Observation {
     nodes: Vec<String>,
 }
 
+/// What is read of the Deployment: to parse its spec would cost more than the rest of a pass, and
+/// says nothing new.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Workload {
+    metadata: WorkloadMetadata,
+    status: DeploymentStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WorkloadMetadata {
+    generation: i64,
+}
+
 impl Observation {
     pub(crate) fn read(request: &Request, host: &dyn Host, pool: &Pool<'_>) -> Result<Self, Fault> {
-        let workload: Option<Deployment> = request.children.get(request.name())?;
-        let stale = request
-            .children
-            .find::<Deployment>(request.name())
-            .is_some_and(|observed| is_stale(observed.object()));
-        let status = workload
-            .as_ref()
-            .and_then(|workload| workload.status.as_ref());
+        let workload = request.children.find::<Deployment>(request.name());
+        let exists = workload.is_some();
+        let workload: Workload = workload
+            .map(Observed::parse)
+            .transpose()?
+            .unwrap_or_default();
+        let status = &workload.status;
         let count = |value: Option<i32>| value.unwrap_or(0);
         let pods = host.list::<Pod>(request.namespace(), &labels::selector_text(&pool.labels))?;
         Ok(Self {
-            exists: workload.is_some(),
-            stale,
-            replicas: count(status.and_then(|status| status.replicas)),
-            ready: count(status.and_then(|status| status.ready_replicas)),
-            updated: count(status.and_then(|status| status.updated_replicas)),
+            exists,
+            stale: status.observed_generation.unwrap_or(0) < workload.metadata.generation,
+            replicas: count(status.replicas),
+            ready: count(status.ready_replicas),
+            updated: count(status.updated_replicas),
             nodes: nodes(pods),
         })
     }

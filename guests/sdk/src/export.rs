@@ -125,7 +125,7 @@ fn fault(fault: Fault) -> wit::Fault {
 
 fn report(report: Report) -> wit::Report {
     wit::Report {
-        status: report.status.as_ref().map(canonical),
+        status: report.status.map(canonical),
         conditions: report.conditions.into_iter().map(condition).collect(),
         events: report.events.into_iter().map(event).collect(),
         requeue_after_ms: report.requeue.map(milliseconds),
@@ -168,7 +168,7 @@ fn child(child: Child) -> wit::Child {
         alphabet: it.alphabet,
     };
     wit::Child {
-        object: canonical(&child.object),
+        object: canonical(child.object),
         key: child.key,
         generate: child.generate.into_iter().map(generated).collect(),
         apply: match child.apply {
@@ -194,11 +194,11 @@ fn manifest(manifest: Manifest) -> wit::Manifest {
         name: manifest.name,
         version: manifest.version,
         parents: manifest.parents.into_iter().map(parent_kind).collect(),
-        crds: manifest.crds.iter().map(canonical).collect(),
+        crds: manifest.crds.into_iter().map(canonical).collect(),
         children: manifest.children.into_iter().map(child_kind).collect(),
         reads: manifest.reads.into_iter().map(read_kind).collect(),
         finalize: manifest.finalize,
-        config_schema: manifest.config_schema.as_ref().map(canonical),
+        config_schema: manifest.config_schema.map(canonical),
     }
 }
 
