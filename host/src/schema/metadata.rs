@@ -1,5 +1,7 @@
 //! Type and metadata of an object.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value};
 
@@ -202,7 +204,7 @@ fn check_owners(metadata: &Value, path: &str) -> Vec<Cause> {
     let path = format!("{path}.ownerReferences");
     let mut causes = Vec::new();
     let mut controller: Option<String> = None;
-    for owner in items(metadata, "ownerReferences") {
+    for owner in owners(metadata) {
         for (field, problem) in [
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
@@ -235,9 +237,16 @@ fn check_owners(metadata: &Value, path: &str) -> Vec<Cause> {
     causes
 }
 
+/// The owners that the API server looks at: of those with the same UID the first.
+fn owners(metadata: &Value) -> impl Iterator<Item = &Value> {
+    let mut seen = BTreeSet::new();
+    let all = items(metadata, "ownerReferences");
+    all.filter(move |owner| seen.insert(text(owner, "uid").unwrap_or_default()))
+}
+
 /// The owners as the API server shows them: in its order of fields, and with the required ones also where they lack.
 fn shown_owners(metadata: &Value) -> String {
-    let owners = items(metadata, "ownerReferences").map(|owner| {
+    let owners = owners(metadata).map(|owner| {
         let set = |field: &str| owner.get(field).filter(|value| !value.is_null());
         let required = ["apiVersion", "kind", "name", "uid"].map(|field| {
             let value = set(field).map_or_else(|| go::quote(""), go::json);
@@ -281,4 +290,24 @@ fn entries<'a>(metadata: &'a Value, field: &str) -> impl Iterator<Item = (&'a st
         .into_iter()
         .flatten()
         .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_owners_with_the_same_uid_the_first_counts() {
+        let owner = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "Pond", "name": name, "uid": uid, "controller": true});
+        let causes = |owners: Value| check_owners(&json!({"ownerReferences": owners}), "metadata");
+        assert_eq!(causes(json!([owner("a", "u"), owner("b", "u")])).len(), 0);
+        assert_eq!(
+            causes(json!([owner("", ""), owner("", "")])).len(),
+            2,
+            "name and uid, once"
+        );
+        assert_eq!(causes(json!([owner("a", "u"), owner("b", "v")])).len(), 1);
+    }
 }

@@ -116,7 +116,7 @@ impl Rule {
             .err()?;
         let error = errors.into_iter().next()?;
         if error.kind != ErrorKind::ValidationFailure {
-            return Some(self.evaluation_failed(&error, path));
+            return Some(self.evaluation_failed(&error, value, path));
         }
         let message = Some(error.message.trim())
             .filter(|text| {
@@ -155,11 +155,16 @@ impl Rule {
         }
     }
 
-    fn evaluation_failed(&self, error: &kube_cel::ValidationError, path: &str) -> Cause {
+    fn evaluation_failed(
+        &self,
+        error: &kube_cel::ValidationError,
+        value: &Value,
+        path: &str,
+    ) -> Cause {
         let rule = self.message.as_deref().unwrap_or(&self.text);
         let problem = error::Error::source(error)
             .and_then(|source| source.downcast_ref::<ExecutionError>())
-            .map_or_else(|| error.message.clone(), problem_text);
+            .map_or_else(|| error.message.clone(), |error| problem_text(error, value));
         let detail = if problem.starts_with("no such overload") {
             format!(
                 "'{problem}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"
@@ -205,8 +210,8 @@ fn for_evaluation(rule: &Map<String, Value>, text: &str) -> Value {
     Value::Object(rule)
 }
 
-/// The words that the API server's evaluator has for its errors.
-fn problem_text(error: &ExecutionError) -> String {
+/// The words that the API server's evaluator has for its errors; `value` is what the rule is about.
+fn problem_text(error: &ExecutionError, value: &Value) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
         ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
@@ -220,7 +225,7 @@ fn problem_text(error: &ExecutionError) -> String {
         | ExecutionError::UnsupportedUnaryOperator(..)
         | ExecutionError::ValuesNotComparable(..) => "no such overload".to_owned(),
         ExecutionError::FunctionError { function, message } if function == "quantity" => {
-            quantity_problem(message).to_owned()
+            quantity_problem(message, value).to_owned()
         }
         ExecutionError::FunctionError { function, message }
             if matches!(function.as_str(), "int" | "uint" | "double")
@@ -235,9 +240,9 @@ fn problem_text(error: &ExecutionError) -> String {
 
 /// What the API server says of a text that is no quantity: one of the right form has a suffix that nobody knows.
 ///
-/// The evaluator's message quotes the whole text, or what follows its number, or what it takes for the number; of the last
-/// only a sign and digits can be the beginning of the right form.
-fn quantity_problem(message: &str) -> &'static str {
+/// The evaluator's message quotes the whole text, or what follows its number, or what it takes for the number. Of the
+/// last the text is looked for in the value: it has the same beginning and no digit after it.
+fn quantity_problem(message: &str, value: &Value) -> &'static str {
     static FORM: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"^[+-]?[0-9]*(\.[0-9]*)?([eEinumkKMGTP]*[+-]?[0-9]*)$")
             .expect("the expression should be valid")
@@ -246,15 +251,33 @@ fn quantity_problem(message: &str) -> &'static str {
         .split_once('\'')
         .and_then(|(_, rest)| rest.rsplit_once('\''))
         .map_or("", |(quoted, _)| quoted);
-    let suffix = FORM.captures(quoted).and_then(|parts| parts.get(2));
     let is_number = message.starts_with("invalid number");
+    let text = if is_number {
+        number_begins(value, quoted).unwrap_or(quoted)
+    } else {
+        quoted
+    };
+    let suffix = FORM.captures(text).and_then(|parts| parts.get(2));
     match suffix {
-        Some(suffix) if !quoted.is_empty() && (suffix.is_empty() || !is_number) => {
-            "unable to parse quantity's suffix"
-        }
+        Some(_) if !text.is_empty() => "unable to parse quantity's suffix",
         _ => {
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         }
+    }
+}
+
+/// The first text in a value that has this beginning, and after it neither a digit nor a point.
+fn number_begins<'a>(value: &'a Value, beginning: &str) -> Option<&'a str> {
+    match value {
+        Value::String(text) => {
+            let rest = text.strip_prefix(beginning)?;
+            (!rest.starts_with(|next: char| next.is_ascii_digit() || next == '.')).then_some(text)
+        }
+        Value::Array(items) => items.iter().find_map(|item| number_begins(item, beginning)),
+        Value::Object(members) => members
+            .values()
+            .find_map(|member| number_begins(member, beginning)),
+        _ => None,
     }
 }
 
@@ -299,17 +322,18 @@ mod tests {
 
     #[test]
     fn tells_an_unknown_suffix_from_a_wrong_form() {
-        // On the left what the evaluator says of `-m64`, `1Kn`, `m64`, `1ex`, `many`, `--port=1` and nothing at all.
-        for (message, suffix) in [
-            ("invalid number: '-'", true),
-            ("unknown quantity suffix: 'Kn'", true),
-            ("no numeric value in 'm64'", true),
-            ("unknown quantity suffix: 'ex'", false),
-            ("no numeric value in 'many'", false),
-            ("invalid number: '--'", false),
-            ("empty quantity string", false),
+        for (text, message, suffix) in [
+            ("-m64", "invalid number: '-'", true),
+            ("-v", "invalid number: '-'", false),
+            ("1Kn", "unknown quantity suffix: 'Kn'", true),
+            ("m64", "no numeric value in 'm64'", true),
+            ("1ex", "unknown quantity suffix: 'ex'", false),
+            ("many", "no numeric value in 'many'", false),
+            ("--port=1", "invalid number: '--'", false),
+            ("", "empty quantity string", false),
         ] {
-            let problem = quantity_problem(message);
+            let value = json!({"others": ["-1", 5], "size": text});
+            let problem = quantity_problem(message, &value);
             assert_eq!(problem.ends_with("suffix"), suffix, "{message}: {problem}");
         }
     }
