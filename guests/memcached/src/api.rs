@@ -148,7 +148,9 @@ pub(crate) struct ServiceOptions {
     )
     .message("extraArgs must not repeat an option that has its own field or that would break the probes"),
     validation = Rule::new(
-        "int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
+        // What the pattern refuses is said by the pattern alone.
+        "!self.maxItemSize.matches('^[1-9][0-9]{0,6}(k|m)$') \
+         || int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
          * (self.maxItemSize.endsWith('m') ? 1024 : 1) <= 1048576 \
          && 2 * int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
          * (self.maxItemSize.endsWith('m') ? 1024 : 1) <= self.maxMemoryMB * 1024"

@@ -118,6 +118,30 @@ pub fn check_annotations(path: &str, annotations: &BTreeMap<String, String>) -> 
     })
 }
 
+/// As [`check_annotations`], for labels: their keys, and their values.
+///
+/// # Errors
+///
+/// `<path>: "<key>" is not a label key: ...` or `<path>.<key>: "<value>" is not a label value: ...`,
+/// for the first that is none.
+pub fn check_labels(path: &str, labels: &BTreeMap<String, String>) -> Result<(), String> {
+    for (key, value) in labels {
+        if !is_label_key(key) {
+            return Err(format!(
+                "{path}: \"{key}\" is not a label key: write at most 63 letters, digits, '-', '_' or '.', after a \
+                 DNS name and a slash if need be"
+            ));
+        }
+        if !is_label_value(value) {
+            return Err(format!(
+                "{path}.{key}: \"{value}\" is not a label value: write at most 63 letters, digits, '-', '_' or '.', \
+                 or nothing"
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn is_name_part(text: &str) -> bool {
     let bytes = text.as_bytes();
     let ends = bytes.first().zip(bytes.last());

@@ -17,6 +17,7 @@ const CODE: &str = "spec.code.persistentVolumeClaim";
 
 /// Says what is wrong with the spec, where, and what to do.
 pub(crate) fn site(site: &Site<'_>, observation: &Observation) -> Result<(), String> {
+    metadata(site)?;
     if let Some(given) = &site.spec.resources {
         check_resources("spec.resources", given)?;
     }
@@ -43,6 +44,21 @@ pub(crate) fn site(site: &Site<'_>, observation: &Observation) -> Result<(), Str
             claim(CODE, &site.code, &name, observation.claims.get(&name))
         }
     }
+}
+
+/// Keys and values that would be copied to children.
+fn metadata(site: &Site<'_>) -> Result<(), String> {
+    if let Some(given) = &site.spec.pod_metadata {
+        labels::check_labels("spec.podMetadata.labels", &given.labels)?;
+        labels::check_annotations("spec.podMetadata.annotations", &given.annotations)?;
+    }
+    if let Some(given) = &site.spec.service {
+        labels::check_annotations("spec.service.annotations", &given.annotations)?;
+    }
+    if let Some(given) = &site.spec.ingress {
+        labels::check_annotations("spec.ingress.annotations", &given.annotations)?;
+    }
+    Ok(())
 }
 
 fn quantity(path: &str, Quantity(text): &Quantity) -> Result<(), String> {

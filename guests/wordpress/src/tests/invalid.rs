@@ -48,6 +48,30 @@ fn a_request_above_its_limit() {
 }
 
 #[test]
+fn keys_and_values_that_no_child_can_have() {
+    let annotation = "write at most 63 letters, digits, '-', '_' or '.', after a DNS name and a slash if need be";
+    for (block, path) in [
+        ("service", "spec.service.annotations"),
+        ("ingress", "spec.ingress.annotations"),
+        ("podMetadata", "spec.podMetadata.annotations"),
+    ] {
+        check_spec(
+            &json!({ block: { "annotations": { "100%": "x" } } }),
+            &format!("{path}: \"100%\" is not an annotation key: {annotation}"),
+        );
+    }
+    check_spec(
+        &json!({ "podMetadata": { "labels": { "a/": "x" } } }),
+        &format!("spec.podMetadata.labels: \"a/\" is not a label key: {annotation}"),
+    );
+    check_spec(
+        &json!({ "podMetadata": { "labels": { "team": "a b" } } }),
+        "spec.podMetadata.labels.team: \"a b\" is not a label value: write at most 63 letters, digits, \
+         '-', '_' or '.', or nothing",
+    );
+}
+
+#[test]
 fn replicas_on_a_claim_that_cannot_be_shared() {
     let spec = json!({
         "replicas": 2, "code": { "persistentVolumeClaim": { "existingClaim": "old" } },
