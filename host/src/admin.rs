@@ -9,10 +9,11 @@
 //! | `GET /livez` | 200 while everything that has to move does, else 500 and what stands still |
 //! | `GET /readyz` | 200 once the host serves or stands by to, else 503 and what is missing |
 //! | `GET /metrics` | OpenMetrics text |
-//! | `GET /debug/state` | JSON: plugins, controllers, watches; only where asked for |
+//! | `GET /debug/state` | JSON: [`HostState`]; only where asked for |
 //! | `GET`, `PUT /debug/log` | the filter of the log; only where asked for |
 
 mod beat;
+mod state;
 
 use std::{
     io,
@@ -28,10 +29,13 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use beat::{Beat, Heart};
+pub use state::{
+    ControllerState, FaultState, KindState, ParentState, PassState, PluginState,
+    State as HostState, WatchState,
+};
 
 /// Why nobody can ask.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +75,7 @@ pub trait Shown: Send + Sync + 'static {
     fn metrics(&self) -> String;
 
     /// Everything, for people.
-    fn state(&self) -> Value;
+    fn state(&self) -> HostState;
 
     /// The filter of the log.
     fn log_filter(&self) -> String;
@@ -169,7 +173,9 @@ async fn metrics(State(shown): Asked) -> Response {
 
 async fn state(State(shown): Asked) -> Response {
     let kind = HeaderValue::from_static("application/json");
-    ([(CONTENT_TYPE, kind)], format!("{:#}\n", shown.state())).into_response()
+    // It consists of what has a form in JSON.
+    let text = serde_json::to_string_pretty(&shown.state()).unwrap_or_default();
+    ([(CONTENT_TYPE, kind)], format!("{text}\n")).into_response()
 }
 
 async fn log_filter(State(shown): Asked) -> String {

@@ -26,11 +26,13 @@ mod reads;
 mod registration;
 mod report;
 mod shared;
+mod standing;
 mod state;
 mod store;
 mod stored;
 mod subscriptions;
 mod triggers;
+mod viewer;
 mod watch;
 mod wire;
 
@@ -48,8 +50,10 @@ pub use self::{
     reads::{Answer, PassReads, Recording},
     registration::Registration,
     report::{Status, WatchStatus},
+    standing::{Said, Standing},
     stored::Malformed,
     triggers::{Cause, Trigger},
+    viewer::Viewer,
     wire::Failure,
 };
 use self::{

@@ -19,13 +19,14 @@ mod render;
 mod run;
 mod sources;
 mod streams;
+mod survey;
 
 use std::{ffi::OsString, io, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 
 pub use admin::AdminSettings;
-pub use cluster::{ClusterSettings, client_config};
+pub use cluster::{ClusterSettings, Connection, client_config};
 pub use compile::CompileArgs;
 pub use dev::{DevCluster, DevSettings};
 pub use failpoint::{Failpoint, Moment};
@@ -39,6 +40,7 @@ pub use render::{OutputFormat, RenderArgs, RenderPhase};
 pub use run::RunSettings;
 pub use sources::SourceSettings;
 pub use streams::{Exit, Streams};
+pub use survey::{Asked, GetSettings, Listed, StatusSettings, SurveyFormat};
 
 /// Why the host does not know what to do.
 #[derive(Debug, thiserror::Error)]
@@ -210,6 +212,10 @@ enum CliCommand {
     /// Compile one plugin from standard input to standard output; `run` and `dev` start this for themselves.
     #[command(hide = true)]
     Compile(CompileArgs),
+    /// Show how plugins and parents are: what serves, what is not Ready and why, the last faults.
+    Status(survey::StatusArgs),
+    /// List plugins or parents as the cluster has them.
+    Get(survey::GetArgs),
 }
 
 /// What the host was asked to do.
@@ -236,6 +242,10 @@ pub enum Command {
     Manifests(ManifestsSettings),
     /// One plugin from standard input to standard output.
     Compile(CompileArgs),
+    /// How plugins and parents are.
+    Status(StatusSettings),
+    /// What plugins or parents there are.
+    Get(GetSettings),
 }
 
 /// Reads the command line, and from the environment and the files what it names.
@@ -257,6 +267,8 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, Err
             CliCommand::Inspect(args) => Command::Inspect(args),
             CliCommand::Manifests(args) => Command::Manifests(args.into_settings()?),
             CliCommand::Compile(args) => Command::Compile(args),
+            CliCommand::Status(args) => Command::Status(args.into_settings()),
+            CliCommand::Get(args) => Command::Get(args.into_settings()),
         },
     })
 }

@@ -27,3 +27,6 @@ pub mod inspect;
 pub mod manifests;
 pub mod render;
 pub mod run;
+pub mod survey;
+
+pub mod command;

@@ -7,6 +7,7 @@
 
 mod answer;
 mod budget;
+mod faults;
 mod given_up;
 mod guest;
 mod interest;
@@ -16,6 +17,7 @@ mod memory;
 mod next;
 mod rehearse;
 mod report;
+mod seen;
 mod serving;
 mod shared;
 #[cfg(test)]
@@ -36,6 +38,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{Instrument, debug, info_span};
 
+pub use faults::RecentFault;
 pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory};
 pub use next::Next;
 pub use rehearse::{Candidate, Changes, Rehearsal};
@@ -54,6 +57,7 @@ use crate::{
     plan::{self, Entry},
 };
 use answer::Answer;
+use faults::RecentFaults;
 use guest::{Called, Purpose, ReadsMade};
 use ledger::Ledger;
 use report::{Ended, Verdict};
@@ -86,6 +90,7 @@ pub struct Reconciler {
     registration: Registration,
     ledger: Mutex<Ledger>,
     skipped: AtomicU64,
+    recent_faults: RecentFaults,
     metrics: PluginMetrics,
     shared: Arc<Shared>,
 }
@@ -106,6 +111,7 @@ impl Reconciler {
             slot: Slot::new(serving),
             ledger: Mutex::default(),
             skipped: AtomicU64::new(0),
+            recent_faults: RecentFaults::default(),
             shared,
         }
     }
@@ -138,16 +144,6 @@ impl Reconciler {
     /// Has the first passes of what serves counted as if it had just taken over, from the first pass on that begins.
     pub fn put_on_trial(&self) {
         *self.slot.current().trial.lock() = Trial::unopened();
-    }
-
-    /// How many passes of the revision that serves ended with a fault of the guest.
-    pub fn faults(&self) -> u64 {
-        self.slot.current().faults.load(Ordering::Relaxed)
-    }
-
-    /// How many passes were left out so far, because they would have done nothing.
-    pub fn passes_skipped(&self) -> u64 {
-        self.skipped.load(Ordering::Relaxed)
     }
 
     /// Lets every pass that begins from now on run with something else, and makes every parent due for one, the one
@@ -209,7 +205,9 @@ impl Reconciler {
         if next == Next::Forget {
             self.ledger.lock().forget(parent);
         } else {
-            self.ledger.lock().passed(parent, Instant::now());
+            self.ledger
+                .lock()
+                .passed(parent, Instant::now(), next.word());
         }
         self.slot
             .settle(|newest, others| self.watch(newest, others));
@@ -351,8 +349,10 @@ impl Reconciler {
         let answer = self.check(serving, &parent, phase, end);
         if let Some(ended) = answer.first_pass() {
             let faulted = matches!(ended, FirstPass::Faulted { .. });
-            if faulted {
+            if let FirstPass::Faulted { reason, message } = &ended {
                 faults.fetch_add(1, Ordering::Relaxed);
+                let now = (self.shared.now)();
+                self.recent_faults.add(&parent, reason, message, now);
             }
             let revision = serving.plugin.revision();
             self.ledger.lock().answered(&parent, revision, faulted);

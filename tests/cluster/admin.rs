@@ -24,7 +24,7 @@ fn host(stage: &Stage, arguments: &[&str]) -> Host {
 
 /// Where a host says that it answers.
 #[track_caller]
-fn address(host: &Host) -> String {
+pub(crate) fn address(host: &Host) -> String {
     eventually("the host says where it answers", || {
         let log = host.log().unwrap();
         let line = |line: &str| {

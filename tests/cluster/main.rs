@@ -32,6 +32,7 @@ mod shutdown;
 mod stage;
 mod steady;
 mod suite;
+mod survey;
 mod verdicts;
 mod watches;
 mod web;

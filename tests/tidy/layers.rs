@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::files::Source;
 
 /// Lower layers first; modules in one layer do not know each other.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["model", "yaml"],
     &["config", "metrics"],
     &["policy", "plan", "schema"],
@@ -14,13 +14,22 @@ const LAYERS: [&[&str]; 9] = [
     &["controller", "lease"],
     // A Plugin resource is worked on by a controller as any parent is.
     &["plugins"],
-    &["admin", "run", "render", "inspect", "manifests", "dev"],
+    &[
+        "admin",
+        "run",
+        "render",
+        "inspect",
+        "manifests",
+        "survey",
+        "dev",
+    ],
+    &["command"],
     &["main"],
 ];
 
-/// The names that a module of the top layer may use among its own: `run` builds all of them, and `dev` is `run` with a
-/// control plane of its own.
-const WITHIN_LAYER: [(&str, &str); 2] = [("run", "admin"), ("dev", "run")];
+/// The names that a module of the top layer may use among its own: `run` builds all of them, `dev` is `run` with a
+/// control plane of its own, and `survey` reads what `admin` answers.
+const WITHIN_LAYER: [(&str, &str); 3] = [("run", "admin"), ("dev", "run"), ("survey", "admin")];
 
 fn layer_of(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))

@@ -4,7 +4,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use serde_json::json;
 
 use super::*;
 
@@ -41,8 +40,8 @@ impl Shown for Fixed {
         "# EOF\n".to_owned()
     }
 
-    fn state(&self) -> Value {
-        json!({ "plugins": [] })
+    fn state(&self) -> HostState {
+        HostState::default()
     }
 
     fn log_filter(&self) -> String {

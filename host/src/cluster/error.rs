@@ -36,6 +36,18 @@ pub enum Error {
         #[source]
         source: Malformed,
     },
+    /// Objects cannot be listed.
+    #[error("failed to list {kind}")]
+    List {
+        /// The kind.
+        kind: Gvk,
+        /// Why.
+        #[source]
+        source: Failure,
+    },
+    /// The API server does not say which kinds it serves.
+    #[error("failed to learn which kinds the cluster serves")]
+    Discover(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A task that keeps the cache up to date is dead.
     #[error("a task that reads the cluster died")]
     TaskDied(#[source] tokio::task::JoinError),
@@ -48,6 +60,8 @@ impl Error {
             Self::NotServed { .. } => "kind-not-served",
             Self::Read { .. } => "read-failed",
             Self::Understand { .. } => "object-malformed",
+            Self::List { .. } => "list-failed",
+            Self::Discover(_) => "discovery-failed",
             Self::TaskDied(_) => "task-died",
         }
     }
@@ -55,7 +69,11 @@ impl Error {
     /// Whose fault it is.
     pub const fn blame(&self) -> Blame {
         match self {
-            Self::NotServed { .. } | Self::Read { .. } | Self::Understand { .. } => Blame::Cluster,
+            Self::NotServed { .. }
+            | Self::Read { .. }
+            | Self::Understand { .. }
+            | Self::List { .. }
+            | Self::Discover(_) => Blame::Cluster,
             Self::TaskDied(_) => Blame::Host,
         }
     }
@@ -71,7 +89,11 @@ impl Error {
                     },
                 ..
             } => Retry::At(*after),
-            Self::NotServed { .. } | Self::Read { .. } | Self::Understand { .. } => Retry::Backoff,
+            Self::NotServed { .. }
+            | Self::Read { .. }
+            | Self::Understand { .. }
+            | Self::List { .. }
+            | Self::Discover(_) => Retry::Backoff,
             Self::TaskDied(_) => Retry::Never,
         }
     }

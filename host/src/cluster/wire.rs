@@ -329,7 +329,12 @@ impl Wire {
         Ok(Some((text, tag)))
     }
 
-    async fn text(&self, request: Request<Vec<u8>>, bytes_max: usize) -> Result<String, Failure> {
+    /// The text of an answer.
+    pub(super) async fn text(
+        &self,
+        request: Request<Vec<u8>>,
+        bytes_max: usize,
+    ) -> Result<String, Failure> {
         let deadline = Instant::now() + self.options.request_timeout;
         let response = self.send(request, deadline).await?;
         self.collect(response, deadline, bytes_max).await
@@ -419,7 +424,8 @@ impl Target {
     }
 }
 
-fn path(served: &Resource, namespace: Option<&str>) -> String {
+/// Where the objects of a kind are, all of them or those of a namespace.
+pub(super) fn path(served: &Resource, namespace: Option<&str>) -> String {
     let root = match &*served.kind.group {
         "" => format!("/api/{}", served.kind.version),
         group => format!("/apis/{group}/{}", served.kind.version),

@@ -13,20 +13,50 @@ pub(super) const POD_NAMESPACE_FILE: &str =
 /// The host's namespace outside of a cluster.
 const HOST_NAMESPACE: &str = "innkeeper-system";
 
-/// Flags that name a cluster.
-#[derive(Debug, clap::Args)]
+/// Flags by which an API server is found.
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Cluster")]
-pub(super) struct ClusterArgs {
+pub(super) struct ConnectionArgs {
     /// Speak to the cluster of this kubeconfig [default: $KUBECONFIG, then ~/.kube/config, then the Pod's service account].
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// Use this context of the kubeconfig [default: its current one].
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+}
+
+/// Flags that name a cluster.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+pub(super) struct ClusterArgs {
+    #[command(flatten)]
+    pub(super) connection: ConnectionArgs,
     /// Keep the hash key and the inventory in this namespace, made when it is missing [default: the Pod's own, or
     /// innkeeper-system outside of a cluster].
     #[arg(long, value_name = "NAME", env = "INNKEEPER_HOST_NAMESPACE")]
     host_namespace: Option<String>,
+}
+
+/// Which cluster, and as whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// The kubeconfig; none: the usual places.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context; none: the kubeconfig's current one.
+    pub context: Option<String>,
+}
+
+impl ConnectionArgs {
+    pub(super) fn into_settings(self) -> Connection {
+        let Self {
+            kubeconfig,
+            context,
+        } = self;
+        Connection {
+            kubeconfig,
+            context,
+        }
+    }
 }
 
 /// Which cluster, as whom, and where the host lives in it.
@@ -43,10 +73,13 @@ pub struct ClusterSettings {
 impl ClusterArgs {
     pub(super) fn into_settings(self) -> ClusterSettings {
         let Self {
-            kubeconfig,
-            context,
+            connection,
             host_namespace,
         } = self;
+        let Connection {
+            kubeconfig,
+            context,
+        } = connection.into_settings();
         let host_namespace = host_namespace.unwrap_or_else(|| {
             fs::read_to_string(POD_NAMESPACE_FILE)
                 .map(|text| text.trim().to_owned())
@@ -58,6 +91,16 @@ impl ClusterArgs {
             kubeconfig,
             context,
             host_namespace,
+        }
+    }
+}
+
+impl ClusterSettings {
+    /// How its API server is found.
+    pub fn connection(&self) -> Connection {
+        Connection {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
         }
     }
 }
@@ -87,12 +130,11 @@ fn check_context(found: &Kubeconfig, context: Option<&str>, from: &str) -> Resul
 ///
 /// Looked for in this order: the kubeconfig given, `$KUBECONFIG`, `~/.kube/config`, the Pod's service account.
 /// Fails if the first of these that is there cannot be used, or if none is.
-pub async fn client_config(settings: &ClusterSettings) -> Result<kube::Config, Error> {
-    let ClusterSettings {
+pub async fn client_config(connection: &Connection) -> Result<kube::Config, Error> {
+    let Connection {
         kubeconfig,
         context,
-        host_namespace: _,
-    } = settings;
+    } = connection;
     let (from, read) = match kubeconfig {
         Some(path) => (
             format!("{} (--kubeconfig)", path.display()),

@@ -48,10 +48,14 @@ pub enum Exit {
     Success,
     /// The object was rejected by its schema or a rule.
     Rejected,
+    /// Something is not as it should be, and that is the answer.
+    NotWell,
     /// The guest failed.
     GuestFault,
     /// Bad use, or an input that cannot be read.
     BadUse,
+    /// A server that is needed does not answer, or refuses to.
+    NoAnswer,
 }
 
 impl Exit {
@@ -59,9 +63,10 @@ impl Exit {
     pub const fn code(self) -> u8 {
         match self {
             Self::Success => 0,
-            Self::Rejected => 2,
+            Self::Rejected | Self::NotWell => 2,
             Self::GuestFault => 3,
             Self::BadUse => 4,
+            Self::NoAnswer => 5,
         }
     }
 }

@@ -216,10 +216,9 @@ fn reads_failpoints() {
 
 #[tokio::test]
 async fn a_kubeconfig_that_is_named_must_be_there() {
-    let settings = ClusterSettings {
+    let settings = Connection {
         kubeconfig: Some(PathBuf::from("/does/not/exist")),
         context: None,
-        host_namespace: "host".to_owned(),
     };
     let error = client_config(&settings).await.unwrap_err().to_string();
     assert_eq!(

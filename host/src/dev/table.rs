@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use serde::Deserialize;
-
 use super::examples::Example;
 use crate::{
-    cluster::Observed,
-    model::{Object, ObjectId, reason},
+    cluster::{Observed, Said, Standing},
+    model::{Object, ObjectId},
     run::Gallery,
 };
 
@@ -44,33 +42,20 @@ impl Row {
     }
 
     fn of(parent: &Object, children: &[Object]) -> Self {
-        let Seen { status } = serde_json::from_str(&parent.json).unwrap_or_default();
-        let condition = |kind: &str| {
-            status
-                .conditions
-                .iter()
-                .find(|condition| condition.kind == kind)
-                // What was said about an earlier generation says nothing about this one.
-                .filter(|condition| condition.observed_generation == parent.generation)
+        let standing = Standing::of(parent);
+        let status = |said: &Option<Said>| {
+            let status = said.as_ref().map(|said| said.status.clone());
+            status.unwrap_or_else(|| "-".to_owned())
         };
-        let said = |kind| {
-            condition(kind)
-                .map_or("-", |condition| &condition.status)
-                .to_owned()
-        };
-        let message = [reason::SYNCED, reason::READY]
-            .into_iter()
-            .filter_map(condition)
-            .find(|condition| condition.status != "True")
-            .map(|condition| match &*condition.message {
-                "" => condition.reason.clone(),
-                message => format!("{}: {message}", condition.reason),
-            });
+        let message = standing.why().map(|said| match &*said.message {
+            "" => said.reason.clone(),
+            message => format!("{}: {message}", said.reason),
+        });
         Self {
             resource: parent.kind.group_kind().to_string().to_lowercase(),
             parent: parent.id(),
-            ready: said(reason::READY),
-            synced: said(reason::SYNCED),
+            ready: status(&standing.ready),
+            synced: status(&standing.synced),
             children: count(children),
             message: message.unwrap_or_default(),
         }
@@ -109,32 +94,6 @@ impl fmt::Display for Row {
         }
         Ok(())
     }
-}
-
-/// Only what is shown.
-#[derive(Default, Deserialize)]
-struct Seen {
-    #[serde(default)]
-    status: SeenStatus,
-}
-
-#[derive(Default, Deserialize)]
-struct SeenStatus {
-    #[serde(default)]
-    conditions: Vec<SeenCondition>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SeenCondition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
-    message: String,
-    observed_generation: Option<i64>,
 }
 
 fn count(children: &[Object]) -> String {

@@ -132,6 +132,17 @@ impl ControllerMetrics {
         })
     }
 
+    /// How many parents wait for a pass that is due.
+    pub fn waiting(&self) -> u64 {
+        let depth = self.families.queue_depth.get_or_create_owned(&self.queue()).get();
+        u64::try_from(depth).unwrap_or_default()
+    }
+
+    /// How many passes run.
+    pub fn running(&self) -> usize {
+        self.began.lock().passes.len()
+    }
+
     fn depth(&self, depth: usize) {
         let gauge = self.families.queue_depth.get_or_create_owned(&self.queue());
         gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));

@@ -15,8 +15,8 @@ pub(super) struct Ledger {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// When the last pass ended; none before the first has.
-    passed: Option<Instant>,
+    /// When the last pass ended, and how in a word; none before the first has.
+    passed: Option<(Instant, &'static str)>,
     /// The revision whose last answer was a fault; none if the last answer was none.
     faulted_on: Option<Digest>,
     /// What it may write.
@@ -25,8 +25,13 @@ struct Entry {
 
 impl Ledger {
     /// Takes note of the end of a pass.
-    pub(super) fn passed(&mut self, parent: &ObjectId, now: Instant) {
-        self.entry(parent).passed = Some(now);
+    pub(super) fn passed(&mut self, parent: &ObjectId, now: Instant, outcome: &'static str) {
+        self.entry(parent).passed = Some((now, outcome));
+    }
+
+    /// When the last pass of a parent ended, and how.
+    pub(super) fn last(&self, parent: &ObjectId) -> Option<(Instant, &'static str)> {
+        self.parents.get(parent)?.passed
     }
 
     /// What a parent may write.
@@ -53,8 +58,7 @@ impl Ledger {
 
     /// Sorts parents by their last pass: those that had none first, then the one whose is the longest ago.
     pub(super) fn longest_ago_first(&self, mut parents: Vec<ObjectId>) -> Vec<ObjectId> {
-        parents
-            .sort_by_cached_key(|parent| self.parents.get(parent).and_then(|entry| entry.passed));
+        parents.sort_by_cached_key(|parent| self.last(parent).map(|(at, _)| at));
         parents
     }
 
@@ -89,7 +93,7 @@ mod tests {
         let now = Instant::now();
         let mut ledger = Ledger::default();
         for (name, second) in [("a", 3), ("b", 1), ("gone", 0), ("c", 2), ("b", 9)] {
-            ledger.passed(&id(name), now + Duration::from_secs(second));
+            ledger.passed(&id(name), now + Duration::from_secs(second), "settled");
         }
         ledger.forget(&id("gone"));
         let sorted = ledger.longest_ago_first(["a", "b", "new", "c", "gone"].map(id).to_vec());

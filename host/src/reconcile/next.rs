@@ -22,3 +22,18 @@ pub enum Next {
     /// The parent is gone: never, and everything about it is forgotten.
     Forget,
 }
+
+impl Next {
+    /// What a pass came to, in a word for people.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::RequeueAfter(_) => "requeue",
+            Self::Backoff | Self::BackoffAtLeast(_) => "failed",
+            Self::UntilChanged => "stopped",
+            Self::Again(_) => "behind",
+            Self::Parked(_) => "parked",
+            Self::Forget => "gone",
+        }
+    }
+}

@@ -31,7 +31,7 @@ impl Clients {
         lease: Option<&LeaseSettings>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, Error> {
-        let mut config = config::client_config(cluster)
+        let mut config = config::client_config(&cluster.connection())
             .await
             .map_err(Error::Config)?;
         config.connect_timeout = Some(Duration::from_secs(10));

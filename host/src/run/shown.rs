@@ -2,22 +2,31 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::{Value, json};
 use tokio::time::{Instant, interval};
 use tracing::error;
 
 use super::Gallery;
 use crate::{
-    admin::{Beat, Check, Shown},
-    cluster::{Waiting, WatchStatus},
+    admin::{
+        Beat, Check, ControllerState, FaultState, HostState, KindState, ParentState, PassState,
+        PluginState, Shown, WatchState,
+    },
+    cluster::{Said, Standing, Waiting, WatchStatus},
     config::LogControl,
     metrics::{ControllerMetrics, PluginSample, Sample, Source, WatchSample},
-    model::error_chain,
+    model::{ObjectId, error_chain},
     plugins::Served,
+    reconcile::{Next, RecentFault, Reconciler},
 };
 
 /// How often the runtime shows a sign of life.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
+
+/// How many parents of a kind that are not Ready are named: enough for people, and a bound for the answer.
+const PARENTS_MAX: usize = 500;
+
+/// How a pass that waits for the cache ended.
+const PARKED: &str = Next::Parked(Duration::ZERO).word();
 
 /// A running host.
 pub(super) struct House {
@@ -79,23 +88,17 @@ impl Shown for House {
         })
     }
 
-    fn state(&self) -> Value {
-        let plugins: Vec<Value> = self
-            .gallery
-            .serving()
-            .iter()
-            .map(|plugin| state_of(plugin))
-            .collect();
-        let watches: Vec<Value> = self.watches().iter().map(watch_state).collect();
+    fn state(&self) -> HostState {
+        let serving = self.gallery.serving();
         let controllers = self.gallery.controllers();
-        json!({
-            "started": self.gallery.is_started(),
-            "standsBy": self.gallery.stands_by(),
-            "controllers": controllers.iter().map(controller_state).collect::<Vec<_>>(),
-            "pluginsNotServed": self.gallery.left_out(),
-            "plugins": plugins,
-            "watches": watches,
-        })
+        HostState {
+            started: self.gallery.is_started(),
+            stands_by: self.gallery.stands_by(),
+            plugins_not_served: self.gallery.left_out(),
+            plugins: serving.iter().map(|plugin| plugin_state(plugin)).collect(),
+            controllers: controllers.iter().map(controller_state).collect(),
+            watches: self.watches().iter().map(watch_state).collect(),
+        }
     }
 
     fn log_filter(&self) -> String {
@@ -146,49 +149,118 @@ fn text(waiting: &Waiting) -> String {
     format!("{} {}", waiting.kind, waiting.why)
 }
 
-fn state_of(plugin: &Served) -> Value {
-    let kinds: Vec<Value> = plugin
-        .reconcilers
-        .iter()
-        .map(|reconciler| {
-            let registration = reconciler.registration();
-            let waiting: Vec<String> = registration.waiting().iter().map(text).collect();
-            json!({
-                "kind": reconciler.parent().to_string(),
-                "revision": reconciler.serving().plugin.revision().to_string(),
-                "passesSkipped": reconciler.passes_skipped(),
-                "parents": registration.parents().len(),
-                "waitingFor": waiting,
-            })
-        })
+fn plugin_state(plugin: &Served) -> PluginState {
+    let reconcilers = plugin.reconcilers.iter();
+    let mut faults: Vec<RecentFault> = reconcilers
+        .flat_map(|reconciler| reconciler.recent_faults())
         .collect();
-    json!({
-        "name": plugin.name.to_string(),
-        "kinds": kinds,
-    })
+    faults.sort_by_key(|fault| std::cmp::Reverse(fault.time));
+    PluginState {
+        name: plugin.name.to_string(),
+        kinds: plugin
+            .reconcilers
+            .iter()
+            .map(|reconciler| kind_state(reconciler))
+            .collect(),
+        last_faults: faults.into_iter().map(fault_state).collect(),
+    }
 }
 
-fn controller_state(controller: &ControllerMetrics) -> Value {
+fn fault_state(fault: RecentFault) -> FaultState {
+    let RecentFault {
+        parent,
+        reason,
+        message,
+        time,
+    } = fault;
+    FaultState {
+        parent: parent.to_string(),
+        reason,
+        message,
+        time: time.to_string(),
+    }
+}
+
+fn kind_state(reconciler: &Reconciler) -> KindState {
+    let registration = reconciler.registration();
+    let ids = registration.parents();
+    let mut state = KindState {
+        kind: reconciler.parent().to_string(),
+        revision: reconciler.serving().plugin.revision().to_string(),
+        passes_skipped: reconciler.passes_skipped(),
+        faults: reconciler.faults(),
+        waiting_for: registration.waiting().iter().map(text).collect(),
+        ..KindState::default()
+    };
+    for id in ids {
+        let Some(parent) = registration.parent(&id) else {
+            continue;
+        };
+        let last = reconciler.last_pass(&id);
+        let standing = Standing::of(&parent);
+        state.parents += 1;
+        state.ready += usize::from(standing.is_ready());
+        state.parked += usize::from(last.is_some_and(|(outcome, _)| outcome == PARKED));
+        if standing.is_ready() {
+            continue;
+        }
+        if state.not_ready.len() < PARENTS_MAX {
+            state.not_ready.push(parent_state(&id, &standing, last));
+        } else {
+            state.not_ready_omitted += 1;
+        }
+    }
+    state
+}
+
+fn parent_state(
+    id: &ObjectId,
+    standing: &Standing,
+    last: Option<(&'static str, Duration)>,
+) -> ParentState {
+    let status = |said: &Option<Said>| {
+        let status = said.as_ref().map(|said| said.status.clone());
+        status.unwrap_or_default()
+    };
+    let why = standing.why().cloned().unwrap_or_default();
+    ParentState {
+        kind: id.kind.to_string(),
+        namespace: id.namespace.as_deref().map(str::to_owned),
+        name: id.name.to_string(),
+        ready: status(&standing.ready),
+        synced: status(&standing.synced),
+        reason: why.reason,
+        message: why.message,
+        last_pass: last.map(|(outcome, ago)| PassState {
+            outcome: outcome.to_owned(),
+            seconds_ago: ago.as_secs(),
+        }),
+    }
+}
+
+fn controller_state(controller: &ControllerMetrics) -> ControllerState {
     let (_, longest) = controller.unfinished();
-    json!({
-        "name": controller.name(),
-        "longestRunningPassSeconds": longest.as_secs_f64(),
-    })
+    ControllerState {
+        name: controller.name().to_owned(),
+        waiting: controller.waiting(),
+        running: controller.running(),
+        longest_running_pass_seconds: longest.as_secs_f64(),
+    }
 }
 
-fn watch_state(watch: &WatchStatus) -> Value {
-    json!({
-        "kind": watch.kind.to_string(),
-        "selector": watch.selector,
-        "users": watch.users,
-        "problem": watch.why.as_ref().map(ToString::to_string),
-        "objects": watch.objects,
-        "bytes": watch.bytes,
-        "resourceVersion": watch.version.0,
-        "secondsSinceLastEvent": watch.last_event.map(|at| at.elapsed().as_secs()),
-        "lastError": watch.last_error,
-        "lists": watch.lists,
-    })
+fn watch_state(watch: &WatchStatus) -> WatchState {
+    WatchState {
+        kind: watch.kind.to_string(),
+        selector: watch.selector.clone(),
+        users: watch.users,
+        problem: watch.why.as_ref().map(ToString::to_string),
+        objects: watch.objects,
+        bytes: watch.bytes,
+        resource_version: watch.version.0,
+        seconds_since_last_event: watch.last_event.map(|at| at.elapsed().as_secs()),
+        last_error: watch.last_error.clone(),
+        lists: watch.lists,
+    }
 }
 
 /// Counts what is there when the metrics are asked for.

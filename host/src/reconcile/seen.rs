@@ -1,0 +1,29 @@
+//! What can be seen of a reconciler from outside: counts, the last faults, how passes ended. Nothing is decided by it.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use super::{RecentFault, Reconciler};
+use crate::model::ObjectId;
+
+impl Reconciler {
+    /// How many passes of the revision that serves ended with a fault of the guest.
+    pub fn faults(&self) -> u64 {
+        self.slot.current().faults.load(Ordering::Relaxed)
+    }
+
+    /// The last passes that ended with a fault of the guest, of whatever revision, the latest first.
+    pub fn recent_faults(&self) -> Vec<RecentFault> {
+        self.recent_faults.all()
+    }
+
+    /// How the last pass of a parent ended, in a word, and how long ago.
+    pub fn last_pass(&self, parent: &ObjectId) -> Option<(&'static str, Duration)> {
+        let (at, outcome) = self.ledger.lock().last(parent)?;
+        Some((outcome, at.elapsed()))
+    }
+
+    /// How many passes were left out so far, because they would have done nothing.
+    pub fn passes_skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+}

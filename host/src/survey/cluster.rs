@@ -1,0 +1,231 @@
+//! Asks the API server: the Plugin resources, the kinds of parents, and the parents' conditions.
+//!
+//! Kinds of parents are those that a Plugin's grants name, and those of CustomResourceDefinitions with the label of a
+//! plugin. A plugin also brings kinds that it only reads: one of which no object says that it is Synced is left out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use serde_json::{Map, Value};
+
+use super::{Error, FaultRow, ParentRow, PluginRow, Survey};
+use crate::{
+    cluster::{Said, Standing, Viewer},
+    config::{self, Connection},
+    model::{GroupKind, LABEL_PLUGIN, Object},
+    plugins::resource::{self, FaultReason, Plugin},
+    schema::kind_of_crd,
+};
+
+/// What the cluster shows, of parents in one namespace or in all.
+pub(super) async fn survey(
+    connection: &Connection,
+    patience: Duration,
+    namespace: Option<&str>,
+) -> Result<Survey, Error> {
+    let mut config = config::client_config(connection)
+        .await
+        .map_err(Error::Config)?;
+    config.connect_timeout = Some(patience);
+    // Somebody waits for the answer, and asks again if they like.
+    config.default_retry = false;
+    let from = format!("cluster {}", config.cluster_url);
+    let client =
+        kube::Client::try_from(config).map_err(|source| Error::Client(Box::new(source)))?;
+    let viewer = Viewer::open(client, patience).await.map_err(cluster)?;
+
+    let mut found = Found::default();
+    for object in list(&viewer, &plugin_kind(), None, None).await? {
+        found.plugin(&object);
+    }
+    let crds = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
+    for object in list(&viewer, &crds, Some(LABEL_PLUGIN), None).await? {
+        found.crd(&object);
+    }
+    for (kind, owner) in std::mem::take(&mut found.kinds) {
+        let parents = list(&viewer, &kind, None, namespace).await?;
+        found.parents(&kind, &owner, &parents);
+    }
+    Ok(found.into_survey(from))
+}
+
+fn plugin_kind() -> GroupKind {
+    GroupKind::new(resource::GROUP, "Plugin")
+}
+
+/// The objects of a kind; none where the cluster does not serve it.
+async fn list(
+    viewer: &Viewer,
+    kind: &GroupKind,
+    selector: Option<&str>,
+    namespace: Option<&str>,
+) -> Result<Vec<Object>, Error> {
+    let Some(served) = viewer.served(kind) else {
+        return Ok(Vec::new());
+    };
+    let objects = viewer.list(served, selector, namespace).await;
+    objects.map_err(cluster)
+}
+
+fn cluster(source: crate::cluster::Error) -> Error {
+    Error::Cluster(Box::new(source))
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    plugins: BTreeMap<String, PluginRow>,
+    kinds: BTreeMap<GroupKind, Owner>,
+    parents: Vec<ParentRow>,
+    faults: Vec<FaultRow>,
+}
+
+/// Whose a kind is.
+#[derive(Clone)]
+struct Owner {
+    plugin: String,
+    /// Whether it is known to be a kind of parents.
+    is_sure: bool,
+}
+
+impl Found {
+    fn plugin(&mut self, object: &Object) {
+        let name = object.name.to_string();
+        let mut row = PluginRow {
+            name: name.clone(),
+            ..PluginRow::default()
+        };
+        match Plugin::read(&object.json) {
+            Ok(plugin) => {
+                let granted = plugin.spec.grants.iter().flat_map(|grants| &grants.parents);
+                for parent in granted {
+                    self.kinds.insert(
+                        GroupKind::new(&*parent.group, &*parent.kind),
+                        Owner {
+                            plugin: name.clone(),
+                            is_sure: true,
+                        },
+                    );
+                }
+                let status = plugin.status.unwrap_or_default();
+                row.revision = status.revision.unwrap_or_default();
+                let faults = status.faults.unwrap_or_default();
+                row.faults = Some(u64::try_from(faults.count).unwrap_or_default());
+                let rows = faults.last.into_iter();
+                self.faults
+                    .extend(rows.map(|fault| fault_row(&name, fault)));
+                let serving = status
+                    .conditions
+                    .into_iter()
+                    .find(|one| one.type_ == "Serving");
+                if let Some(serving) = serving {
+                    row.serving = serving.status;
+                    if row.serving != "True" {
+                        (row.reason, row.message) = (serving.reason, serving.message);
+                    }
+                }
+            }
+            Err(error) => {
+                "Unknown".clone_into(&mut row.serving);
+                "Unreadable".clone_into(&mut row.reason);
+                row.message = crate::model::error_chain(&error).to_string();
+            }
+        }
+        self.plugins.insert(name, row);
+    }
+
+    fn crd(&mut self, object: &Object) {
+        let crd: Option<Map<String, Value>> = serde_json::from_str(&object.json).ok();
+        let kind = crd.as_ref().and_then(kind_of_crd);
+        let (Some(kind), Some(plugin)) = (kind, object.labels.get(LABEL_PLUGIN)) else {
+            return;
+        };
+        self.kinds.entry(kind).or_insert_with(|| Owner {
+            plugin: plugin.to_string(),
+            is_sure: false,
+        });
+    }
+
+    fn parents(&mut self, kind: &GroupKind, owner: &Owner, parents: &[Object]) {
+        let standings: Vec<Standing> = parents.iter().map(Standing::of).collect();
+        let is_kind_of_parents = standings.iter().any(|standing| standing.synced.is_some());
+        if !owner.is_sure && !is_kind_of_parents {
+            return;
+        }
+        let rows = parents.iter().zip(&standings);
+        let rows = rows.map(|(parent, standing)| parent_row(kind, owner, parent, standing));
+        self.parents.extend(rows);
+    }
+
+    fn into_survey(self, from: String) -> Survey {
+        let Self {
+            mut plugins,
+            kinds: _,
+            mut parents,
+            mut faults,
+        } = self;
+        let named: BTreeSet<&String> = parents.iter().map(|parent| &parent.plugin).collect();
+        for name in named {
+            // One that was given as a file: nobody but its host says whether it serves.
+            plugins.entry(name.clone()).or_insert_with(|| PluginRow {
+                name: name.clone(),
+                ..PluginRow::default()
+            });
+        }
+        for parent in &parents {
+            if let Some(plugin) = plugins.get_mut(&parent.plugin) {
+                plugin.parents += 1;
+                plugin.ready += usize::from(parent.is_ready());
+            }
+        }
+        parents.sort();
+        faults.sort_by(|a, b| b.time.cmp(&a.time));
+        Survey {
+            from,
+            host: None,
+            plugins: plugins.into_values().collect(),
+            parents,
+            parents_omitted: 0,
+            faults,
+        }
+    }
+}
+
+fn parent_row(kind: &GroupKind, owner: &Owner, parent: &Object, standing: &Standing) -> ParentRow {
+    let status = |said: &Option<Said>| {
+        let status = said.as_ref().map(|said| said.status.clone());
+        status.unwrap_or_default()
+    };
+    let why = standing.why().cloned().unwrap_or_default();
+    ParentRow {
+        plugin: owner.plugin.clone(),
+        kind: kind.to_string(),
+        namespace: parent.namespace.as_deref().map(str::to_owned),
+        name: parent.name.to_string(),
+        ready: status(&standing.ready),
+        synced: status(&standing.synced),
+        reason: why.reason,
+        message: why.message,
+        last_pass: None,
+    }
+}
+
+fn fault_row(plugin: &str, fault: FaultReason) -> FaultRow {
+    let FaultReason {
+        reason,
+        message,
+        parent,
+        time,
+    } = fault;
+    let kind = GroupKind::new(parent.group, parent.kind);
+    let place = parent.namespace.map(|namespace| format!("{namespace}/"));
+    FaultRow {
+        plugin: plugin.to_owned(),
+        parent: format!("{kind} {}{}", place.unwrap_or_default(), parent.name),
+        reason,
+        message,
+        time: time.0.to_string(),
+    }
+}

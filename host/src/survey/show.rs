@@ -1,0 +1,203 @@
+//! A survey as tables for people, or as JSON.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use serde::Serialize;
+
+use super::{Error, FaultRow, ParentRow, PluginRow, Survey};
+
+/// Between two columns.
+const GAP: &str = "  ";
+
+/// Where nothing is known.
+const NOTHING: &str = "-";
+
+/// Everything that `status` shows.
+pub(super) fn status(survey: &Survey) -> String {
+    let mut out = format!("{}\n", heading(survey));
+    if survey.plugins.is_empty() {
+        out.push_str("No plugin serves.\n");
+        return out;
+    }
+    out.push('\n');
+    out.push_str(&plugins(&survey.plugins));
+    out.push('\n');
+    let total: usize = survey.plugins.iter().map(|plugin| plugin.parents).sum();
+    let not_ready = survey.parents.len() + survey.parents_omitted;
+    if not_ready == 0 {
+        match total {
+            0 => line(&mut out, "There are no parents."),
+            1 => line(&mut out, "The only parent is Ready."),
+            many => line(&mut out, &format!("All {many} parents are Ready.")),
+        }
+    } else {
+        line(
+            &mut out,
+            &format!("{not_ready} of {total} parents are not Ready:"),
+        );
+        out.push_str(&parents(&survey.parents));
+        if survey.parents_omitted > 0 {
+            line(&mut out, &format!("and {} more", survey.parents_omitted));
+        }
+    }
+    if !survey.faults.is_empty() {
+        out.push_str("\nLast faults:\n");
+        out.push_str(&faults(&survey.faults));
+    }
+    out
+}
+
+fn heading(survey: &Survey) -> String {
+    let does = match &survey.host {
+        None => "",
+        Some(host) if host.stands_by => " stands by: another host writes",
+        Some(host) if !host.started => " is starting",
+        Some(_) => " serves",
+    };
+    let left_out = match survey
+        .host
+        .as_ref()
+        .map_or(0, |host| host.plugins_not_served)
+    {
+        0 => String::new(),
+        1 => "; 1 plugin is not served, its log says why".to_owned(),
+        many => format!("; {many} plugins are not served, its log says why"),
+    };
+    format!("{}{does}{left_out}", survey.from)
+}
+
+/// Plugins in rows.
+pub(super) fn plugins(plugins: &[PluginRow]) -> String {
+    let rows = plugins.iter().map(|plugin| {
+        [
+            plugin.name.clone(),
+            plugin.serving.clone(),
+            plugin.parents.to_string(),
+            plugin.ready.to_string(),
+            plugin
+                .faults
+                .map(|faults| faults.to_string())
+                .unwrap_or_default(),
+            plugin
+                .revision
+                .trim_start_matches("sha256:")
+                .chars()
+                .take(16)
+                .collect(),
+            why(&plugin.reason, &plugin.message),
+        ]
+    });
+    table(
+        [
+            "PLUGIN", "SERVING", "PARENTS", "READY", "FAULTS", "REVISION", "WHY",
+        ],
+        rows,
+    )
+}
+
+/// Parents in rows.
+pub(super) fn parents(parents: &[ParentRow]) -> String {
+    let rows = parents.iter().map(|parent| {
+        let place = match &parent.namespace {
+            Some(namespace) => format!("{namespace}/{}", parent.name),
+            None => parent.name.clone(),
+        };
+        [
+            format!("{} {place}", parent.kind),
+            parent.plugin.clone(),
+            parent.ready.clone(),
+            parent.synced.clone(),
+            parent
+                .last_pass
+                .as_ref()
+                .map(|pass| format!("{}, {} s ago", pass.outcome, pass.seconds_ago))
+                .unwrap_or_default(),
+            why(&parent.reason, &parent.message),
+        ]
+    });
+    table(
+        ["PARENT", "PLUGIN", "READY", "SYNCED", "LAST PASS", "WHY"],
+        rows,
+    )
+}
+
+fn faults(faults: &[FaultRow]) -> String {
+    let rows = faults.iter().map(|fault| {
+        [
+            fault.time.clone(),
+            fault.plugin.clone(),
+            fault.parent.clone(),
+            why(&fault.reason, &fault.message),
+        ]
+    });
+    table(["TIME", "PLUGIN", "PARENT", "FAULT"], rows)
+}
+
+fn why(reason: &str, message: &str) -> String {
+    match (reason, message) {
+        (reason, "") => reason.to_owned(),
+        ("", message) => message.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
+    }
+}
+
+/// Rows below their headings; a column in which nothing stands is left out.
+fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = rows
+        .map(|row| row.map(|cell| plain(&cell).into_owned()))
+        .collect();
+    let columns: Vec<usize> = (0..N)
+        .filter(|column| rows.iter().any(|row| !row[*column].is_empty()))
+        .collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| shown(&row[column]).chars().count());
+        cells
+            .chain([headings[column].len()])
+            .max()
+            .unwrap_or_default()
+    };
+    let mut out = String::new();
+    let mut push = |cells: [&str; N]| {
+        let padded: Vec<String> = columns
+            .iter()
+            .map(|column| format!("{:<1$}", cells[*column], width(*column)))
+            .collect();
+        line(&mut out, padded.join(GAP).trim_end());
+    };
+    push(headings);
+    for row in &rows {
+        push(row.each_ref().map(|cell| shown(cell)));
+    }
+    out
+}
+
+fn shown(cell: &str) -> &str {
+    if cell.is_empty() { NOTHING } else { cell }
+}
+
+/// On one line, and without what a terminal would obey: guests and users of the cluster choose these texts.
+fn plain(text: &str) -> Cow<'_, str> {
+    if text.chars().any(char::is_control) {
+        let words = text.split(|c: char| c.is_control() || c == ' ');
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        Cow::Owned(words.join(" "))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+fn line(out: &mut String, text: &str) {
+    writeln!(out, "{text}").expect("writing to a String does not fail");
+}
+
+/// As one document for people and programs.
+pub(super) fn json(value: &impl Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(value).map_err(Error::Encode)?;
+    Ok(format!("{text}\n"))
+}
+
+/// As one line of many.
+pub(super) fn json_line(value: &impl Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string(value).map_err(Error::Encode)?;
+    Ok(format!("{text}\n"))
+}

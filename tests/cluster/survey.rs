@@ -1,0 +1,273 @@
+//! `innkeeper status` and `innkeeper get`: what a running host and the cluster say of plugins and parents.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Command, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Result, bail};
+use innkeeper_tests::{Host, eventually, process::path_from_env};
+use serde_json::{Value, json};
+
+use crate::{
+    admin::address,
+    stage::{Stage, is_synced},
+    suite::Target,
+};
+
+const GOOD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "good");
+const BAD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "bad");
+
+/// Not everything is well, and that is the answer.
+const NOT_WELL: i32 = 2;
+const NO_ANSWER: i32 = 5;
+
+fn innkeeper(arguments: &[&str]) -> Command {
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    innkeeper(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn document(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}\n{error}"))
+}
+
+/// A control plane with a host of the guest that does as its parents say; it can be asked.
+struct Site {
+    stage: Stage,
+    host: Host,
+    address: String,
+    namespace: String,
+    kubeconfig: String,
+}
+
+impl Site {
+    fn start() -> Self {
+        let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+        let mut stage = Stage::api_only(vec![guests.join("unruly.wasm")]);
+        let arguments = ["--admin-address", "127.0.0.1:0", "--debug-endpoints"];
+        stage.options.arguments = arguments.map(str::to_owned).to_vec();
+        let host = stage.host();
+        let address = address(&host);
+        stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
+        let namespace = stage.namespace("survey");
+        let kubeconfig = stage.plane.kubeconfig().to_str().unwrap().to_owned();
+        Self {
+            stage,
+            host,
+            address,
+            namespace,
+            kubeconfig,
+        }
+    }
+
+    fn put(&self, (api_version, kind, name): Target<'_>, behaviour: &str) {
+        let parent = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": name},
+            "spec": {"behaviour": behaviour},
+        });
+        self.stage.apply(&self.namespace, &parent);
+    }
+
+    fn wait_synced(&self, target: Target<'_>, status: &str, reason: &str) {
+        let synced = |parent: &Value| is_synced(parent, status, reason);
+        self.stage.wait(&self.host, &self.namespace, target, synced);
+    }
+
+    fn of_host(&self, more: &[&str]) -> Output {
+        run(&[&["status", "--admin-address", &self.address], more].concat())
+    }
+
+    fn of_cluster(&self, command: &[&str], more: &[&str]) -> Output {
+        run(&[command, &["--kubeconfig", &self.kubeconfig], more].concat())
+    }
+}
+
+#[test]
+fn status_says_who_is_not_ready_and_why_from_the_host_and_from_the_cluster() {
+    let site = Site::start();
+    site.put(GOOD, "good");
+    site.wait_synced(GOOD, "True", "Applied");
+    let well = eventually("all is well", || -> Result<String> {
+        let output = site.of_host(&[]);
+        match output.status.code() {
+            Some(0) => Ok(String::from_utf8(output.stdout)?),
+            _ => bail!("{output:?}"),
+        }
+    });
+    assert!(well.contains("The only parent is Ready."), "{well}");
+
+    site.put(BAD, "trap");
+    site.wait_synced(BAD, "False", "GuestTrapped");
+    let found = eventually("the host shows the fault", || {
+        let output = site.of_host(&["-o", "json"]);
+        assert_eq!(output.status.code(), Some(NOT_WELL), "{output:?}");
+        let found = document(&output);
+        if found["parents"][0]["reason"] == "GuestTrapped" {
+            Ok(found)
+        } else {
+            Err(found)
+        }
+    });
+    let plugin = &found["plugins"][0];
+    assert_eq!(
+        (&plugin["name"], &plugin["serving"]),
+        (&json!("unruly"), &json!("True"))
+    );
+    assert_eq!(
+        (&plugin["parents"], &plugin["ready"]),
+        (&json!(2), &json!(1))
+    );
+    assert!(plugin["faults"].as_u64() >= Some(1), "{found}");
+    let parent = &found["parents"][0];
+    assert_eq!(found["parents"].as_array().unwrap().len(), 1, "{found}");
+    assert_eq!(
+        (&parent["name"], &parent["synced"]),
+        (&json!("bad"), &json!("False"))
+    );
+    assert_eq!(parent["namespace"], *site.namespace);
+    assert_eq!(parent["lastPass"]["outcome"], "failed", "{found}");
+    let fault = &found["faults"][0];
+    assert_eq!(fault["reason"], "GuestTrapped", "{found}");
+    let named = format!("Unruly.test.innkeeper.dev {}/bad", site.namespace);
+    assert_eq!(fault["parent"], *named, "{found}");
+
+    let output = site.of_host(&[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "1 of 2 parents are not Ready",
+        &*named,
+        "Last faults:",
+        "GuestTrapped: ",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    of_the_cluster(&site);
+
+    let mut host = site.host;
+    host.stop().unwrap();
+    let silent = run(&["status", "--admin-address", &site.address]);
+    assert_eq!(silent.status.code(), Some(NO_ANSWER), "{silent:?}");
+    let error = String::from_utf8(silent.stderr).unwrap();
+    assert!(
+        error.contains(&format!("no host answers at {}", site.address)),
+        "{error}"
+    );
+}
+
+/// The same without the host.
+#[track_caller]
+fn of_the_cluster(site: &Site) {
+    let output = site.of_cluster(&["status"], &["-o", "json"]);
+    assert_eq!(output.status.code(), Some(NOT_WELL), "{output:?}");
+    let found = document(&output);
+    assert_eq!(found["parents"].as_array().unwrap().len(), 1, "{found}");
+    assert_eq!(found["parents"][0]["name"], "bad", "{found}");
+    assert_eq!(found["parents"][0]["plugin"], "unruly", "{found}");
+
+    let parents = document(&site.of_cluster(&["get", "parents"], &["-o", "json"]));
+    let names: Vec<&Value> = parents
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|parent| &parent["name"])
+        .collect();
+    assert_eq!(names, ["bad", "good"]);
+    let elsewhere = site.of_cluster(&["get", "parents"], &["-o", "json", "-n", "default"]);
+    assert_eq!(document(&elsewhere), json!([]));
+    let nobody = site.of_cluster(&["get", "parents"], &["-o", "json", "--plugin", "none"]);
+    assert_eq!(document(&nobody), json!([]));
+    let plugins = site.of_cluster(&["get", "plugins"], &[]);
+    assert_eq!(plugins.status.code(), Some(0), "{plugins:?}");
+    let text = String::from_utf8(plugins.stdout).unwrap();
+    let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["unruly", "2", "1"], "{text}");
+}
+
+#[test]
+fn status_watch_shows_every_change_until_it_is_stopped() {
+    let site = Site::start();
+    let arguments = ["--watch", "--interval", "1", "-o", "json"];
+    let arguments = [
+        &["status", "--admin-address", &*site.address],
+        &arguments[..],
+    ]
+    .concat();
+    let mut watching = innkeeper(&arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (sender, lines) = mpsc::channel();
+    let out = BufReader::new(watching.stdout.take().unwrap());
+    let reader = thread::spawn(move || {
+        for line in out.lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let next = |what: &str, holds: &dyn Fn(&Value) -> bool| loop {
+        let line = lines.recv_timeout(Duration::from_mins(1));
+        let line: Value = serde_json::from_str(&line.expect(what)).unwrap();
+        if holds(&line) {
+            return;
+        }
+    };
+    next("no parent yet", &|found| {
+        found["plugins"][0]["parents"] == 0
+    });
+    site.put(BAD, "invalid");
+    next("a parent that is wrong", &|found| {
+        found["parents"][0]["reason"] == "Invalid"
+    });
+    site.put(BAD, "good");
+    next("the parent is right", &|found| {
+        found["plugins"][0]["ready"] == 1 && found["parents"] == json!([])
+    });
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    reader.join().unwrap();
+    Stage::stop(site.host);
+}
+
+#[test]
+fn status_names_what_is_wrong_where_nobody_answers() {
+    let site = Site::start();
+    // The API server is something else than a host.
+    let kubeconfig = std::fs::read_to_string(&site.kubeconfig).unwrap();
+    let server = kubeconfig.split("https://").nth(1).unwrap();
+    let server = server.split(['"', '\n', '/', ' ']).next().unwrap();
+    let wrong = run(&["status", "--admin-address", server]);
+    assert_eq!(wrong.status.code(), Some(NO_ANSWER), "{wrong:?}");
+    for (arguments, expected) in [
+        (&["status", "--admin-address", "8080"][..], "HOST:PORT"),
+        (&["status", "--kubeconfig", "/none"], "/none"),
+        (&["get", "pods"], "plugins, parents"),
+        (&["status", "--interval", "3"], "--watch"),
+    ] {
+        let output = run(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{arguments:?}: {error}");
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+    site.stage.plane.control(&["pause", "apiserver"]).unwrap();
+    let silent = site.of_cluster(&["status"], &[]);
+    site.stage.plane.control(&["resume", "apiserver"]).unwrap();
+    assert_eq!(silent.status.code(), Some(NO_ANSWER), "{silent:?}");
+    let error = String::from_utf8(silent.stderr).unwrap();
+    assert!(
+        error.starts_with("error: failed to ask the cluster: "),
+        "{error}"
+    );
+    Stage::stop(site.host);
+}
