@@ -5,7 +5,7 @@
 
 pub mod queue;
 
-use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, future::Future, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -83,6 +83,7 @@ pub async fn run<W: Work>(
         queue: Queue::new(queue),
         pace: Pace::new(passes_per_second_max),
         passes: JoinSet::new(),
+        changed: BTreeMap::new(),
         metrics,
         start: Instant::now(),
     };
@@ -108,9 +109,19 @@ struct Controller<W> {
     work: Arc<W>,
     queue: Queue<ObjectId>,
     pace: Pace,
-    passes: JoinSet<(ObjectId, Next)>,
+    passes: JoinSet<Ended>,
+    /// When the first change was seen that no pass has begun for; bounded by the parents that are queued.
+    changed: BTreeMap<ObjectId, Instant>,
     metrics: ControllerMetrics,
     start: Instant,
+}
+
+/// A pass that has ended.
+struct Ended {
+    parent: ObjectId,
+    next: Next,
+    /// When the first change was seen that it was for.
+    changed: Option<Instant>,
 }
 
 impl<W: Work> Controller<W> {
@@ -133,6 +144,10 @@ impl<W: Work> Controller<W> {
                     let now = self.now();
                     let count = triggers.len();
                     for (parent, class) in triggers {
+                        if matches!(class, Class::User | Class::Child) {
+                            let seen = self.changed.entry(parent.clone());
+                            seen.or_insert_with(Instant::now);
+                        }
                         self.queue.trigger(parent, class, now);
                     }
                     self.metrics.triggered(count, self.queue.depth());
@@ -164,6 +179,7 @@ impl<W: Work> Controller<W> {
         let turn = Turn {
             failures,
             parked: parked_since.map(|since| now.saturating_sub(since)),
+            changed: self.changed.remove(&key),
         };
         let work = Arc::clone(&self.work);
         let running = self.metrics.begin(waited, self.queue.depth());
@@ -171,13 +187,27 @@ impl<W: Work> Controller<W> {
             let next = work.pass(key.clone(), turn).await;
             running.end(result(&next));
             drop(place);
-            (key, next)
+            Ended {
+                parent: key,
+                next,
+                changed: turn.changed,
+            }
         });
     }
 
-    fn end(&mut self, (key, next): (ObjectId, Next)) {
+    fn end(&mut self, ended: Ended) {
+        let Ended {
+            parent,
+            next,
+            changed,
+        } = ended;
+        // It has not looked at the change yet: the next pass is for it.
+        if let (Next::Again(_) | Next::Parked(_), Some(changed)) = (&next, changed) {
+            let seen = self.changed.entry(parent.clone()).or_insert(changed);
+            *seen = changed.min(*seen);
+        }
         let now = self.now();
-        self.queue.done(&key, next, now);
+        self.queue.done(&parent, next, now);
     }
 
     fn now(&self) -> Duration {

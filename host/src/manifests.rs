@@ -8,6 +8,7 @@ mod access;
 mod custom_resources;
 mod grant_policy;
 mod host;
+mod monitoring;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -278,6 +279,15 @@ fn files(plugins: &[Granted<'_>], namespace: &str, image: &str) -> Vec<File> {
             "service-monitor.yaml",
             vec![host::service_monitor(namespace)],
         )
+    });
+    files.push(File {
+        is_applied: false,
+        ..File::new("alerts.yaml", vec![monitoring::alerts(namespace)])
+    });
+    // Only Grafana reads it.
+    files.push(File {
+        is_applied: false,
+        ..File::new("dashboard.yaml", vec![monitoring::dashboard(namespace)])
     });
     files
 }

@@ -10,7 +10,11 @@ mod controller;
 mod labels;
 mod scrape;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -22,7 +26,10 @@ use prometheus_client::{
 pub use controller::{ControllerMetrics, PassResult, Running};
 pub use scrape::{PluginSample, Sample, Source, WatchSample};
 
-use labels::{Code, Controller, ControllerResult, Lease, Name, Plugin, PluginReason, PluginVerb};
+use labels::{
+    Code, Controller, ControllerResult, Lease, Name, Plugin, PluginCondition, PluginReason,
+    PluginVerb,
+};
 
 /// What the text of [`Metrics::encode`] is.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -45,6 +52,8 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 pub struct Metrics {
     registry: Mutex<Registry>,
     families: Families,
+    /// The conditions that are shown, by plugin.
+    conditions: Mutex<BTreeMap<String, BTreeSet<String>>>,
 }
 
 /// The families; a clone shares the values.
@@ -66,6 +75,9 @@ struct Families {
     skips: Family<Plugin, Counter>,
     writes: Family<PluginVerb, Counter>,
     call_seconds: Histograms<Plugin>,
+    event_to_write: Histograms<Plugin>,
+    swaps: Family<Plugin, Counter>,
+    conditions: Family<PluginCondition, Gauge>,
     memory_peak: Family<Plugin, Gauge>,
     log_dropped: Family<Plugin, Counter>,
 }
@@ -97,6 +109,9 @@ impl Metrics {
             skips: Family::default(),
             writes: Family::default(),
             call_seconds: Family::new_with_constructor(|| Histogram::new(CALL_SECONDS)),
+            event_to_write: Family::new_with_constructor(seconds),
+            swaps: Family::default(),
+            conditions: Family::default(),
             memory_peak: Family::default(),
             log_dropped: Family::default(),
         };
@@ -105,6 +120,7 @@ impl Metrics {
         Self {
             registry: Mutex::new(registry),
             families,
+            conditions: Mutex::default(),
         }
     }
 
@@ -144,6 +160,36 @@ impl Metrics {
             method: method.to_owned(),
         };
         self.families.requests.get_or_create_owned(&label).inc();
+    }
+
+    /// Which conditions of a Plugin resource hold.
+    pub fn plugin_conditions<'a>(
+        &self,
+        plugin: &str,
+        conditions: impl IntoIterator<Item = (&'a str, bool)>,
+    ) {
+        let mut shown = self.conditions.lock();
+        let shown = shown.entry(plugin.to_owned()).or_default();
+        for (condition, holds) in conditions {
+            shown.insert(condition.to_owned());
+            let label = PluginCondition {
+                plugin: plugin.to_owned(),
+                condition: condition.to_owned(),
+            };
+            let gauge = self.families.conditions.get_or_create_owned(&label);
+            gauge.set(i64::from(holds));
+        }
+    }
+
+    /// A Plugin resource is gone, and its conditions with it.
+    pub fn plugin_gone(&self, plugin: &str) {
+        let shown = self.conditions.lock().remove(plugin);
+        for condition in shown.into_iter().flatten() {
+            self.families.conditions.remove(&PluginCondition {
+                plugin: plugin.to_owned(),
+                condition,
+            });
+        }
     }
 
     /// Whether this process holds the lease.
@@ -197,6 +243,18 @@ impl PluginMetrics {
             verb: verb.to_owned(),
         };
         self.families.writes.get_or_create_owned(&label).inc();
+    }
+
+    /// A change of a parent, a child or a related object was followed by a write that the API server took, so long after
+    /// it was seen.
+    pub fn reacted(&self, after: Duration) {
+        let seconds = self.families.event_to_write.get_or_create_owned(&self.plugin);
+        seconds.observe(after.as_secs_f64());
+    }
+
+    /// Another revision, or the same under other rules, took over.
+    pub fn swapped(&self) {
+        self.families.swaps.get_or_create_owned(&self.plugin).inc();
     }
 
     /// Log lines of the guest that were dropped.
@@ -294,6 +352,21 @@ impl Families {
             "call_cpu_seconds",
             "CPU time of the guest per call",
             self.call_seconds.clone(),
+        );
+        plugins.register(
+            "event_to_write_seconds",
+            "From a change that was seen to the first write of the pass for it",
+            self.event_to_write.clone(),
+        );
+        plugins.register(
+            "swaps",
+            "Revisions, grants and limits that took over while the plugin served, per kind of parents",
+            self.swaps.clone(),
+        );
+        plugins.register(
+            "condition",
+            "Whether a condition of the Plugin resource holds",
+            self.conditions.clone(),
         );
         plugins.register(
             "memory_peak_bytes",

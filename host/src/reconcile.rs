@@ -80,6 +80,8 @@ pub struct Turn {
     pub failures: u32,
     /// For how long they have been parked; none if the last one was not.
     pub parked: Option<Duration>,
+    /// When the first change was seen that the pass is for; none if only its time has come.
+    pub changed: Option<Instant>,
 }
 
 /// Reconciles the parents of one kind with what serves at the moment.
@@ -152,6 +154,7 @@ impl Reconciler {
     /// Passes that run end as they began, and what they read stays watched until then.
     /// A parent has at most one pass at a time all along, and no trigger is lost: they wait in the same queue.
     pub fn swap(&self, serving: Serving) {
+        self.metrics.swapped();
         let trial = self.trial_of(&serving);
         self.slot
             .switch(serving, trial, |newest, others| self.watch(newest, others));
@@ -200,6 +203,7 @@ impl Reconciler {
     pub async fn pass(&self, parent: &ObjectId, turn: Turn) -> Next {
         let span = info_span!("pass", plugin = %self.name, %parent);
         let begin = Instant::now();
+        self.ledger.lock().begin(parent, turn.changed);
         let next = self.run(parent, turn).instrument(span.clone()).await;
         span.in_scope(|| debug!(?next, elapsed = ?begin.elapsed(), "pass ended"));
         if next == Next::Forget {

@@ -75,7 +75,7 @@ fn sum(metrics: &str, name: &str, label: &str) -> f64 {
     samples.sum()
 }
 
-fn scrape(address: &str) -> String {
+pub(crate) fn scrape(address: &str) -> String {
     let (status, metrics) = get(address, "/metrics");
     assert_eq!(status, 200, "{metrics}");
     metrics

@@ -19,6 +19,7 @@ mod faults;
 mod finalize;
 mod lease;
 mod memcached;
+mod monitoring;
 mod moods;
 mod ownership;
 mod plugin_crashes;

@@ -47,6 +47,13 @@ pub(super) struct PluginReason {
     pub(super) reason: String,
 }
 
+/// Of a Plugin resource's conditions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct PluginCondition {
+    pub(super) plugin: String,
+    pub(super) condition: String,
+}
+
 /// Of a plugin's writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PluginVerb {

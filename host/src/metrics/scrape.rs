@@ -23,6 +23,8 @@ pub struct Sample {
     pub watches: Vec<WatchSample>,
     /// Every plugin.
     pub plugins: Vec<PluginSample>,
+    /// Plugins that were tried and do not serve.
+    pub left_out: usize,
     /// Every controller: its name, and for how long its running passes have run, together and the longest.
     pub unfinished: Vec<(String, Duration, Duration)>,
 }
@@ -59,6 +61,8 @@ pub struct PluginSample {
     pub serving: bool,
     /// Its parents in the cluster.
     pub parents: usize,
+    /// Kinds without which its passes cannot run.
+    pub waiting: usize,
 }
 
 /// A source as the registry wants it.
@@ -81,10 +85,18 @@ impl collector::Collector for Collector {
         let Sample {
             watches,
             plugins,
+            left_out,
             unfinished,
         } = self.0.sample();
         encode_watches(&mut encoder, &watches)?;
         encode_plugins(&mut encoder, &plugins)?;
+        let family = encoder.encode_descriptor(
+            "innkeeper_plugins_left_out",
+            "Plugins that were given as files, were tried and do not serve",
+            None,
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(count(left_out)).encode(family)?;
         let name = |(name, _, _): &(String, Duration, Duration)| Name { name: name.clone() };
         gauges(
             &mut encoder,
@@ -174,6 +186,14 @@ fn encode_plugins(encoder: &mut DescriptorEncoder<'_>, plugins: &[PluginSample])
         plugins
             .iter()
             .map(|plugin| (label(plugin), count(plugin.parents))),
+    )?;
+    gauges(
+        encoder,
+        "innkeeper_plugin_waiting",
+        "Kinds that have to be read before the plugin's passes can run",
+        plugins
+            .iter()
+            .map(|plugin| (label(plugin), count(plugin.waiting))),
     )
 }
 

@@ -73,6 +73,8 @@ fn what_a_plugin_does_is_counted() {
     plugin.skipped();
     plugin.wrote("update");
     plugin.log_dropped(7);
+    plugin.reacted(Duration::from_millis(3));
+    plugin.swapped();
     metrics.request("PATCH", "200");
     metrics.leads("innkeeper", true);
     let text = metrics.encode().unwrap();
@@ -81,6 +83,9 @@ fn what_a_plugin_does_is_counted() {
         "innkeeper_plugin_passes_skipped_total{plugin=\"web\"} 1",
         "innkeeper_plugin_writes_total{plugin=\"web\",verb=\"update\"} 1",
         "innkeeper_plugin_call_cpu_seconds_bucket{le=\"0.0001\",plugin=\"web\"} 2",
+        "innkeeper_plugin_event_to_write_seconds_bucket{le=\"0.0025\",plugin=\"web\"} 0",
+        "innkeeper_plugin_event_to_write_seconds_bucket{le=\"0.005\",plugin=\"web\"} 1",
+        "innkeeper_plugin_swaps_total{plugin=\"web\"} 1",
         "innkeeper_plugin_memory_peak_bytes{plugin=\"web\"} 2000000",
         "innkeeper_plugin_log_lines_dropped_total{plugin=\"web\"} 7",
         "rest_client_requests_total{code=\"200\",method=\"PATCH\"} 1",
@@ -88,6 +93,21 @@ fn what_a_plugin_does_is_counted() {
     ] {
         assert_line(&text, line);
     }
+}
+
+#[test]
+fn conditions_of_a_plugin_are_shown_until_it_is_gone() {
+    let metrics = Metrics::new();
+    metrics.plugin_conditions("web", [("Serving", true), ("Degraded", false)]);
+    metrics.plugin_conditions("other", [("Serving", true)]);
+    let line = "innkeeper_plugin_condition{plugin=\"web\",condition=";
+    let text = metrics.encode().unwrap();
+    assert_line(&text, &format!("{line}\"Serving\"}} 1"));
+    assert_line(&text, &format!("{line}\"Degraded\"}} 0"));
+    metrics.plugin_gone("web");
+    let text = metrics.encode().unwrap();
+    assert!(!text.contains(line), "{text}");
+    assert!(text.contains("plugin=\"other\""), "{text}");
 }
 
 #[test]
@@ -111,8 +131,10 @@ fn what_others_know_is_read_when_somebody_asks() {
                     plugin: "web".to_owned(),
                     serving: false,
                     parents: 12,
+                    waiting: 1,
                 }],
                 unfinished: Vec::new(),
+                left_out: 2,
             }
         }
     }
@@ -132,6 +154,8 @@ fn what_others_know_is_read_when_somebody_asks() {
     }
     assert_line(&text, "innkeeper_plugin_serving{plugin=\"web\"} 0");
     assert_line(&text, "innkeeper_plugin_parents{plugin=\"web\"} 12");
+    assert_line(&text, "innkeeper_plugin_waiting{plugin=\"web\"} 1");
+    assert_line(&text, "innkeeper_plugins_left_out 2");
     assert!(!text.contains("unfinished"), "{text}");
     assert!(text.ends_with("# EOF\n"));
 }

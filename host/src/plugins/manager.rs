@@ -286,6 +286,7 @@ impl Manager {
 
     /// Ends what a Plugin that is gone had served; its children stay.
     async fn forget(&self, id: &ObjectId) {
+        self.parts.shared.metrics.plugin_gone(&id.name);
         let known = self.known.lock().remove(id);
         if let (Some(mut known), Ok(name)) = (known, PluginName::new(&id.name)) {
             info!(plugin = %name, "the Plugin is gone, its children stay");

@@ -19,14 +19,28 @@ struct Entry {
     passed: Option<(Instant, &'static str)>,
     /// The revision whose last answer was a fault; none if the last answer was none.
     faulted_on: Option<Digest>,
+    /// When the change was seen that the pass that runs is for, until that pass has written.
+    changed: Option<Instant>,
     /// What it may write.
     budget: Budget,
 }
 
 impl Ledger {
+    /// Takes note of the begin of a pass, and of when the change was seen that it is for.
+    pub(super) fn begin(&mut self, parent: &ObjectId, changed: Option<Instant>) {
+        self.entry(parent).changed = changed;
+    }
+
+    /// Takes note of a write; says when the change was seen, if it is the first one of the pass.
+    pub(super) fn react(&mut self, parent: &ObjectId) -> Option<Instant> {
+        self.parents.get_mut(parent)?.changed.take()
+    }
+
     /// Takes note of the end of a pass.
     pub(super) fn passed(&mut self, parent: &ObjectId, now: Instant, outcome: &'static str) {
-        self.entry(parent).passed = Some((now, outcome));
+        let entry = self.entry(parent);
+        entry.passed = Some((now, outcome));
+        entry.changed = None;
     }
 
     /// When the last pass of a parent ended, and how.
@@ -73,6 +87,21 @@ mod tests {
 
     use super::*;
     use crate::model::GroupKind;
+
+    #[test]
+    fn only_the_first_write_of_a_pass_for_a_change_reacts_to_it() {
+        let id = ObjectId::new(GroupKind::new("g", "K"), Some("demo"), "a");
+        let now = Instant::now();
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.react(&id), None);
+        ledger.begin(&id, Some(now));
+        assert_eq!(ledger.react(&id), Some(now));
+        assert_eq!(ledger.react(&id), None);
+        ledger.begin(&id, Some(now));
+        ledger.passed(&id, now, "settled");
+        ledger.begin(&id, None);
+        assert_eq!(ledger.react(&id), None);
+    }
 
     #[test]
     fn a_fault_is_remembered_with_its_revision_until_the_next_answer() {

@@ -145,7 +145,7 @@ impl Reconciler {
         let id = parent.id();
         match self.shared.writer.status(target, write).await {
             Ok(written) => {
-                self.metrics.wrote("status");
+                self.wrote(&id, "status");
                 self.registration
                     .note_write(&id, &id, &written.uid, written.resource_version);
                 Ok(())

@@ -26,4 +26,13 @@ impl Reconciler {
     pub fn passes_skipped(&self) -> u64 {
         self.skipped.load(Ordering::Relaxed)
     }
+
+    /// Counts a write for a parent that the API server took.
+    pub(super) fn wrote(&self, parent: &ObjectId, verb: &str) {
+        self.metrics.wrote(verb);
+        let changed = self.ledger.lock().react(parent);
+        if let Some(changed) = changed {
+            self.metrics.reacted(changed.elapsed());
+        }
+    }
 }

@@ -153,7 +153,7 @@ impl Reconciler {
             Ok(written) => {
                 info!("released the parent without its guest");
                 if let Some(written) = written {
-                    self.metrics.wrote(Operation::RemoveFinalizer.verb());
+                    self.wrote(&id, Operation::RemoveFinalizer.verb());
                     self.note_written(&id, &id, &written);
                 }
                 Next::Settled
@@ -269,7 +269,7 @@ impl Reconciler {
                 None => Some(target.resource_version()),
             };
             if result.is_ok() {
-                self.metrics.wrote(operation.verb());
+                self.wrote(parent, operation.verb());
             }
             match (operation, result) {
                 (_, Ok(Some(written))) => {

@@ -281,8 +281,14 @@ impl Source for Counted {
                         .iter()
                         .map(|reconciler| reconciler.registration().parents().len())
                         .sum(),
+                    waiting: plugin
+                        .reconcilers
+                        .iter()
+                        .map(|reconciler| reconciler.registration().waiting().len())
+                        .sum(),
                 })
                 .collect(),
+            left_out: self.0.left_out(),
             unfinished: self.0.controllers().iter().map(unfinished).collect(),
         }
     }

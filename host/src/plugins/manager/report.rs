@@ -35,6 +35,10 @@ impl Manager {
     ) -> Next {
         let before = status_of(object);
         let after = self.status(object, known, declared, problem, &before);
+        let conditions = after.conditions.iter();
+        let conditions = conditions.map(|one| (&*one.type_, one.status == "True"));
+        let metrics = &self.parts.shared.metrics;
+        metrics.plugin_conditions(&object.name, conditions);
         if after != before
             && let Err(next) = self.write(object, known, &after).await
         {
