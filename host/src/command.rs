@@ -7,10 +7,11 @@ use std::{error::Error, ffi::OsString, process::ExitCode};
 use jiff::Timestamp;
 
 use crate::{
+    build,
     config::{self, Command, Exit, LogControl, Streams},
     dev, inspect, manifests,
     plugin::artifact,
-    render, run, survey,
+    registry, render, run, survey,
 };
 
 /// Does what the arguments say, the first of which is the program.
@@ -42,6 +43,10 @@ fn once(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Exit {
         Command::Inspect(settings) => inspect::run(&settings, streams),
         Command::Manifests(settings) => manifests::run(&settings, streams),
         Command::Compile(args) => artifact::child(args, streams),
+        Command::Build(settings) => build::run(&settings, streams),
+        Command::Push(settings) => registry::push(&settings, streams),
+        Command::Pull(settings) => registry::pull(&settings, streams),
+        Command::Sign(settings) => registry::sign(&settings, streams),
         Command::Status(settings) => survey::status(&settings, streams),
         Command::Get(settings) => survey::get(&settings, streams),
         // Started above.

@@ -5,6 +5,7 @@
 //! Nothing here acts on what it read, but for the log, which has to stand before anything else.
 
 mod admin;
+mod build;
 mod cluster;
 mod compile;
 mod dev;
@@ -15,6 +16,7 @@ mod lease;
 mod log;
 mod manifests;
 mod plugins;
+mod registry;
 mod render;
 mod run;
 mod sources;
@@ -26,16 +28,21 @@ use std::{ffi::OsString, io, path::PathBuf, process::ExitCode};
 use clap::Parser;
 
 pub use admin::AdminSettings;
+pub use build::BuildSettings;
 pub use cluster::{ClusterSettings, Connection, client_config};
 pub use compile::CompileArgs;
 pub use dev::{DevCluster, DevSettings};
 pub use failpoint::{Failpoint, Moment};
 pub use guard::Guard;
-pub use inspect::{InspectArgs, InspectFormat};
+pub use inspect::{InspectFormat, InspectSettings, Inspected};
 pub use lease::{LeaseSettings, LeaseTimes};
 pub use log::{LogControl, LogFormat, LogSettings, start_log};
 pub use manifests::ManifestsSettings;
 pub use plugins::{PluginFile, PluginFileKind, PluginSettings};
+pub use registry::{
+    DockerConfigText, KeptAs, KeyText, PullSettings, PushSettings, RegistrySettings, ResultFormat,
+    SignSettings,
+};
 pub use render::{OutputFormat, RenderArgs, RenderPhase};
 pub use run::RunSettings;
 pub use sources::SourceSettings;
@@ -106,6 +113,17 @@ pub enum Error {
         what: PluginFileKind,
         /// The plugin's name.
         plugin: String,
+    },
+    /// A file that is given cannot be read.
+    #[error("failed to read {}, {what}", path.display())]
+    ReadGiven {
+        /// What the file holds.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        #[source]
+        #[expect(missing_docs, reason = "the source")]
+        source: io::Error,
     },
     /// There is no directory for compiled plugins.
     #[error("found no directory for compiled plugins: give --cache-dir DIR, or set HOME")]
@@ -206,12 +224,22 @@ enum CliCommand {
     /// Run one pass of a plugin offline and print what it would do; needs no cluster.
     Render(RenderArgs),
     /// Say what a WebAssembly file is, what it imports, and which kinds it wants, makes and reads.
-    Inspect(InspectArgs),
+    Inspect(inspect::InspectArgs),
     /// Print what a cluster needs to run the given plugins: CRDs, least-privilege roles and a Deployment of the host.
     Manifests(manifests::ManifestsArgs),
     /// Compile one plugin from standard input to standard output; `run` and `dev` start this for themselves.
     #[command(hide = true)]
     Compile(CompileArgs),
+    /// Build plugins from their source, each with its description in it: the same source gives the same digest.
+    Build(build::BuildArgs),
+    /// Push a plugin to a registry.
+    Push(registry::PushArgs),
+    /// Fetch a plugin from a registry into a file.
+    Pull(registry::PullArgs),
+    /// Sign a plugin in a registry, as cosign does.
+    Sign(registry::SignArgs),
+    /// Check who signed a plugin in a registry.
+    Verify(registry::VerifyArgs),
     /// Show how plugins and parents are: what serves, what is not Ready and why, the last faults.
     Status(survey::StatusArgs),
     /// List plugins or parents as the cluster has them.
@@ -237,11 +265,19 @@ pub enum Command {
     /// One pass offline.
     Render(RenderArgs),
     /// What a file is.
-    Inspect(InspectArgs),
+    Inspect(InspectSettings),
     /// What a cluster needs.
     Manifests(ManifestsSettings),
     /// One plugin from standard input to standard output.
     Compile(CompileArgs),
+    /// Make components of crates.
+    Build(BuildSettings),
+    /// Put a plugin into a registry.
+    Push(PushSettings),
+    /// Get a plugin out of a registry, or only look at it.
+    Pull(PullSettings),
+    /// Sign a plugin in a registry.
+    Sign(SignSettings),
     /// How plugins and parents are.
     Status(StatusSettings),
     /// What plugins or parents there are.
@@ -264,9 +300,14 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, Err
             CliCommand::Run(args) => Command::Run(args.into_settings()?),
             CliCommand::Dev(args) => Command::Dev(args.into_settings()?),
             CliCommand::Render(args) => Command::Render(args),
-            CliCommand::Inspect(args) => Command::Inspect(args),
+            CliCommand::Inspect(args) => Command::Inspect(args.into_settings()?),
             CliCommand::Manifests(args) => Command::Manifests(args.into_settings()?),
             CliCommand::Compile(args) => Command::Compile(args),
+            CliCommand::Build(args) => Command::Build(args.into_settings()),
+            CliCommand::Push(args) => Command::Push(args.into_settings()?),
+            CliCommand::Pull(args) => Command::Pull(args.into_settings()?),
+            CliCommand::Sign(args) => Command::Sign(args.into_settings()?),
+            CliCommand::Verify(args) => Command::Pull(args.into_settings()?),
             CliCommand::Status(args) => Command::Status(args.into_settings()),
             CliCommand::Get(args) => Command::Get(args.into_settings()),
         },

@@ -1,19 +1,21 @@
-//! What a WebAssembly file is: `innkeeper inspect`.
+//! What a WebAssembly file, or an artifact in a registry, is: `innkeeper inspect`.
 //!
 //! Looks at the file without running it, and runs `describe` in the sandbox if it can be loaded.
 //! It tells nothing of what a cluster would grant.
 
-use std::{fmt::Write as _, num::NonZeroU32};
+use std::{fmt::Write as _, io, num::NonZeroU32};
 
 use serde_json::{Value, json};
 
 use crate::{
-    config::{Exit, InspectArgs, InspectFormat, Streams},
-    model::{Limits, Manifest, Scope},
+    config::{Exit, InspectFormat, InspectSettings, Inspected, RegistrySettings, Streams},
+    model::{Blame, Limits, Manifest, Scope},
     plugin::{
         self, Described, Engine, EngineSettings,
         artifact::{self, Inspection, What},
+        description,
     },
+    source::{self, Expectation, Shelf, ShelfError},
 };
 
 /// Why there is nothing, or not everything, to tell.
@@ -22,6 +24,15 @@ pub enum Error {
     /// The file cannot be read.
     #[error("failed to read the file")]
     Read(#[source] artifact::Error),
+    /// The asynchronous runtime did not start.
+    #[error("failed to start the runtime")]
+    Runtime(#[source] io::Error),
+    /// The artifact cannot be spoken of.
+    #[error(transparent)]
+    Shelf(#[from] ShelfError),
+    /// The artifact cannot be fetched.
+    #[error(transparent)]
+    Source(Box<source::Error>),
     /// It is no plugin that this host can load.
     #[error("this is no plugin that can be loaded")]
     Artifact(#[source] artifact::Error),
@@ -30,7 +41,7 @@ pub enum Error {
     Plugin(#[source] plugin::Error),
     /// The result cannot be written.
     #[error("failed to write the result")]
-    Write(#[source] std::io::Error),
+    Write(#[source] io::Error),
 }
 
 impl Error {
@@ -39,16 +50,21 @@ impl Error {
             Self::Plugin(plugin::Error::Describe { .. } | plugin::Error::Manifest { .. }) => {
                 Exit::GuestFault
             }
+            Self::Source(error) => match error.failure().blame() {
+                Blame::Guest => Exit::NotWell,
+                Blame::Parent | Blame::Host => Exit::BadUse,
+                Blame::Cluster => Exit::NoAnswer,
+            },
             _ => Exit::BadUse,
         }
     }
 }
 
-/// Prints what a file is.
+/// Prints what a file or an artifact is.
 ///
 /// Ends with success only for a plugin that can be loaded; of others it prints what can be told, and why not.
-pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Exit {
-    match look(args, streams) {
+pub fn run(settings: &InspectSettings, streams: &mut Streams<'_>) -> Exit {
+    match look(settings, streams) {
         Ok(()) => Exit::Success,
         Err(error) => {
             streams.report(&error);
@@ -57,13 +73,21 @@ pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Exit {
     }
 }
 
-fn look(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
+fn look(settings: &InspectSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
     let limits = artifact::Limits::default();
-    let bytes = artifact::read_file(&args.file, limits.bytes_max).map_err(Error::Read)?;
+    let bytes = match &settings.target {
+        Inspected::File(file) => {
+            artifact::read_file(file, limits.bytes_max).map_err(Error::Read)?
+        }
+        Inspected::Artifact {
+            reference,
+            registry,
+        } => fetch(reference, registry)?,
+    };
     let inspection = artifact::inspect(&bytes);
     let described = describe(&bytes, &limits);
     let manifest = described.as_ref().ok().map(Described::manifest);
-    let text = match args.output {
+    let text = match settings.output {
         InspectFormat::Text => text(&inspection, manifest),
         InspectFormat::Json => format!("{:#}\n", value(&inspection, manifest)),
     };
@@ -73,6 +97,17 @@ fn look(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
         .and_then(|()| streams.stdout.flush())
         .map_err(Error::Write)?;
     described.map(drop)
+}
+
+fn fetch(reference: &str, registry: &RegistrySettings) -> Result<Vec<u8>, Error> {
+    let shelf = Shelf::open(reference, registry)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Runtime)?;
+    let fetched = runtime.block_on(shelf.fetch(&Expectation::default()));
+    let fetched = fetched.map_err(|error| Error::Source(Box::new(error)))?;
+    Ok(fetched.bytes)
 }
 
 fn describe(bytes: &[u8], limits: &artifact::Limits) -> Result<Described, Error> {
@@ -98,6 +133,7 @@ fn value(inspection: &Inspection, manifest: Option<&Manifest>) -> Value {
         "size": inspection.size_bytes,
         "digest": inspection.digest.to_string(),
         "contract": inspection.contract,
+        "embedded": inspection.description.is_some(),
         "imports": inspection.imports,
         "exports": inspection.exports,
         "producers": inspection.producers.iter().map(|producer| json!({
@@ -110,32 +146,13 @@ fn value(inspection: &Inspection, manifest: Option<&Manifest>) -> Value {
 }
 
 fn plugin_value(manifest: &Manifest) -> Value {
-    json!({
-        "name": manifest.name.as_str(),
-        "version": manifest.version,
-        "finalize": manifest.finalize,
-        "configurable": manifest.config_schema.is_some(),
-        "parents": manifest.parents.iter().map(|parent| json!({
-            "apiVersion": parent.kind.api_version(),
-            "kind": &*parent.kind.kind,
-            "plural": parent.plural,
-            "scope": scope(parent.scope),
-        })).collect::<Vec<_>>(),
-        "crds": crds(manifest),
-        "children": manifest.children.iter().map(|child| json!({
-            "apiVersion": child.kind.api_version(),
-            "kind": &*child.kind.kind,
-            "required": child.required,
-            "readyCondition": child.ready_condition,
-        })).collect::<Vec<_>>(),
-        "reads": manifest.reads.iter().map(|read| json!({
-            "apiVersion": read.kind.api_version(),
-            "kind": &*read.kind.kind,
-            "access": read.access.to_string(),
-            "scope": read.scope.to_string(),
-            "labelSelector": read.label_selector,
-        })).collect::<Vec<_>>(),
-    })
+    let mut value = description::value(manifest);
+    value["crds"] = crds(manifest).into();
+    value["configurable"] = manifest.config_schema.is_some().into();
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("configSchema");
+    }
+    value
 }
 
 fn crds(manifest: &Manifest) -> Vec<&str> {
@@ -173,6 +190,9 @@ fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
         .map(|producer| format!("{}: {} {}", producer.role, producer.name, producer.version))
         .collect();
     out.many("made by", &producers);
+    if inspection.description.is_some() {
+        out.one("carries", "its description");
+    }
     if let Some(manifest) = manifest {
         describe_text(manifest, &mut out);
     }

@@ -22,9 +22,11 @@ pub mod lease;
 pub mod plugins;
 
 pub mod admin;
+pub mod build;
 pub mod dev;
 pub mod inspect;
 pub mod manifests;
+pub mod registry;
 pub mod render;
 pub mod run;
 pub mod survey;

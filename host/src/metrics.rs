@@ -248,7 +248,10 @@ impl PluginMetrics {
     /// A change of a parent, a child or a related object was followed by a write that the API server took, so long after
     /// it was seen.
     pub fn reacted(&self, after: Duration) {
-        let seconds = self.families.event_to_write.get_or_create_owned(&self.plugin);
+        let seconds = self
+            .families
+            .event_to_write
+            .get_or_create_owned(&self.plugin);
         seconds.observe(after.as_secs_f64());
     }
 

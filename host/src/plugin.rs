@@ -10,6 +10,7 @@
 //! memory.
 
 pub mod artifact;
+pub mod description;
 pub mod manifest;
 
 mod bindings;
@@ -90,6 +91,14 @@ pub enum Error {
         /// Why.
         #[source]
         source: manifest::Error,
+    },
+    /// It carries a description that is not what it says when it runs.
+    #[error(
+        "the description that the component carries is not what it says when it runs, they differ in {at}: build it anew with innkeeper build"
+    )]
+    Embedded {
+        /// The first field in which they differ.
+        at: String,
     },
     /// The configuration does not fit.
     #[error("the configuration of plugin {plugin} is not valid: {}", problems.join("; "))]

@@ -14,9 +14,10 @@ mod http;
 mod key;
 mod oci;
 mod settings;
+mod shelf;
 mod signature;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transport;
 
 use std::fmt;
@@ -30,6 +31,7 @@ pub use self::{
     key::{InvalidKey, PublicKey, SigningKey},
     oci::{InvalidReference, Package, Pushed, Reference},
     settings::{Proxies, Settings},
+    shelf::{Shelf, ShelfError},
 };
 use self::{oci::Registry, transport::Transport};
 use crate::model::{Digest, error_chain};

@@ -20,6 +20,8 @@ const LAYERS: [&[&str]; 10] = [
         "render",
         "inspect",
         "manifests",
+        "build",
+        "registry",
         "survey",
         "dev",
     ],

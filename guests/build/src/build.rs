@@ -17,6 +17,22 @@ use crate::{TARGET, component};
 #[cfg(test)]
 mod tests;
 
+/// The profile of plugins, small and fast: a whole pass is faster at level 3 than at "s".
+///
+/// Cargo is given all of it, so that a workspace without a profile of this name builds the same.
+pub const PROFILE: &str = "guest";
+
+/// What the profile consists of.
+const PROFILE_SETTINGS: [(&str, &str); 7] = [
+    ("inherits", "\"release\""),
+    ("opt-level", "3"),
+    ("lto", "true"),
+    ("codegen-units", "1"),
+    ("panic", "\"abort\""),
+    ("strip", "true"),
+    ("debug", "false"),
+];
+
 /// What every guest package of this workspace is named after.
 const PREFIX: &str = "innkeeper-guest-";
 
@@ -37,6 +53,17 @@ impl Guest {
             package: package.to_owned(),
             name: name.to_owned(),
         }
+    }
+
+    /// Every guest of a workspace, each named as its package.
+    pub fn all(environment: &Environment, workspace_root: &Path) -> Result<Vec<Self>, Error> {
+        let packages = packages_of(environment, workspace_root)?;
+        let guests = packages.iter().filter(|package| makes_module(package));
+        let mut guests: Vec<Self> = guests
+            .map(|package| Self::of_package(package.name.as_str()))
+            .collect();
+        guests.sort();
+        Ok(guests)
     }
 
     /// The guests of a workspace whose directory is below `directory`, each named as its own.
@@ -74,7 +101,7 @@ pub struct Request {
     pub target_dir: PathBuf,
     /// Where the components go.
     pub out_dir: PathBuf,
-    /// The cargo profile.
+    /// The cargo profile: [`PROFILE`], or one that the workspace has.
     pub profile: String,
     /// Whether the build fails instead of changing `Cargo.lock`.
     pub locked: bool,
@@ -333,6 +360,12 @@ fn cargo(environment: &Environment, toolchain: &Toolchain, request: &Request) ->
         .arg(&request.target_dir)
         .arg("--config")
         .arg(remap_config(environment, toolchain, request));
+    if request.profile == PROFILE {
+        for (name, value) in PROFILE_SETTINGS {
+            let setting = format!("profile.{PROFILE}.{name}={value}");
+            cargo.arg("--config").arg(setting);
+        }
+    }
     if request.locked {
         cargo.arg("--locked");
     }

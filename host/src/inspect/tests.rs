@@ -5,21 +5,27 @@ use std::io::{self, Write as _};
 use expect_test::expect;
 
 use super::*;
+use crate::{
+    model::Digest,
+    plugin::fixture::guest,
+    source::{Package, tests::shared::TestRegistry},
+};
 
 fn inspect(bytes: &[u8], output: InspectFormat) -> (Exit, String, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
-    let args = InspectArgs {
-        file: file.path().to_owned(),
-        output,
-    };
+    look_at(Inspected::File(file.path().to_owned()), output)
+}
+
+fn look_at(target: Inspected, output: InspectFormat) -> (Exit, String, String) {
+    let settings = InspectSettings { target, output };
     let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
     let mut streams = Streams {
         stdin: &mut stdin,
         stdout: &mut stdout,
         stderr: &mut stderr,
     };
-    let exit = run(&args, &mut streams);
+    let exit = run(&settings, &mut streams);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (exit, text(stdout), text(stderr))
 }
@@ -47,6 +53,7 @@ fn tells_what_anything_else_is_as_json() {
         {
           "contract": null,
           "digest": "sha256:f15401546056c580a76c2c3fd86b1ad831a4d70b92c3d474fd6950935fff6f27",
+          "embedded": false,
           "exports": [],
           "imports": [],
           "plugin": null,
@@ -63,17 +70,43 @@ fn tells_what_anything_else_is_as_json() {
 
 #[test]
 fn names_a_file_that_is_not_there() {
-    let args = InspectArgs {
-        file: "/nowhere/pond.wasm".into(),
-        output: InspectFormat::Text,
-    };
-    let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
-    let mut streams = Streams {
-        stdin: &mut stdin,
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-    };
-    assert_eq!(run(&args, &mut streams), Exit::BadUse);
-    let message = String::from_utf8(stderr).unwrap();
+    let target = Inspected::File("/nowhere/pond.wasm".into());
+    let (exit, _, message) = look_at(target, InspectFormat::Text);
+    assert_eq!(exit, Exit::BadUse);
     assert!(message.contains("/nowhere/pond.wasm"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_is_inspected_where_it_is() {
+    let found = TestRegistry::start(false).await;
+    let registry = RegistrySettings {
+        insecure: true,
+        ..RegistrySettings::default()
+    };
+    let reference = found.reference(":1");
+    let package = Package {
+        bytes: guest().build(),
+        ..Package::default()
+    };
+    let shelf = Shelf::open(&reference, &registry).unwrap();
+    let pushed = shelf.push(&package).await.unwrap();
+    assert_eq!(pushed.digest, Digest::of(&package.bytes));
+    let look = |reference: String| {
+        let registry = registry.clone();
+        let target = Inspected::Artifact {
+            reference,
+            registry,
+        };
+        tokio::task::spawn_blocking(move || look_at(target, InspectFormat::Json))
+    };
+    let (exit, out, err) = look(reference).await.unwrap();
+    assert_eq!(exit, Exit::Success, "{err}");
+    let seen: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(seen["digest"], pushed.digest.to_string());
+    assert_eq!(seen["plugin"]["name"], "web");
+    assert_eq!(seen["embedded"], json!(false));
+    let (exit, _, err) = look(found.reference(":2")).await.unwrap();
+    assert_eq!(exit, Exit::NoAnswer, "{err}");
+    let (exit, _, err) = look("pond".to_owned()).await.unwrap();
+    assert_eq!(exit, Exit::BadUse, "{err}");
 }

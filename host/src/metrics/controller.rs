@@ -134,7 +134,11 @@ impl ControllerMetrics {
 
     /// How many parents wait for a pass that is due.
     pub fn waiting(&self) -> u64 {
-        let depth = self.families.queue_depth.get_or_create_owned(&self.queue()).get();
+        let depth = self
+            .families
+            .queue_depth
+            .get_or_create_owned(&self.queue())
+            .get();
         u64::try_from(depth).unwrap_or_default()
     }
 

@@ -20,6 +20,7 @@ use std::{
     path::Path,
 };
 
+use serde_json::Value;
 use wasmtime::component::Component;
 
 pub use self::{
@@ -98,6 +99,8 @@ pub struct Artifact {
     pub(super) component: Component,
     pub(super) digest: Digest,
     pub(super) contract: String,
+    /// What it carries of a description.
+    pub(super) description: Option<Value>,
 }
 
 impl Artifact {
@@ -195,6 +198,7 @@ pub fn compile(
         component,
         digest,
         contract,
+        description: inspection.description,
     })
 }
 

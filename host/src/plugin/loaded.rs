@@ -11,6 +11,7 @@ use crate::{
         artifact::Artifact,
         call::{CallFault, CallReport, Context, End, Request},
         convert::{self, Adapter},
+        description,
         log::LogRate,
         sandbox::{self, Ended},
     },
@@ -57,6 +58,7 @@ impl Described {
                 });
             }
         };
+        description::check(artifact.description.as_ref(), &manifest)?;
         Ok(Self {
             inner: Arc::new(Component {
                 engine: engine.clone(),

@@ -3,7 +3,7 @@
 use std::{io, net::IpAddr, path::PathBuf, time::Duration};
 
 use super::Reference;
-use crate::model::{Digest, Retry};
+use crate::model::{Blame, Digest, Retry};
 
 /// Why a plugin could not be fetched or pushed: which one.
 #[derive(Debug, thiserror::Error)]
@@ -345,6 +345,43 @@ impl Failure {
             Self::Unsigned { .. } => "unsigned",
             Self::BadSignature { .. } => "bad-signature",
             Self::MakeSignature => "signing-failed",
+        }
+    }
+
+    /// Whose fault it is: the guest's author's what is there and is something else, the parent's what was asked for, the
+    /// cluster's whoever does not answer.
+    pub const fn blame(&self) -> Blame {
+        match self {
+            Self::WrongDigest { .. }
+            | Self::Unsigned { .. }
+            | Self::BadSignature { .. }
+            | Self::NotAPlugin { .. }
+            | Self::TooLarge { .. }
+            | Self::Malformed { .. } => Blame::Guest,
+            Self::Certificates { .. }
+            | Self::Client { .. }
+            | Self::Credentials { .. }
+            | Self::Target { .. }
+            | Self::UrlRefused { .. }
+            | Self::PathRefused { .. }
+            | Self::KeyMissing { .. }
+            | Self::KeyNotBase64 { .. } => Blame::Parent,
+            Self::NoSourceDir | Self::Panicked(_) | Self::MakeSignature => Blame::Host,
+            Self::OpenSourceDir { .. }
+            | Self::FileMissing
+            | Self::ReadFile { .. }
+            | Self::AddressRefused { .. }
+            | Self::Connect { .. }
+            | Self::Interrupted { .. }
+            | Self::Silent { .. }
+            | Self::TooSlow { .. }
+            | Self::TimedOut { .. }
+            | Self::RedirectRefused { .. }
+            | Self::Denied { .. }
+            | Self::NotFound { .. }
+            | Self::Throttled { .. }
+            | Self::Status { .. }
+            | Self::Protocol { .. } => Blame::Cluster,
         }
     }
 

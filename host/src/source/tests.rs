@@ -5,6 +5,7 @@ mod http;
 mod oci;
 mod registry;
 mod server;
+pub(crate) mod shared;
 mod signatures;
 
 use serde_json::json;
@@ -19,12 +20,12 @@ use crate::model::{Digest, Retry, error_chain};
 const PLUGIN: &[u8] = include_bytes!("tests/fixtures/plugin.txt");
 const SIGNATURE: &str = include_str!("tests/fixtures/plugin.txt.sig");
 const ED25519_SIGNATURE: &str = include_str!("tests/fixtures/plugin.txt.ed25519.sig");
-const P256_KEY: &str = include_str!("tests/fixtures/p256.key");
-const P256_PUB: &str = include_str!("tests/fixtures/p256.pub");
+pub(crate) const P256_KEY: &str = include_str!("tests/fixtures/p256.key");
+pub(crate) const P256_PUB: &str = include_str!("tests/fixtures/p256.pub");
 const ED25519_KEY: &str = include_str!("tests/fixtures/ed25519.key");
 const ED25519_PUB: &str = include_str!("tests/fixtures/ed25519.pub");
 const OTHER_KEY: &str = include_str!("tests/fixtures/other.key");
-const OTHER_PUB: &str = include_str!("tests/fixtures/other.pub");
+pub(crate) const OTHER_PUB: &str = include_str!("tests/fixtures/other.pub");
 
 /// Settings that let servers be on loopback.
 fn local() -> Settings {

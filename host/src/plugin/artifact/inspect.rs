@@ -1,10 +1,11 @@
 //! What a file is, for people: never fails, never compiles.
 
+use serde_json::Value;
 use wasm_metadata::Producers;
 use wasmparser::{ComponentName, KnownCustom, Parser, Payload};
 
 use super::contract_version;
-use crate::model::Digest;
+use crate::{model::Digest, plugin::description};
 
 /// What bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct Inspection {
     pub name: Option<String>,
     /// The tools that made them.
     pub producers: Vec<Producer>,
+    /// The description that they carry; `null` where it cannot be read.
+    pub description: Option<Value>,
 }
 
 /// Looks at bytes; of damaged ones it tells what comes before the damage.
@@ -67,9 +70,11 @@ pub fn inspect(bytes: &[u8]) -> Inspection {
         contract: None,
         name: None,
         producers: producers(bytes),
+        description: None,
     };
     if inspection.what == What::Component {
         outermost(bytes, &mut inspection);
+        inspection.description = description::embedded(bytes);
     }
     inspection.contract = inspection
         .exports

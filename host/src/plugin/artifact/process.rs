@@ -147,6 +147,7 @@ impl Compiler {
             component,
             digest,
             contract,
+            description: inspection.description,
         })
     }
 

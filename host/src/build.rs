@@ -1,0 +1,236 @@
+//! From the source of plugins to components that carry their description: `innkeeper build`.
+//!
+//! How a crate becomes a component is `innkeeper-guest-build`'s. Here each component is loaded as the host loads it, asked
+//! what it is, and given its answer to carry.
+//! The same source gives the same bytes, wherever it is built.
+
+use std::{
+    fs::{self, Permissions},
+    io::{self, Write as _},
+    num::NonZeroU32,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use innkeeper_guest_build::{
+    self as guest_build, Component, Guest, Request, Toolchain, ToolchainError,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    config::{BuildSettings, Exit, ResultFormat, Streams},
+    model::{Digest, Limits},
+    plugin::{self, Described, Engine, EngineSettings, artifact, description},
+};
+
+/// Why there is no component.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The directory is not there.
+    #[error("failed to open the directory {}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// There is nothing to build.
+    #[error(
+        "no package in {} makes a plugin: add crate-type = [\"cdylib\", \"rlib\"] to its [lib]",
+        directory.display()
+    )]
+    NoGuest {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// There is no compiler that can.
+    #[error("no compiler here can build plugins")]
+    Toolchain(#[source] ToolchainError),
+    /// The code does not become a component.
+    #[error("failed to build")]
+    Build(#[source] guest_build::Error),
+    /// A directory for what is not yet described cannot be made.
+    #[error("failed to make a directory in {}", path.display())]
+    Temporary {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The sandbox cannot be set up.
+    #[error("failed to set up the sandbox")]
+    Engine(#[source] plugin::Error),
+    /// The component is no plugin.
+    #[error("what {package} makes is no plugin")]
+    Artifact {
+        /// The package.
+        package: String,
+        /// Why.
+        #[source]
+        source: artifact::Error,
+    },
+    /// The plugin does not say what it is.
+    #[error("failed to start the plugin that {package} makes")]
+    Plugin {
+        /// The package.
+        package: String,
+        /// Why.
+        #[source]
+        source: plugin::Error,
+    },
+    /// The component cannot be written.
+    #[error("failed to write {}", path.display())]
+    Keep {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The result cannot be written.
+    #[error("failed to write the result")]
+    Write(#[source] io::Error),
+}
+
+impl Error {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Build(guest_build::Error::Compile { .. } | guest_build::Error::Encode { .. })
+            | Self::Artifact { .. } => Exit::NotWell,
+            Self::Plugin { .. } => Exit::GuestFault,
+            _ => Exit::BadUse,
+        }
+    }
+}
+
+/// Builds components and says their digests.
+pub fn run(settings: &BuildSettings, streams: &mut Streams<'_>) -> Exit {
+    match build(settings, streams) {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            streams.report(&error);
+            error.exit()
+        }
+    }
+}
+
+fn build(settings: &BuildSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
+    let BuildSettings {
+        directory,
+        packages,
+        out_dir,
+        target_dir,
+        locked,
+        environment,
+        output,
+    } = settings;
+    let no_directory = |source| Error::Directory {
+        path: directory.clone(),
+        source,
+    };
+    let workspace_root = directory.canonicalize().map_err(no_directory)?;
+    let guests = if packages.is_empty() {
+        Guest::all(environment, &workspace_root).map_err(Error::Build)?
+    } else {
+        packages.clone()
+    };
+    if guests.is_empty() {
+        return Err(Error::NoGuest {
+            directory: directory.clone(),
+        });
+    }
+    let mut report = |line: &str| streams.note(line);
+    let toolchain = Toolchain::find(environment, &workspace_root, &mut report);
+    let toolchain = toolchain.map_err(Error::Toolchain)?;
+    // A component without its description is never where the result belongs.
+    let no_temporary = |source| Error::Temporary {
+        path: out_dir.clone(),
+        source,
+    };
+    fs::create_dir_all(out_dir).map_err(no_temporary)?;
+    let bare = tempfile::tempdir_in(out_dir).map_err(no_temporary)?;
+    let request = Request {
+        workspace_root,
+        guests,
+        target_dir: std::path::absolute(target_dir).map_err(no_directory)?,
+        out_dir: bare.path().to_owned(),
+        profile: guest_build::PROFILE.to_owned(),
+        locked: *locked,
+    };
+    let built = guest_build::build(environment, &toolchain, &request, &mut |_| ());
+    let built = built.map_err(Error::Build)?;
+    let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN)).map_err(Error::Engine)?;
+    let results = built
+        .iter()
+        .map(|component| finish(component, &engine, out_dir));
+    let results = results.collect::<Result<Vec<_>, _>>()?;
+    write(streams, *output, &results)
+}
+
+/// Gives a component its description, and puts it where it belongs.
+fn finish(component: &Component, engine: &Engine, out_dir: &Path) -> Result<Value, Error> {
+    let Component { guest, path, .. } = component;
+    let package = || guest.package.clone();
+    let no_artifact = |source| Error::Artifact {
+        package: package(),
+        source,
+    };
+    let no_plugin = |source| Error::Plugin {
+        package: package(),
+        source,
+    };
+    let limits = artifact::Limits::default();
+    let bytes = artifact::read_file(path, limits.bytes_max).map_err(no_artifact)?;
+    let compiled = artifact::compile(engine, &bytes, &limits, None).map_err(no_artifact)?;
+    let described = Described::load(engine, &compiled, &Limits::default()).map_err(no_plugin)?;
+    let manifest = described.manifest();
+    let bytes = description::embed(&bytes, manifest);
+    // It grew: whether it still is what the host takes is seen here and not where it is deployed.
+    artifact::check(&bytes, &limits).map_err(no_artifact)?;
+    let file = out_dir.join(format!("{}.wasm", guest.name));
+    keep(&file, &bytes).map_err(|source| Error::Keep {
+        path: file.clone(),
+        source,
+    })?;
+    Ok(json!({
+        "package": guest.package,
+        "file": file,
+        "digest": Digest::of(&bytes).to_string(),
+        "size": bytes.len(),
+        "name": manifest.name.as_str(),
+        "version": manifest.version,
+    }))
+}
+
+/// Whole or not at all; a file that is as it should be stays as old as it is.
+fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|present| present == bytes) {
+        return Ok(());
+    }
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    let mut file = tempfile::Builder::new()
+        // As any file; the process's mask still counts.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(directory)?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn write(streams: &mut Streams<'_>, output: ResultFormat, built: &[Value]) -> Result<(), Error> {
+    let text = match output {
+        ResultFormat::Json => format!("{:#}\n", json!(built)),
+        ResultFormat::Text => {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let line = |one: &Value| format!("{}  {}", text(&one["digest"]), text(&one["file"]));
+            let lines: Vec<String> = built.iter().map(line).collect();
+            lines.join("\n") + "\n"
+        }
+    };
+    let written = streams.stdout.write_all(text.as_bytes());
+    written
+        .and_then(|()| streams.stdout.flush())
+        .map_err(Error::Write)
+}

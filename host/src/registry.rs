@@ -1,0 +1,333 @@
+//! Plugins in registries: `innkeeper push`, `pull`, `sign` and `verify`.
+//!
+//! What is spoken and checked is [`source`](crate::source)'s; here is what a command line says of it.
+
+use std::{
+    collections::BTreeMap,
+    fs::Permissions,
+    future::Future,
+    io::{self, Write as _},
+    num::NonZeroU32,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    config::{
+        Exit, KeptAs, KeyText, PullSettings, PushSettings, ResultFormat, SignSettings, Streams,
+    },
+    model::{Blame, Digest, InvalidDigest, Limits},
+    plugin::{self, Described, Engine, EngineSettings, artifact},
+    source::{
+        self, Expectation, InvalidKey, Package, PublicKey, Reference, Shelf, ShelfError, SigningKey,
+    },
+};
+
+/// Why a plugin is not where it should be, or not what it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The artifact cannot be spoken of.
+    #[error(transparent)]
+    Shelf(#[from] ShelfError),
+    /// The digest is none.
+    #[error("failed to understand --digest")]
+    Digest(#[source] InvalidDigest),
+    /// A key cannot be used.
+    #[error("failed to use the key {}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: InvalidKey,
+    },
+    /// The asynchronous runtime did not start.
+    #[error("failed to start the runtime")]
+    Runtime(#[source] io::Error),
+    /// The file is no plugin.
+    #[error("failed to load {}", path.display())]
+    Artifact {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: artifact::Error,
+    },
+    /// The plugin does not say what it is.
+    #[error("failed to start the plugin {}", path.display())]
+    Plugin {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: plugin::Error,
+    },
+    /// The registry did not do its part, or what it has is something else.
+    #[error(transparent)]
+    Source(Box<source::Error>),
+    /// The plugin cannot be kept.
+    #[error("failed to write {}", path.display())]
+    Keep {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The result cannot be written.
+    #[error("failed to write the result")]
+    Write(#[source] io::Error),
+}
+
+impl From<source::Error> for Error {
+    fn from(error: source::Error) -> Self {
+        Self::Source(Box::new(error))
+    }
+}
+
+impl Error {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Plugin { .. } => Exit::GuestFault,
+            Self::Source(error) => match error.failure().blame() {
+                Blame::Guest => Exit::NotWell,
+                Blame::Parent | Blame::Host => Exit::BadUse,
+                Blame::Cluster => Exit::NoAnswer,
+            },
+            _ => Exit::BadUse,
+        }
+    }
+}
+
+/// Pushes a plugin.
+pub fn push(settings: &PushSettings, streams: &mut Streams<'_>) -> Exit {
+    ended(try_push(settings, streams), streams)
+}
+
+/// Fetches a plugin and checks it; keeps it where it is told to.
+pub fn pull(settings: &PullSettings, streams: &mut Streams<'_>) -> Exit {
+    ended(try_pull(settings, streams), streams)
+}
+
+/// Signs a plugin.
+pub fn sign(settings: &SignSettings, streams: &mut Streams<'_>) -> Exit {
+    ended(try_sign(settings, streams), streams)
+}
+
+fn ended(result: Result<(), Error>, streams: &mut Streams<'_>) -> Exit {
+    match result {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            streams.report(&error);
+            error.exit()
+        }
+    }
+}
+
+fn try_push(settings: &PushSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
+    let PushSettings {
+        file,
+        reference,
+        registry,
+        output,
+    } = settings;
+    let shelf = Shelf::open(reference, registry)?;
+    let (package, size) = package(file)?;
+    let pushed = block_on(async { Ok(shelf.push(&package).await?) })?;
+    let found = [
+        (
+            "reference",
+            shelf.pinned(Some(&pushed.manifest_digest)).into(),
+        ),
+        ("manifestDigest", pushed.manifest_digest.to_string().into()),
+        ("digest", pushed.digest.to_string().into()),
+        ("size", size.into()),
+    ];
+    write(streams, *output, &found)
+}
+
+/// Loads a file as the host would: what cannot be served need not be pushed.
+fn package(file: &Path) -> Result<(Package, usize), Error> {
+    let no_artifact = |source| Error::Artifact {
+        path: file.to_owned(),
+        source,
+    };
+    let no_plugin = |source| Error::Plugin {
+        path: file.to_owned(),
+        source,
+    };
+    let limits = artifact::Limits::default();
+    let bytes = artifact::read_file(file, limits.bytes_max).map_err(no_artifact)?;
+    let inspection = artifact::check(&bytes, &limits).map_err(no_artifact)?;
+    let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN)).map_err(no_plugin)?;
+    let compiled = artifact::compile(&engine, &bytes, &limits, None).map_err(no_artifact)?;
+    let described = Described::load(&engine, &compiled, &Limits::default()).map_err(no_plugin)?;
+    let manifest = described.manifest();
+    let annotation =
+        |name: &str, value: &str| (format!("org.opencontainers.image.{name}"), value.to_owned());
+    let package = Package {
+        imports: inspection.imports,
+        exports: inspection.exports,
+        annotations: BTreeMap::from([
+            annotation("title", manifest.name.as_str()),
+            annotation("version", &manifest.version),
+        ]),
+        bytes,
+    };
+    let size = package.bytes.len();
+    Ok((package, size))
+}
+
+fn try_pull(settings: &PullSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
+    let PullSettings {
+        reference,
+        digest,
+        keys,
+        kept,
+        registry,
+        output,
+    } = settings;
+    let keys: Result<Vec<_>, _> = keys.iter().map(public_key).collect();
+    let expectation = Expectation {
+        digest: parse_digest(digest.as_deref())?,
+        keys: keys?,
+    };
+    let shelf = Shelf::open(reference, registry)?;
+    let fetched = block_on(async { Ok(shelf.fetch(&expectation).await?) })?;
+    let mut found = vec![
+        (
+            "reference",
+            shelf.pinned(fetched.manifest_digest.as_ref()).into(),
+        ),
+        ("manifestDigest", shown(fetched.manifest_digest.as_ref())),
+        ("digest", fetched.digest.to_string().into()),
+        ("size", fetched.bytes.len().into()),
+        ("signedBy", shown(fetched.signed_by.as_ref())),
+    ];
+    if let Some(kept) = kept {
+        let path = match kept {
+            KeptAs::File(path) => path.clone(),
+            KeptAs::Named => named(shelf.reference()),
+        };
+        keep(&path, &fetched.bytes).map_err(|source| Error::Keep {
+            path: path.clone(),
+            source,
+        })?;
+        found.push(("file", path.display().to_string().into()));
+    }
+    write(streams, *output, &found)
+}
+
+/// The file that a plugin is named after.
+fn named(reference: &Reference) -> PathBuf {
+    let repository = reference.repository();
+    let last = repository.rsplit('/').next().unwrap_or(repository);
+    PathBuf::from(format!("{last}.wasm"))
+}
+
+/// Whole or not at all.
+fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let mut file = tempfile::Builder::new()
+        // As any file; the process's mask still counts.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(directory.unwrap_or_else(|| Path::new(".")))?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn try_sign(settings: &SignSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
+    let SignSettings {
+        reference,
+        key,
+        digest,
+        registry,
+        output,
+    } = settings;
+    let signing = SigningKey::from_pem(&key.text).map_err(|source| Error::Key {
+        path: key.path.clone(),
+        source,
+    })?;
+    let expectation = Expectation {
+        digest: parse_digest(digest.as_deref())?,
+        keys: Vec::new(),
+    };
+    let shelf = Shelf::open(reference, registry)?;
+    // The bytes are looked at as well: a signature is of what is there, and not of what a manifest announces.
+    let fetched = block_on(async { Ok(shelf.fetch(&expectation).await?) })?;
+    let Some(manifest) = &fetched.manifest_digest else {
+        // Everything in a registry has one.
+        return Ok(());
+    };
+    block_on(async { Ok(shelf.sign(manifest, &signing).await?) })?;
+    let found = [
+        ("reference", shelf.pinned(Some(manifest)).into()),
+        ("manifestDigest", manifest.to_string().into()),
+        ("digest", fetched.digest.to_string().into()),
+        ("signedBy", signing.public().id().to_string().into()),
+    ];
+    write(streams, *output, &found)
+}
+
+fn public_key(key: &KeyText) -> Result<PublicKey, Error> {
+    PublicKey::from_pem(&key.text).map_err(|source| Error::Key {
+        path: key.path.clone(),
+        source,
+    })
+}
+
+fn parse_digest(text: Option<&str>) -> Result<Option<Digest>, Error> {
+    let digest = text.map(str::parse).transpose();
+    digest.map_err(Error::Digest)
+}
+
+fn shown(digest: Option<&Digest>) -> Value {
+    digest.map_or(Value::Null, |digest| digest.to_string().into())
+}
+
+fn write(
+    streams: &mut Streams<'_>,
+    output: ResultFormat,
+    found: &[(&'static str, Value)],
+) -> Result<(), Error> {
+    let text = match output {
+        ResultFormat::Json => {
+            let object: serde_json::Map<String, Value> = found
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect();
+            format!("{:#}\n", json!(object))
+        }
+        ResultFormat::Text => {
+            let line = |(name, value): &(&str, Value)| {
+                let value = value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned);
+                format!("{name:<15} {value}")
+            };
+            let found = found.iter().filter(|(_, value)| !value.is_null());
+            let lines: Vec<String> = found.map(line).collect();
+            lines.join("\n") + "\n"
+        }
+    };
+    let written = streams.stdout.write_all(text.as_bytes());
+    written
+        .and_then(|()| streams.stdout.flush())
+        .map_err(Error::Write)
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Runtime)?;
+    runtime.block_on(work)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! `innkeeper build`: a component that carries its description, with the same digest wherever it is built.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use innkeeper_tests::{
+    manifest::root,
+    process::{is_full, path_from_env},
+};
+use serde_json::Value;
+
+/// The code does not become a plugin.
+const NOT_BUILT: i32 = 2;
+const BAD_USE: i32 = 4;
+
+fn innkeeper(arguments: &[&str]) -> Output {
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
+    command.args(arguments);
+    command.output().expect("the host can be started")
+}
+
+/// Where the guests were built from: what they depend on is compiled.
+fn target_dir() -> PathBuf {
+    let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
+    guests.with_file_name("wasm")
+}
+
+fn build(directory: &Path, out: &Path, target: &Path, more: &[&str]) -> Output {
+    let text = |path: &Path| path.to_str().expect("paths are text").to_owned();
+    let (directory, out, target) = (text(directory), text(out), text(target));
+    let fixed = ["build", &directory, "--out", &out, "--target-dir", &target];
+    innkeeper(&[&fixed[..], more].concat())
+}
+
+#[track_caller]
+fn built(output: &Output) -> Value {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    serde_json::from_slice(&output.stdout).expect("the result is JSON")
+}
+
+const GUEST: [&str; 5] = ["-p", "innkeeper-guest-memcached", "--locked", "-o", "json"];
+
+#[test]
+fn a_component_carries_its_description_and_has_the_same_digest_again() {
+    let out = tempfile::tempdir().unwrap();
+    let first = built(&build(&root(), out.path(), &target_dir(), &GUEST));
+    let first = &first[0];
+    assert_eq!(first["name"], "memcached");
+    let file = out.path().join("memcached.wasm");
+    assert_eq!(first["file"], file.to_str().unwrap());
+    // Nothing else is left there.
+    assert_eq!(fs::read_dir(out.path()).unwrap().count(), 1);
+
+    let inspected = innkeeper(&["inspect", file.to_str().unwrap(), "-o", "json"]);
+    let seen: Value = serde_json::from_slice(&inspected.stdout).unwrap();
+    assert_eq!(seen["digest"], first["digest"]);
+    assert_eq!(seen["embedded"], true);
+    assert_eq!(seen["plugin"]["name"], "memcached");
+
+    let again = tempfile::tempdir().unwrap();
+    let second = built(&build(&root(), again.path(), &target_dir(), &GUEST));
+    assert_eq!(second[0]["digest"], first["digest"]);
+    if is_full() {
+        elsewhere(&first["digest"]);
+    }
+}
+
+/// The same source in another directory, with nothing compiled before.
+#[track_caller]
+fn elsewhere(digest: &Value) {
+    let copy = tempfile::tempdir().unwrap();
+    let listed = Command::new("git")
+        .arg("ls-files")
+        .current_dir(root())
+        .output()
+        .unwrap();
+    for path in String::from_utf8(listed.stdout).unwrap().lines() {
+        let (from, to) = (root().join(path), copy.path().join(path));
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    }
+    let target = copy.path().join("target");
+    let out = tempfile::tempdir().unwrap();
+    let there = built(&build(copy.path(), out.path(), &target, &GUEST));
+    assert_eq!(there[0]["digest"], *digest);
+}
+
+/// A crate with this in its `[lib]`, and this code; with the profiles of this workspace, so that the standard library is
+/// not built once more.
+fn a_crate(kind: &str, code: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let (_, profiles) = workspace.split_once("[profile.dev]").unwrap();
+    let manifest = format!(
+        "[package]\nname = \"pond\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"{kind}\"]\n[workspace]\n[profile.dev]{profiles}"
+    );
+    fs::write(directory.path().join("Cargo.toml"), manifest).unwrap();
+    fs::create_dir(directory.path().join("src")).unwrap();
+    fs::write(directory.path().join("src/lib.rs"), code).unwrap();
+    directory
+}
+
+#[track_caller]
+fn refused(kind: &str, code: &str, more: &[&str], exit: i32, problem: &str) {
+    let (directory, out) = (a_crate(kind, code), tempfile::tempdir().unwrap());
+    let output = build(directory.path(), out.path(), &target_dir(), more);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(exit), "{error}");
+    assert!(error.contains(problem), "{error}");
+    assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "{error}");
+}
+
+#[test]
+fn refuses_what_makes_no_plugin() {
+    let cdylib = "cdylib";
+    refused("rlib", "", &[], BAD_USE, "makes a plugin: add crate-type");
+    refused(cdylib, "", &["-p", "lake"], BAD_USE, "no package lake");
+    refused(cdylib, "", &["-p", "pond=a/b"], BAD_USE, "PACKAGE=NAME");
+    refused(cdylib, "fn", &[], NOT_BUILT, "cargo failed to build pond");
+    refused(
+        cdylib,
+        "",
+        &[],
+        NOT_BUILT,
+        "failed to make a component of pond",
+    );
+    let output = innkeeper(&["build", "/does/not/exist"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(BAD_USE), "{error}");
+    assert!(error.contains("/does/not/exist"), "{error}");
+}
