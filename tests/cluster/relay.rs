@@ -1,31 +1,36 @@
 //! A relay between a host and the API server that sees every request. It can stop at a write, before the API server has it
-//! or before the host has the answer, and can hold back what watches tell.
+//! or before the host has the answer, and does what its rules say to all the others.
 //!
 //! It speaks plain HTTP/1.1 to the host; `kubectl proxy` behind it adds TLS and the administrator's identity.
+
+mod connection;
+pub(crate) mod rules;
 
 use std::{
     collections::BTreeSet,
     fs,
-    io::{self, BufRead, BufReader, Read as _, Write as _},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener},
     os::unix::net::UnixStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex, Weak,
         mpsc::{self, Receiver, Sender},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use innkeeper_tests::{
     ControlPlane, eventually,
     process::{Running, bound, path_from_env, spawn_bound},
 };
 use serde_json::json;
 use tempfile::TempDir;
+
+use connection::{Connection, serve};
+use rules::{Action, End, On, Rule, Rules, Verb};
 
 /// Where at the next write the relay stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,11 +79,26 @@ pub(crate) struct Relay {
 struct Shared {
     upstream: PathBuf,
     state: Mutex<State>,
+    /// Told when what was held may pass.
+    cleared: Condvar,
+}
+
+/// A request that the relay has seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) at: Instant,
+    /// Method and path.
+    pub(crate) line: String,
+    /// What a rule made of it.
+    pub(crate) action: Option<Action>,
 }
 
 struct State {
     armed: Option<Moment>,
-    late: Option<Late>,
+    rules: Rules,
+    refuses: bool,
+    seen: Vec<Seen>,
+    open: Vec<Weak<Connection>>,
     /// What the API server has done and the host never learnt of. A host that says the same again at its next start, such
     /// as that its namespace is to exist, would never get beyond it: so it passes.
     done: BTreeSet<(String, Vec<u8>)>,
@@ -88,13 +108,18 @@ struct State {
 impl Relay {
     /// Starts one for a control plane; it stops at nothing yet.
     pub(crate) fn start(plane: &ControlPlane) -> Result<Self> {
+        Self::start_for(&plane.kubeconfig())
+    }
+
+    /// Starts one for whom a kubeconfig names, at the API server that it names.
+    pub(crate) fn start_for(kubeconfig: &Path) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("innkeeper-relay-")
             .tempdir()?;
         let upstream = directory.path().join("socket");
         let mut command = bound(&path_from_env("INNKEEPER_CONTROLPLANE")?);
         command.stdout(Stdio::null()).args(["kubectl", "proxy"]);
-        command.arg("--kubeconfig").arg(plane.kubeconfig());
+        command.arg("--kubeconfig").arg(kubeconfig);
         command.arg("--unix-socket").arg(&upstream);
         let proxy = spawn_bound(command)?;
         eventually("kubectl proxy listens", || {
@@ -106,13 +131,17 @@ impl Relay {
         let (sender, stopped) = mpsc::channel();
         let state = State {
             armed: None,
-            late: None,
+            rules: Rules::default(),
+            refuses: false,
+            seen: Vec::new(),
+            open: Vec::new(),
             done: BTreeSet::new(),
             stopped: sender,
         };
         let shared = Arc::new(Shared {
             upstream,
             state: Mutex::new(state),
+            cleared: Condvar::new(),
         });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
@@ -137,7 +166,46 @@ impl Relay {
 
     /// Holds back what watches tell from here on, or nothing; what is held already comes at its time.
     pub(crate) fn hold_back(&self, late: Option<Late>) {
-        self.shared.lock().late = late;
+        self.clear();
+        if let Some(Late { by, path }) = late {
+            let verb = Verb::Watch;
+            let by = by.as_millis().try_into().expect("a delay is short");
+            self.add(Rule::always(On { verb, path }, Action::Late(by)));
+        }
+    }
+
+    /// Adds a rule; those that were added before it are asked first.
+    pub(crate) fn add(&self, rule: Rule) {
+        self.shared.lock().rules.add(rule);
+    }
+
+    /// Takes all rules away; what was held passes.
+    pub(crate) fn clear(&self) {
+        let mut state = self.shared.lock();
+        state.rules.clear();
+        state.refuses = false;
+        drop(state);
+        self.shared.cleared.notify_all();
+    }
+
+    /// Resets every connection that is tried from now on, until the rules are cleared.
+    pub(crate) fn refuse(&self) {
+        self.shared.lock().refuses = true;
+    }
+
+    /// Ends the connections whose last request was one of these.
+    pub(crate) fn sever(&self, on: On, end: End) {
+        let open: Vec<_> = self.shared.lock().open.clone();
+        for connection in open.iter().filter_map(Weak::upgrade) {
+            if on.meets(&connection.asked().line) {
+                connection.end(end);
+            }
+        }
+    }
+
+    /// The requests since the last time that this was asked.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.shared.lock().seen)
     }
 }
 
@@ -168,17 +236,31 @@ impl Shared {
         self.lock().stopped.send(stopped).is_ok() && released.recv().is_ok()
     }
 
-    /// When what comes from the API server for a request is to reach the host.
-    fn due(&self, line: &str) -> Instant {
-        let path = line.split(['?', ' ']).nth(1).unwrap_or_default();
-        let late = self.lock().late;
-        let late = late.filter(|late| is_watch(line) && path.ends_with(late.path));
-        Instant::now() + late.map_or(Duration::ZERO, |late| late.by)
+    /// Waits until a request may pass at all; whether it had to.
+    fn hold(&self, line: &str) -> bool {
+        let is_held = self.lock().rules.holds(line);
+        drop(self.wait_while_held(line));
+        is_held
     }
-}
 
-fn is_watch(line: &str) -> bool {
-    line.contains("watch=")
+    /// What a rule makes of a request.
+    fn admit(&self, line: &str) -> Option<Action> {
+        let mut state = self.lock();
+        let action = state.rules.request(line);
+        state.seen.push(Seen {
+            at: Instant::now(),
+            line: line.to_owned(),
+            action,
+        });
+        action
+    }
+
+    fn wait_while_held(&self, line: &str) -> std::sync::MutexGuard<'_, State> {
+        let state = self
+            .cleared
+            .wait_while(self.lock(), |state| state.rules.holds(line));
+        state.expect("nothing panics with the lock")
+    }
 }
 
 fn text(address: SocketAddr) -> String {
@@ -190,140 +272,4 @@ fn text(address: SocketAddr) -> String {
         "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
     })
     .to_string()
-}
-
-/// Relays one connection, either way in a thread of its own.
-fn serve(shared: &Arc<Shared>, client: &TcpStream) -> io::Result<()> {
-    client.set_nodelay(true)?;
-    let server = UnixStream::connect(&shared.upstream)?;
-    let connection = Arc::new(Connection {
-        shared: Arc::clone(shared),
-        client: client.try_clone()?,
-        server,
-        asked: Mutex::default(),
-    });
-    let answers = Arc::clone(&connection);
-    thread::spawn(move || {
-        drop(connection.relay_requests());
-        connection.cut();
-    });
-    thread::spawn(move || drop(answers.relay_answers()));
-    Ok(())
-}
-
-struct Connection {
-    shared: Arc<Shared>,
-    client: TcpStream,
-    server: UnixStream,
-    asked: Mutex<Asked>,
-}
-
-/// The last request of a connection; they follow each other.
-#[derive(Default)]
-struct Asked {
-    line: String,
-    /// Whether its answer is to stop.
-    stops: bool,
-}
-
-impl Connection {
-    fn asked(&self) -> std::sync::MutexGuard<'_, Asked> {
-        self.asked.lock().expect("nothing panics with the lock")
-    }
-
-    /// The last request; its answer stops at its beginning only.
-    fn answered(&self) -> Asked {
-        let mut asked = self.asked();
-        let stops = std::mem::take(&mut asked.stops);
-        Asked {
-            line: asked.line.clone(),
-            stops,
-        }
-    }
-
-    fn cut(&self) {
-        // It may be cut already.
-        drop(self.server.shutdown(Shutdown::Both));
-        drop(self.client.shutdown(Shutdown::Both));
-    }
-
-    fn relay_requests(&self) -> Result<()> {
-        let mut client = BufReader::new(&self.client);
-        while let Some(Request { line, bytes, body }) = read_request(&mut client)? {
-            let mut stops = false;
-            if !line.starts_with("GET ") && !line.contains("accessreviews") {
-                match self.shared.moment(&line, body) {
-                    Some(Moment::Before) if !self.shared.stop(line.clone()) => return Ok(()),
-                    Some(Moment::After) => stops = true,
-                    Some(Moment::Before) | None => {}
-                }
-            }
-            *self.asked() = Asked { line, stops };
-            (&self.server).write_all(&bytes)?;
-        }
-        Ok(())
-    }
-
-    fn relay_answers(self: &Arc<Self>) -> io::Result<()> {
-        // Reading goes on while something is held back, or the delays would add up.
-        let (sender, pieces) = mpsc::channel::<(Instant, Vec<u8>)>();
-        let connection = Arc::clone(self);
-        thread::spawn(move || {
-            for (due, piece) in pieces {
-                thread::sleep(due.saturating_duration_since(Instant::now()));
-                if (&connection.client).write_all(&piece).is_err() {
-                    break;
-                }
-            }
-            // The API server has closed its side, and all that it said has passed.
-            connection.cut();
-        });
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            let count = (&self.server).read(&mut buffer)?;
-            let Asked { line, stops } = self.answered();
-            if stops && !self.shared.stop(line.clone()) {
-                self.cut();
-                return Ok(());
-            }
-            let piece = (self.shared.due(&line), buffer[..count].to_vec());
-            if count == 0 || sender.send(piece).is_err() {
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// One request as the host sent it.
-struct Request {
-    /// Method and path.
-    line: String,
-    /// All of it.
-    bytes: Vec<u8>,
-    body: Vec<u8>,
-}
-
-/// The next request of a connection; none when the host has closed it.
-fn read_request(client: &mut impl BufRead) -> Result<Option<Request>> {
-    let mut bytes = Vec::new();
-    let mut length = 0;
-    loop {
-        let start = bytes.len();
-        if client.read_until(b'\n', &mut bytes)? == 0 {
-            return Ok(None);
-        }
-        let header = String::from_utf8_lossy(&bytes[start..]).to_ascii_lowercase();
-        if header == "\r\n" {
-            break;
-        }
-        if let Some(value) = header.strip_prefix("content-length:") {
-            length = value.trim().parse()?;
-        }
-    }
-    let first = bytes.split(|byte| *byte == b'\r').next();
-    let line = String::from_utf8_lossy(first.context("a request has a line")?).into_owned();
-    let mut body = Vec::new();
-    client.by_ref().take(length).read_to_end(&mut body)?;
-    bytes.extend_from_slice(&body);
-    Ok(Some(Request { line, bytes, body }))
 }

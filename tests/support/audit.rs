@@ -2,11 +2,12 @@
 
 use std::{
     fs::File,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom},
     path::PathBuf,
 };
 
 use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -40,6 +41,10 @@ pub struct Write {
     pub code: u16,
     /// The request's body, where the log holds it.
     pub body: Value,
+    /// When the API server had the request.
+    pub received: Timestamp,
+    /// When it had answered.
+    pub answered: Timestamp,
 }
 
 impl Write {
@@ -79,6 +84,8 @@ struct Entry {
     uri: String,
     #[serde(default)]
     request_object: Value,
+    request_received_timestamp: Timestamp,
+    stage_timestamp: Timestamp,
 }
 
 #[derive(Default, Deserialize)]
@@ -110,7 +117,20 @@ impl Audit {
 
     /// Where the log ends now; writes after this moment come from `since`.
     pub fn mark(&self) -> Result<usize> {
-        Ok(self.lines(0)?.len())
+        let mut file = self.file()?;
+        let mut end = file.seek(SeekFrom::End(0))?;
+        // A line that is still in the making is one of those that come.
+        while end > 0 {
+            let start = end.saturating_sub(4096);
+            file.seek(SeekFrom::Start(start))?;
+            let mut piece = Vec::new();
+            (&file).take(end - start).read_to_end(&mut piece)?;
+            if let Some(at) = piece.iter().rposition(|byte| *byte == b'\n') {
+                return Ok(usize::try_from(start)? + at + 1);
+            }
+            end = start;
+        }
+        Ok(0)
     }
 
     /// Every write that was answered after the mark, reviews of access left out.
@@ -135,6 +155,8 @@ impl Audit {
                     uri: entry.uri,
                     code: entry.response_status?.code,
                     body: entry.request_object,
+                    received: entry.request_received_timestamp,
+                    answered: entry.stage_timestamp,
                 }))
             })
             .collect()
@@ -158,11 +180,16 @@ impl Audit {
             .collect())
     }
 
-    fn lines(&self, skip: usize) -> Result<Vec<String>> {
-        let file = File::open(&self.path)
-            .with_context(|| format!("failed to open the audit log {}", self.path.display()))?;
-        let lines: std::io::Result<Vec<String>> = BufReader::new(file).lines().skip(skip).collect();
+    fn lines(&self, mark: usize) -> Result<Vec<String>> {
+        let mut file = self.file()?;
+        file.seek(SeekFrom::Start(u64::try_from(mark)?))?;
+        let lines: std::io::Result<Vec<String>> = BufReader::new(file).lines().collect();
         Ok(lines?)
+    }
+
+    fn file(&self) -> Result<File> {
+        File::open(&self.path)
+            .with_context(|| format!("failed to open the audit log {}", self.path.display()))
     }
 }
 

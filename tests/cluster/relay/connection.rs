@@ -1,0 +1,290 @@
+//! One connection of a host through a relay: its requests one way, what comes back the other way.
+
+use std::{
+    io::{self, BufRead, BufReader, Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    os::unix::net::UnixStream,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result};
+use tokio::net::TcpSocket;
+
+use super::{
+    Moment, Shared,
+    rules::{Action, End, answer, expired, is_write},
+};
+
+/// Relays one connection, either way in a thread of its own.
+pub(super) fn serve(shared: &Arc<Shared>, client: &TcpStream) -> Result<()> {
+    if shared.lock().refuses {
+        return reset_on_close(client);
+    }
+    client.set_nodelay(true)?;
+    let server = UnixStream::connect(&shared.upstream)?;
+    let connection = Arc::new(Connection {
+        shared: Arc::clone(shared),
+        client: client.try_clone()?,
+        server,
+        asked: Mutex::default(),
+        is_reset: AtomicBool::new(false),
+    });
+    let mut state = shared.lock();
+    state.open.retain(|open| open.strong_count() > 0);
+    state.open.push(Arc::downgrade(&connection));
+    drop(state);
+    let answers = Arc::clone(&connection);
+    thread::spawn(move || {
+        drop(connection.relay_requests());
+        connection.cut();
+    });
+    thread::spawn(move || drop(answers.relay_answers()));
+    Ok(())
+}
+
+/// Lets the close of a connection be a reset.
+fn reset_on_close(client: &TcpStream) -> Result<()> {
+    Ok(TcpSocket::from_std_stream(client.try_clone()?).set_zero_linger()?)
+}
+
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    client: TcpStream,
+    server: UnixStream,
+    asked: Mutex<Asked>,
+    /// Whether the host is to see a reset, which an orderly end would forestall.
+    is_reset: AtomicBool,
+}
+
+/// The last request of a connection; they follow each other.
+#[derive(Clone, Default)]
+pub(super) struct Asked {
+    pub(super) line: String,
+    /// Which request of the connection it is.
+    number: usize,
+    /// Whether its answer is to stop.
+    stops: bool,
+    action: Option<Action>,
+}
+
+/// A part of an answer on its way to the host.
+struct Piece {
+    due: Instant,
+    line: String,
+    bytes: Vec<u8>,
+    /// How the connection ends after it.
+    end: Option<End>,
+}
+
+impl Connection {
+    pub(super) fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().expect("nothing panics with the lock")
+    }
+
+    /// The last request; its answer stops at its beginning only.
+    fn answered(&self) -> Asked {
+        let mut asked = self.asked();
+        let stops = std::mem::take(&mut asked.stops);
+        Asked {
+            stops,
+            ..asked.clone()
+        }
+    }
+
+    pub(super) fn end(&self, end: End) {
+        match end {
+            End::Close => self.cut(),
+            End::Reset => {
+                // A connection that cannot be prepared for it is gone already.
+                drop(reset_on_close(&self.client));
+                self.is_reset.store(true, Ordering::Relaxed);
+                self.cut();
+            }
+            // What reads the requests ends it, when the host does.
+            End::Silence => {}
+        }
+    }
+
+    fn cut(&self) {
+        // It may be cut already.
+        drop(self.server.shutdown(Shutdown::Both));
+        let how = if self.is_reset.load(Ordering::Relaxed) {
+            Shutdown::Read
+        } else {
+            Shutdown::Both
+        };
+        drop(self.client.shutdown(how));
+    }
+
+    /// Whether the host has closed its side.
+    fn is_abandoned(&self) -> bool {
+        let peeked = self
+            .client
+            .set_nonblocking(true)
+            .and_then(|()| self.client.peek(&mut [0]));
+        let restored = self.client.set_nonblocking(false);
+        restored.is_err() || peeked.is_ok_and(|count| count == 0)
+    }
+
+    fn relay_requests(&self) -> Result<()> {
+        let mut client = BufReader::new(&self.client);
+        let mut number = 0;
+        while let Some(Request {
+            line,
+            mut bytes,
+            body,
+        }) = read_request(&mut client)?
+        {
+            // What was held and whose host has ended meanwhile is lost with its network.
+            if self.shared.hold(&line) && self.is_abandoned() {
+                return Ok(());
+            }
+            let action = self.shared.admit(&line);
+            match action {
+                Some(Action::Answer { code, retry_after }) => {
+                    (&self.client).write_all(&answer(code, retry_after))?;
+                    continue;
+                }
+                Some(Action::Expire) => {
+                    (&self.client).write_all(&expired())?;
+                    continue;
+                }
+                Some(Action::NoBookmarks) => bytes = without_bookmarks(&bytes),
+                _ => {}
+            }
+            let mut stops = false;
+            if is_write(&line) {
+                match self.shared.moment(&line, body) {
+                    Some(Moment::Before) if !self.shared.stop(line.clone()) => return Ok(()),
+                    Some(Moment::After) => stops = true,
+                    Some(Moment::Before) | None => {}
+                }
+            }
+            number += 1;
+            *self.asked() = Asked {
+                line,
+                number,
+                stops,
+                action,
+            };
+            (&self.server).write_all(&bytes)?;
+        }
+        Ok(())
+    }
+
+    fn relay_answers(self: &Arc<Self>) -> io::Result<()> {
+        // Reading goes on while something is held back, or the delays would add up.
+        let (sender, pieces) = mpsc::channel::<Piece>();
+        let connection = Arc::clone(self);
+        thread::spawn(move || connection.deliver(&pieces));
+        let mut buffer = vec![0; 64 * 1024];
+        let (mut number, mut cut) = (0, None);
+        loop {
+            let count = (&self.server).read(&mut buffer)?;
+            let asked = self.answered();
+            if asked.stops && !self.shared.stop(asked.line.clone()) {
+                self.cut();
+                return Ok(());
+            }
+            if count == 0 {
+                return Ok(());
+            }
+            let mut state = self.shared.lock();
+            if number != asked.number {
+                (number, cut) = (asked.number, None);
+            }
+            cut = cut.or_else(|| state.rules.cut(&asked.line));
+            let due = Instant::now() + state.rules.late(&asked.line);
+            drop(state);
+            let (mut bytes, mut end) = (buffer[..count].to_vec(), None);
+            match asked.action {
+                Some(Action::Lose) => (bytes, end) = (Vec::new(), Some(End::Close)),
+                Some(Action::GiveUp) => (bytes, end) = (answer(504, None), Some(End::Close)),
+                _ => {}
+            }
+            if let Some((after, how)) = &mut cut {
+                if bytes.len() >= *after {
+                    bytes.truncate(*after);
+                    end = Some(*how);
+                } else {
+                    *after -= bytes.len();
+                }
+            }
+            let line = asked.line;
+            let piece = Piece {
+                due,
+                line,
+                bytes,
+                end,
+            };
+            if sender.send(piece).is_err() || end.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes to the host what comes from the API server, when it is due.
+    fn deliver(&self, pieces: &Receiver<Piece>) {
+        for piece in pieces {
+            thread::sleep(piece.due.saturating_duration_since(Instant::now()));
+            drop(self.shared.wait_while_held(&piece.line));
+            if (&self.client).write_all(&piece.bytes).is_err() {
+                break;
+            }
+            if let Some(end) = piece.end {
+                self.end(end);
+                return;
+            }
+        }
+        // The API server has closed its side, and all that it said has passed.
+        self.cut();
+    }
+}
+
+/// A request for a watch that does not ask for bookmarks.
+fn without_bookmarks(bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes);
+    let asks = "allowWatchBookmarks=true";
+    text.replacen(asks, "allowWatchBookmarks=false", 1)
+        .into_bytes()
+}
+
+/// One request as the host sent it.
+struct Request {
+    /// Method and path.
+    line: String,
+    /// All of it.
+    bytes: Vec<u8>,
+    body: Vec<u8>,
+}
+
+/// The next request of a connection; none when the host has closed it.
+fn read_request(client: &mut impl BufRead) -> Result<Option<Request>> {
+    let mut bytes = Vec::new();
+    let mut length = 0;
+    loop {
+        let start = bytes.len();
+        if client.read_until(b'\n', &mut bytes)? == 0 {
+            return Ok(None);
+        }
+        let header = String::from_utf8_lossy(&bytes[start..]).to_ascii_lowercase();
+        if header == "\r\n" {
+            break;
+        }
+        if let Some(value) = header.strip_prefix("content-length:") {
+            length = value.trim().parse()?;
+        }
+    }
+    let first = bytes.split(|byte| *byte == b'\r').next();
+    let line = String::from_utf8_lossy(first.context("a request has a line")?).into_owned();
+    let mut body = Vec::new();
+    client.by_ref().take(length).read_to_end(&mut body)?;
+    bytes.extend_from_slice(&body);
+    Ok(Some(Request { line, bytes, body }))
+}

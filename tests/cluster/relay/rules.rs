@@ -1,0 +1,287 @@
+//! What a relay does to what passes: rules, and which of them a request or an answer meets.
+//!
+//! Pure: no sockets, no clock; whether a rule is met depends on the requests so far and on nothing else.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+/// Which requests a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct On {
+    pub(crate) verb: Verb,
+    /// A part of the path, without the query; empty: every path.
+    pub(crate) path: &'static str,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Any,
+    /// Whatever reads and is no watch.
+    Read,
+    Watch,
+    Write,
+}
+
+/// What happens to a request that a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// The relay answers; the API server never has it.
+    Answer {
+        code: u16,
+        /// Seconds, for the header `Retry-After`.
+        retry_after: Option<u32>,
+    },
+    /// The relay answers, and says within a watch that has begun that it is too old (410).
+    Expire,
+    /// The API server does it, and the connection ends without an answer.
+    Lose,
+    /// The API server does it, and the answer is that it gave up (504).
+    GiveUp,
+    /// The answer, each piece of it, comes so many milliseconds later.
+    Late(u64),
+    /// Nothing passes, in either direction, until the rules are cleared.
+    Hold,
+    /// So many bytes of the answer pass.
+    Cut { after: usize, end: End },
+    /// A watch that is asked for comes without bookmarks.
+    NoBookmarks,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// In order, as far as TCP can tell.
+    Close,
+    /// By a reset.
+    Reset,
+    /// Not at all: it stays open, and nothing comes any more.
+    Silence,
+}
+
+/// One rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) on: On,
+    /// Met by every so manieth request that it is for; 1: by each.
+    pub(crate) every: u32,
+    /// Not met any more after so many times.
+    pub(crate) times: u32,
+    pub(crate) action: Action,
+}
+
+impl Rule {
+    /// Always met.
+    pub(crate) const fn always(on: On, action: Action) -> Self {
+        Self {
+            on,
+            every: 1,
+            times: u32::MAX,
+            action,
+        }
+    }
+}
+
+impl On {
+    /// Whether a request, given by its first line, is meant.
+    pub(crate) fn meets(self, line: &str) -> bool {
+        let path = line.split(['?', ' ']).nth(1).unwrap_or_default();
+        let is_watch = line.contains("watch=");
+        let is_verb = match self.verb {
+            Verb::Any => true,
+            Verb::Read => line.starts_with("GET ") && !is_watch,
+            Verb::Watch => is_watch,
+            Verb::Write => is_write(line),
+        };
+        is_verb && path.contains(self.path)
+    }
+}
+
+/// Whether a request changes anything.
+pub(crate) fn is_write(line: &str) -> bool {
+    !line.starts_with("GET ") && !line.contains("accessreviews")
+}
+
+/// The rules of a relay, in order; of those that a request meets, the first decides.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    active: Vec<Active>,
+}
+
+#[derive(Debug)]
+struct Active {
+    rule: Rule,
+    /// Requests that it was for.
+    asked: u32,
+    /// Times that it was met.
+    met: u32,
+}
+
+impl Active {
+    fn take(&mut self) -> bool {
+        self.asked += 1;
+        let is_met = self.met < self.rule.times && self.asked.is_multiple_of(self.rule.every);
+        self.met += u32::from(is_met);
+        is_met
+    }
+}
+
+impl Rules {
+    pub(crate) fn add(&mut self, rule: Rule) {
+        self.active.push(Active {
+            rule,
+            asked: 0,
+            met: 0,
+        });
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.active.clear();
+    }
+
+    /// What becomes of a request before the API server has it.
+    pub(crate) fn request(&mut self, line: &str) -> Option<Action> {
+        self.first(line, |action| {
+            matches!(
+                action,
+                Action::Answer { .. }
+                    | Action::Expire
+                    | Action::Lose
+                    | Action::GiveUp
+                    | Action::NoBookmarks
+            )
+        })
+    }
+
+    /// After how many bytes an answer that has begun ends, and how; asked with every piece of it until there is one.
+    pub(crate) fn cut(&mut self, line: &str) -> Option<(usize, End)> {
+        match self.first(line, |action| matches!(action, Action::Cut { .. }))? {
+            Action::Cut { after, end } => Some((after, end)),
+            _ => None,
+        }
+    }
+
+    /// How much later a piece of an answer comes.
+    pub(crate) fn late(&self, line: &str) -> Duration {
+        let rules = self
+            .active
+            .iter()
+            .filter(|active| active.rule.on.meets(line));
+        let late = rules.filter_map(|active| match active.rule.action {
+            Action::Late(milliseconds) => Some(milliseconds),
+            _ => None,
+        });
+        Duration::from_millis(late.max().unwrap_or_default())
+    }
+
+    /// Whether nothing of it may pass now.
+    pub(crate) fn holds(&self, line: &str) -> bool {
+        self.active
+            .iter()
+            .any(|active| active.rule.action == Action::Hold && active.rule.on.meets(line))
+    }
+
+    fn first(&mut self, line: &str, is_meant: impl Fn(Action) -> bool) -> Option<Action> {
+        self.active
+            .iter_mut()
+            .filter(|active| is_meant(active.rule.action) && active.rule.on.meets(line))
+            .find_map(|active| active.take().then_some(active.rule.action))
+    }
+}
+
+/// What the API server would answer with this code.
+pub(crate) fn answer(code: u16, retry_after: Option<u32>) -> Vec<u8> {
+    let wait = retry_after.map_or_else(String::new, |after| format!("Retry-After: {after}\r\n"));
+    message(code, &wait, &status(code))
+}
+
+/// What the API server would say in a watch that is too old.
+pub(crate) fn expired() -> Vec<u8> {
+    let line = format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", status(410));
+    message(200, "", &line)
+}
+
+fn message(code: u16, header: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {code} Answer\r\nContent-Type: application/json\r\n{header}Content-Length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+fn status(code: u16) -> String {
+    let (reason, message) = match code {
+        401 => ("Unauthorized", "Unauthorized"),
+        403 => (
+            "Forbidden",
+            "it is forbidden: User cannot patch resource in API group",
+        ),
+        410 => ("Expired", "The resourceVersion is too old."),
+        429 => ("TooManyRequests", "storage is (re)initializing"),
+        503 => ("ServiceUnavailable", "apiserver not ready"),
+        504 => (
+            "Timeout",
+            "request did not complete within the allotted timeout",
+        ),
+        _ => ("InternalError", "Internal error occurred"),
+    };
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATCH: &str = "PATCH /apis/apps/v1/namespaces/a/deployments/web?fieldManager=x HTTP/1.1";
+    const WATCH: &str = "GET /apis/apps/v1/deployments?watch=true HTTP/1.1";
+    const LIST: &str = "GET /apis/apps/v1/deployments?limit=500 HTTP/1.1";
+    const REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1";
+
+    #[test]
+    fn rules_are_for_verbs_and_paths() {
+        let meets = |verb, path, line| On { verb, path }.meets(line);
+        for (verb, lines) in [
+            (Verb::Any, [true, true, true]),
+            (Verb::Write, [true, false, false]),
+            (Verb::Watch, [false, true, false]),
+            (Verb::Read, [false, false, true]),
+        ] {
+            let met = [PATCH, WATCH, LIST].map(|line| meets(verb, "/deployments", line));
+            assert_eq!(met, lines, "{verb:?}");
+        }
+        assert!(!meets(Verb::Any, "/services", PATCH));
+        assert!(!meets(Verb::Any, "fieldManager", PATCH));
+        assert!(!meets(Verb::Write, "", REVIEW));
+    }
+
+    #[test]
+    fn a_rule_is_met_as_often_as_it_says() {
+        let mut rules = Rules::default();
+        let on = On {
+            verb: Verb::Write,
+            path: "",
+        };
+        rules.add(Rule {
+            on,
+            every: 2,
+            times: 2,
+            action: Action::Lose,
+        });
+        let met: Vec<bool> = (0..6)
+            .map(|_| rules.request(PATCH) == Some(Action::Lose))
+            .collect();
+        assert_eq!(met, [false, true, false, true, false, false]);
+        assert_eq!(rules.cut(PATCH), None);
+        rules.add(Rule::always(on, Action::Late(5)));
+        rules.add(Rule::always(on, Action::Hold));
+        assert_eq!(rules.late(PATCH), Duration::from_millis(5));
+        assert!(rules.holds(PATCH) && !rules.holds(WATCH));
+        rules.clear();
+        assert!(!rules.holds(PATCH));
+    }
+}
