@@ -1,5 +1,21 @@
 //! Guests that misbehave, on a control plane and a host of their own: what they did before stays, the parent says what is
 //! wrong, others go on, and good behaviour is all it takes to recover (A7, F16).
+//!
+//! What else can go wrong, around a host whose guests behave, is the fault matrix of the modules below: plans (`plan`,
+//! `rounds`), who carries them out (`world`, `driver`, `acts`, `meddle`), and who judges (`oracles`, `normal`, `report`).
+
+mod acts;
+mod credentials;
+mod driver;
+mod matrix;
+mod meddle;
+mod naive;
+mod normal;
+mod oracles;
+mod plan;
+mod report;
+mod rounds;
+mod world;
 
 use std::{fs, sync::OnceLock};
 

@@ -1,12 +1,12 @@
 //! The product and real guests without a cluster: what it says of files, and with which exit code.
 
-mod compiling;
 #![expect(
     clippy::unwrap_used,
     reason = "a failed expectation of a test is a panic"
 )]
 
 mod building;
+mod compiling;
 mod files;
 mod kubeconfigs;
 mod readme;

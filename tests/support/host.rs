@@ -24,6 +24,8 @@ pub struct HostOptions {
     pub environment: Vec<(String, String)>,
     /// The cache directory; none: one of its own.
     pub cache: Option<PathBuf>,
+    /// Limits of the process, as `prlimit` takes them.
+    pub limits: Vec<String>,
 }
 
 impl HostOptions {
@@ -60,7 +62,14 @@ impl Host {
             .clone()
             .unwrap_or_else(|| directory.path().join("cache"));
         let log = File::create(directory.path().join("log"))?;
-        let mut command = bound(&path_from_env("INNKEEPER_BIN")?);
+        let binary = path_from_env("INNKEEPER_BIN")?;
+        let mut command = if options.limits.is_empty() {
+            bound(&binary)
+        } else {
+            let mut command = bound(Path::new("prlimit"));
+            command.args(&options.limits).arg(&binary);
+            command
+        };
         command.stdout(log.try_clone()?).stderr(log).arg("run");
         command
             .arg("--kubeconfig")

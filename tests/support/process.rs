@@ -51,6 +51,15 @@ pub fn seed() -> u64 {
     })
 }
 
+/// The plan of faults that is to be replayed alone; none: all that the suite has.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one who runs a suite says which plan is of interest"
+)]
+pub fn plan() -> Option<String> {
+    env::var("INNKEEPER_PLAN").ok()
+}
+
 /// A command whose process is told to end when the test process has ended, however it ends; start it by `spawn_bound`.
 pub fn bound(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
@@ -95,11 +104,15 @@ impl Running {
         self.child.id()
     }
 
+    /// The number of the process, as the system calls take it.
+    pub fn pid(&self) -> Result<Pid> {
+        let pid = i32::try_from(self.child.id())?;
+        Pid::from_raw(pid).context("a started process has a pid")
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = i32::try_from(self.child.id())?;
-        let pid = Pid::from_raw(pid).context("a started process has a pid")?;
-        Ok(kill_process(pid, signal)?)
+        Ok(kill_process(self.pid()?, signal)?)
     }
 
     /// The exit status if it has ended.

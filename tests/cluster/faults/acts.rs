@@ -1,0 +1,235 @@
+//! What the people of a plan do to the cluster: users, administrators, strangers. They try again while the API server is
+//! away, as people do.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use innkeeper_tests::user::Kind;
+use jiff::Timestamp;
+use kube::api::{DeleteParams, PropagationPolicy};
+use serde_json::{Value, json};
+
+use super::{
+    driver::{INTERVAL, Run},
+    meddle,
+    plan::{self, Parent, Propagation, Wish},
+};
+
+/// How long a user tries again what an API server does not take at once.
+const INSIST: Duration = Duration::from_secs(40);
+
+/// The definition that plans drop.
+const DEFINITION: &str = "unrulies.test.innkeeper.dev";
+
+const DEFINITIONS: Kind<'static> = Kind {
+    api_version: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    namespace: None,
+};
+
+/// Tries something until the API server takes it.
+pub(super) fn insist<T>(what: &str, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(error) if begun.elapsed() > INSIST => {
+                return Err(error.context(format!("the cluster does not let somebody {what}")));
+            }
+            Err(_) => thread::sleep(INTERVAL),
+        }
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn put(&mut self, parent: Parent, object: &Value) -> Result<()> {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = json!(self.namespace);
+        let user = self.world.user();
+        let applied = insist("apply a parent", || {
+            // What is on its way out would take the new one with it.
+            if let Some(found) = user.get(self.kind(parent.kind()), &parent.name())? {
+                let is_going = !found["metadata"]["deletionTimestamp"].is_null();
+                ensure!(!is_going, "{} does not go", parent.name());
+            }
+            user.apply(&object)
+        })?;
+        let uid = applied["metadata"]["uid"].as_str().unwrap_or_default();
+        self.evidence.uids.insert(uid.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn delete(&mut self, parent: Parent, how: Propagation) -> Result<()> {
+        let params = DeleteParams {
+            propagation_policy: Some(match how {
+                Propagation::Background => PropagationPolicy::Background,
+                Propagation::Foreground => PropagationPolicy::Foreground,
+                Propagation::Orphan => PropagationPolicy::Orphan,
+            }),
+            ..DeleteParams::default()
+        };
+        let user = self.world.user();
+        let found = insist("read a parent", || {
+            user.get(self.kind(parent.kind()), &parent.name())
+        })?;
+        if let Some(uid) =
+            found.and_then(|found| found["metadata"]["uid"].as_str().map(str::to_owned))
+        {
+            self.evidence.deleted.insert(uid, Timestamp::now());
+        }
+        insist("delete a parent", || {
+            user.delete_with(self.kind(parent.kind()), &parent.name(), &params)
+        })
+    }
+
+    pub(super) fn sweep(&mut self, parent: Parent) -> Result<()> {
+        let user = self.world.user();
+        insist("sweep up", || {
+            let left = match user.get(self.kind(parent.kind()), &parent.name()) {
+                // Its kind may be gone as well.
+                Ok(None) | Err(_) => None,
+                Ok(found) => found,
+            };
+            ensure!(left.is_none(), "the parent is still there");
+            let all = parent.children(Wish {
+                size: 1,
+                extra: true,
+            });
+            for child in &all {
+                user.delete(self.kind((child.api_version, child.kind)), &child.name)?;
+            }
+            for child in &all {
+                let left = user.get(self.kind((child.api_version, child.kind)), &child.name)?;
+                ensure!(left.is_none(), "{} is still there", child.name);
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn squat(&mut self, parent: Parent) -> Result<()> {
+        self.sweep(parent)?;
+        let made = insist("make an object", || meddle::foreign(self, parent))?;
+        self.foreign.insert(parent, made);
+        Ok(())
+    }
+
+    pub(super) fn unsquat(&mut self, parent: Parent) -> Result<()> {
+        let child = parent.first_child();
+        let before = self.foreign.remove(&parent);
+        let kind = self.kind((child.api_version, child.kind));
+        let user = self.world.user();
+        let found = insist("read", || user.get(kind, &child.name))?;
+        // Controllers write the status of a foreign Deployment; nobody has to change what it is.
+        let essence = |object: &Option<Value>| {
+            let object = object.clone().unwrap_or_default();
+            let metadata = &object["metadata"];
+            json!([
+                metadata["uid"],
+                metadata["labels"],
+                metadata["ownerReferences"],
+                metadata["generation"],
+                object["data"],
+                object["spec"],
+            ])
+        };
+        ensure!(
+            essence(&found) == essence(&before),
+            "O-own: a foreign object has changed: {found:?} was {before:?}"
+        );
+        insist("delete", || user.delete(kind, &child.name))
+    }
+
+    pub(super) fn burn(&self, count: u32) -> Result<()> {
+        let user = self.world.user();
+        for number in 0..count {
+            let object = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": "burn", "namespace": "default" },
+                "data": { "number": number.to_string() },
+            });
+            insist("write", || user.apply(&object))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn deny(&self, plural: &str) -> Result<()> {
+        let group = if plural == "deployments" { "apps" } else { "" };
+        let policy = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": { "name": "deny" },
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": { "resourceRules": [{
+                    "apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+                    "resources": [plural],
+                }] },
+                "validations": [{ "expression": "false", "message": "not in this namespace" }],
+            },
+        });
+        let names = json!({ "matchLabels": { "kubernetes.io/metadata.name": self.namespace } });
+        let binding = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": { "name": "deny" },
+            "spec": {
+                "policyName": "deny", "validationActions": ["Deny"],
+                "matchResources": { "namespaceSelector": names },
+            },
+        });
+        let user = self.world.user();
+        for object in [&policy, &binding] {
+            insist("make a policy", || user.apply(object))?;
+        }
+        // It takes effect a moment later.
+        insist("see a policy at work", || {
+            let probe = meddle::probe(plural, &self.namespace);
+            let text = |field: &str| probe[field].as_str().unwrap_or_default();
+            let kind = self.kind((text("apiVersion"), text("kind")));
+            let trial = user.try_create(kind, &probe)?;
+            ensure!(trial.code == 422, "{trial:?}");
+            Ok(())
+        })
+    }
+
+    pub(super) fn allow(&self) -> Result<()> {
+        let user = self.world.user();
+        let api = "admissionregistration.k8s.io/v1";
+        for kind in [
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingAdmissionPolicy",
+        ] {
+            let kind = Kind::cluster(api, kind);
+            insist("delete a policy", || user.delete(kind, "deny"))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn drop_kind(&self) -> Result<()> {
+        let user = self.world.user();
+        insist("delete a definition", || {
+            user.delete(DEFINITIONS, DEFINITION)?;
+            ensure!(
+                user.get(DEFINITIONS, DEFINITION)?.is_none(),
+                "it is still there"
+            );
+            Ok(())
+        })
+    }
+
+    pub(super) fn add_kind(&self) -> Result<()> {
+        let user = self.world.user();
+        if insist("read a definition", || user.get(DEFINITIONS, DEFINITION))?.is_some() {
+            return Ok(());
+        }
+        let all = self.world.stage.manifests();
+        let definition = all
+            .iter()
+            .find(|object| object["metadata"]["name"] == DEFINITION)
+            .context("the product has no such definition")?;
+        insist("apply a definition", || user.apply(definition))?;
+        let kind = self.kind(plan::KINDS[1]);
+        insist("list a kind", || user.list(kind, "").map(drop))
+    }
+}

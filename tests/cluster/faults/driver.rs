@@ -1,0 +1,373 @@
+//! Runs a plan: does what its steps say, in order, and waits where they say so. What it sees and does not expect is a
+//! violation, and ends the plan.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use innkeeper_tests::{HostOptions, Write, process::is_full, user::Kind};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::{
+    meddle,
+    normal::{self, differences},
+    oracles::{self, Evidence},
+    plan::{self, LEADER_ROW, Parent, Plan, Step, Wish, Wishes},
+    world::{Actor, Who, World},
+};
+use crate::{relay::Moment, stage::is_synced};
+
+/// Between two looks.
+pub(super) const INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a host may take to come to a write that it is to be killed at, when it has that many to do.
+const KILL: Duration = Duration::from_secs(4);
+
+/// What came of a plan.
+pub(crate) struct Outcome {
+    pub(crate) violations: Vec<String>,
+    /// The round that was not finished.
+    pub(crate) round: Option<usize>,
+    pub(crate) took: Duration,
+}
+
+/// A plan that runs.
+pub(super) struct Run<'a> {
+    pub(super) world: &'a World,
+    pub(super) plan: &'a Plan,
+    pub(super) namespace: String,
+    who: Who,
+    actor: Actor,
+    /// Who takes over when the actor loses its lease.
+    standby: Option<Actor>,
+    patience: Duration,
+    wishes: Wishes,
+    /// What the foreign objects are, by parent.
+    pub(super) foreign: BTreeMap<Parent, Value>,
+    pub(super) evidence: Evidence,
+}
+
+/// Runs a plan; all must be well again within `patience` after each fault.
+pub(crate) fn run(world: &World, plan: &Plan, who: Who, patience: Duration) -> Outcome {
+    let begun = Instant::now();
+    let mut violations = Vec::new();
+    // Learnt before anything goes wrong.
+    world.wanted(who, &BTreeMap::new());
+    let namespace = world.stage.namespace("plan");
+    let marks = world.audits().map(|audit| audit.mark().unwrap_or_default());
+    let options = options(world, plan, "a");
+    let actor = Actor::start(who, world.relay.kubeconfig.clone(), &options);
+    let mut run = Run {
+        world,
+        plan,
+        namespace,
+        who,
+        actor: actor.expect("who works on the parents starts"),
+        standby: None,
+        patience,
+        wishes: Wishes::default(),
+        foreign: BTreeMap::new(),
+        evidence: Evidence::default(),
+    };
+    drop(world.relay.seen());
+    let mut round = None;
+    let numbered = plan.rounds.iter().enumerate();
+    for (number, step) in
+        numbered.flat_map(|(number, steps)| steps.iter().map(move |it| (number, it)))
+    {
+        if let Err(violation) = run.step(step) {
+            violations.push(format!("{violation:#}, at {step:?} of round {number}"));
+            round = Some(number);
+            break;
+        }
+    }
+    world.relay.clear();
+    if !violations.is_empty() {
+        run.mend();
+    }
+    if violations.is_empty()
+        && let Err(violation) = run.settle(marks)
+    {
+        violations.push(format!("{violation:#}"));
+    }
+    if who == Who::Host && violations.is_empty() {
+        match oracles::judge(&mut run, marks) {
+            Ok(found) => violations.extend(found),
+            Err(error) => violations.push(format!("no verdict: {error:#}")),
+        }
+    }
+    if !violations.is_empty() {
+        let log = run.actor.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(40)..].join("\n    ");
+        violations.push(format!("the log ends with\n    {last}"));
+    }
+    for actor in [Some(&mut run.actor), run.standby.as_mut()]
+        .into_iter()
+        .flatten()
+    {
+        if let Some(process) = actor.process() {
+            drop(process.kill());
+        }
+    }
+    let parents: Vec<Parent> = run.wishes.now.keys().copied().collect();
+    world.leave(&run.namespace, parents.into_iter());
+    Outcome {
+        violations,
+        round,
+        took: begun.elapsed(),
+    }
+}
+
+/// How a host of a plan is started.
+fn options(world: &World, plan: &Plan, identity: &str) -> HostOptions {
+    let mut options = world.stage.options.clone();
+    if plan.name.row == LEADER_ROW {
+        let lease = "--leader-elect --lease-duration 6 --lease-renew-deadline 4 --lease-retry 1";
+        let arguments = lease.split(' ').chain(["--lease-identity", identity]);
+        options.arguments = arguments.map(str::to_owned).collect();
+    }
+    options
+}
+
+impl Run<'_> {
+    pub(super) fn kind<'b>(&'b self, (api_version, kind): (&'b str, &'b str)) -> Kind<'b> {
+        Kind::new(api_version, kind, &self.namespace)
+    }
+
+    pub(super) fn log(&self) -> String {
+        self.actor.log()
+    }
+
+    pub(super) fn pid(&mut self) -> Result<i32> {
+        let process = self.actor.process().context("the control is no process")?;
+        Ok(process.pid()?.as_raw_nonzero().get())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        self.is_alive()?;
+        self.wishes.take(step);
+        self.evidence.take(step);
+        match step {
+            Step::Put(parent, wish) => self.put(*parent, &parent.object(*wish))?,
+            Step::Crowd(count) => {
+                for (parent, wish) in plan::crowd(*count) {
+                    self.put(parent, &parent.object(wish))?;
+                }
+            }
+            Step::Delete(parent, how) => self.delete(*parent, *how)?,
+            Step::Sweep(parent) => self.sweep(*parent)?,
+            Step::Meddle(parent, meddling) => meddle::meddle(self, *parent, *meddling)?,
+            Step::Squat(parent) => self.squat(*parent)?,
+            Step::Leave(parent) => self.unsquat(*parent)?,
+            Step::Misbehave(parent, behaviour) => {
+                let mut object = parent.object(Wish {
+                    size: 1,
+                    extra: true,
+                });
+                object["spec"]["behaviour"] = json!(behaviour);
+                self.put(*parent, &object)?;
+            }
+            Step::Deny(plural) => self.deny(plural)?,
+            Step::Allow => self.allow()?,
+            Step::DropKind => self.drop_kind()?,
+            Step::AddKind => self.add_kind()?,
+            Step::Rule(rule) => self.world.relay.add(*rule),
+            Step::Sever(on, end) => self.world.relay.sever(*on, *end),
+            Step::Refuse => self.world.relay.refuse(),
+            Step::Clear => self.world.relay.clear(),
+            Step::Server(words) => drop(self.world.stage.plane.control(words)?),
+            Step::Snapshot => drop(self.world.stage.plane.control(&["snapshot", "plan"])?),
+            Step::Restore => drop(self.world.stage.plane.control(&["restore", "plan"])?),
+            Step::Burn(count) => self.burn(*count)?,
+            Step::KillAt(moment, number, step) => self.kill_at(*moment, *number, step)?,
+            Step::Restart(limits) => self.restart(limits)?,
+            Step::Standby => self.stand_by()?,
+            Step::Starve(percent, milliseconds) => self.starve(*percent, *milliseconds)?,
+            Step::Pass(milliseconds) => thread::sleep(Duration::from_millis(*milliseconds)),
+            Step::Meet(parent, status, reason) => self.meet(*parent, status, reason)?,
+            Step::Converge => self.converge()?,
+        }
+        Ok(())
+    }
+
+    fn kill_at(&mut self, moment: Moment, number: usize, step: &Step) -> Result<()> {
+        let relay = &self.world.relay;
+        while relay.stopped.try_recv().is_ok() {}
+        relay.arm(Some(moment));
+        self.step(step)?;
+        let begun = Instant::now();
+        let mut count = 0;
+        let relay = &self.world.relay;
+        while let Ok(stopped) = relay
+            .stopped
+            .recv_timeout(KILL.saturating_sub(begun.elapsed()))
+        {
+            count += 1;
+            if count == number {
+                // The write that has stopped is let go after the host has ended.
+                self.restart_with(options(self.world, self.plan, "a"))?;
+                drop(stopped);
+                return Ok(());
+            }
+            relay.arm(Some(moment));
+            stopped.go_on();
+        }
+        relay.arm(None);
+        // One may have stopped since.
+        while let Ok(stopped) = relay.stopped.try_recv() {
+            stopped.go_on();
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, limits: &[&str]) -> Result<()> {
+        let mut options = options(self.world, self.plan, "a");
+        options.limits = limits.iter().map(|limit| (*limit).to_owned()).collect();
+        if limits.iter().any(|limit| limit.starts_with("--fsize")) {
+            // Nothing that was compiled before helps.
+            options.cache = None;
+        }
+        self.restart_with(options)
+    }
+
+    fn restart_with(&mut self, options: HostOptions) -> Result<()> {
+        self.is_alive()?;
+        if let Some(process) = self.actor.process() {
+            process.kill()?;
+        }
+        oracles::check_log(&self.actor.log())?;
+        let kubeconfig = self.world.relay.kubeconfig.clone();
+        self.actor = Actor::start(self.who, kubeconfig, &options)?;
+        Ok(())
+    }
+
+    fn starve(&mut self, percent: u8, milliseconds: u64) -> Result<()> {
+        const TURN: u64 = 100;
+        let running = TURN * u64::from(percent) / 100;
+        for _ in 0..milliseconds / TURN {
+            self.actor.signal(Signal::STOP)?;
+            thread::sleep(Duration::from_millis(TURN - running));
+            self.actor.signal(Signal::CONT)?;
+            thread::sleep(Duration::from_millis(running));
+        }
+        Ok(())
+    }
+
+    fn meet(&mut self, parent: Parent, status: &str, reason: &str) -> Result<()> {
+        self.wait(
+            &format!("{} becomes {status}/{reason}", parent.name()),
+            |run| {
+                let user = run.world.user();
+                let found = user.get(run.kind(parent.kind()), &parent.name())?;
+                let found = found.context("it is not there")?;
+                ensure!(is_synced(&found, status, reason), "{:#}", found["status"]);
+                Ok(())
+            },
+        )
+    }
+
+    fn converge(&mut self) -> Result<()> {
+        let wanted = self.world.wanted(self.who, &self.wishes.now);
+        self.wait("all is as it is wanted", |run| {
+            let found = normal::state(run.world.user(), &run.namespace)?;
+            let differences = differences(&wanted, &found);
+            ensure!(differences.is_empty(), "{}", differences.join("; "));
+            Ok(())
+        })
+    }
+
+    fn wait(&mut self, what: &str, check: impl Fn(&Self) -> Result<()>) -> Result<()> {
+        let begun = Instant::now();
+        while let Err(error) = check(self) {
+            self.is_alive()?;
+            if begun.elapsed() > self.patience {
+                bail!("O-live: {what}: not within {:?}: {error:#}", self.patience);
+            }
+            thread::sleep(INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Nobody but a plan ends a host, or a lease that is lost.
+    fn is_alive(&mut self) -> Result<()> {
+        let Some(process) = self.actor.process() else {
+            return Ok(());
+        };
+        let Some(status) = process.try_wait()? else {
+            return Ok(());
+        };
+        let log = self.actor.log();
+        match self.standby.take() {
+            Some(standby) if log.contains("lost the lease") => {
+                oracles::check_log(&log)?;
+                self.actor = standby;
+                Ok(())
+            }
+            _ => bail!("O-proc: the host ended by itself with {status}"),
+        }
+    }
+
+    fn stand_by(&mut self) -> Result<()> {
+        let kubeconfig = self.world.stage.plane.kubeconfig();
+        let standby = Actor::start(self.who, kubeconfig, &options(self.world, self.plan, "b"))?;
+        self.standby = Some(standby);
+        self.wait("a second host stands by", |run| {
+            let log = run.standby.as_ref().map(Actor::log).unwrap_or_default();
+            ensure!(log.contains("standing by"), "{log}");
+            Ok(())
+        })
+    }
+
+    /// Ends whatever is still wrong, after a plan that was not finished.
+    fn mend(&mut self) {
+        let relay = &self.world.relay;
+        relay.arm(None);
+        relay.clear();
+        while relay.stopped.try_recv().is_ok() {}
+        let plane = &self.world.stage.plane;
+        let mends: [&[&str]; 6] = [
+            &["resume", "apiserver"],
+            &["wait", "apiserver"],
+            &["mend", "front"],
+            &["mend", "apiserver-2"],
+            &["front", "apiserver"],
+            &["stop", "apiserver-2"],
+        ];
+        for words in mends {
+            // What was never broken cannot be mended.
+            drop(plane.control(words));
+        }
+        drop(self.allow());
+        drop(self.add_kind());
+        let parents: BTreeSet<Parent> = self.foreign.keys().copied().collect();
+        for parent in parents {
+            drop(self.unsquat(parent));
+        }
+    }
+
+    /// Waits until the host has written nothing for a while: O-steady.
+    fn settle(&mut self, marks: [usize; 2]) -> Result<()> {
+        let quiet = Duration::from_millis(if is_full() { 3000 } else { 1000 });
+        let begun = Instant::now();
+        let mut since = Instant::now();
+        let mut count = oracles::writes(self, marks)?.len();
+        while since.elapsed() < quiet {
+            thread::sleep(INTERVAL);
+            let writes = oracles::writes(self, marks)?;
+            if writes.len() > count {
+                ensure!(
+                    begun.elapsed() < Duration::from_secs(20),
+                    "O-steady: the host does not stop to write: {:?}",
+                    writes.last().map(Write::line)
+                );
+                (count, since) = (writes.len(), Instant::now());
+            }
+        }
+        self.converge()
+    }
+}

@@ -1,0 +1,163 @@
+//! The fault matrix: plans of every row against the host, a sample or many of them, and the plans against the control
+//! that have to fail.
+
+use std::time::Duration;
+
+use innkeeper_tests::process::{is_full, plan, seed};
+
+use super::{
+    driver::{self, Outcome},
+    plan::{Name, Plan, ROWS, Sort, Step},
+    report::{self, Entry},
+    world::{Lent, Who},
+};
+
+/// Plans of a row when there is time.
+const PLANS_FULL: u64 = 12;
+
+/// Plans of the random mix when there is time.
+const SOAK_FULL: u64 = 60;
+
+/// How long the control has to come to what it should: well above what it takes when nothing goes wrong.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(20);
+
+fn run(plan: &Plan, who: Who, patience: Duration) -> Outcome {
+    let world = Lent::take();
+    driver::run(&world, plan, who, patience)
+}
+
+fn run_host(plan: &Plan) -> Outcome {
+    let outcome = run(plan, Who::Host, plan.patience());
+    report::record(Entry {
+        row: format!("F{:02}", plan.name.row),
+        name: plan.name.to_string(),
+        took: outcome.took,
+        violations: outcome.violations.clone(),
+    });
+    outcome
+}
+
+/// Runs the plans of a row, or the one of it that is asked for.
+#[track_caller]
+fn check(row: u8) {
+    let asked = plan().map(|name| name.parse::<Name>().unwrap());
+    let names: Vec<Name> = match asked {
+        Some(name) if name.row == row => vec![name],
+        // Another row is asked for.
+        Some(_) => return,
+        None => {
+            let count = match row {
+                _ if !is_full() => 1,
+                20 => SOAK_FULL,
+                _ => PLANS_FULL,
+            };
+            let seeds = seed()..seed() + count;
+            seeds.map(|seed| Name::new(row, seed)).collect()
+        }
+    };
+    let mut failed = Vec::new();
+    for name in names {
+        let plan = Plan::new(name);
+        let outcome = run_host(&plan);
+        if !outcome.violations.is_empty() {
+            failed.push(explain(plan, &outcome));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+/// What failed, and the smallest part of it that fails as well.
+fn explain(plan: Plan, outcome: &Outcome) -> String {
+    let (mut smallest, mut violations) = (plan, outcome.violations.clone());
+    if is_full() {
+        while let Some((plan, outcome)) = smallest
+            .smaller()
+            .into_iter()
+            .map(|plan| (run(&plan, Who::Host, plan.patience()), plan))
+            .find_map(|(outcome, plan)| (!outcome.violations.is_empty()).then_some((plan, outcome)))
+        {
+            (smallest, violations) = (plan, outcome.violations);
+        }
+    }
+    format!(
+        "{smallest}\n{}\nagain: tests/faults {}",
+        violations.join("\n"),
+        smallest.name
+    )
+}
+
+/// The rounds of a plan as far as they concern the control, which does one of the jobs.
+fn for_control(name: Name) -> Plan {
+    let mut plan = Plan::new(name);
+    for round in &mut plan.rounds {
+        round.retain(|step| match step {
+            Step::Put(parent, _) | Step::Meddle(parent, _) => parent.sort == Sort::Cache,
+            _ => true,
+        });
+    }
+    plan
+}
+
+/// F8, F9: the control does its job when nothing goes wrong, and does not see what it lost when its watches did.
+#[test]
+#[ignore = "takes long: tests/faults and tests/full run it"]
+fn f8_f9_the_harness_sees_a_naive_controller_fail() {
+    let calm = |name| {
+        let mut plan = for_control(name);
+        plan.rounds.truncate(1);
+        plan
+    };
+    let ends_well = run(&calm(Name::new(8, 1)), Who::Naive, CONTROL_PATIENCE);
+    assert_eq!(ends_well.violations, Vec::<String>::new());
+    for row in [8, 9] {
+        let plan = for_control(Name::new(row, seed()));
+        let outcome = run(&plan, Who::Naive, CONTROL_PATIENCE);
+        let is_live = |violation: &String| violation.starts_with("O-live");
+        let sees = outcome.round == Some(1) && outcome.violations.first().is_some_and(is_live);
+        assert!(
+            sees,
+            "the control gets through {plan}\n{:#?}",
+            outcome.violations
+        );
+    }
+}
+
+macro_rules! rows {
+    ($($name:ident $row:literal)*) => {
+        $(
+            #[test]
+            #[ignore = "takes long: tests/faults and tests/full run it"]
+            fn $name() {
+                check($row);
+            }
+        )*
+
+        #[test]
+        fn every_row_has_a_test() {
+            assert_eq!([$($row),*], ROWS);
+        }
+    };
+}
+
+rows! {
+    f1_killed_before_a_write 1
+    f2_killed_after_a_write_without_its_answer 2
+    f3_answers_are_lost 3
+    f4_an_api_server_shows_the_past 4
+    f5_watches_tell_late 5
+    f6_what_cancels_out_is_never_seen 6
+    f7_watches_are_cut 7
+    f8_history_is_gone 8
+    f9_etcd_is_restored 9
+    f10_api_servers_go_and_come 10
+    f11_the_api_server_is_overloaded 11
+    f12_the_api_server_refuses 12
+    f13_somebody_else_writes 13
+    f14_parents_come_and_go 14
+    f15_the_holder_of_the_lease_is_cut_off 15
+    f16_a_guest_misbehaves 16
+    f17_resources_are_scarce 17
+    f18_children_are_corrupted 18
+    f19_credentials_and_connections_are_refused 19
+    f20_anything_happens 20
+}

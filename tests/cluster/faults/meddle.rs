@@ -1,0 +1,150 @@
+//! The foreign actor: somebody who touches children that are not theirs.
+
+use anyhow::{Context as _, Result};
+use kube::api::{DeleteParams, Preconditions};
+use serde_json::{Value, json};
+
+use super::{
+    acts::insist,
+    driver::Run,
+    plan::{Child, Meddling, Parent, Sort},
+};
+
+/// The host's label on children.
+const LABEL: &str = "innkeeper.dev/plugin";
+
+/// Somebody's UID, of no object.
+const NOBODY: &str = "00000000-0000-4000-8000-000000000001";
+
+/// Touches the first child of a parent as soon as it is there.
+pub(super) fn meddle(run: &Run<'_>, parent: Parent, meddling: Meddling) -> Result<()> {
+    let child = parent.first_child();
+    let merge = |patch: Value| {
+        insist("edit a child", || {
+            let kind = run.kind((child.api_version, child.kind));
+            run.world.user().merge(kind, &child.name, &patch).map(drop)
+        })
+    };
+    let metadata = |metadata: Value| merge(json!({ "metadata": metadata }));
+    match meddling {
+        Meddling::Remove => remove(run, &child),
+        Meddling::Edit => merge(owned_field(parent)),
+        Meddling::Seize => {
+            let mut object = json!({
+                "apiVersion": child.api_version, "kind": child.kind,
+                "metadata": { "name": child.name, "namespace": run.namespace },
+            });
+            for (field, value) in owned_field(parent).as_object().into_iter().flatten() {
+                object[field] = value.clone();
+            }
+            insist("take a field", || {
+                run.world
+                    .user()
+                    .apply_as("another-manager", &object)
+                    .map(drop)
+            })
+        }
+        Meddling::Hide => metadata(json!({ "labels": { LABEL: null } })),
+        Meddling::Relabel => metadata(json!({ "labels": { LABEL: "somebody" } })),
+        Meddling::Flip => {
+            metadata(json!({ "labels": { LABEL: null } }))?;
+            metadata(json!({ "labels": { LABEL: plugin(parent.sort) } }))
+        }
+        Meddling::Forget => metadata(json!({ "managedFields": [{}] })),
+        Meddling::Disown => metadata(json!({ "ownerReferences": null })),
+        Meddling::Reown => {
+            let found = find(run, &child)?.context("the child is not there")?;
+            let mut owners = found["metadata"]["ownerReferences"].clone();
+            owners[0]["uid"] = json!(NOBODY);
+            metadata(json!({ "ownerReferences": owners }))
+        }
+        Meddling::Blink => blink(run, parent, &child),
+    }
+}
+
+const fn plugin(sort: Sort) -> &'static str {
+    match sort {
+        Sort::Cache => "memcached",
+        Sort::Plain => "unruly",
+        Sort::Farewell => "farewell",
+    }
+}
+
+/// A field of a first child that the host owns, with another value.
+fn owned_field(parent: Parent) -> Value {
+    match parent.sort {
+        Sort::Cache => json!({ "spec": { "replicas": 5 } }),
+        Sort::Plain => json!({ "data": { "name": "edited" } }),
+        Sort::Farewell => json!({ "data": { "said": "edited" } }),
+    }
+}
+
+fn find(run: &Run<'_>, child: &Child) -> Result<Option<Value>> {
+    let kind = run.kind((child.api_version, child.kind));
+    insist("read a child", || run.world.user().get(kind, &child.name))
+}
+
+fn remove(run: &Run<'_>, child: &Child) -> Result<()> {
+    let kind = run.kind((child.api_version, child.kind));
+    insist("delete a child", || {
+        run.world.user().delete(kind, &child.name)
+    })
+}
+
+fn blink(run: &Run<'_>, parent: Parent, child: &Child) -> Result<()> {
+    remove(run, child)?;
+    // The host may have been faster; then there is nothing to see.
+    let Ok(made) = foreign(run, parent) else {
+        return Ok(());
+    };
+    let uid = made["metadata"]["uid"].as_str().map(str::to_owned);
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid,
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let kind = run.kind((child.api_version, child.kind));
+    insist("delete an object", || {
+        run.world.user().delete_with(kind, &child.name, &params)
+    })
+}
+
+/// Makes an object that is nobody's child, of the name of a parent's first child.
+pub(super) fn foreign(run: &Run<'_>, parent: Parent) -> Result<Value> {
+    let child = parent.first_child();
+    let mut object = match parent.sort {
+        Sort::Cache => probe("deployments", &run.namespace),
+        Sort::Plain | Sort::Farewell => json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "namespace": run.namespace }, "data": { "mine": "yes" },
+        }),
+    };
+    object["metadata"]["name"] = json!(child.name);
+    run.world.user().create(&object)
+}
+
+/// An object of a plural that the API server takes, if nothing forbids it.
+pub(super) fn probe(plural: &str, namespace: &str) -> Value {
+    let labels = json!({ "app": "foreign" });
+    let metadata = json!({ "name": "probe", "namespace": namespace });
+    if plural == "deployments" {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+            "spec": {
+                "replicas": 0,
+                "selector": { "matchLabels": labels },
+                "template": {
+                    "metadata": { "labels": labels },
+                    "spec": { "containers": [{ "name": "web", "image": "web:1" }] },
+                },
+            },
+        })
+    } else {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": metadata,
+            "spec": { "ports": [{ "port": 80 }] },
+        })
+    }
+}

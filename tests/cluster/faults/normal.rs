@@ -1,0 +1,216 @@
+//! The state of a cluster as far as two runs of the same plan have it in common: without names that are made up, versions
+//! and times.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use innkeeper_tests::{User, owned::owned, user::Kind};
+use serde_json::{Map, Value, json};
+
+use super::plan::{KINDS, Parent, Sort};
+
+/// Objects in their normal form, by kind and name.
+pub(crate) type State = BTreeMap<String, Value>;
+
+/// What is there of parents and of what carries their names.
+pub(crate) fn state(user: &User, namespace: &str) -> Result<State> {
+    let mut state = State::new();
+    for (api_version, kind) in KINDS {
+        for object in user.list(Kind::new(api_version, kind, namespace), "")? {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            if let Some(parent) = parent_of(name) {
+                let form = normal(&object, &parent, namespace);
+                state.insert(format!("{kind} {name}"), form);
+            }
+        }
+    }
+    Ok(state)
+}
+
+/// The name of the parent that a name belongs to.
+fn parent_of(name: &str) -> Option<String> {
+    let mut parts = name.split('-');
+    let (sort, number) = (parts.next()?, parts.next()?);
+    let is_ours = ["cache", "plain", "farewell"].contains(&sort) && number.parse::<u16>().is_ok();
+    is_ours.then(|| format!("{sort}-{number}"))
+}
+
+/// The parent's part of a state, as it would be for another parent of another namespace.
+pub(crate) fn part(state: &State, parent: Parent) -> State {
+    let name = parent.name();
+    let objects = state.iter().filter(|(key, _)| {
+        let object = key.split_once(' ').map(|(_, name)| name);
+        object.and_then(parent_of).as_ref() == Some(&name)
+    });
+    objects
+        .map(|(key, form)| (key.replace(&name, "NAME"), form.clone()))
+        .collect()
+}
+
+/// A part of a state as it is for this parent.
+pub(crate) fn named(part: &State, parent: Parent) -> State {
+    let name = parent.name();
+    part.iter()
+        .map(|(key, form)| (key.replace("NAME", &name), form.clone()))
+        .collect()
+}
+
+/// The field manager of what is made for a sort of parents.
+const fn manager(sort: Sort) -> &'static str {
+    match sort {
+        Sort::Cache => "innkeeper:memcached",
+        Sort::Plain => "innkeeper:unruly",
+        Sort::Farewell => "innkeeper:farewell",
+    }
+}
+
+fn normal(object: &Value, parent: &str, namespace: &str) -> Value {
+    let metadata = &object["metadata"];
+    let mut form = json!({
+        "finalizers": metadata["finalizers"],
+        "deleting": !metadata["deletionTimestamp"].is_null(),
+    });
+    if object["kind"] == "Memcached" || object["kind"] == "Unruly" || object["kind"] == "Farewell" {
+        form["conditions"] = conditions(object);
+        form["spec"] = object["spec"].clone();
+    } else {
+        child(object, parent, &mut form);
+    }
+    let text = form.to_string().replace(parent, "NAME");
+    serde_json::from_str(&text.replace(namespace, "NAMESPACE")).expect("it was JSON before")
+}
+
+fn child(object: &Value, parent: &str, form: &mut Value) {
+    let metadata = &object["metadata"];
+    form["labels"] = metadata["labels"].clone();
+    form["annotations"] = annotations(&metadata["annotations"]);
+    let owners = metadata["ownerReferences"].as_array();
+    let owners = owners.into_iter().flatten().map(|owner| {
+        json!([
+            owner["kind"],
+            owner["name"],
+            owner["controller"],
+            owner["blockOwnerDeletion"]
+        ])
+    });
+    form["owners"] = owners.collect();
+    let sort = match parent.split('-').next() {
+        Some("cache") => Sort::Cache,
+        Some("plain") => Sort::Plain,
+        _ => Sort::Farewell,
+    };
+    // Another manager, as that of the naive control, has what is there and no more.
+    let mut held = owned(object, manager(sort), None).unwrap_or_default();
+    if let Some(metadata) = held.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("ownerReferences");
+        let left = annotations(&metadata.get("annotations").cloned().unwrap_or_default());
+        metadata.insert("annotations".to_owned(), left);
+    }
+    form["held"] = held;
+    form["data"] = object["data"].clone();
+    let mut spec = object["spec"].clone();
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("clusterIP");
+        spec.remove("clusterIPs");
+    }
+    form["spec"] = spec;
+}
+
+/// Without those that differ from run to run.
+fn annotations(all: &Value) -> Value {
+    let all = all.as_object().into_iter().flatten();
+    let kept = all.filter(|(name, _)| {
+        *name != "innkeeper.dev/applied" && !name.starts_with("deployment.kubernetes.io/")
+    });
+    let kept: Map<_, _> = kept
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    Value::Object(kept)
+}
+
+/// Type, status and reason, and whether it is said of the present generation.
+fn conditions(parent: &Value) -> Value {
+    let all = parent["status"]["conditions"].as_array();
+    let all = all.into_iter().flatten().map(|condition| {
+        let is_present = condition["observedGeneration"] == parent["metadata"]["generation"];
+        let text = format!("{} {}", condition["status"], condition["reason"]);
+        let kind = condition["type"].as_str().unwrap_or_default().to_owned();
+        (kind, json!([text, is_present]))
+    });
+    Value::Object(all.collect())
+}
+
+/// What two states differ in, in short lines.
+pub(crate) fn differences(wanted: &State, found: &State) -> Vec<String> {
+    let mut all = Vec::new();
+    for (key, form) in wanted {
+        match found.get(key) {
+            None => all.push(format!("{key} is missing")),
+            Some(other) if other != form => {
+                all.push(format!("{key} differs: {}", first(form, other)))
+            }
+            Some(_) => {}
+        }
+    }
+    let extra = found.keys().filter(|key| !wanted.contains_key(*key));
+    all.extend(extra.map(|key| format!("{key} is there")));
+    all
+}
+
+/// The first place where two values differ.
+fn first(wanted: &Value, found: &Value) -> String {
+    if let (Some(a), Some(b)) = (wanted.as_object(), found.as_object()) {
+        let names = a.keys().chain(b.keys());
+        for name in names {
+            let (a, b) = (&wanted[name], &found[name]);
+            if a != b {
+                return format!("{name}.{}", first(a, b));
+            }
+        }
+    }
+    format!("{wanted} is wanted, {found} is there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_between_runs_is_left_out_and_the_rest_is_compared() {
+        let map = |name: &str, namespace: &str, uid: &str, said: &str| {
+            let applied = json!({ "innkeeper.dev/applied": uid, "innkeeper.dev/key": "first" });
+            let object = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {
+                    "name": format!("{name}-first"), "namespace": namespace, "uid": uid,
+                    "annotations": applied,
+                    "ownerReferences": [{ "kind": "Unruly", "name": name, "uid": uid, "controller": true }],
+                },
+                "data": { "name": said },
+            });
+            normal(&object, name, namespace)
+        };
+        let a = map("plain-0", "one", "1", "first");
+        assert_eq!(a, map("plain-7", "two", "2", "first"));
+        let b = map("plain-0", "one", "1", "second");
+        let state = |form| State::from([("ConfigMap plain-0-first".to_owned(), form)]);
+        assert_eq!(
+            differences(&state(a), &state(b)),
+            ["ConfigMap plain-0-first differs: data.name.\"first\" is wanted, \"second\" is there"]
+        );
+    }
+
+    #[test]
+    fn parts_are_taken_by_the_whole_name() {
+        let parent = |number| Parent {
+            sort: Sort::Cache,
+            number,
+        };
+        let all: State = ["Service cache-1", "Service cache-10", "ConfigMap other"]
+            .map(|key| (key.to_owned(), Value::Null))
+            .into();
+        let one = part(&all, parent(1));
+        assert_eq!(one.keys().collect::<Vec<_>>(), ["Service NAME"]);
+        assert!(named(&one, parent(10)).contains_key("Service cache-10"));
+    }
+}

@@ -1,0 +1,491 @@
+//! Who judges a plan: the audit logs of the API servers, what the relay saw, and the process. None of them knows what
+//! the host thinks.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use innkeeper_tests::Write;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    driver::Run,
+    plan::{Child, Parent, Step, Wish, crowd},
+};
+use crate::relay::{
+    Seen,
+    rules::{Action, is_write},
+};
+
+/// What the host may have resident, whatever happens.
+const RESIDENT_KIB_MAX: u64 = 512 * 1024;
+
+/// What the host may have of threads: the pools of the engine and of the runtime, and a few.
+const THREADS_MAX: u64 = 64;
+
+/// How often a second the same may be asked for; who backs off stays well below.
+const SAME_PER_SECOND_MAX: usize = 25;
+
+/// How long a pass that began before a parent was deleted may go on to make its children.
+const UNDER_WAY: SignedDuration = SignedDuration::from_secs(2);
+
+/// What a plan did, as far as it says what a host may do.
+#[derive(Debug, Default)]
+pub(super) struct Evidence {
+    /// The UIDs of all parents that there ever were.
+    pub(super) uids: BTreeSet<String>,
+    /// Since when parents are deleted, by UID.
+    pub(super) deleted: BTreeMap<String, Timestamp>,
+    /// How often each parent was put.
+    puts: BTreeMap<Parent, usize>,
+    /// How often somebody touched a child of it.
+    meddles: BTreeMap<Parent, usize>,
+    /// What each parent had in each of its wishes.
+    wishes: BTreeMap<Parent, Vec<Wish>>,
+    restores: usize,
+    /// Whether the host may not have seen what happened.
+    is_blind: bool,
+}
+
+impl Evidence {
+    pub(super) fn take(&mut self, step: &Step) {
+        match step {
+            Step::Put(parent, wish) => self.put(*parent, *wish),
+            Step::Crowd(count) => crowd(*count).for_each(|(parent, wish)| self.put(parent, wish)),
+            Step::Misbehave(parent, _) => *self.puts.entry(*parent).or_default() += 1,
+            Step::Meddle(parent, _) | Step::Squat(parent) => {
+                *self.meddles.entry(*parent).or_default() += 1;
+            }
+            Step::Restore => self.restores += 1,
+            Step::Rule(_) | Step::Sever(..) | Step::Refuse | Step::Server(_) => {
+                self.is_blind = true
+            }
+            // What is put by it is a step of its own.
+            Step::KillAt(..) | Step::Restart(_) | Step::Starve(..) => self.is_blind = true,
+            _ => {}
+        }
+    }
+
+    fn put(&mut self, parent: Parent, wish: Wish) {
+        *self.puts.entry(parent).or_default() += 1;
+        self.wishes.entry(parent).or_default().push(wish);
+    }
+
+    /// Whose child it is, and whether the parent had it in all its wishes.
+    fn owner(&self, resource: &str, name: &str) -> Option<(Parent, bool)> {
+        let is_it = |child: &Child| child.resource == resource && child.name == name;
+        self.wishes.iter().find_map(|(parent, wishes)| {
+            let has = |wish: &Wish| parent.children(*wish).iter().any(is_it);
+            let had: Vec<bool> = wishes.iter().map(has).collect();
+            let is_always = had.iter().all(|had| *had);
+            had.contains(&true).then_some((*parent, is_always))
+        })
+    }
+}
+
+/// Everybody's writes, in their order.
+fn everywhere(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
+    let [first, second] = run.world.audits();
+    let mut writes = first.since(marks[0])?;
+    // The second API server is not always there.
+    writes.extend(second.since(marks[1]).unwrap_or_default());
+    writes.sort_by_key(|write| write.received);
+    Ok(writes)
+}
+
+/// Everybody's writes in the namespace of a plan, in their order.
+fn all(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
+    let mut writes = everywhere(run, marks)?;
+    writes.retain(|write| write.namespace == run.namespace);
+    Ok(writes)
+}
+
+/// The host's writes in the namespace of a plan.
+pub(super) fn writes(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
+    let mut writes = all(run, marks)?;
+    writes.retain(Write::is_by_host);
+    Ok(writes)
+}
+
+/// What the host did and should not have done.
+pub(super) fn judge(run: &mut Run<'_>, marks: [usize; 2]) -> Result<Vec<String>> {
+    let writes = all(run, marks)?;
+    let mut found = counts(&run.evidence, &writes);
+    found.extend(owners(&run.evidence, &writes));
+    found.extend(order(&run.evidence, &writes));
+    found.extend(lead(&everywhere(run, marks)?));
+    found.extend(pace(&run.world.relay.seen()));
+    let pid = run.pid()?;
+    found.extend(process(pid)?);
+    found.extend(check_log(&run.log()).err().map(|error| error.to_string()));
+    Ok(found)
+}
+
+fn is_child(write: &Write) -> bool {
+    [
+        "deployments.apps",
+        "services",
+        "configmaps",
+        "poddisruptionbudgets.policy",
+    ]
+    .contains(&&*write.resource)
+}
+
+fn has_landed(write: &Write) -> bool {
+    (200..300).contains(&write.code)
+}
+
+/// O-sum: nothing is made twice, changed without a reason, or deleted while it is wanted.
+fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
+    #[derive(Default)]
+    struct Sum {
+        creates: usize,
+        updates: usize,
+        deletes: usize,
+        own_deletes: usize,
+    }
+    let mut sums: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
+    for write in writes
+        .iter()
+        .filter(|write| is_child(write) && has_landed(write))
+    {
+        let sum = sums.entry((&write.resource, &write.name)).or_default();
+        match (&*write.verb, write.is_by_host()) {
+            ("patch", true) if write.code == 201 => sum.creates += 1,
+            ("patch", true) => sum.updates += 1,
+            ("delete", by_host) => {
+                sum.deletes += 1;
+                sum.own_deletes += usize::from(by_host);
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for ((resource, name), sum) in sums {
+        let Some((parent, is_always)) = evidence.owner(resource, name) else {
+            continue;
+        };
+        let of =
+            |counts: &BTreeMap<Parent, usize>| counts.get(&parent).copied().unwrap_or_default();
+        let creates_max = 1 + sum.deletes + evidence.restores;
+        if sum.creates > creates_max {
+            found.push(format!(
+                "O-sum: {resource} {name} was made {} times and deleted {} times",
+                sum.creates, sum.deletes
+            ));
+        }
+        let updates_max = of(&evidence.puts) + 2 * of(&evidence.meddles) + 2 * evidence.restores;
+        if sum.updates > updates_max {
+            found.push(format!(
+                "O-sum: {resource} {name} was updated {} times, with {updates_max} reasons",
+                sum.updates
+            ));
+        }
+        if is_always && sum.own_deletes > 0 {
+            found.push(format!(
+                "O-sum: the host deleted {resource} {name}, which every wish had"
+            ));
+        }
+    }
+    found
+}
+
+/// O-own: every write is to what belongs to a parent of the plan, and is bound to it.
+fn owners(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
+    let by_host = writes
+        .iter()
+        .filter(|write| write.is_by_host() && is_child(write) && has_landed(write));
+    let wrong = by_host.filter(|write| {
+        let body = &write.body;
+        let is_bound = if write.verb == "delete" {
+            let conditions = &body["preconditions"];
+            !conditions["uid"].is_null() && !conditions["resourceVersion"].is_null()
+        } else {
+            let owner = body["metadata"]["ownerReferences"][0]["uid"].as_str();
+            owner.is_some_and(|owner| evidence.uids.contains(owner))
+        };
+        !is_bound
+    });
+    wrong
+        .map(|write| {
+            format!(
+                "O-own: {} is bound to no parent: {}",
+                write.line(),
+                write.body
+            )
+        })
+        .collect()
+}
+
+/// O-order: nothing is made for a parent that is gone, where the host could know.
+fn order(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
+    if evidence.is_blind {
+        return Vec::new();
+    }
+    let made = writes
+        .iter()
+        .filter(|write| write.is_by_host() && is_child(write) && write.code == 201);
+    let late = made.filter(|write| {
+        // While it goes, this one may be made.
+        let owner = write.body["metadata"]["ownerReferences"][0]["uid"].as_str();
+        let since = owner.and_then(|owner| evidence.deleted.get(owner));
+        !write.name.starts_with("farewell")
+            && since.is_some_and(|since| write.received > *since + UNDER_WAY)
+    });
+    late.map(|write| format!("O-order: {} for a parent that is gone", write.line()))
+        .collect()
+}
+
+/// O-lead: who writes holds the lease, if there is one.
+fn lead(writes: &[Write]) -> Vec<String> {
+    let leases: Vec<&Write> = writes
+        .iter()
+        .filter(|write| write.is_of_lease() && write.is_by_host() && has_landed(write))
+        .collect();
+    let holder = |at: Timestamp| {
+        let last = leases
+            .iter()
+            .filter(|lease| lease.answered <= at)
+            .max_by_key(|lease| lease.answered)?;
+        last.body["spec"]["holderIdentity"].as_str()
+    };
+    let wrong = writes.iter().filter(|write| {
+        let agent = write.user_agent.split(['(', ')']).nth(1);
+        let others = holder(write.received).filter(|holder| !holder.is_empty());
+        let is_others = others.is_some_and(|holder| agent.is_some_and(|agent| agent != holder));
+        write.is_by_host() && !write.is_of_lease() && has_landed(write) && is_others
+    });
+    wrong
+        .map(|write| {
+            let (line, agent) = (write.line(), &write.user_agent);
+            format!("O-lead: {line} by {agent}, who does not hold the lease")
+        })
+        .collect()
+}
+
+/// O-live: who asks again waits in between, and as long as it is told to.
+fn pace(seen: &[Seen]) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    let mut by_line: BTreeMap<&str, Vec<&Seen>> = BTreeMap::new();
+    for request in seen {
+        by_line.entry(&request.line).or_default().push(request);
+    }
+    for (line, requests) in by_line {
+        let within = |from: Instant| {
+            let second = from + Duration::from_secs(1);
+            requests
+                .iter()
+                .filter(|other| (from..second).contains(&other.at))
+                .count()
+        };
+        let most = requests.iter().map(|request| within(request.at)).max();
+        if most.is_some_and(|most| most > SAME_PER_SECOND_MAX) {
+            found.insert(format!("O-live: {most:?} times within a second: {line}"));
+        }
+        for pair in requests.windows(2) {
+            let Some(Action::Answer {
+                retry_after: Some(seconds),
+                ..
+            }) = pair[0].action
+            else {
+                continue;
+            };
+            let waited = pair[1].at - pair[0].at;
+            // A pass that a user's edit began is not held up, a watch and a list are.
+            if !is_write(line) && waited < Duration::from_secs(seconds.into()) {
+                found.insert(format!(
+                    "O-live: again after {waited:?} instead of {seconds} s: {line}"
+                ));
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// O-proc: the process stays within bounds.
+fn process(pid: i32) -> Result<Vec<String>> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
+    let value = |name: &str| -> Result<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let text = line.and_then(|line| line.split_whitespace().next());
+        Ok(text
+            .with_context(|| format!("no {name} in {path}"))?
+            .parse()?)
+    };
+    let mut found = Vec::new();
+    for (name, max) in [("VmHWM:", RESIDENT_KIB_MAX), ("Threads:", THREADS_MAX)] {
+        let value = value(name)?;
+        if value > max {
+            found.push(format!("O-proc: {name} {value} is over {max}"));
+        }
+    }
+    Ok(found)
+}
+
+/// O-proc: nothing panicked.
+pub(super) fn check_log(log: &str) -> Result<()> {
+    let panic = log.lines().find(|line| line.contains("panicked at"));
+    ensure!(panic.is_none(), "O-proc: {}", panic.unwrap_or_default());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{
+        super::plan::{Propagation, Sort},
+        *,
+    };
+
+    const CACHE: Parent = Parent {
+        sort: Sort::Cache,
+        number: 0,
+    };
+
+    fn write(verb: &str, resource: &str, code: u16, by_host: bool, body: Value) -> Write {
+        Write {
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            namespace: "plan".to_owned(),
+            name: "cache-0".to_owned(),
+            user: String::new(),
+            user_agent: if by_host { "innkeeper/1" } else { "kubectl" }.to_owned(),
+            uri: String::new(),
+            code,
+            body,
+            received: "2026-01-01T00:00:10Z".parse().unwrap(),
+            answered: "2026-01-01T00:00:10Z".parse().unwrap(),
+        }
+    }
+
+    fn apply(code: u16) -> Write {
+        let body = json!({ "metadata": { "ownerReferences": [{ "uid": "u" }] } });
+        write("patch", "deployments.apps", code, true, body)
+    }
+
+    fn evidence(extras: &[bool]) -> Evidence {
+        let mut evidence = Evidence::default();
+        for extra in extras {
+            let wish = Wish {
+                size: 1,
+                extra: *extra,
+            };
+            evidence.take(&Step::Put(CACHE, wish));
+        }
+        evidence.uids.insert("u".to_owned());
+        evidence
+    }
+
+    #[test]
+    fn what_is_made_twice_or_changed_without_a_reason_is_seen() {
+        let once = evidence(&[false]);
+        assert_eq!(
+            counts(&once, &[apply(201), apply(200)]),
+            Vec::<String>::new()
+        );
+        let twice = counts(&once, &[apply(201), apply(201)]);
+        assert!(twice[0].contains("was made 2 times"), "{twice:?}");
+        let gone = write("delete", "deployments.apps", 200, false, Value::Null);
+        assert_eq!(
+            counts(&once, &[apply(201), gone, apply(201)]),
+            Vec::<String>::new()
+        );
+        let idle = counts(&once, &[apply(201), apply(200), apply(200)]);
+        assert!(idle[0].contains("updated 2 times"), "{idle:?}");
+        // Who refuses a write has not done it.
+        assert_eq!(
+            counts(&once, &[apply(201), apply(409), apply(500)]),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn a_delete_is_for_what_was_not_always_wanted_and_bound() {
+        let bound = json!({ "preconditions": { "uid": "c", "resourceVersion": "1" } });
+        let delete = |resource, body| write("delete", resource, 200, true, body);
+        let budget = delete("poddisruptionbudgets.policy", bound.clone());
+        assert_eq!(
+            counts(&evidence(&[true, false]), std::slice::from_ref(&budget)),
+            Vec::<String>::new()
+        );
+        assert_eq!(counts(&evidence(&[true]), &[budget]).len(), 1);
+        let deployment = delete("deployments.apps", bound);
+        assert_eq!(
+            counts(&evidence(&[true, false]), std::slice::from_ref(&deployment)).len(),
+            1
+        );
+        assert_eq!(owners(&evidence(&[]), &[deployment]), Vec::<String>::new());
+        let loose = delete("deployments.apps", Value::Null);
+        assert_eq!(owners(&evidence(&[]), &[loose]).len(), 1);
+    }
+
+    #[test]
+    fn a_write_for_a_stranger_or_for_a_parent_that_is_gone_is_seen() {
+        let mut known = evidence(&[false]);
+        assert_eq!(owners(&known, &[apply(201)]), Vec::<String>::new());
+        assert_eq!(owners(&Evidence::default(), &[apply(201)]).len(), 1);
+        known.take(&Step::Delete(CACHE, Propagation::Background));
+        for (since, count) in [("2026-01-01T00:00:09Z", 0), ("2026-01-01T00:00:01Z", 1)] {
+            known.deleted.insert("u".to_owned(), since.parse().unwrap());
+            assert_eq!(order(&known, &[apply(201)]).len(), count);
+        }
+        known.take(&Step::Refuse);
+        assert_eq!(order(&known, &[apply(201)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_write_by_who_has_lost_the_lease_is_seen() {
+        let lease = |holder: &str, at: &str| {
+            let body = json!({ "spec": { "holderIdentity": holder } });
+            let mut lease = write("patch", "leases.coordination.k8s.io", 200, true, body);
+            lease.answered = at.parse().unwrap();
+            lease
+        };
+        let mut made = apply(201);
+        assert_eq!(lead(&[made.clone()]), Vec::<String>::new());
+        made.user_agent = "innkeeper/1 (a_1)".to_owned();
+        let [early, late] = ["2026-01-01T00:00:01Z", "2026-01-01T00:00:09Z"];
+        let own = [
+            lease("a_1", early),
+            made.clone(),
+            lease("b_1", "2026-01-01T00:00:11Z"),
+        ];
+        assert_eq!(lead(&own), Vec::<String>::new());
+        let lost = [lease("a_1", early), lease("b_1", late), made];
+        assert_eq!(lead(&lost).len(), 1);
+    }
+
+    #[test]
+    fn who_does_not_wait_is_seen() {
+        let begun = Instant::now();
+        let request = |milliseconds, retry_after| Seen {
+            at: begun + Duration::from_millis(milliseconds),
+            line: "GET /api/v1/services?watch=true HTTP/1.1".to_owned(),
+            action: retry_after,
+        };
+        let busy = Some(Action::Answer {
+            code: 429,
+            retry_after: Some(1),
+        });
+        assert_eq!(
+            pace(&[request(0, busy), request(1000, None)]),
+            Vec::<String>::new()
+        );
+        assert_eq!(pace(&[request(0, busy), request(900, None)]).len(), 1);
+        let many: Vec<_> = (0..30).map(|number| request(number * 30, None)).collect();
+        assert_eq!(pace(&many).len(), 1);
+        let slow: Vec<_> = (0..30).map(|number| request(number * 50, None)).collect();
+        assert_eq!(pace(&slow), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_panic_is_seen() {
+        assert!(check_log("thread 'main' panicked at x.rs:1:1:").is_err());
+        assert!(check_log("all is well").is_ok());
+    }
+}

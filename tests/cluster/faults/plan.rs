@@ -1,0 +1,470 @@
+//! A plan of faults as data: what users, others, the network and the servers do while a host works, and what everybody
+//! wants in the end.
+//!
+//! Pure: a row of the fault matrix and a seed give a plan, always the same one.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display},
+    str::FromStr,
+    time::Duration,
+};
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use super::rounds;
+use crate::relay::{
+    Moment,
+    rules::{Action, End, On, Rule},
+};
+
+/// The rows of the fault matrix.
+pub(crate) const ROWS: [u8; 20] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+];
+
+/// The row whose hosts take turns by a lease.
+pub(crate) const LEADER_ROW: u8 = 15;
+
+/// What happens, in rounds that do not need each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) name: Name,
+    /// The first one makes the parents.
+    pub(crate) rounds: Vec<Vec<Step>>,
+}
+
+/// What a plan is made from: `F7:12`, or `F7:12-2-4` without its rounds 2 and 4.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) row: u8,
+    pub(crate) seed: u64,
+    dropped: Vec<usize>,
+}
+
+impl Name {
+    pub(crate) const fn new(row: u8, seed: u64) -> Self {
+        Self {
+            row,
+            seed,
+            dropped: Vec::new(),
+        }
+    }
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "F{}:{}", self.row, self.seed)?;
+        self.dropped
+            .iter()
+            .try_for_each(|round| write!(f, "-{round}"))
+    }
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (row, rest) = text.strip_prefix(['F', 'f'])?.split_once(':')?;
+            let mut numbers = rest.split('-');
+            let name = Self {
+                row: row.parse().ok()?,
+                seed: numbers.next()?.parse().ok()?,
+                dropped: numbers
+                    .map(|number| number.parse().ok())
+                    .collect::<Option<_>>()?,
+            };
+            ROWS.contains(&name.row).then_some(name)
+        };
+        parse().ok_or_else(|| format!("{text} names no plan: write F7:12 or F7:12-2"))
+    }
+}
+
+impl Plan {
+    /// Makes the plan of a name.
+    pub(crate) fn new(name: Name) -> Self {
+        let mut rng = Rng::with_seed(name.seed.wrapping_mul(31).wrapping_add(name.row.into()));
+        let all = rounds::rounds(name.row, name.seed, &mut rng);
+        let kept = all
+            .into_iter()
+            .enumerate()
+            .filter(|(number, _)| *number == 0 || !name.dropped.contains(number));
+        Self {
+            rounds: kept.map(|(_, round)| round).collect(),
+            name,
+        }
+    }
+
+    /// The same without one of its rounds, each in turn: what a failing plan may be cut down to.
+    pub(crate) fn smaller(&self) -> Vec<Self> {
+        let all = self.rounds.len() + self.name.dropped.len();
+        let droppable = (1..all).filter(|round| !self.name.dropped.contains(round));
+        let without = droppable.map(|round| {
+            let mut name = self.name.clone();
+            name.dropped.push(round);
+            name.dropped.sort_unstable();
+            Self::new(name)
+        });
+        without.collect()
+    }
+
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.rounds.iter().flatten()
+    }
+
+    /// How long it may take until all is well again after a fault is over: a connection that ends in silence is found
+    /// when the watch should have ended, a crowd takes its time, everything else a back-off.
+    pub(crate) fn patience(&self) -> Duration {
+        let is_long = self.steps().any(|step| match step {
+            Step::Rule(rule) => matches!(
+                rule.action,
+                Action::Cut {
+                    end: End::Silence,
+                    ..
+                }
+            ),
+            Step::Crowd(count) => *count > 100,
+            _ => false,
+        });
+        Duration::from_secs(if is_long { 240 } else { 60 })
+    }
+}
+
+impl Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "plan {}", self.name)?;
+        for (number, round) in self.rounds.iter().enumerate() {
+            write!(f, "\n  round {number}")?;
+            for step in round {
+                write!(f, "\n    {step:?}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A user wants a parent to be so.
+    Put(Parent, Wish),
+    /// A user wants so many more caches.
+    Crowd(u16),
+    /// A user deletes a parent.
+    Delete(Parent, Propagation),
+    /// Somebody deletes the children that a deleted parent left.
+    Sweep(Parent),
+    /// Somebody touches the first child of a parent.
+    Meddle(Parent, Meddling),
+    /// Somebody has an object of the name of a parent's first child, before the parent is.
+    Squat(Parent),
+    /// That object goes, and must be as it was.
+    Leave(Parent),
+    /// A guest misbehaves for a parent, in a way that its specification names.
+    Misbehave(Parent, &'static str),
+    /// An admission policy denies everything about a plural in the namespace.
+    Deny(&'static str),
+    /// It does so no more.
+    Allow,
+    /// Somebody deletes the definition of plain parents.
+    DropKind,
+    /// Somebody applies it again.
+    AddKind,
+    /// The network gets a rule.
+    Rule(Rule),
+    /// Connections end.
+    Sever(On, End),
+    /// No connection can be made.
+    Refuse,
+    /// The network works.
+    Clear,
+    /// The control plane is told something.
+    Server(&'static [&'static str]),
+    /// The state of the cluster is kept, what is wanted included.
+    Snapshot,
+    /// And comes back.
+    Restore,
+    /// Somebody else writes so many objects.
+    Burn(u32),
+    /// The host is killed at a write of this number from here on, and started again; the step is what makes it write.
+    KillAt(Moment, usize, Box<Self>),
+    /// The host is killed and started again with limits, as `prlimit` takes them; none: as usual.
+    Restart(&'static [&'static str]),
+    /// A second host stands by, to which the network is as it should be. The first one may end from here on.
+    Standby,
+    /// The host gets the processor this part of the time, in percent, for so many milliseconds.
+    Starve(u8, u64),
+    /// So many milliseconds pass.
+    Pass(u64),
+    /// Soon the condition `Synced` of a parent has this status and reason.
+    Meet(Parent, &'static str, &'static str),
+    /// Soon all is as it is wanted.
+    Converge,
+}
+
+/// A parent of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Parent {
+    pub(crate) sort: Sort,
+    pub(crate) number: u16,
+}
+
+/// Which guest a parent is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sort {
+    /// `memcached`: a Deployment, a Service, and with `extra` a disruption budget.
+    Cache,
+    /// `unruly`: two ConfigMaps, and without `extra` none.
+    Plain,
+    /// `farewell`: a ConfigMap, and another one while the parent goes.
+    Farewell,
+}
+
+/// How a parent is wanted; what its sort does not have is ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wish {
+    pub(crate) size: u8,
+    pub(crate) extra: bool,
+}
+
+/// What becomes of the children of a parent that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// What somebody does to a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meddling {
+    /// Deletes it.
+    Remove,
+    /// Sets a field that the host owns.
+    Edit,
+    /// Applies that field with force, as another manager.
+    Seize,
+    /// Takes the host's label away.
+    Hide,
+    /// Gives that label another value.
+    Relabel,
+    /// Takes the host's label away and puts it back.
+    Flip,
+    /// Lets the API server forget who owns which field.
+    Forget,
+    /// Takes the owner away.
+    Disown,
+    /// Makes it another object's, which does not exist.
+    Reown,
+    /// Deletes it, has an object of its name for a moment.
+    Blink,
+}
+
+/// A child that a wish has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Child {
+    pub(crate) api_version: &'static str,
+    pub(crate) kind: &'static str,
+    /// The plural as the audit log has it.
+    pub(crate) resource: &'static str,
+    pub(crate) name: String,
+}
+
+/// The kinds of parents and children, and the plurals of the children.
+pub(crate) const KINDS: [(&str, &str); 7] = [
+    ("cache.example.com/v1", "Memcached"),
+    ("test.innkeeper.dev/v1", "Unruly"),
+    ("test.innkeeper.dev/v1", "Farewell"),
+    ("apps/v1", "Deployment"),
+    ("v1", "Service"),
+    ("v1", "ConfigMap"),
+    ("policy/v1", "PodDisruptionBudget"),
+];
+
+impl Parent {
+    pub(crate) fn name(self) -> String {
+        let sort = match self.sort {
+            Sort::Cache => "cache",
+            Sort::Plain => "plain",
+            Sort::Farewell => "farewell",
+        };
+        format!("{sort}-{}", self.number)
+    }
+
+    pub(crate) const fn kind(self) -> (&'static str, &'static str) {
+        match self.sort {
+            Sort::Cache => KINDS[0],
+            Sort::Plain => KINDS[1],
+            Sort::Farewell => KINDS[2],
+        }
+    }
+
+    /// What a user applies.
+    pub(crate) fn object(self, wish: Wish) -> Value {
+        let (api_version, kind) = self.kind();
+        let mut spec = match self.sort {
+            Sort::Cache => json!({ "size": wish.size }),
+            Sort::Plain => json!({ "behaviour": if wish.extra { "good" } else { "nothing" } }),
+            Sort::Farewell => json!({ "end": "goodbye" }),
+        };
+        if self.sort == Sort::Cache && wish.extra {
+            spec["highAvailability"] =
+                json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
+        }
+        // Of characters of three bytes, so that a cut watch is likely to end within one.
+        let annotations = json!({ "test.example/text": "\u{2603}".repeat(300) });
+        json!({
+            "apiVersion": api_version, "kind": kind,
+            "metadata": { "name": self.name(), "annotations": annotations },
+            "spec": spec,
+        })
+    }
+
+    /// The children of a wish; the first one is there with every wish that has any.
+    pub(crate) fn children(self, wish: Wish) -> Vec<Child> {
+        let name = self.name();
+        let child =
+            |(api_version, kind): (&'static str, &'static str), resource, name: &str| Child {
+                api_version,
+                kind,
+                resource,
+                name: name.to_owned(),
+            };
+        let map = |key| child(KINDS[5], "configmaps", &format!("{name}-{key}"));
+        match self.sort {
+            Sort::Cache => {
+                let mut children = vec![
+                    child(KINDS[3], "deployments.apps", &name),
+                    child(KINDS[4], "services", &name),
+                ];
+                if wish.extra {
+                    children.push(child(KINDS[6], "poddisruptionbudgets.policy", &name));
+                }
+                children
+            }
+            Sort::Plain if wish.extra => vec![map("first"), map("second")],
+            Sort::Plain => Vec::new(),
+            Sort::Farewell => vec![map("hello")],
+        }
+    }
+
+    /// The child that others meddle with.
+    pub(crate) fn first_child(self) -> Child {
+        let wish = Wish {
+            size: 1,
+            extra: true,
+        };
+        let mut children = self.children(wish);
+        children.swap_remove(0)
+    }
+}
+
+/// What is wanted, as a plan goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    pub(crate) now: BTreeMap<Parent, Wish>,
+    kept: BTreeMap<Parent, Wish>,
+}
+
+impl Wishes {
+    /// Takes what a step says about it.
+    pub(crate) fn take(&mut self, step: &Step) {
+        match step {
+            Step::Put(parent, wish) => {
+                self.now.insert(*parent, *wish);
+            }
+            Step::Crowd(count) => self.now.extend(crowd(*count)),
+            Step::Delete(parent, _) => {
+                self.now.remove(parent);
+            }
+            Step::DropKind => self.now.retain(|parent, _| parent.sort != Sort::Plain),
+            Step::Snapshot => self.kept = self.now.clone(),
+            Step::Restore => self.now = self.kept.clone(),
+            Step::KillAt(_, _, step) => self.take(step),
+            _ => {}
+        }
+    }
+}
+
+/// So many caches, of numbers that no other parent has.
+pub(crate) fn crowd(count: u16) -> impl Iterator<Item = (Parent, Wish)> {
+    let wish = Wish {
+        size: 1,
+        extra: false,
+    };
+    (0..count).map(move |number| {
+        let parent = Parent {
+            sort: Sort::Cache,
+            number: 100 + number,
+        };
+        (parent, wish)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_gives_a_plan_and_always_the_same() {
+        for row in ROWS {
+            for seed in 1..50 {
+                let plan = Plan::new(Name::new(row, seed));
+                assert!(plan.rounds.len() > 1, "{plan}");
+                let name: Name = plan.name.to_string().parse().unwrap();
+                assert_eq!(Plan::new(name), plan);
+            }
+        }
+        let two = [1, 2].map(|seed| Plan::new(Name::new(20, seed)).rounds);
+        assert_ne!(two[0], two[1]);
+        for wrong in ["", "F7", "F0:1", "F21:1", "F7:x", "F7:1-x", "7:1"] {
+            assert!(wrong.parse::<Name>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_cut_down_round_by_round() {
+        let plan = Plan::new(Name::new(20, 3));
+        let count = plan.rounds.len();
+        let smaller = plan.smaller();
+        assert_eq!(smaller.len(), count - 1);
+        for (dropped, smaller) in (1..).zip(&smaller) {
+            let mut rounds = plan.rounds.clone();
+            rounds.remove(dropped);
+            assert_eq!(smaller.rounds, rounds);
+            let name: Name = smaller.name.to_string().parse().unwrap();
+            assert_eq!(&Plan::new(name), smaller);
+        }
+        let mut last = plan;
+        while let Some(smaller) = last.smaller().pop() {
+            last = smaller;
+        }
+        assert_eq!(last.rounds.len(), 1);
+    }
+
+    #[test]
+    fn a_restored_cluster_is_wanted_as_it_was() {
+        let parent = Parent {
+            sort: Sort::Cache,
+            number: 0,
+        };
+        let wish = |size| Wish { size, extra: false };
+        let mut wishes = Wishes::default();
+        let steps = [
+            Step::Put(parent, wish(1)),
+            Step::Snapshot,
+            Step::Put(parent, wish(2)),
+            Step::Crowd(2),
+        ];
+        for step in &steps {
+            wishes.take(step);
+        }
+        assert_eq!(wishes.now.len(), 3);
+        wishes.take(&Step::Restore);
+        assert_eq!(wishes.now, BTreeMap::from([(parent, wish(1))]));
+        wishes.take(&Step::Delete(parent, Propagation::Orphan));
+        assert!(wishes.now.is_empty());
+    }
+}

@@ -1,0 +1,435 @@
+//! What the rounds of each row of the fault matrix are made of: the rows about the network and the servers here, the others
+//! in `people`.
+//!
+//! Pure. Every round ends with the fault over and all as it is wanted, so that any of them can be left out.
+
+mod people;
+
+use fastrand::Rng;
+
+use super::plan::{Meddling, Parent, Propagation, Sort, Step, Wish};
+use crate::relay::{
+    Moment,
+    rules::{Action, End, On, Rule, Verb},
+};
+
+const fn parent(sort: Sort, number: u16) -> Parent {
+    Parent { sort, number }
+}
+
+const CACHE: Parent = parent(Sort::Cache, 0);
+const OTHER_CACHE: Parent = parent(Sort::Cache, 1);
+const PLAIN: Parent = parent(Sort::Plain, 0);
+const FAREWELL: Parent = parent(Sort::Farewell, 0);
+/// Made by a round that needs a new one.
+const NEW: Parent = parent(Sort::Cache, 2);
+
+/// What watches, reads and writes are about, by a part of the path.
+const PATHS: [&str; 7] = [
+    "",
+    "/memcacheds",
+    "/deployments",
+    "/services",
+    "/poddisruptionbudgets",
+    "/unrulies",
+    "/configmaps",
+];
+
+/// The rows that the random mix takes its rounds from: those that need no second API server and no restored cluster.
+const MIXED: [u8; 16] = [1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 19];
+
+/// The rounds of a plan; every eighth seed has what takes minutes.
+pub(super) fn rounds(row: u8, seed: u64, rng: &mut Rng) -> Vec<Vec<Step>> {
+    let is_long = seed.is_multiple_of(8);
+    let mut all = vec![vec![
+        Step::Put(CACHE, wish(rng)),
+        Step::Put(OTHER_CACHE, wish(rng)),
+        Step::Put(PLAIN, good()),
+        Step::Put(FAREWELL, good()),
+        Step::Converge,
+    ]];
+    let count = match row {
+        // What takes the servers down and up again takes seconds.
+        4 | 8 | 9 | 10 | 15 => 1,
+        20 => 5,
+        _ => 3,
+    };
+    for number in 0..count {
+        let row = if row == 20 { one(rng, &MIXED) } else { row };
+        all.push(round(row, is_long && number == 0, rng));
+    }
+    all
+}
+
+fn round(row: u8, is_long: bool, rng: &mut Rng) -> Vec<Step> {
+    match row {
+        1 => kill(Moment::Before, rng),
+        2 => kill(Moment::After, rng),
+        3 => lost_answers(rng),
+        4 => stale_server(rng),
+        5 => late_watches(rng),
+        6 => unobserved(rng),
+        7 => cut_watches(is_long, rng),
+        8 => history_gone(rng),
+        9 => restored(rng),
+        10 => servers(rng),
+        11 => overload(rng),
+        12 => people::refusals(rng),
+        13 => people::foreign_writers(rng),
+        14 => people::churn(is_long, rng),
+        15 => leader(rng),
+        16 => people::misbehaviour(rng),
+        17 => people::scarcity(rng),
+        18 => people::corruption(rng),
+        _ => people::credentials(rng),
+    }
+}
+
+fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.usize(..of.len())]
+}
+
+fn wish(rng: &mut Rng) -> Wish {
+    Wish {
+        size: rng.u8(1..=3),
+        extra: rng.bool(),
+    }
+}
+
+const fn good() -> Wish {
+    Wish {
+        size: 1,
+        extra: true,
+    }
+}
+
+/// A user's change of one of the parents.
+fn edit(rng: &mut Rng) -> Step {
+    let parent = one(rng, &[CACHE, OTHER_CACHE, PLAIN]);
+    Step::Put(parent, wish(rng))
+}
+
+const fn on(verb: Verb, path: &'static str) -> On {
+    On { verb, path }
+}
+
+fn path(rng: &mut Rng) -> &'static str {
+    one(rng, &PATHS)
+}
+
+fn kill(moment: Moment, rng: &mut Rng) -> Vec<Step> {
+    let writes = if rng.bool() {
+        Step::Put(NEW, wish(rng))
+    } else {
+        edit(rng)
+    };
+    let number = rng.usize(1..=6);
+    vec![
+        Step::KillAt(moment, number, Box::new(writes)),
+        Step::Converge,
+    ]
+}
+
+fn lost_answers(rng: &mut Rng) -> Vec<Step> {
+    let lost = Action::Answer {
+        code: 504,
+        retry_after: None,
+    };
+    let rule = Rule {
+        on: on(Verb::Write, ""),
+        every: rng.u32(1..=2),
+        times: rng.u32(1..=3),
+        action: one(rng, &[Action::Lose, Action::GiveUp, lost]),
+    };
+    vec![
+        Step::Rule(rule),
+        Step::Put(NEW, wish(rng)),
+        edit(rng),
+        Step::Converge,
+        Step::Clear,
+    ]
+}
+
+fn stale_server(rng: &mut Rng) -> Vec<Step> {
+    let mut steps = vec![
+        Step::Server(&["start", "apiserver-2"]),
+        Step::Server(&["wait", "apiserver-2"]),
+        edit(rng),
+        Step::Converge,
+        Step::Server(&["cut", "apiserver-2"]),
+    ];
+    match rng.u8(..3) {
+        0 => steps.extend([
+            Step::Delete(CACHE, Propagation::Background),
+            Step::Put(CACHE, wish(rng)),
+        ]),
+        1 => steps.push(Step::Meddle(CACHE, Meddling::Remove)),
+        _ => steps.extend([edit(rng), edit(rng)]),
+    }
+    steps.push(Step::Converge);
+    steps.push(Step::Server(&["front", "apiserver-2"]));
+    // What it knows is newer than what it is shown, or it knows nothing.
+    if rng.bool() {
+        steps.push(Step::Restart(&[]));
+    }
+    steps.extend([
+        Step::Pass(3000),
+        Step::Server(&["mend", "apiserver-2"]),
+        edit(rng),
+        Step::Converge,
+        Step::Server(&["front", "apiserver"]),
+        Step::Server(&["stop", "apiserver-2"]),
+        edit(rng),
+        Step::Converge,
+    ]);
+    steps
+}
+
+fn late_watches(rng: &mut Rng) -> Vec<Step> {
+    let by = rng.u64(100..3000);
+    let rule = Rule::always(on(Verb::Watch, path(rng)), Action::Late(by));
+    vec![
+        Step::Rule(rule),
+        Step::Put(NEW, wish(rng)),
+        edit(rng),
+        edit(rng),
+        Step::Converge,
+        edit(rng),
+        Step::Converge,
+        Step::Clear,
+    ]
+}
+
+fn unobserved(rng: &mut Rng) -> Vec<Step> {
+    let watches = on(Verb::Watch, path(rng));
+    let mut steps = vec![Step::Rule(Rule::always(watches, Action::Hold))];
+    match rng.u8(..4) {
+        0 => steps.push(Step::Meddle(CACHE, Meddling::Flip)),
+        1 => steps.push(Step::Meddle(CACHE, Meddling::Blink)),
+        2 => steps.extend([
+            Step::Delete(CACHE, Propagation::Background),
+            Step::Put(CACHE, wish(rng)),
+        ]),
+        _ => {
+            let (before, between) = (wish(rng), wish(rng));
+            let puts = [before, between, before].map(|wish| Step::Put(CACHE, wish));
+            steps.extend(puts);
+        }
+    }
+    steps.push(Step::Pass(500));
+    if rng.bool() {
+        steps.push(Step::Sever(watches, End::Close));
+    }
+    steps.extend([Step::Clear, Step::Converge]);
+    steps
+}
+
+fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
+    let path = path(rng);
+    if is_long {
+        let cut = Action::Cut {
+            after: rng.usize(1..2000),
+            end: End::Silence,
+        };
+        let rule = Rule::always(on(Verb::Watch, path), cut);
+        let rule = Rule { times: 3, ..rule };
+        return vec![
+            Step::Rule(rule),
+            edit(rng),
+            edit(rng),
+            Step::Converge,
+            Step::Clear,
+        ];
+    }
+    let cut = Action::Cut {
+        after: rng.usize(1..4000),
+        end: one(rng, &[End::Close, End::Reset]),
+    };
+    match rng.u8(..4) {
+        // In the first list of a host.
+        0 => {
+            let rule = Rule::always(on(Verb::Read, path), cut);
+            let rule = Rule { times: 2, ..rule };
+            vec![
+                Step::Rule(rule),
+                Step::Restart(&[]),
+                edit(rng),
+                Step::Converge,
+                Step::Clear,
+            ]
+        }
+        1 => {
+            let watches = on(Verb::Watch, path);
+            let rule = Rule::always(watches, Action::NoBookmarks);
+            vec![
+                Step::Rule(rule),
+                Step::Sever(watches, End::Reset),
+                edit(rng),
+                Step::Converge,
+                Step::Clear,
+            ]
+        }
+        _ => {
+            let rule = Rule::always(on(Verb::Watch, path), cut);
+            let rule = Rule { times: 5, ..rule };
+            vec![
+                Step::Rule(rule),
+                edit(rng),
+                Step::Meddle(CACHE, Meddling::Remove),
+                edit(rng),
+                Step::Converge,
+                Step::Clear,
+            ]
+        }
+    }
+}
+
+fn history_gone(rng: &mut Rng) -> Vec<Step> {
+    let mut steps = vec![
+        Step::Server(&["cut", "front"]),
+        Step::Meddle(CACHE, Meddling::Remove),
+    ];
+    if rng.bool() {
+        steps.push(edit(rng));
+    }
+    steps.extend([
+        Step::Server(&["compact"]),
+        Step::Server(&["restart", "apiserver"]),
+        Step::Server(&["mend", "front"]),
+        Step::Converge,
+    ]);
+    // Now one watch alone, so that nothing but its list tells what is gone.
+    let watches = on(Verb::Watch, "/deployments");
+    let rule = |on, times, action| {
+        Step::Rule(Rule {
+            on,
+            every: 1,
+            times,
+            action,
+        })
+    };
+    let gone = Action::Answer {
+        code: 410,
+        retry_after: None,
+    };
+    steps.extend([
+        rule(watches, 3, Action::Expire),
+        Step::Sever(watches, End::Close),
+        Step::Meddle(OTHER_CACHE, Meddling::Remove),
+        Step::Converge,
+        rule(on(Verb::Any, path(rng)), rng.u32(1..=4), gone),
+        Step::Sever(on(Verb::Watch, ""), End::Close),
+        Step::Meddle(OTHER_CACHE, Meddling::Remove),
+        Step::Converge,
+        Step::Clear,
+    ]);
+    steps
+}
+
+fn restored(rng: &mut Rng) -> Vec<Step> {
+    vec![
+        Step::Snapshot,
+        Step::Put(CACHE, wish(rng)),
+        Step::Meddle(OTHER_CACHE, Meddling::Remove),
+        Step::Converge,
+        // Or the versions that are seen after would soon be as high as those before.
+        Step::Burn(600),
+        Step::Restore,
+        Step::Put(OTHER_CACHE, wish(rng)),
+        Step::Meddle(CACHE, Meddling::Remove),
+        Step::Converge,
+    ]
+}
+
+fn servers(rng: &mut Rng) -> Vec<Step> {
+    let mut steps = vec![Step::Put(NEW, wish(rng))];
+    match rng.u8(..4) {
+        0 => steps.push(Step::Server(&["restart", "apiserver"])),
+        1 => steps.extend([
+            Step::Server(&["kill", "apiserver"]),
+            Step::Server(&["wait", "apiserver"]),
+        ]),
+        2 => steps.extend([
+            Step::Server(&["pause", "apiserver"]),
+            Step::Pass(2500),
+            Step::Server(&["resume", "apiserver"]),
+        ]),
+        _ => steps.extend([
+            Step::Server(&["start", "apiserver-2"]),
+            Step::Server(&["wait", "apiserver-2"]),
+            Step::Server(&["front", "apiserver-2"]),
+            Step::Server(&["restart", "apiserver"]),
+            edit(rng),
+            Step::Converge,
+            Step::Server(&["front", "apiserver"]),
+            Step::Server(&["stop", "apiserver-2"]),
+        ]),
+    }
+    let initializing = Rule {
+        on: on(Verb::Any, path(rng)),
+        every: 1,
+        times: rng.u32(1..20),
+        action: Action::Answer {
+            code: 429,
+            retry_after: Some(1),
+        },
+    };
+    steps.extend([
+        Step::Rule(initializing),
+        Step::Sever(on(Verb::Any, ""), End::Reset),
+        edit(rng),
+        Step::Converge,
+        Step::Clear,
+    ]);
+    steps
+}
+
+fn overload(rng: &mut Rng) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for verb in [Verb::Write, Verb::Read] {
+        let action = Action::Answer {
+            code: one(rng, &[429, 503, 500]),
+            retry_after: one(rng, &[None, Some(1)]),
+        };
+        steps.push(Step::Rule(Rule {
+            on: on(verb, ""),
+            every: 3,
+            times: 40,
+            action,
+        }));
+    }
+    let slow = Action::Late(rng.u64(100..1000));
+    steps.extend([
+        Step::Rule(Rule::always(on(Verb::Any, ""), slow)),
+        Step::Put(NEW, wish(rng)),
+        Step::Crowd(4),
+        edit(rng),
+        Step::Converge,
+        Step::Clear,
+    ]);
+    steps
+}
+
+/// The holder of the lease, and nobody else, has a network that does not work.
+fn leader(rng: &mut Rng) -> Vec<Step> {
+    let hold = |path| Step::Rule(Rule::always(on(Verb::Any, path), Action::Hold));
+    let fault = match rng.u8(..4) {
+        0 => hold(""),
+        // All but the lease works.
+        1 => hold("/leases"),
+        2 => {
+            let late = Action::Late(rng.u64(500..6000));
+            Step::Rule(Rule::always(on(Verb::Any, "/leases"), late))
+        }
+        _ => Step::Refuse,
+    };
+    let mut steps = vec![Step::Standby, fault];
+    if rng.bool() {
+        steps.push(Step::Sever(on(Verb::Any, ""), End::Reset));
+    }
+    for _ in 0..16 {
+        steps.extend([edit(rng), Step::Pass(500)]);
+    }
+    steps.extend([Step::Converge, Step::Clear, edit(rng), Step::Converge]);
+    steps
+}

@@ -1,0 +1,226 @@
+//! Rounds in which people, guests and the machine do what they should not.
+
+use fastrand::Rng;
+
+use super::{CACHE, FAREWELL, NEW, OTHER_CACHE, PLAIN, edit, good, on, one, parent, wish};
+use crate::{
+    faults::plan::{Meddling, Parent, Propagation, Sort, Step},
+    relay::rules::{Action, End, Rule, Verb},
+};
+
+pub(super) fn refusals(rng: &mut Rng) -> Vec<Step> {
+    let is_isolated = [
+        Step::Put(PLAIN, good()),
+        Step::Put(parent(Sort::Plain, 1), good()),
+        Step::Meet(parent(Sort::Plain, 1), "True", "Applied"),
+        Step::Meet(NEW, "False", "ApplyFailed"),
+    ];
+    let mut steps = vec![Step::Delete(NEW, Propagation::Background)];
+    match rng.u8(..3) {
+        0 => {
+            let refused = Action::Answer {
+                code: one(rng, &[403, 500]),
+                retry_after: None,
+            };
+            let path = one(rng, &["/services", "/deployments"]);
+            steps.push(Step::Rule(Rule::always(on(Verb::Write, path), refused)));
+            steps.push(Step::Put(NEW, wish(rng)));
+            steps.extend(is_isolated);
+            steps.push(Step::Clear);
+        }
+        1 => {
+            steps.push(Step::Deny(one(rng, &["services", "deployments"])));
+            steps.push(Step::Put(NEW, wish(rng)));
+            steps.extend(is_isolated);
+            steps.push(Step::Allow);
+        }
+        _ => steps.extend([
+            Step::Put(PLAIN, good()),
+            Step::Converge,
+            Step::DropKind,
+            Step::Sweep(PLAIN),
+            Step::Sweep(parent(Sort::Plain, 1)),
+            Step::Put(NEW, wish(rng)),
+            Step::Meet(NEW, "True", "Applied"),
+            Step::AddKind,
+            Step::Put(PLAIN, good()),
+        ]),
+    }
+    steps.push(Step::Converge);
+    steps
+}
+
+pub(super) fn foreign_writers(rng: &mut Rng) -> Vec<Step> {
+    let parent = one(rng, &[CACHE, OTHER_CACHE, FAREWELL]);
+    let meddle = |meddling| Step::Meddle(parent, meddling);
+    match rng.u8(..6) {
+        0 => vec![
+            meddle(Meddling::Disown),
+            Step::Meet(parent, "False", "ChildNotOwned"),
+            meddle(Meddling::Remove),
+            Step::Converge,
+        ],
+        1 => {
+            let new = Parent { number: 3, ..CACHE };
+            vec![
+                Step::Delete(new, Propagation::Background),
+                Step::Squat(new),
+                Step::Put(new, wish(rng)),
+                Step::Meet(new, "False", "ChildNotOwned"),
+                Step::Leave(new),
+                Step::Converge,
+            ]
+        }
+        2 => {
+            let mut steps = Vec::new();
+            for _ in 0..5 {
+                steps.extend([meddle(Meddling::Edit), Step::Pass(rng.u64(0..200))]);
+            }
+            steps.push(Step::Converge);
+            steps
+        }
+        _ => {
+            let kinds = [
+                Meddling::Edit,
+                Meddling::Seize,
+                Meddling::Hide,
+                Meddling::Relabel,
+                Meddling::Forget,
+                Meddling::Remove,
+                Meddling::Blink,
+            ];
+            vec![
+                meddle(one(rng, &kinds)),
+                Step::Converge,
+                meddle(one(rng, &kinds)),
+                Step::Converge,
+            ]
+        }
+    }
+}
+
+pub(super) fn churn(is_long: bool, rng: &mut Rng) -> Vec<Step> {
+    let background = Propagation::Background;
+    match rng.u8(..4) {
+        _ if is_long => vec![Step::Crowd(1000), edit(rng), Step::Converge],
+        0 => vec![
+            Step::Put(NEW, wish(rng)),
+            Step::Converge,
+            Step::Delete(NEW, Propagation::Orphan),
+            Step::Sweep(NEW),
+            Step::Put(NEW, wish(rng)),
+            Step::Converge,
+        ],
+        1 => vec![Step::Crowd(12), edit(rng), Step::Converge],
+        2 => {
+            let mut steps = Vec::new();
+            for _ in 0..3 {
+                steps.extend([
+                    Step::Put(NEW, wish(rng)),
+                    Step::Pass(rng.u64(0..60)),
+                    Step::Delete(NEW, one(rng, &[background, Propagation::Foreground])),
+                ]);
+            }
+            steps.extend([Step::Put(NEW, wish(rng)), Step::Converge]);
+            steps
+        }
+        _ => vec![
+            Step::Put(FAREWELL, good()),
+            Step::Pass(rng.u64(0..60)),
+            Step::Delete(FAREWELL, one(rng, &[background, Propagation::Foreground])),
+            edit(rng),
+            Step::Put(FAREWELL, good()),
+            Step::Converge,
+        ],
+    }
+}
+
+pub(super) fn misbehaviour(rng: &mut Rng) -> Vec<Step> {
+    let behaviours = [
+        "trap",
+        "loop",
+        "allocate",
+        "flood",
+        "undeclared-kind",
+        "many-children",
+        "huge-object",
+        "retry",
+        "invalid",
+    ];
+    vec![
+        Step::Put(PLAIN, good()),
+        Step::Converge,
+        Step::Misbehave(PLAIN, one(rng, &behaviours)),
+        Step::Put(CACHE, wish(rng)),
+        Step::Put(NEW, wish(rng)),
+        Step::Meet(CACHE, "True", "Applied"),
+        Step::Meet(NEW, "True", "Applied"),
+        Step::Put(PLAIN, good()),
+        Step::Converge,
+    ]
+}
+
+pub(super) fn scarcity(rng: &mut Rng) -> Vec<Step> {
+    match rng.u8(..3) {
+        0 => vec![
+            Step::Restart(&["--nofile=48:48"]),
+            Step::Put(NEW, wish(rng)),
+            edit(rng),
+            Step::Pass(3000),
+            Step::Restart(&[]),
+            Step::Converge,
+        ],
+        // What it compiles does not fit.
+        1 => vec![
+            Step::Restart(&["--fsize=65536:65536"]),
+            Step::Put(NEW, wish(rng)),
+            edit(rng),
+            Step::Converge,
+            Step::Restart(&[]),
+            Step::Converge,
+        ],
+        _ => vec![
+            Step::Put(NEW, wish(rng)),
+            Step::Crowd(4),
+            Step::Starve(rng.u8(5..40), 3000),
+            edit(rng),
+            Step::Converge,
+        ],
+    }
+}
+
+pub(super) fn corruption(rng: &mut Rng) -> Vec<Step> {
+    let parent = one(rng, &[CACHE, FAREWELL]);
+    let meddle = |meddling| Step::Meddle(parent, meddling);
+    let first = one(rng, &[Meddling::Reown, Meddling::Relabel, Meddling::Edit]);
+    vec![
+        meddle(first),
+        Step::Pass(rng.u64(0..100)),
+        edit(rng),
+        Step::Converge,
+    ]
+}
+
+pub(super) fn credentials(rng: &mut Rng) -> Vec<Step> {
+    let all = on(Verb::Any, "");
+    let begins = match rng.u8(..3) {
+        0 => Step::Refuse,
+        1 => Step::Rule(Rule::always(all, Action::Hold)),
+        _ => {
+            let refused = Action::Answer {
+                code: 401,
+                retry_after: None,
+            };
+            Step::Rule(Rule::always(all, refused))
+        }
+    };
+    vec![
+        begins,
+        Step::Sever(all, one(rng, &[End::Close, End::Reset])),
+        edit(rng),
+        Step::Meddle(CACHE, Meddling::Remove),
+        Step::Pass(2000),
+        Step::Clear,
+        Step::Converge,
+    ]
+}
