@@ -1,6 +1,6 @@
 //! Plugins in registries: `innkeeper push`, `pull`, `sign` and `verify`.
 //!
-//! What is spoken and checked is [`source`](crate::source)'s; here is what a command line says of it.
+//! What is spoken and checked is [`crate::source`]'s; here is what a command line says of it.
 
 use std::{
     collections::BTreeMap,
