@@ -19,7 +19,6 @@ mod faults;
 mod finalize;
 mod lease;
 mod memcached;
-mod monitoring;
 mod moods;
 mod ownership;
 mod plugin_crashes;

@@ -89,7 +89,7 @@ impl Site {
             "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
             "metadata": {"name": name}, "spec": spec,
         });
-        self.stage.plane.user().apply(&plugin).unwrap();
+        self.stage.apply_new("", &plugin);
     }
 
     fn plugin(&self) -> Value {

@@ -30,6 +30,15 @@ pub fn path_from_env(variable: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Whether plans of faults are to be tried: they take longer than an ordinary run may.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the suites are told by their scripts how long they may take"
+)]
+pub fn tries_plans() -> bool {
+    is_full() || env::var_os("INNKEEPER_FAULTS").is_some_and(|value| value == "1")
+}
+
 /// Whether the long variants are asked for.
 #[expect(
     clippy::disallowed_methods,
