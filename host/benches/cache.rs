@@ -62,6 +62,7 @@ async fn measure(url: &str, churn: &AtomicBool) -> anyhow::Result<()> {
             scope: ReadScope::Cluster,
             label_selector: None,
         }],
+        selector: None,
         field_managers: std::collections::BTreeSet::new(),
     });
     let listed = until(&cluster, |pods| pods.why.is_none() && pods.objects > 0).await?;

@@ -107,13 +107,8 @@ impl Error {
 
 /// Builds components and says their digests.
 pub fn run(settings: &BuildSettings, streams: &mut Streams<'_>) -> Exit {
-    match build(settings, streams) {
-        Ok(()) => Exit::Success,
-        Err(error) => {
-            streams.report(&error);
-            error.exit()
-        }
-    }
+    let made = build(settings, streams).map(|()| Exit::Success);
+    streams.end(made, Error::exit)
 }
 
 fn build(settings: &BuildSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
@@ -229,8 +224,5 @@ fn write(streams: &mut Streams<'_>, output: ResultFormat, built: &[Value]) -> Re
             lines.join("\n") + "\n"
         }
     };
-    let written = streams.stdout.write_all(text.as_bytes());
-    written
-        .and_then(|()| streams.stdout.flush())
-        .map_err(Error::Write)
+    streams.write(text.as_bytes()).map_err(Error::Write)
 }

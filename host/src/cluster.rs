@@ -75,10 +75,22 @@ impl Cluster {
     pub fn new(client: kube::Client, options: Options) -> (Self, Driver) {
         let wire = Wire::new(client, options.clone());
         let shared = Arc::new(Shared::new(wire, options));
-        let crds = watch::crd_kind();
-        shared.state.lock().watch_metadata(&crds, Instant::now());
+        if shared.options.watch_definitions {
+            let crds = watch::crd_kind();
+            shared.state.lock().watch_metadata(&crds, Instant::now());
+        }
         let driver = Driver::new(Arc::clone(&shared));
         (Self(shared), driver)
+    }
+
+    /// The namespaces of which objects are seen; none: all.
+    pub fn namespaces(&self) -> Option<&[Arc<str>]> {
+        self.0.options.namespaces.as_deref()
+    }
+
+    /// Whether CustomResourceDefinitions may be read; where they are left to others, the host need not be allowed to.
+    pub fn reads_definitions(&self) -> bool {
+        self.0.options.watch_definitions
     }
 
     /// Gives the key of hashes, or takes it away: what is shown as hashes cannot be read without it.
@@ -132,7 +144,8 @@ impl Cluster {
         self.0.rediscover.notify_one();
     }
 
-    /// Reads one object from the API server itself, in full; none if it does not exist.
+    /// Reads one object from the API server itself, in full and with the entries of all field managers; none if it does
+    /// not exist.
     ///
     /// For the few questions that the cache must not answer: what is in the way of a create, what a Secret holds, what
     /// became of a write.
@@ -160,7 +173,7 @@ impl Cluster {
         let shape = Shape {
             kind: kind.clone(),
             form: Access::Full,
-            managers: self.0.state.lock().field_managers(kind),
+            managers: None,
             hash_key: None,
         };
         keep(&text, &shape)

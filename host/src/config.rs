@@ -19,6 +19,7 @@ mod plugins;
 mod registry;
 mod render;
 mod run;
+mod scope;
 mod sources;
 mod streams;
 mod survey;
@@ -26,6 +27,8 @@ mod survey;
 use std::{ffi::OsString, io, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
+
+use crate::model::InvalidSelector;
 
 pub use admin::AdminSettings;
 pub use build::BuildSettings;
@@ -35,9 +38,9 @@ pub use dev::{DevCluster, DevSettings};
 pub use failpoint::{Failpoint, Moment};
 pub use guard::Guard;
 pub use inspect::{InspectFormat, InspectSettings, Inspected};
-pub use lease::{LeaseSettings, LeaseTimes};
+pub use lease::{LeaseSettings, LeaseTimes, lease_name};
 pub use log::{LogControl, LogFormat, LogSettings, start_log};
-pub use manifests::ManifestsSettings;
+pub use manifests::{Account, ManifestsSettings, ResourceRoles};
 pub use plugins::{PluginFile, PluginFileKind, PluginSettings};
 pub use registry::{
     DockerConfigText, KeptAs, KeyText, PullSettings, PushSettings, RegistrySettings, ResultFormat,
@@ -45,6 +48,7 @@ pub use registry::{
 };
 pub use render::{OutputFormat, RenderArgs, RenderPhase};
 pub use run::RunSettings;
+pub use scope::{Definitions, ScopeSettings};
 pub use sources::SourceSettings;
 pub use streams::{Exit, Streams};
 pub use survey::{Asked, GetSettings, Listed, StatusSettings, SurveyFormat};
@@ -158,6 +162,31 @@ pub enum Error {
         /// Between two renewals, in seconds.
         retry_s: u32,
     },
+    /// `--namespaces` names none.
+    #[error(
+        "--namespaces names no namespace: name one or more, as in --namespaces a,b, or leave it out to see all"
+    )]
+    NoNamespace,
+    /// `--namespaces` names what no namespace can be called.
+    #[error(
+        "\"{0}\" of --namespaces is not the name of a namespace: use at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit, and a comma between two names"
+    )]
+    NamespaceName(
+        /// The text as given.
+        String,
+    ),
+    /// `--namespaces` names one twice.
+    #[error("--namespaces names {0} twice: name each namespace once")]
+    NamespaceTwice(
+        /// The name.
+        String,
+    ),
+    /// `--plugin-selector` does not parse.
+    #[error("failed to understand --plugin-selector")]
+    PluginSelector(#[source] InvalidSelector),
+    /// `--plugin-selector` selects everything.
+    #[error("--plugin-selector is empty: leave it out to serve all Plugins")]
+    EmptyPluginSelector,
     /// The kubeconfig does not have the context.
     #[error(
         "the kubeconfig {from} has {}: give --context {}",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{Exit, InspectFormat, InspectSettings, Inspected, RegistrySettings, Streams},
-    model::{Blame, Limits, Manifest, Scope},
+    model::{Limits, Manifest, Scope},
     plugin::{
         self, Described, Engine, EngineSettings,
         artifact::{self, Inspection, What},
@@ -50,11 +50,7 @@ impl Error {
             Self::Plugin(plugin::Error::Describe { .. } | plugin::Error::Manifest { .. }) => {
                 Exit::GuestFault
             }
-            Self::Source(error) => match error.failure().blame() {
-                Blame::Guest => Exit::NotWell,
-                Blame::Parent | Blame::Host => Exit::BadUse,
-                Blame::Cluster => Exit::NoAnswer,
-            },
+            Self::Source(error) => Exit::of_blame(error.failure().blame()),
             _ => Exit::BadUse,
         }
     }
@@ -64,13 +60,8 @@ impl Error {
 ///
 /// Ends with success only for a plugin that can be loaded; of others it prints what can be told, and why not.
 pub fn run(settings: &InspectSettings, streams: &mut Streams<'_>) -> Exit {
-    match look(settings, streams) {
-        Ok(()) => Exit::Success,
-        Err(error) => {
-            streams.report(&error);
-            error.exit()
-        }
-    }
+    let made = look(settings, streams).map(|()| Exit::Success);
+    streams.end(made, Error::exit)
 }
 
 fn look(settings: &InspectSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
@@ -91,11 +82,7 @@ fn look(settings: &InspectSettings, streams: &mut Streams<'_>) -> Result<(), Err
         InspectFormat::Text => text(&inspection, manifest),
         InspectFormat::Json => format!("{:#}\n", value(&inspection, manifest)),
     };
-    streams
-        .stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| streams.stdout.flush())
-        .map_err(Error::Write)?;
+    streams.write(text.as_bytes()).map_err(Error::Write)?;
     described.map(drop)
 }
 

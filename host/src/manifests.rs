@@ -20,8 +20,8 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    config::{Exit, ManifestsSettings, Streams},
-    model::{Limits, Manifest, PluginName},
+    config::{Account, Exit, ManifestsSettings, ResourceRoles, ScopeSettings, Streams},
+    model::{Limits, Manifest, PluginName, is_dns_label},
     plugin::{self, Described, Engine, EngineSettings, artifact},
     plugins,
     policy::Grants,
@@ -71,11 +71,25 @@ pub enum Error {
         /// The name.
         String,
     ),
+    /// An account is for a plugin that is not there.
+    #[error("--account names {0}, and no plugin of that name is given")]
+    UnknownAccount(
+        /// The name.
+        String,
+    ),
     /// A namespace has to be a DNS label.
     #[error(
         "\"{0}\" is not the name of a namespace: use at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit"
     )]
     Namespace(
+        /// The text as given.
+        String,
+    ),
+    /// A host is called what its Service can be called.
+    #[error(
+        "\"{0}\" cannot name a host: use at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit"
+    )]
+    Name(
         /// The text as given.
         String,
     ),
@@ -107,25 +121,26 @@ impl Error {
 
 /// Prints the manifests, or writes them into a directory.
 pub fn run(settings: &ManifestsSettings, streams: &mut Streams<'_>) -> Exit {
-    match make(settings, streams) {
-        Ok(()) => Exit::Success,
-        Err(error) => {
-            streams.report(&error);
-            error.exit()
-        }
-    }
+    let made = make(settings, streams).map(|()| Exit::Success);
+    streams.end(made, Error::exit)
 }
 
 fn make(settings: &ManifestsSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
     let ManifestsSettings {
         plugins,
         grants,
+        name,
         namespace,
+        scope,
+        resources,
         image,
         out,
     } = settings;
     if !is_dns_label(namespace) {
         return Err(Error::Namespace(namespace.clone()));
+    }
+    if !is_dns_label(name) {
+        return Err(Error::Name(name.clone()));
     }
     let described = load(plugins)?;
     let manifests = described.iter().map(Described::manifest);
@@ -139,7 +154,20 @@ fn make(settings: &ManifestsSettings, streams: &mut Streams<'_>) -> Result<(), E
     if let Some(unknown) = grants.keys().find(|name| !known(name)) {
         return Err(Error::UnknownPlugin(unknown.clone()));
     }
-    let files = files(&granted, namespace, image);
+    let mut with_account = resources.iter().flat_map(|roles| roles.accounts.keys());
+    if let Some(unknown) = with_account.find(|name| !known(name)) {
+        return Err(Error::UnknownAccount(unknown.clone()));
+    }
+    let files = files(
+        &granted,
+        &Setup {
+            name,
+            namespace,
+            image,
+            scope,
+            resources: resources.as_ref(),
+        },
+    );
     if let Some(directory) = out {
         return write_files(directory, &files);
     }
@@ -150,21 +178,11 @@ fn make(settings: &ManifestsSettings, streams: &mut Streams<'_>) -> Result<(), E
         .collect();
     let text = yaml::write(&documents).map_err(Error::Encode)?;
     streams
-        .stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| streams.stdout.flush())
+        .write(text.as_bytes())
         .map_err(|source| Error::Write {
             to: "the standard output".to_owned(),
             source,
         })
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-    (1..=63).contains(&text.len())
-        && text.bytes().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 fn load(paths: &[PathBuf]) -> Result<Vec<Described>, Error> {
@@ -214,6 +232,41 @@ impl<'a> Granted<'a> {
     }
 }
 
+/// How the host is to be set up.
+#[derive(Clone, Copy)]
+struct Setup<'a> {
+    /// What its account, Deployment and roles are called, and its lease.
+    name: &'a str,
+    /// Where it is.
+    namespace: &'a str,
+    image: &'a str,
+    scope: &'a ScopeSettings,
+    /// What it needs to run from Plugin resources; none: its plugins are in the image.
+    resources: Option<&'a ResourceRoles>,
+}
+
+impl Setup<'_> {
+    /// As whom a plugin's children are written; none: as the host.
+    fn account(&self, plugin: &Granted<'_>) -> Option<&Account> {
+        let accounts = &self.resources?.accounts;
+        accounts.get(plugin.manifest.name.as_str())
+    }
+
+    /// The host's account, as roles are bound to it.
+    fn subject(&self) -> Value {
+        json!({"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace})
+    }
+
+    /// Labels of everything that belongs to this host.
+    fn labels(&self) -> Value {
+        let mut labels = host::labels();
+        if self.name != host::NAME {
+            labels["app.kubernetes.io/instance"] = self.name.into();
+        }
+        labels
+    }
+}
+
 /// One file of the result.
 #[derive(Debug, PartialEq)]
 struct File {
@@ -234,7 +287,8 @@ impl File {
 }
 
 /// All files in the order in which they are applied.
-fn files(plugins: &[Granted<'_>], namespace: &str, image: &str) -> Vec<File> {
+fn files(plugins: &[Granted<'_>], setup: &Setup<'_>) -> Vec<File> {
+    let namespace = setup.namespace;
     let manifests: Vec<&Manifest> = plugins.iter().map(|plugin| plugin.manifest).collect();
     let kinds = Kinds::of(manifests.iter().copied());
     let crds = custom_resources::all(&manifests);
@@ -247,20 +301,17 @@ fn files(plugins: &[Granted<'_>], namespace: &str, image: &str) -> Vec<File> {
     }
     files.push(File::new("grant-policy.yaml", grant_policy::objects()));
     let names: Vec<&str> = crds.keys().map(String::as_str).collect();
-    files.push(File::new("rbac.yaml", access::host(namespace, &names)));
+    files.push(File::new("rbac.yaml", access::host(setup, &names, plugins)));
     for plugin in plugins {
         files.push(File::new(
             format!("rbac-{}.yaml", plugin.manifest.name),
-            access::plugin(plugin, &kinds, namespace),
+            access::plugin(plugin, &kinds, setup),
         ));
     }
-    files.push(File::new(
-        "deployment.yaml",
-        vec![host::deployment(namespace, image)],
-    ));
+    files.push(File::new("deployment.yaml", vec![host::deployment(setup)]));
     files.push(File::new(
         "metrics.yaml",
-        vec![host::metrics_service(namespace)],
+        vec![host::metrics_service(setup)],
     ));
     let resources: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let kustomization = json!({
@@ -275,10 +326,7 @@ fn files(plugins: &[Granted<'_>], namespace: &str, image: &str) -> Vec<File> {
     // Most clusters do not know its kind.
     files.push(File {
         is_applied: false,
-        ..File::new(
-            "service-monitor.yaml",
-            vec![host::service_monitor(namespace)],
-        )
+        ..File::new("service-monitor.yaml", vec![host::service_monitor(setup)])
     });
     files.push(File {
         is_applied: false,

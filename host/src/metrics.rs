@@ -77,6 +77,7 @@ struct Families {
     call_seconds: Histograms<Plugin>,
     event_to_write: Histograms<Plugin>,
     swaps: Family<Plugin, Counter>,
+    conflicts: Family<Plugin, Counter>,
     conditions: Family<PluginCondition, Gauge>,
     memory_peak: Family<Plugin, Gauge>,
     log_dropped: Family<Plugin, Counter>,
@@ -111,6 +112,7 @@ impl Metrics {
             call_seconds: Family::new_with_constructor(|| Histogram::new(CALL_SECONDS)),
             event_to_write: Family::new_with_constructor(seconds),
             swaps: Family::default(),
+            conflicts: Family::default(),
             conditions: Family::default(),
             memory_peak: Family::default(),
             log_dropped: Family::default(),
@@ -260,6 +262,12 @@ impl PluginMetrics {
         self.families.swaps.get_or_create_owned(&self.plugin).inc();
     }
 
+    /// Somebody else keeps changing a child, and it is put back less often from now on.
+    pub fn contested(&self) {
+        let conflicts = self.families.conflicts.get_or_create_owned(&self.plugin);
+        conflicts.inc();
+    }
+
     /// Log lines of the guest that were dropped.
     pub fn log_dropped(&self, lines: u64) {
         let dropped = self.families.log_dropped.get_or_create_owned(&self.plugin);
@@ -365,6 +373,11 @@ impl Families {
             "swaps",
             "Revisions, grants and limits that took over while the plugin served, per kind of parents",
             self.swaps.clone(),
+        );
+        plugins.register(
+            "conflicts",
+            "Children that somebody else keeps changing, from when they are put back less often",
+            self.conflicts.clone(),
         );
         plugins.register(
             "condition",

@@ -35,8 +35,9 @@ pub use lease::{Lease, LeaseRecord};
 pub use limits::Limits;
 pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope};
 pub use names::{
-    ANNOTATION_APPLIED, ANNOTATION_KEY, ANNOTATION_PAUSED, ANNOTATION_RETAINED_FOR,
-    ANNOTATION_SKIP_FINALIZE, DOMAIN_PREFIX, InvalidPluginName, LABEL_PLUGIN, PluginName,
+    ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_KEY, ANNOTATION_PAUSED,
+    ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE, DOMAIN_PREFIX, InvalidPluginName,
+    LABEL_PLUGIN, PluginName, is_dns_label,
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid};
 pub use operation::{Operation, Ownership};

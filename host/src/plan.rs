@@ -33,7 +33,7 @@ use std::{
 pub(crate) use body::encode_string_data;
 pub use body::stated;
 pub use conclude::{Conclusion, Effects, Failure, conclude, fault_condition, synced};
-pub use difference::first_difference;
+pub use difference::{FieldPath, first_difference};
 pub use enter::{Entry, enter};
 pub use generate::generate;
 pub use ownership::{Claim, claim};
@@ -43,8 +43,8 @@ pub use status::{GuestPart, ReadyPart, StatusWrite, StatusWrites, status};
 use crate::{
     config::Guard,
     model::{
-        Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName, Readiness,
-        Resources,
+        GroupKind, Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName,
+        Readiness, Resources,
     },
 };
 
@@ -65,6 +65,8 @@ pub struct Context<'a> {
     pub phase: Phase,
     /// What the cluster serves.
     pub resources: &'a dyn Resources,
+    /// The kinds of which the plugin may adopt objects.
+    pub adoptable: &'a BTreeSet<GroupKind>,
 }
 
 /// What is to be written for one parent, and why for each child.
@@ -135,13 +137,19 @@ pub enum Progress {
     },
     /// An object of its name exists and is not ours.
     NotOwned,
+    /// An object of its name exists, belongs to nobody, and is not adopted as long as only one side agrees.
+    Adoptable {
+        /// Whether the plugin may adopt its kind; otherwise the parent asks for it.
+        granted: bool,
+    },
 }
 
 /// Plans an answer.
 ///
 /// `observed` are the parent's children, owned and retained, and, after a create that met an existing object, that
 /// object as a live read found it, whoever it belongs to.
-/// What is neither controlled by the parent's UID nor retained for the parent is never touched.
+/// What is neither controlled by the parent's UID nor retained for the parent is never touched, but for the exchange of
+/// ownership that adopts what nobody owns, where the parent asks for it and the plugin may.
 pub fn plan<O: Borrow<Object>>(context: &Context<'_>, observed: &[O], answer: &Outcome) -> Plan {
     let finalizer = context.plugin.finalizer();
     let held = context.parent.has_finalizer(&finalizer);

@@ -135,6 +135,18 @@ pub enum Error {
         #[source]
         source: Box<apply::Error>,
     },
+    /// The children of parents that are in no namespace may be in any.
+    #[error(
+        "{plugin} makes {child}, which lives in namespaces, for parents of {parent}, which live in none, and this host is limited to namespaces: run it by a host without --namespaces"
+    )]
+    BeyondNamespaces {
+        /// The plugin.
+        plugin: PluginName,
+        /// The kind of parent.
+        parent: Gvk,
+        /// The kind of child.
+        child: Gvk,
+    },
     /// A kind of parent does not appear.
     #[error(
         "the cluster does not serve {kind}, a parent of plugin {plugin}, after {} s: install its CustomResourceDefinition or look at its conditions",
@@ -160,6 +172,7 @@ impl Error {
             | Self::NameTaken { .. }
             | Self::ParentTaken { .. }
             | Self::NotGranted { .. }
+            | Self::BeyondNamespaces { .. }
             | Self::Grants { .. } => Retry::Never,
             // Somebody may grant a permission, free a name or mend a CRD; nothing tells the host.
             Self::CrdRefused { .. } | Self::ReadCrd { .. } | Self::NotServed { .. } => {

@@ -7,6 +7,7 @@
 
 mod answer;
 mod budget;
+mod conflicts;
 mod faults;
 mod given_up;
 mod guest;
@@ -15,6 +16,7 @@ mod inventory;
 mod ledger;
 mod memory;
 mod next;
+mod quarrel;
 mod rehearse;
 mod report;
 mod seen;
@@ -308,6 +310,7 @@ impl Reconciler {
             parent,
             phase,
             resources: &*self.shared.resources,
+            adoptable: &serving.adoptable,
         }
     }
 

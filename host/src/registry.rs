@@ -18,7 +18,7 @@ use crate::{
     config::{
         Exit, KeptAs, KeyText, PullSettings, PushSettings, ResultFormat, SignSettings, Streams,
     },
-    model::{Blame, Digest, InvalidDigest, Limits},
+    model::{Digest, InvalidDigest, Limits},
     plugin::{self, Described, Engine, EngineSettings, artifact},
     source::{
         self, Expectation, InvalidKey, Package, PublicKey, Reference, Shelf, ShelfError, SigningKey,
@@ -91,11 +91,7 @@ impl Error {
     fn exit(&self) -> Exit {
         match self {
             Self::Plugin { .. } => Exit::GuestFault,
-            Self::Source(error) => match error.failure().blame() {
-                Blame::Guest => Exit::NotWell,
-                Blame::Parent | Blame::Host => Exit::BadUse,
-                Blame::Cluster => Exit::NoAnswer,
-            },
+            Self::Source(error) => Exit::of_blame(error.failure().blame()),
             _ => Exit::BadUse,
         }
     }
@@ -117,13 +113,7 @@ pub fn sign(settings: &SignSettings, streams: &mut Streams<'_>) -> Exit {
 }
 
 fn ended(result: Result<(), Error>, streams: &mut Streams<'_>) -> Exit {
-    match result {
-        Ok(()) => Exit::Success,
-        Err(error) => {
-            streams.report(&error);
-            error.exit()
-        }
-    }
+    streams.end(result.map(|()| Exit::Success), Error::exit)
 }
 
 fn try_push(settings: &PushSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
@@ -315,10 +305,7 @@ fn write(
             lines.join("\n") + "\n"
         }
     };
-    let written = streams.stdout.write_all(text.as_bytes());
-    written
-        .and_then(|()| streams.stdout.flush())
-        .map_err(Error::Write)
+    streams.write(text.as_bytes()).map_err(Error::Write)
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {

@@ -105,6 +105,14 @@ pub enum Error {
         #[source]
         source: plugins::resource::Error,
     },
+    /// There is nothing to hash with.
+    #[error(
+        "{from} is empty: it must hold the cluster's hash key, the bytes of the Secret innkeeper-hash-key"
+    )]
+    NoHashKey {
+        /// Where from.
+        from: String,
+    },
     /// Compiled plugins cannot be kept.
     #[error("failed to open the cache of compiled plugins; give another --cache-dir")]
     Cache(#[source] plugin::artifact::Error),
@@ -176,10 +184,7 @@ impl Error {
 /// Errors go to the standard error.
 pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Exit {
     let done = guest::load(args, streams).and_then(|guest| pass(&guest, args, now_ms, streams));
-    done.unwrap_or_else(|error| {
-        streams.report(&error);
-        error.exit()
-    })
+    streams.end(done, Error::exit)
 }
 
 fn pass(
@@ -204,8 +209,11 @@ fn pass(
         RenderPhase::Reconcile => Phase::Reconcile,
         RenderPhase::Finalize => Phase::Finalize,
     };
+    if phase == Phase::Finalize && !manifest.finalize {
+        streams.note("the plugin asks for no finalizer: no host runs this phase with it");
+    }
     let hash_key = match &args.hash_key {
-        Some(path) => HashKey::new(input::bytes(path, streams)?),
+        Some(path) => input::hash_key(path, streams)?,
         None => HashKey::new(HASH_KEY),
     };
     let kinds = Kinds::of([manifest]);
@@ -251,11 +259,7 @@ fn pass(
             yaml_output::children(&rendered, &scene, args.seed)?
         }
     };
-    streams
-        .stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| streams.stdout.flush())
-        .map_err(Error::Write)?;
+    streams.write(text.as_bytes()).map_err(Error::Write)?;
     Ok(match rendered.fault {
         Some(_) => Exit::GuestFault,
         None => Exit::Success,

@@ -27,6 +27,7 @@ mod counted;
 mod error;
 mod gallery;
 mod key;
+mod namespaces;
 mod random;
 mod resources;
 mod shown;
@@ -154,17 +155,17 @@ async fn start(
     gallery: &Arc<Gallery>,
 ) -> Result<(), Error> {
     let RunSettings {
-        cluster: cluster_settings,
+        cluster: config::ClusterSettings { host_namespace, .. },
         plugins: plugin_settings,
         sources,
+        scope,
         admin: _,
         lease: _,
         failpoint,
     } = settings;
     let limits = Arc::new(plugin_settings.limits.clone());
-    let host_namespace = cluster_settings.host_namespace.clone();
 
-    let cluster = tasks.read(clients.client()?, gallery.expect("watches"));
+    let cluster = tasks.read(clients.client()?, &scope, gallery.expect("watches"));
     gallery.reads(&cluster);
     let settings = apply::Settings {
         failpoint,
@@ -176,7 +177,7 @@ async fn start(
     let prepare = || prepare_cluster(&cluster, &writer, &host_namespace);
     let ((pool, workshop, loaded), prepared) =
         tokio::try_join!(load_all(&plugin_settings), async {
-            tasks::wait_for_api_server(&cluster).await?;
+            namespaces::wait_for_all(&cluster).await?;
             if claim.is_held() {
                 prepare().await.map(Some)
             } else {

@@ -206,19 +206,14 @@ impl ParentRow {
 
 /// Shows how plugins and parents are, once or until stopped.
 pub fn status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Exit {
-    ended(show_status(settings, streams), streams)
+    let shown = show_status(settings, streams);
+    streams.end(shown, Error::exit)
 }
 
 /// Lists plugins or parents.
 pub fn get(settings: &GetSettings, streams: &mut Streams<'_>) -> Exit {
-    ended(show_list(settings, streams), streams)
-}
-
-fn ended(result: Result<Exit, Error>, streams: &mut Streams<'_>) -> Exit {
-    result.unwrap_or_else(|error| {
-        streams.report(&error);
-        error.exit()
-    })
+    let shown = show_list(settings, streams);
+    streams.end(shown, Error::exit)
 }
 
 fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<Exit, Error> {
@@ -320,10 +315,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error>
 }
 
 fn write(streams: &mut Streams<'_>, text: &str) -> Result<(), Error> {
-    let written = streams.stdout.write_all(text.as_bytes());
-    written
-        .and_then(|()| streams.stdout.flush())
-        .map_err(Error::Write)
+    streams.write(text.as_bytes()).map_err(Error::Write)
 }
 
 #[cfg(test)]

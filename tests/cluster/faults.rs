@@ -2,10 +2,11 @@
 //! wrong, others go on, and good behaviour is all it takes to recover (A7, F16).
 //!
 //! What else can go wrong, around a host whose guests behave, is the fault matrix of the modules below: plans (`plan`,
-//! `rounds`), who carries them out (`world`, `driver`, `acts`, `meddle`), and who judges (`oracles`, `normal`, `report`).
+//! `rounds`), who carries them out (`world`, `driver`, `acts`, `denials`, `meddle`), and who judges (`oracles`, `normal`, `report`).
 
 mod acts;
 mod credentials;
+mod denials;
 mod driver;
 mod matrix;
 mod meddle;

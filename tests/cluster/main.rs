@@ -7,9 +7,11 @@
 )]
 
 mod admin;
+mod adoption;
 mod backup;
 mod bad_input;
 mod conditions;
+mod conflicts;
 mod control_plane;
 mod crash;
 mod delays;
@@ -19,7 +21,9 @@ mod faults;
 mod finalize;
 mod lease;
 mod memcached;
+mod monitoring;
 mod moods;
+mod namespaces;
 mod ownership;
 mod plugin_crashes;
 mod plugin_history;
@@ -28,11 +32,13 @@ mod plugin_resource;
 mod plugins;
 mod relay;
 mod render;
+mod sharing;
 mod shutdown;
 mod stage;
 mod steady;
 mod suite;
 mod survey;
+mod swaps;
 mod verdicts;
 mod watches;
 mod web;

@@ -216,8 +216,13 @@ fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
     stage.plane.user().delete(PLUGIN, NAME).unwrap();
     eventually("the host says that the Plugin is gone", || {
         let log = host.log().unwrap_or_default();
-        let said = log.contains("the Plugin is gone, its children stay");
-        if said { Ok(()) } else { Err(log) }
+        let named = format!("\"plugin\":\"{NAME}\"");
+        let is_it = |line: &str| line.contains("the Plugin is gone") && line.contains(&named);
+        if log.lines().any(is_it) {
+            Ok(())
+        } else {
+            Err(log)
+        }
     });
     stage.settle(Duration::from_secs(2));
     assert_eq!(stage.get(namespace, DEPLOYMENT)["metadata"]["uid"], uid);

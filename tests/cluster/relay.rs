@@ -8,7 +8,7 @@ pub(crate) mod rules;
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs::{self, File},
     net::{SocketAddr, TcpListener},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -118,7 +118,10 @@ impl Relay {
             .tempdir()?;
         let upstream = directory.path().join("socket");
         let mut command = bound(&path_from_env("INNKEEPER_CONTROLPLANE")?);
-        command.stdout(Stdio::null()).args(["kubectl", "proxy"]);
+        // What it says of connections that were broken on purpose is not for the suite's output.
+        let log = File::create(directory.path().join("log"))?;
+        command.stdout(Stdio::null()).stderr(log);
+        command.args(["kubectl", "proxy"]);
         command.arg("--kubeconfig").arg(kubeconfig);
         command.arg("--unix-socket").arg(&upstream);
         let proxy = spawn_bound(command)?;

@@ -138,7 +138,7 @@ impl Stage {
     /// Applies every object of an example in a namespace.
     pub(crate) fn apply_example(&self, namespace: &str, path: &str) {
         for object in manifest::load(path).expect("an example can be read") {
-            self.apply(namespace, &object);
+            self.apply_new(namespace, &object);
         }
     }
 

@@ -233,6 +233,30 @@ fn f16_a_host_refuses_a_component_that_leads_the_compiler_astray_and_remembers_i
     assert_eq!(found_at[0], found_at[1], "it was found out twice");
 }
 
+/// A host that may write no large files says so and ends by itself; what it learnt of its own limits is no verdict on the
+/// component.
+#[test]
+fn f17_a_host_that_may_not_write_what_it_compiles_says_so_and_holds_it_against_no_plugin() {
+    let mut case = Case::of(&fs::read(guest("garbage")).unwrap());
+    // Too little for the component that the compiler is handed, and too little for the code that it makes.
+    for bytes in [16_384, 200_000] {
+        case.options.limits = vec![format!("--fsize={bytes}:{bytes}")];
+        let mut host = case.start();
+        let status = host.process().wait_for(Duration::from_mins(1)).unwrap();
+        let log = host.log().unwrap();
+        assert_eq!(status.code(), Some(1), "{status}: {log}");
+        assert!(log.contains("File too large"), "{log}");
+        assert_eq!(case.kept(), Vec::<PathBuf>::new());
+    }
+    case.options.limits.clear();
+    let host = case.start();
+    eventually("the plugin is compiled", || {
+        let kept = case.kept();
+        let is_made = kept.iter().any(|path| has_ending(path, "cwasm"));
+        is_made.then_some(()).ok_or_else(|| host.log().unwrap())
+    });
+}
+
 /// The processes that a process has started.
 fn children(parent: u32) -> Vec<u32> {
     let path = format!("/proc/{parent}/task");

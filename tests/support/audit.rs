@@ -47,6 +47,25 @@ pub struct Write {
     pub answered: Timestamp,
 }
 
+/// Any request for objects that the API server has answered, or begun to answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// `get`, `list`, `watch`, `patch` and so on.
+    pub verb: String,
+    /// The plural with its group, and the subresource after a slash.
+    pub resource: String,
+    /// The namespace; empty for requests that are not about one.
+    pub namespace: String,
+    /// Who asked.
+    pub user: String,
+    /// As whom, if as somebody else.
+    pub impersonated: Option<String>,
+    /// The path and query.
+    pub uri: String,
+    /// The HTTP status of the answer.
+    pub code: u16,
+}
+
 impl Write {
     /// `patch deployments.apps web 200`.
     pub fn line(&self) -> String {
@@ -74,6 +93,8 @@ struct Entry {
     verb: String,
     #[serde(default)]
     user: EntryUser,
+    #[serde(default)]
+    impersonated_user: Option<EntryUser>,
     #[serde(default)]
     user_agent: String,
     #[serde(default)]
@@ -135,11 +156,20 @@ impl Audit {
 
     /// Every write that was answered after the mark, reviews of access left out.
     pub fn since(&self, mark: usize) -> Result<Vec<Write>> {
+        self.answered_since(mark, |verb| MUTATING.contains(&verb))
+    }
+
+    /// As `since`, with what only reads: lists, single objects, and watches that have ended.
+    pub fn requests_since(&self, mark: usize) -> Result<Vec<Write>> {
+        self.answered_since(mark, |_| true)
+    }
+
+    fn answered_since(&self, mark: usize, wanted: impl Fn(&str) -> bool) -> Result<Vec<Write>> {
         self.lines(mark)?
             .iter()
             // The last line may still be in the making: the reader of the next look gets it whole.
             .filter_map(|line| serde_json::from_str::<Entry>(line).ok())
-            .filter(|entry| entry.stage == "ResponseComplete" && MUTATING.contains(&&*entry.verb))
+            .filter(|entry| entry.stage == "ResponseComplete" && wanted(&entry.verb))
             .filter_map(|entry| {
                 let object = entry.object_ref?;
                 if object.resource.ends_with("accessreviews") {
@@ -160,6 +190,28 @@ impl Audit {
                 }))
             })
             .collect()
+    }
+
+    /// Every request for objects that was answered after the mark, reads and watches included, as far as it is known of
+    /// which kind.
+    pub fn all_requests_since(&self, mark: usize) -> Result<Vec<Request>> {
+        let entries = self.lines(mark)?;
+        let entries = entries
+            .iter()
+            .filter_map(|line| serde_json::from_str::<Entry>(line).ok());
+        let requests = entries.filter_map(|entry| {
+            let object = entry.object_ref?;
+            Some(Request {
+                verb: entry.verb,
+                resource: resource(&object),
+                namespace: object.namespace,
+                user: entry.user.username,
+                impersonated: entry.impersonated_user.map(|user| user.username),
+                uri: entry.uri,
+                code: entry.response_status?.code,
+            })
+        });
+        Ok(requests.collect())
     }
 
     /// The host's writes after the mark, those of the lease left out.

@@ -21,7 +21,7 @@ pub mod trial;
 pub mod user;
 pub mod wait;
 
-pub use audit::{Audit, Write};
+pub use audit::{Audit, Request, Write};
 pub use control_plane::ControlPlane;
 pub use host::{Host, HostOptions};
 pub use trial::Trial;

@@ -1,7 +1,7 @@
 //! Child processes that never outlive the test process.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
@@ -28,15 +28,6 @@ pub fn path_from_env(variable: &str) -> Result<PathBuf> {
         );
     }
     Ok(path)
-}
-
-/// Whether plans of faults are to be tried: they take longer than an ordinary run may.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the suites are told by their scripts how long they may take"
-)]
-pub fn tries_plans() -> bool {
-    is_full() || env::var_os("INNKEEPER_FAULTS").is_some_and(|value| value == "1")
 }
 
 /// Whether the long variants are asked for.
@@ -101,6 +92,15 @@ pub fn spawn_bound(mut command: Command) -> Result<Running> {
     Ok(Running { child })
 }
 
+/// What a process has used since its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// CPU time of all its threads, in steps of 10 ms.
+    pub cpu: Duration,
+    /// The most that was resident at one time.
+    pub resident_max_bytes: u64,
+}
+
 /// A process that is ended when the value is dropped.
 #[derive(Debug)]
 pub struct Running {
@@ -127,6 +127,30 @@ impl Running {
     /// The exit status if it has ended.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
+    }
+
+    /// What it has used so far; fails once it has ended.
+    pub fn usage(&self) -> Result<Usage> {
+        /// The unit of CPU times that the kernel shows, on every machine that Rust and Go know.
+        const TICK: Duration = Duration::from_millis(10);
+
+        let read = |name| fs::read_to_string(format!("/proc/{}/{name}", self.id()));
+        let stat = read("stat")?;
+        // The second field is a name, which may hold anything; after it come the state and ten more fields.
+        let (_, fields) = stat.rsplit_once(") ").context("no name in stat")?;
+        let ticks = |at| -> Result<u32> {
+            let field = fields.split(' ').nth(at).context("stat is too short")?;
+            Ok(field.parse()?)
+        };
+        let status = read("status")?;
+        let peak = status.lines().find_map(|line| {
+            let kib = line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?;
+            kib.parse::<u64>().ok()
+        });
+        Ok(Usage {
+            cpu: TICK * (ticks(11)? + ticks(12)?),
+            resident_max_bytes: 1024 * peak.context("the process has ended")?,
+        })
     }
 
     /// Waits until it has ended.

@@ -63,7 +63,7 @@ fn settled(outcome: &Outcome, replicas: i32) -> Vec<(String, Value)> {
         .children()
         .iter()
         .map(|child| {
-            let mut object = child.object.clone();
+            let mut object = Value::from(child.object.clone());
             object["metadata"]["namespace"] = json!("default");
             if child.key == "members" {
                 object["metadata"]["creationTimestamp"] = json!("1970-01-01T00:00:00Z");

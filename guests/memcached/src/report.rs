@@ -3,10 +3,7 @@
 //! Conditions follow the pods that are ready now, not the writes that were sent.
 
 use innkeeper_sdk::{labels, prelude::*};
-use k8s_openapi::api::{
-    apps::v1::{Deployment, DeploymentStatus},
-    core::v1::Pod,
-};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
 use serde::Deserialize;
 
 use crate::{api::MemcachedStatus, children::Pool};
@@ -37,6 +34,27 @@ struct WorkloadMetadata {
     generation: i64,
 }
 
+/// What is read of a Pod.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Member {
+    metadata: MemberMetadata,
+    status: MemberStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct MemberMetadata {
+    name: String,
+    deletion_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MemberStatus {
+    phase: String,
+}
+
 impl Observation {
     pub(crate) fn read(request: &Request, host: &dyn Host, pool: &Pool<'_>) -> Result<Self, Fault> {
         let workload = request.children.find::<Deployment>(request.name());
@@ -47,7 +65,8 @@ impl Observation {
             .unwrap_or_default();
         let status = &workload.status;
         let count = |value: Option<i32>| value.unwrap_or(0);
-        let pods = host.list::<Pod>(request.namespace(), &labels::selector_text(&pool.labels))?;
+        let selector = labels::selector_text(&pool.labels);
+        let pods = host.list_as("v1", "Pod", Some(request.namespace()), &selector)?;
         Ok(Self {
             exists,
             stale: status.observed_generation.unwrap_or(0) < workload.metadata.generation,
@@ -124,19 +143,13 @@ impl Observation {
 }
 
 /// Names of the Pods that are there to stay, sorted.
-fn nodes(pods: Vec<Pod>) -> Vec<String> {
+fn nodes(pods: Vec<Member>) -> Vec<String> {
     let mut names: Vec<String> = pods
         .into_iter()
         .filter(|pod| pod.metadata.deletion_timestamp.is_none())
         // The status is there only where the administrator grants more than metadata.
-        .filter(|pod| {
-            let phase = pod
-                .status
-                .as_ref()
-                .and_then(|status| status.phase.as_deref());
-            !matches!(phase, Some("Succeeded" | "Failed"))
-        })
-        .filter_map(|pod| pod.metadata.name)
+        .filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"))
+        .map(|pod| pod.metadata.name)
         .collect();
     names.sort_unstable();
     names

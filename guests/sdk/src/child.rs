@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::json;
+use crate::stated::Stated;
 
 /// When a child is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub struct Child {
     /// Names the child within the answer and in later passes.
     pub key: String,
     /// The fields that the plugin cares about; everything else is left to others.
-    pub object: Value,
+    pub object: Stated,
     /// Data keys of a Secret that the host fills when it creates the Secret.
     pub generate: Vec<Generated>,
     /// When the child is written.
@@ -100,18 +100,9 @@ impl Child {
     ///
     /// Where the value cannot be written as JSON, such as a map whose keys are not strings.
     pub fn new(key: impl Into<String>, object: &impl Serialize) -> Self {
-        let mut object = json::to_value(object);
-        if let Some(members) = object.as_object_mut()
-            && members
-                .get("status")
-                .and_then(Value::as_object)
-                .is_some_and(serde_json::Map::is_empty)
-        {
-            members.remove("status");
-        }
         Self {
             key: key.into(),
-            object,
+            object: Stated::new(object),
             generate: Vec::new(),
             apply: ApplyPolicy::Always,
             removal: RemovalPolicy::Delete,

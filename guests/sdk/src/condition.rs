@@ -112,8 +112,13 @@ pub fn stored_condition(parent: &Value, type_: &str) -> Option<StoredCondition> 
 
 /// All stored conditions of the parent that can be read, in their order.
 pub fn stored_conditions(parent: &Value) -> Vec<StoredCondition> {
-    parent
-        .pointer("/status/conditions")
+    parent.get("status").map(stated_in).unwrap_or_default()
+}
+
+/// All stored conditions of a status that can be read, in their order.
+pub(crate) fn stated_in(status: &Value) -> Vec<StoredCondition> {
+    status
+        .get("conditions")
         .and_then(Value::as_array)
         .map(|items| {
             items

@@ -168,7 +168,7 @@ fn child(child: Child) -> wit::Child {
         alphabet: it.alphabet,
     };
     wit::Child {
-        object: canonical(child.object),
+        object: child.object.into_text(),
         key: child.key,
         generate: child.generate.into_iter().map(generated).collect(),
         apply: match child.apply {

@@ -128,12 +128,12 @@ mod tests {
         });
         let child = Child::new("a", &template);
         assert_eq!(
-            canonical(child.object),
+            child.object.into_text(),
             r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{}}"#,
         );
         let secret = Child::new("b", &Secret::default());
         assert_eq!(
-            canonical(secret.object),
+            secret.object.into_text(),
             r#"{"apiVersion":"v1","kind":"Secret","metadata":{}}"#
         );
     }

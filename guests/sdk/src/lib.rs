@@ -18,6 +18,7 @@ pub mod quantity;
 pub mod reconciler;
 pub mod request;
 pub mod schema;
+pub mod stated;
 pub mod testing;
 
 #[doc(hidden)]

@@ -1,12 +1,15 @@
 //! The input of one pass: the parent, what is observed of its children, the configuration.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 use kube::Resource;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use crate::children::Children;
+use crate::children::{Children, group_of};
 use crate::condition::{self, Condition, StoredCondition};
 use crate::fault::Fault;
 
@@ -25,6 +28,8 @@ pub enum Phase {
 pub struct Request {
     parent_text: String,
     config_text: String,
+    head: OnceCell<Head>,
+    status: OnceCell<Option<Value>>,
     parent: OnceCell<Value>,
     /// All children that belong to the parent, sorted by kind, namespace and name.
     pub children: Children,
@@ -39,6 +44,8 @@ impl Request {
         Self {
             parent_text: parent,
             config_text: config,
+            head: OnceCell::new(),
+            status: OnceCell::new(),
             parent: OnceCell::new(),
             children,
             phase,
@@ -77,62 +84,64 @@ impl Request {
 
     /// The parent's kind.
     pub fn parent_kind(&self) -> &str {
-        self.text("/kind")
+        self.head().kind.as_deref().unwrap_or_default()
     }
 
     /// The parent's API group; empty for the core group.
     pub fn parent_group(&self) -> &str {
-        self.text("/apiVersion")
-            .split_once('/')
-            .map_or("", |(group, _)| group)
+        group_of(self.head().api_version.as_deref().unwrap_or_default())
     }
 
     /// The parent's name.
     pub fn name(&self) -> &str {
-        self.text("/metadata/name")
+        self.head().metadata.name.as_deref().unwrap_or_default()
     }
 
     /// The parent's namespace; empty for a cluster-scoped parent.
     pub fn namespace(&self) -> &str {
-        self.text("/metadata/namespace")
+        self.head()
+            .metadata
+            .namespace
+            .as_deref()
+            .unwrap_or_default()
     }
 
     /// The parent's UID.
     pub fn uid(&self) -> &str {
-        self.text("/metadata/uid")
+        self.head().metadata.uid.as_deref().unwrap_or_default()
     }
 
     /// The parent's `metadata.generation`; 0 if it has none.
     pub fn generation(&self) -> i64 {
-        self.parent_value()
-            .pointer("/metadata/generation")
-            .and_then(Value::as_i64)
-            .unwrap_or(0)
+        self.head().metadata.generation.unwrap_or(0)
     }
 
     /// The value of one of the parent's annotations.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.parent_value()
-            .pointer("/metadata/annotations")?
-            .get(key)?
-            .as_str()
+        let annotations = self.head().metadata.annotations.as_ref();
+        annotations?.get(key)?.as_deref()
     }
 
     /// The stored status, typed; none if there is none or it does not parse, for it is never worth
     /// a failure.
     pub fn stored_status<T: DeserializeOwned>(&self) -> Option<T> {
-        self.stored_status_value()
-            .and_then(|status| T::deserialize(status).ok())
+        let status = self.head().status.as_ref()?;
+        serde_json::from_str(status.get()).ok()
     }
 
     /// The stored status as JSON, `conditions` included.
     pub fn stored_status_value(&self) -> Option<&Value> {
-        self.parent_value().get("status")
+        let read = || {
+            let status = self.head().status.as_ref()?;
+            serde_json::from_str(status.get()).ok()
+        };
+        self.status.get_or_init(read).as_ref()
     }
 
     /// The stored condition of this type.
     pub fn stored_condition(&self, type_: &str) -> Option<StoredCondition> {
-        condition::stored_condition(self.parent_value(), type_)
+        let conditions = condition::stated_in(self.stored_status_value()?);
+        conditions.into_iter().find(|it| it.type_ == type_)
     }
 
     /// Whether this condition differs from the stored one in status or reason; for Events that tell
@@ -144,12 +153,30 @@ impl Request {
             })
     }
 
-    fn text(&self, pointer: &str) -> &str {
-        self.parent_value()
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
+    fn head(&self) -> &Head {
+        self.head
+            .get_or_init(|| serde_json::from_str(&self.parent_text).unwrap_or_default())
     }
+}
+
+/// What is asked of a parent in nearly every pass, read without building the whole of it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Head {
+    api_version: Option<String>,
+    kind: Option<String>,
+    metadata: HeadMetadata,
+    status: Option<Box<RawValue>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct HeadMetadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    generation: Option<i64>,
+    annotations: Option<BTreeMap<String, Option<String>>>,
 }
 
 /// Parses and, where that fails, says at which path, but not at which position of the text, for
@@ -157,6 +184,10 @@ impl Request {
 ///
 /// Costs code and time per type, so what is only observed is parsed without.
 fn typed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    // To keep track of the path takes as long again, and is of use only where something is wrong.
+    if let Ok(parsed) = serde_json::from_str(text) {
+        return Ok(parsed);
+    }
     let deserializer = &mut serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let path = error.path().to_string();

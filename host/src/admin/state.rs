@@ -129,6 +129,8 @@ pub struct ControllerState {
 pub struct WatchState {
     /// The kind, as `group/version Kind`.
     pub kind: String,
+    /// The namespace; none: everywhere, or a cluster-scoped kind.
+    pub namespace: Option<String>,
     /// The label selector; none: all objects.
     pub selector: Option<String>,
     /// How many share it.

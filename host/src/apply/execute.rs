@@ -21,6 +21,9 @@ pub struct Session<'a> {
     pub plugin: &'a PluginName,
     /// The field manager of its children.
     pub manager: &'a str,
+    /// The user as whom its children are written; none: the host itself. What is the host's own to write, it writes
+    /// itself.
+    pub account: Option<&'a str>,
     /// What the cluster serves.
     pub resources: &'a dyn Resources,
     /// The present `data`, just read, of Secrets whose generated values are stated again.
@@ -133,7 +136,9 @@ impl Writer {
                 let resource = resource(session, operation, kind)?;
                 let body = with_generated(body, generate, None, session);
                 let request = address(&resource, id).create(session.manager, body);
-                self.exchange(request).await.map(Some)
+                self.exchange(request.act_as(session.account))
+                    .await
+                    .map(Some)
             }
             Operation::Update {
                 id,
@@ -149,7 +154,9 @@ impl Writer {
                 let body = with_generated(body, generate, known, session);
                 let address = address(&resource, id);
                 let request = address.update(session.manager, body, uid, *resource_version);
-                self.exchange(request).await.map(Some)
+                self.exchange(request.act_as(session.account))
+                    .await
+                    .map(Some)
             }
             Operation::Transfer {
                 id,
@@ -164,7 +171,9 @@ impl Writer {
                 };
                 let resource = resource(session, operation, kind)?;
                 let request = address(&resource, id).json_patch(verb, session.manager, patch);
-                self.exchange(request).await.map(Some)
+                self.exchange(request.act_as(session.account))
+                    .await
+                    .map(Some)
             }
             Operation::Prune {
                 id,
@@ -174,7 +183,7 @@ impl Writer {
             } => {
                 let resource = resource(session, operation, kind)?;
                 let request = address(&resource, id).delete(uid, *resource_version);
-                match self.send(request).await {
+                match self.send(request.act_as(session.account)).await {
                     // Gone is what was wanted.
                     Ok(_) | Err(Error::Gone { .. }) => Ok(None),
                     Err(error) => Err(error),

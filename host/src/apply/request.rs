@@ -39,6 +39,24 @@ pub(super) struct Request {
     pub(super) http: Result<http::Request<Vec<u8>>, request::Error>,
 }
 
+impl Request {
+    /// Sends it as a user of another name, so that the API server looks at what that one may do.
+    ///
+    /// A name that no header can hold makes it a request that is never sent.
+    pub(super) fn act_as(mut self, user: Option<&str>) -> Self {
+        let Some(user) = user else {
+            return self;
+        };
+        self.http = self.http.and_then(|mut http| {
+            let name = HeaderValue::from_str(user);
+            let name = name.map_err(|source| request::Error::BuildRequest(source.into()))?;
+            http.headers_mut().insert("Impersonate-User", name);
+            Ok(http)
+        });
+        self
+    }
+}
+
 /// One object as it is addressed.
 #[derive(Clone, Copy)]
 pub(super) struct Address<'a> {

@@ -2,7 +2,7 @@
 //!
 //! Read from the aggregated discovery documents, which is two requests however many groups there are.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::client::APIGroupDiscoveryList;
 use serde::Deserialize;
@@ -37,7 +37,7 @@ impl Kinds {
         self.by_kind.len()
     }
 
-    fn add(&mut self, served: Resource) {
+    pub(super) fn add(&mut self, served: Resource) {
         let versions = self.by_kind.entry(served.kind.group_kind()).or_default();
         if !versions.iter().any(|known| known.kind == served.kind) {
             versions.push(served);
@@ -113,6 +113,16 @@ pub(super) enum Problem {
         "the API server has no aggregated discovery (it answered with {0}): Kubernetes 1.30 or newer is required"
     )]
     NotAggregated(String),
+}
+
+impl Problem {
+    /// How long the API server asks to wait.
+    pub(super) const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Request(Failure::Status { retry_after, .. }) => *retry_after,
+            _ => None,
+        }
+    }
 }
 
 /// The documents as they were read last.

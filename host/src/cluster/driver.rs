@@ -88,6 +88,7 @@ impl Driver {
                     rng: self.rng.fork(),
                     told: None,
                     broke: false,
+                    held: false,
                 };
                 tasks.spawn(watcher.run())
             });
@@ -149,7 +150,9 @@ async fn discover(shared: Arc<Shared>, mut rng: Rng) {
                 if known.as_ref() != Some(&message) {
                     tracing::warn!(error = %message, "waiting for the API server");
                 }
-                sleep(failures.next().unwrap_or(shared.options.retry_max)).await;
+                let asked = problem.retry_after().unwrap_or_default();
+                let pause = failures.next().unwrap_or(shared.options.retry_max);
+                sleep(asked.min(shared.options.retry_max) + pause).await;
                 continue;
             }
         }

@@ -54,6 +54,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the API server said that the host may not.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Read { source, .. } | Self::List { source, .. } if source.is_forbidden())
+    }
+
     /// The word for metrics and conditions.
     pub const fn category(&self) -> &'static str {
         match self {

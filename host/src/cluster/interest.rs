@@ -13,6 +13,8 @@ pub struct Interest {
     pub plugin: PluginName,
     /// The kind of parent.
     pub parent: Gvk,
+    /// Which parents, as a label selector; none: all.
+    pub selector: Option<String>,
     /// The kinds of children: those declared, and those ever made.
     /// Of two entries for one kind the first one counts.
     pub children: Vec<ChildInterest>,

@@ -123,6 +123,12 @@ pub(super) fn next(step: Step, outcome: Outcome, last: ResourceVersion) -> (Step
             (Step::Check { from: version }, pause)
         }
         (_, Outcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
+        // What a watch has brought before it failed is in the cache: from where it began, it would all come again, and
+        // look as if the server had gone back.
+        (Step::Watch { from }, Outcome::Failed(failed)) => {
+            let from = from.max(last);
+            after_failure(Step::Watch { from }, failed, again)
+        }
         (step, Outcome::Failed(failed)) => after_failure(step, failed, again),
     }
 }
@@ -217,6 +223,14 @@ mod tests {
             (CHECK, failed(Failed::Broken), (CHECK, Pause::Backoff)),
         ] {
             assert_eq!(next(step, outcome, v(9)), expected, "{step:?} {outcome:?}");
+        }
+        // It has brought something before.
+        let early = Step::Watch { from: v(5) };
+        for (failed, expected) in [
+            (Failed::Broken, (CHECK, Pause::Backoff)),
+            (Failed::Throttled(wait), (WATCH, Pause::AtLeast(wait))),
+        ] {
+            assert_eq!(next(early, Outcome::Failed(failed), v(9)), expected);
         }
         let first = next(WATCH, failed(Failed::Gone), ResourceVersion::default());
         assert_eq!(first.0, NOW, "nothing was seen so far");

@@ -33,7 +33,7 @@ pub fn present(
     let shape = Shape {
         kind: kind.clone(),
         form: access,
-        managers: std::collections::BTreeSet::new(),
+        managers: Some(std::collections::BTreeSet::new()),
         hash_key: Some(key.clone()),
     };
     let text = Value::Object(object).to_string();

@@ -15,7 +15,7 @@ use super::{
     error::chain,
     machine::Since,
     shared::Shared,
-    state::{Doubt, SlotId},
+    state::{Doubt, Doubted},
     store::Key,
     stored::Malformed,
     watch::pauses,
@@ -33,10 +33,10 @@ const MOVES_ON_WITHIN: Duration = Duration::from_millis(100);
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(10);
 
 /// Asks until a watch is proven to be current, or is no more.
-pub(super) async fn prove(shared: &Shared, id: SlotId) {
+pub(super) async fn prove(shared: &Shared, doubted: Doubted) {
     let mut pauses = pauses(&shared.options, shared.options.seed);
     loop {
-        match attempt(shared, id).await {
+        match attempt(shared, &doubted).await {
             Ok(true) => return,
             Ok(false) => {}
             Err(failure) => {
@@ -47,8 +47,8 @@ pub(super) async fn prove(shared: &Shared, id: SlotId) {
     }
 }
 
-async fn attempt(shared: &Shared, id: SlotId) -> Result<bool, Failure> {
-    let doubt = shared.state.lock().doubt(id);
+async fn attempt(shared: &Shared, doubted: &Doubted) -> Result<bool, Failure> {
+    let doubt = shared.state.lock().doubt(doubted);
     let target = match doubt {
         Doubt::None => return Ok(true),
         Doubt::NotListed => return Ok(false),
@@ -58,7 +58,7 @@ async fn attempt(shared: &Shared, id: SlotId) -> Result<bool, Failure> {
     let version = Page::parse(&page)?.version()?;
     let deadline = Instant::now() + MOVES_ON_WITHIN;
     loop {
-        if shared.state.lock().prove_by_version(id, version) {
+        if shared.state.lock().prove_by_version(doubted, version) {
             return Ok(true);
         }
         if Instant::now() >= deadline {
@@ -67,7 +67,7 @@ async fn attempt(shared: &Shared, id: SlotId) -> Result<bool, Failure> {
         sleep(LOOKED_AT_EVERY).await;
     }
     let contents = list(shared, &target).await?;
-    Ok(shared.state.lock().prove_by_contents(id, &contents))
+    Ok(shared.state.lock().prove_by_contents(doubted, &contents))
 }
 
 async fn list(shared: &Shared, target: &Target) -> Result<Contents, Failure> {

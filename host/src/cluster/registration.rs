@@ -111,7 +111,8 @@ impl Registration {
             return Observed::Gone;
         };
         let children = state.children(self.0.member, &parent);
-        let unavailable = state.unavailable(self.0.member);
+        let namespace = parent.namespace.as_deref();
+        let unavailable = state.unavailable(self.0.member, namespace);
         Observed::Ready(Observation {
             parent,
             children,
@@ -186,7 +187,7 @@ impl Registration {
 
     /// What every pass needs and does not have; nothing when passes can run.
     pub fn waiting(&self) -> Vec<Waiting> {
-        self.0.shared.state.lock().waiting(self.0.member)
+        self.0.shared.state.lock().waiting(self.0.member, None)
     }
 
     fn reader(&self, parent: &ObjectId) -> Reader {
@@ -203,7 +204,8 @@ impl Registration {
 
     fn missing(&self, parent: &ObjectId) -> Option<Observed> {
         let state = self.0.shared.state.lock();
-        let waiting = state.waiting(self.0.member);
+        let namespace = parent.namespace.as_deref();
+        let waiting = state.waiting(self.0.member, namespace);
         (!waiting.is_empty()).then(|| Observed::NotReady {
             parent: state.parent(self.0.member, parent),
             waiting,

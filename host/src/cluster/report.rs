@@ -25,6 +25,8 @@ pub struct Status {
 pub struct WatchStatus {
     /// The kind.
     pub kind: Gvk,
+    /// The namespace; none: everywhere, or a cluster-scoped kind.
+    pub namespace: Option<String>,
     /// The label selector; none: all objects.
     pub selector: Option<String>,
     /// How much of each object is kept.
@@ -53,16 +55,11 @@ impl Shared {
     /// How reading is going.
     pub(super) fn status(&self) -> Status {
         let state = self.state.lock();
-        let watches = state.slots().map(|slot| {
-            let mut status = slot.status();
-            status.why = state.why(slot);
-            status
-        });
         Status {
             kinds: state.kinds().map(super::discovery::Kinds::len),
             discovery_error: self.discovery_error.lock().clone(),
             unauthorized: self.unauthorized.load(Ordering::Relaxed),
-            watches: watches.collect(),
+            watches: state.statuses(),
         }
     }
 }

@@ -31,9 +31,9 @@ impl Shared {
     pub(super) fn new(wire: Wire, options: Options) -> Self {
         Self {
             pages: Semaphore::new(options.pages_at_once_max.max(1)),
+            state: Mutex::new(State::within(options.namespaces.clone())),
             options,
             wire,
-            state: Mutex::new(State::default()),
             rearrange: Notify::new(),
             rediscover: Notify::new(),
             discovered: watch::Sender::new(0),

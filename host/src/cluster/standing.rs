@@ -51,6 +51,16 @@ impl Standing {
         holds(&self.ready) && holds(&self.synced)
     }
 
+    /// The status of Ready: `True`, `False`, `Unknown`; none where nothing is said of the present generation.
+    pub fn ready_status(&self) -> Option<&str> {
+        self.ready.as_ref().map(|said| &*said.status)
+    }
+
+    /// The status of Synced, likewise.
+    pub fn synced_status(&self) -> Option<&str> {
+        self.synced.as_ref().map(|said| &*said.status)
+    }
+
     /// The condition that says why it is not; none where both hold or nothing is said.
     pub fn why(&self) -> Option<&Said> {
         let said = [&self.synced, &self.ready].into_iter().flatten();

@@ -6,6 +6,7 @@
 mod dispatch;
 mod doubts;
 mod gates;
+mod lanes;
 mod related;
 mod slots;
 mod watching;
@@ -18,13 +19,13 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 pub(super) use self::{
-    doubts::Doubt,
+    doubts::{Doubt, Doubted},
     gates::{Expected, Unseen},
     related::{Made, Reader},
     slots::{Slot, SlotId},
     watching::{Applied, Order},
 };
-use self::{gates::Gates, slots::WatchKey};
+use self::{gates::Gates, lanes::District, slots::WatchKey};
 use super::{
     discovery::Kinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting},
@@ -62,7 +63,8 @@ struct Enrolled {
     gates: BTreeMap<ObjectId, Gates>,
     /// Parents that were told to wait for their own writes.
     behind: BTreeSet<ObjectId>,
-    ready: bool,
+    /// Where passes have all that they need.
+    ready: BTreeSet<District>,
 }
 
 /// The watches of one registration.
@@ -77,6 +79,8 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct State {
     kinds: Option<Kinds>,
+    /// The namespaces that the host is limited to.
+    namespaces: Option<Arc<[Arc<str>]>>,
     hash_key: Option<HashKey>,
     slots: BTreeMap<SlotId, Slot>,
     members: BTreeMap<Member, Enrolled>,
@@ -84,6 +88,14 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Knows nothing yet, and will see objects of these namespaces only, where there are any given.
+    pub(super) fn within(namespaces: Option<Arc<[Arc<str>]>>) -> Self {
+        Self {
+            namespaces,
+            ..Self::default()
+        }
+    }
+
     /// Adds a registration. It is told of every parent that is known already.
     pub(super) fn enrol(&mut self, interest: Interest, wake: Arc<Notify>, now: Instant) -> Member {
         let member = Member(self.number());
@@ -95,11 +107,11 @@ impl State {
             wake,
             gates: BTreeMap::new(),
             behind: BTreeSet::new(),
-            ready: false,
+            ready: BTreeSet::new(),
         };
         self.members.insert(member, enrolled);
         self.settle_all(&self.held_by(member), now);
-        let ready = self.waiting(member).is_empty();
+        let ready = self.ready_districts(member);
         if let Some(enrolled) = self.members.get_mut(&member) {
             enrolled.ready = ready;
         }
@@ -162,18 +174,6 @@ impl State {
         self.kinds.as_ref()
     }
 
-    /// The field managers, beyond those with the host's prefix, of which entries are kept for a kind.
-    pub(super) fn field_managers(&self, kind: &Gvk) -> BTreeSet<Arc<str>> {
-        let members = self.members.values().map(|enrolled| &enrolled.interest);
-        members
-            .filter(|interest| {
-                let child = |child: &ChildInterest| child.kind == *kind;
-                interest.parent == *kind || interest.children.iter().any(child)
-            })
-            .flat_map(|interest| interest.field_managers.iter().cloned())
-            .collect()
-    }
-
     /// All known parents.
     pub(super) fn parents(&self, member: Member) -> Vec<ObjectId> {
         let Some(enrolled) = self.members.get(&member) else {
@@ -203,7 +203,7 @@ impl State {
             .iter()
             .find(|(child, _)| child.kind.group_kind() == *kind)?;
         let slot = self.slots.get(slot)?;
-        self.why(slot).is_none().then(|| slot.store.len())
+        self.why(slot, None).is_none().then(|| slot.store.len())
     }
 
     /// Everything that belongs to a parent.
@@ -212,9 +212,11 @@ impl State {
             return Vec::new();
         };
         let identity = parent.id().identity();
+        let namespace = parent.namespace.as_deref();
         let mut children = Vec::new();
         for (child, slot) in &enrolled.held.children {
-            let Some(slot) = self.slots.get(slot).filter(|slot| self.why(slot).is_none()) else {
+            let usable = |slot: &&Slot| self.why(slot, namespace).is_none();
+            let Some(slot) = self.slots.get(slot).filter(usable) else {
                 continue;
             };
             let retained = slot.store.retained_for(&identity);
@@ -233,8 +235,8 @@ impl State {
         children
     }
 
-    /// What every pass needs and does not have.
-    pub(super) fn waiting(&self, member: Member) -> Vec<Waiting> {
+    /// What every pass needs and does not have; with a namespace: every pass for a parent in it.
+    pub(super) fn waiting(&self, member: Member, namespace: Option<&str>) -> Vec<Waiting> {
         let Some(enrolled) = self.members.get(&member) else {
             return Vec::new();
         };
@@ -249,22 +251,23 @@ impl State {
             let Some(slot) = self.slots.get(slot) else {
                 continue;
             };
-            if let Some(why) = self.why(slot)
+            if let Some(why) = self.why(slot, namespace)
+                && let Some(since) = slot.since(namespace)
                 && (required || !why.is_lasting())
                 && Guard::KindsSynced.holds()
             {
                 waiting.push(Waiting {
                     kind: kind.clone(),
                     why,
-                    since: slot.since,
+                    since,
                 });
             }
         }
         waiting
     }
 
-    /// Optional kinds that are left out.
-    pub(super) fn unavailable(&self, member: Member) -> Vec<Unavailable> {
+    /// Optional kinds that are left out for parents in a namespace.
+    pub(super) fn unavailable(&self, member: Member, namespace: Option<&str>) -> Vec<Unavailable> {
         let enrolled = self.members.get(&member);
         let children = enrolled
             .into_iter()
@@ -272,7 +275,7 @@ impl State {
         children
             .filter(|(child, _)| !child.required)
             .filter_map(|(child, slot)| {
-                let why = self.why(self.slots.get(slot)?)?;
+                let why = self.why(self.slots.get(slot)?, namespace)?;
                 let kind = child.kind.clone();
                 why.is_lasting().then_some(Unavailable { kind, why })
             })
@@ -291,7 +294,8 @@ impl State {
             let key = WatchKey::new(kind, selector);
             self.acquire_slot(key, (member, role), access, managers, now)
         };
-        let parent = take(&interest.parent, None, Role::Parent, Access::Full);
+        let chosen = interest.selector.as_deref();
+        let parent = take(&interest.parent, chosen, Role::Parent, Access::Full);
         let label = format!("{LABEL_PLUGIN}={}", interest.plugin);
         let mut seen = BTreeSet::new();
         let children = interest

@@ -95,9 +95,19 @@ pub(super) struct Store {
     by_controller: Index,
     by_retained: Index,
     by_label: Index,
-    list: u32,
-    reset: bool,
+    /// The last list of everything.
+    whole: Listing,
+    /// The last lists of single namespaces; where there are any, there is none of everything.
+    within: BTreeMap<Arc<str>, Listing>,
     bytes: usize,
+}
+
+/// A list that came, or comes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Listing {
+    number: u32,
+    /// It is the truth even where it is older than what is here.
+    reset: bool,
 }
 
 #[derive(Debug)]
@@ -108,20 +118,29 @@ struct Entry {
 }
 
 impl Store {
-    /// Begins a list: what it does not show is gone when it ends.
+    /// Begins a list, of one namespace or of everything: what it does not show there is gone when it ends.
     ///
     /// With `reset` the list is the truth even where it is older than what is here.
-    pub(super) fn begin_list(&mut self, reset: bool) {
-        self.list = self.list.wrapping_add(1);
-        self.reset = reset;
+    pub(super) fn begin_list(&mut self, namespace: Option<&Arc<str>>, reset: bool) {
+        let listing = self.listing_of(namespace);
+        listing.number = listing.number.wrapping_add(1);
+        listing.reset = reset;
     }
 
     /// Ends a list that showed the state at `version`.
-    pub(super) fn end_list(&mut self, version: ResourceVersion) -> Vec<Change> {
+    pub(super) fn end_list(
+        &mut self,
+        namespace: Option<&Arc<str>>,
+        version: ResourceVersion,
+    ) -> Vec<Change> {
+        let listing = self.listing_of(namespace);
+        let Listing { number, reset } = *listing;
+        listing.reset = false;
         let unseen = |entry: &Entry| {
             // What is newer than the list came by a live read and cannot be in it.
-            entry.list != self.list
-                && (self.reset || entry.stored.version <= version)
+            entry.list != number
+                && (reset || entry.stored.version <= version)
+                && namespace.is_none_or(|name| *name == entry.stored.namespace)
                 && Guard::VanishedOnRelist.holds()
         };
         let gone: Vec<usize> = self
@@ -129,7 +148,6 @@ impl Store {
             .iter()
             .filter_map(|(handle, entry)| unseen(entry).then_some(handle))
             .collect();
-        self.reset = false;
         gone.into_iter()
             .filter_map(|handle| self.take(handle))
             .map(Change::went)
@@ -143,12 +161,15 @@ impl Store {
             self.insert(stored.clone());
             return vec![Change::came(stored)];
         };
-        let list = self.list;
+        let Listing {
+            number: list,
+            reset,
+        } = self.listing_at(&stored.namespace);
         let Some(entry) = self.entries.get_mut(handle) else {
             return Vec::new();
         };
         let older = stored.version < entry.stored.version;
-        if older && !self.reset && Guard::NewerStays.holds() {
+        if older && !reset && Guard::NewerStays.holds() {
             // A list may be served from a state before a live read.
             entry.list = list;
             return Vec::new();
@@ -241,6 +262,28 @@ impl Store {
         self.bytes
     }
 
+    /// How many objects there are in a namespace, or in all, and the bytes of their texts.
+    pub(super) fn size_of(&self, namespace: Option<&str>) -> (usize, usize) {
+        if namespace.is_none() {
+            return (self.len(), self.bytes());
+        }
+        self.all(namespace).fold((0, 0), |(count, bytes), stored| {
+            (count + 1, bytes + bytes_of(stored))
+        })
+    }
+
+    fn listing_of(&mut self, namespace: Option<&Arc<str>>) -> &mut Listing {
+        match namespace {
+            None => &mut self.whole,
+            Some(name) => self.within.entry(Arc::clone(name)).or_default(),
+        }
+    }
+
+    /// The list in which an object of this namespace would be.
+    fn listing_at(&self, namespace: &str) -> Listing {
+        self.within.get(namespace).copied().unwrap_or(self.whole)
+    }
+
     fn at(&self, handle: usize) -> Option<&Stored> {
         self.entries.get(handle).map(|entry| &entry.stored)
     }
@@ -265,6 +308,7 @@ impl Store {
 
     fn insert(&mut self, stored: Stored) {
         self.bytes += bytes_of(&stored);
+        let list = self.listing_at(&stored.namespace).number;
         let vacant = self.entries.vacant_entry();
         let handle = vacant.key();
         self.by_name.insert(Key::of(&stored), handle);
@@ -278,10 +322,7 @@ impl Store {
         stored.each_label(|key, value| {
             index_insert(&mut self.by_label, &Arc::from(label(key, value)), handle);
         });
-        vacant.insert(Entry {
-            stored,
-            list: self.list,
-        });
+        vacant.insert(Entry { stored, list });
     }
 
     fn take(&mut self, handle: usize) -> Option<Stored> {

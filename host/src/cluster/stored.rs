@@ -49,15 +49,16 @@ pub(super) struct Shape {
     pub(super) kind: Gvk,
     /// The form.
     pub(super) form: Access,
-    /// Names of field managers, beyond those with our prefix, whose entries are kept.
-    pub(super) managers: BTreeSet<Arc<str>>,
+    /// Names of field managers, beyond those with our prefix, whose entries are kept; none: all are.
+    pub(super) managers: Option<BTreeSet<Arc<str>>>,
     /// The key for the form `hash`.
     pub(super) hash_key: Option<HashKey>,
 }
 
 impl Shape {
     fn keeps_manager(&self, name: &str) -> bool {
-        name.starts_with(MANAGER_PREFIX) || self.managers.contains(name)
+        let others = self.managers.as_ref();
+        name.starts_with(MANAGER_PREFIX) || others.is_none_or(|others| others.contains(name))
     }
 }
 

@@ -241,7 +241,7 @@ mod tests {
         let shape = Shape {
             kind: Gvk::new("", "v1", "Pod"),
             form: Access::Full,
-            managers: BTreeSet::new(),
+            managers: Some(BTreeSet::new()),
             hash_key: None,
         };
         keep(&text, &shape).unwrap()

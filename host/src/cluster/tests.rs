@@ -6,6 +6,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
@@ -173,6 +175,7 @@ fn interest() -> Interest {
             scope: ReadScope::ParentNamespace,
             label_selector: None,
         }],
+        selector: None,
         field_managers: BTreeSet::new(),
     }
 }
@@ -268,6 +271,41 @@ async fn f7_lines_are_read_however_they_are_cut() {
     services = services.open().await;
     services.send("DELETED", &service("s", 22)).await;
     world.sees(&["é漢"]).await;
+}
+
+#[tokio::test]
+async fn w6_f7_a_watch_that_breaks_goes_on_from_what_it_saw_last() {
+    let world = World::start(options()).await;
+    let [_, mut services, _] = world.synced().await;
+    for (name, version) in [("t", 20), ("u", 21)] {
+        services.send("ADDED", &service(name, version)).await;
+    }
+    world.sees(&["s", "t", "u"]).await;
+    services.reset();
+    world.server.check("services").await.items(25, &[]).await;
+    let services = world.server.watch("services").await;
+    assert_eq!(services.query("resourceVersion"), Some("21"));
+}
+
+#[tokio::test]
+async fn w4_a_watch_that_held_is_followed_by_a_short_pause_however_it_ends() {
+    const MIN: Duration = Duration::from_millis(20);
+    let world = World::start(Options {
+        retry_min: MIN,
+        retry_max: Duration::from_secs(10),
+        watch_held: Duration::ZERO,
+        ..options()
+    })
+    .await;
+    let [_, mut services, _] = world.synced().await;
+    let begun = Instant::now();
+    for _ in 0..10 {
+        services.reset();
+        world.server.check("services").await.items(25, &[]).await;
+        services = world.server.watch("services").await.open().await;
+    }
+    // Pauses that grow would add up to a thousand times the first one.
+    assert!(begun.elapsed() < MIN * 250, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -734,7 +772,7 @@ async fn live_reads_show_everything_and_say_what_is_wrong() {
 
 #[tokio::test]
 async fn o10_a_server_that_is_down_at_the_start_is_waited_for() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let mut config = kube::Config::new(format!("http://{address}").parse().unwrap());
@@ -758,6 +796,31 @@ fn in_metadata(name: &str, uid: &str, version: u64) -> Value {
     json!({"metadata": {
         "namespace": "demo", "name": name, "uid": uid, "resourceVersion": version.to_string(),
     }})
+}
+
+#[tokio::test]
+async fn a10_discovery_waits_as_long_as_it_is_told_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut config = kube::Config::new(url.parse().unwrap());
+    config.default_retry = false;
+    let options = Options {
+        retry_max: Duration::from_secs(5),
+        ..options()
+    };
+    let (_cluster, driver) = Cluster::new(kube::Client::try_from(config).unwrap(), options);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(driver.run(|| {}));
+    let mut asked = Vec::new();
+    while asked.len() < 2 {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        asked.push(Instant::now());
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+        let answer =
+            b"HTTP/1.1 429 X\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+    }
+    assert!(asked[1] - asked[0] >= Duration::from_secs(1));
 }
 
 #[tokio::test]

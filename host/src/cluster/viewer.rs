@@ -87,7 +87,7 @@ fn understand(text: &str, served: &Resource) -> Result<Object, Failure> {
     let shape = Shape {
         kind: served.kind.clone(),
         form: Access::Full,
-        managers: BTreeSet::new(),
+        managers: Some(BTreeSet::new()),
         hash_key: None,
     };
     keep(text, &shape)

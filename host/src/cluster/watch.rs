@@ -14,12 +14,9 @@ use super::{
     shared::Shared,
     state::{Applied, Order, SlotId},
     stored::{Malformed, keep},
-    wire::{Failure, Line, LineKind, Page, bookmark_version, error_line},
+    wire::{Failure, Line, LineKind, Page, Stream, bookmark_version, error_line},
 };
 use crate::model::{Access, Gvk, ResourceVersion};
-
-/// A watch that held so long was not refused.
-const HELD: Duration = Duration::from_secs(5);
 
 /// Why a step has no outcome.
 enum Stop {
@@ -61,6 +58,8 @@ pub(super) struct Watcher {
     pub(super) told: Option<String>,
     /// Whether the connection broke and nothing has come since.
     pub(super) broke: bool,
+    /// Whether the last watch was not refused, however it ended.
+    pub(super) held: bool,
 }
 
 impl Watcher {
@@ -73,7 +72,8 @@ impl Watcher {
                 Ok(outcome) => outcome,
                 Err(Stop::Superseded) => return,
                 Err(Stop::WentBack) => {
-                    tracing::warn!(kind = %self.kind(), "the API server shows an older state than before, listing anew");
+                    let seen = self.shared.state.lock().version(self.task);
+                    tracing::warn!(kind = %self.kind(), ?step, %seen, "the API server shows an older state than before, listing anew");
                     Outcome::WentBack
                 }
                 Err(Stop::Failed(failure)) => match self.note(&failure) {
@@ -81,9 +81,12 @@ impl Watcher {
                     Err(_) => return,
                 },
             };
-            let last = self.shared.state.lock().version(self.task.0);
+            let last = self.shared.state.lock().version(self.task);
             let (following, pause) = next(step, outcome, last);
             step = following;
+            if std::mem::take(&mut self.held) {
+                pauses = self.pauses();
+            }
             match pause {
                 Pause::None => {
                     pauses = self.pauses();
@@ -165,18 +168,29 @@ impl Watcher {
         let duration = self.duration();
         let wire = &self.shared.wire;
         let mut stream = wire.watch(&self.order.target, from, duration).await?;
-        let mut version = from;
-        let mut progressed = false;
+        let ended = self.lines(&mut stream, from).await;
+        self.held = begun.elapsed() >= self.shared.options.watch_held;
+        let (version, progressed) = ended?;
+        let progressed = progressed || self.held;
+        Ok(Outcome::Ended {
+            version,
+            progressed,
+        })
+    }
+
+    /// Takes lines until a watch ends; answers with the version that was seen last, and whether there was any line.
+    async fn lines(
+        &self,
+        stream: &mut Stream,
+        from: ResourceVersion,
+    ) -> Result<(ResourceVersion, bool), Stop> {
+        let (mut version, mut progressed) = (from, false);
         while let Some(line) = stream.next().await? {
             version = self.line(&line)?;
             progressed = true;
             self.hint();
         }
-        let progressed = progressed || begun.elapsed() >= HELD;
-        Ok(Outcome::Ended {
-            version,
-            progressed,
-        })
+        Ok((version, progressed))
     }
 
     /// Takes one line; answers with the version up to which everything has been seen.

@@ -7,7 +7,7 @@
     reason = "this is the one module that reads from the API server"
 )]
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, header};
@@ -120,6 +120,8 @@ impl From<serde_json::Error> for Failure {
 pub(super) struct Target {
     /// The kind as it is served.
     pub(super) served: Resource,
+    /// Only the objects of this namespace.
+    pub(super) namespace: Option<Arc<str>>,
     /// Only the objects that this selector chooses.
     pub(super) selector: Option<String>,
     /// Whether only metadata is asked for.
@@ -420,7 +422,7 @@ impl Stream {
 
 impl Target {
     fn path(&self) -> String {
-        path(&self.served, None)
+        path(&self.served, self.namespace.as_deref())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{
-    Error, Failpoint, RunSettings,
+    Error, Failpoint, RunSettings, ScopeSettings,
     cluster::{ClusterArgs, ClusterSettings},
     plugins::{PluginArgs, plugin_files},
 };
@@ -90,6 +90,7 @@ impl DevArgs {
             run: RunSettings {
                 admin: None,
                 cluster,
+                scope: ScopeSettings::default(),
                 plugins: plugins.into_settings()?,
                 sources: None,
                 // It is alone in a cluster of its own, and asks nobody in one that is there.

@@ -3,6 +3,7 @@
 use std::{env, path::Path, time::Duration};
 
 use super::{Error, cluster::POD_NAMESPACE_FILE};
+use crate::model::Digest;
 
 /// Flags of leader election.
 #[derive(Debug, clap::Args)]
@@ -17,9 +18,11 @@ pub(super) struct LeaseArgs {
         default_missing_value = "true"
     )]
     leader_elect: Option<bool>,
-    /// The name of the lease, in the host's namespace.
-    #[arg(long, value_name = "NAME", default_value = "innkeeper")]
-    lease_name: String,
+    /// The name of the lease, in the host's namespace. Hosts that take turns have the same one, and hosts that are to
+    /// work side by side do not [default: innkeeper; with --namespaces or --plugin-selector innkeeper-HASH, the same for
+    /// the same values of these].
+    #[arg(long, value_name = "NAME")]
+    lease_name: Option<String>,
     /// What this host is called in the lease, followed by random characters; by default the name of its Pod.
     #[arg(long, value_name = "NAME", env = "INNKEEPER_LEASE_IDENTITY")]
     lease_identity: Option<String>,
@@ -75,6 +78,7 @@ impl LeaseArgs {
     pub(super) fn into_settings(
         self,
         kubeconfig: Option<&Path>,
+        default_name: String,
     ) -> Result<Option<LeaseSettings>, Error> {
         let Self {
             leader_elect,
@@ -97,7 +101,7 @@ impl LeaseArgs {
         }
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         Ok(Some(LeaseSettings {
-            name: lease_name,
+            name: lease_name.unwrap_or(default_name),
             identity: lease_identity.unwrap_or_else(pod_name),
             times: LeaseTimes {
                 duration: seconds(duration_seconds),
@@ -106,6 +110,23 @@ impl LeaseArgs {
             },
         }))
     }
+}
+
+/// The name of the lease of hosts that see so much of a cluster.
+///
+/// Hosts that see another part of it do other work, and one must not wait until the other one ends.
+pub fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&str>) -> String {
+    /// Digits of the hash that are told: enough for the hosts of one namespace.
+    const TOLD: usize = 10;
+
+    if namespaces.is_none() && plugin_selector.is_none() {
+        return "innkeeper".to_owned();
+    }
+    let namespaces = namespaces.unwrap_or_default().join(",");
+    let selector = plugin_selector.unwrap_or_default().trim();
+    let hash = Digest::of(format!("{namespaces}\n{selector}").as_bytes()).to_hex();
+    let told: String = hash.chars().take(TOLD).collect();
+    format!("innkeeper-{told}")
 }
 
 /// The name of the Pod, which is its host name.

@@ -4,8 +4,9 @@ use super::{
     AdminSettings, Error, Failpoint,
     admin::AdminArgs,
     cluster::{ClusterArgs, ClusterSettings},
-    lease::{LeaseArgs, LeaseSettings},
+    lease::{LeaseArgs, LeaseSettings, lease_name},
     plugins::{PluginArgs, PluginSettings, plugin_files},
+    scope::{ScopeArgs, ScopeSettings},
     sources::{SourceArgs, SourceSettings},
 };
 
@@ -29,6 +30,8 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
     plugins: PluginArgs,
     #[command(flatten)]
     sources: SourceArgs,
@@ -43,6 +46,8 @@ pub(super) struct RunArgs {
 pub struct RunSettings {
     /// Which cluster.
     pub cluster: ClusterSettings,
+    /// How much of it is seen.
+    pub scope: ScopeSettings,
     /// Which plugins.
     pub plugins: PluginSettings,
     /// Where the plugins of Plugin resources may come from; none: plugins are given as files, and Plugins are not looked
@@ -60,17 +65,29 @@ impl RunArgs {
     pub(super) fn into_settings(self) -> Result<RunSettings, Error> {
         let Self {
             cluster,
+            scope,
             plugins,
             sources,
             lease,
             admin,
         } = self;
         let cluster = cluster.into_settings();
+        let scope = scope.into_settings()?;
         let plugins = plugins.into_settings()?;
+        let sources = plugins
+            .files
+            .is_empty()
+            .then(|| sources.into_settings())
+            .transpose()?;
+        let selector = sources
+            .as_ref()
+            .and_then(|sources| sources.selector.as_deref());
+        let default_name = lease_name(scope.namespaces.as_deref(), selector);
         Ok(RunSettings {
-            lease: lease.into_settings(cluster.kubeconfig.as_deref())?,
+            lease: lease.into_settings(cluster.kubeconfig.as_deref(), default_name)?,
             cluster,
-            sources: plugins.files.is_empty().then(|| sources.into_settings()),
+            scope,
+            sources,
             plugins,
             admin: admin.into_settings(),
             failpoint: Failpoint::from_environment()?,

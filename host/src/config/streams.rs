@@ -1,11 +1,12 @@
 //! Where a command that only computes reads and writes, and how it ends.
 
 use std::{
+    error::Error,
     io::{self, Read, Write},
     process::ExitCode,
 };
 
-use crate::model::error_chain;
+use crate::model::{Blame, error_chain};
 
 /// The standard streams; tests give others.
 pub struct Streams<'a> {
@@ -27,10 +28,32 @@ impl Streams<'_> {
         })
     }
 
+    /// Writes the result, or a part of it that has to be seen at once.
+    ///
+    /// # Errors
+    ///
+    /// The standard output is closed or full.
+    pub fn write(&mut self, result: &[u8]) -> io::Result<()> {
+        self.stdout.write_all(result)?;
+        self.stdout.flush()
+    }
+
+    /// How a command ended; an error is reported before.
+    pub fn end<E: Error + 'static>(
+        &mut self,
+        result: Result<Exit, E>,
+        exit: impl FnOnce(&E) -> Exit,
+    ) -> Exit {
+        result.unwrap_or_else(|error| {
+            self.report(&error);
+            exit(&error)
+        })
+    }
+
     /// Writes an error with everything that led to it as one line.
     ///
     /// A standard error that is closed is no reason to fail.
-    pub fn report(&mut self, error: &(dyn std::error::Error + 'static)) {
+    pub fn report(&mut self, error: &(dyn Error + 'static)) {
         let text = format!("error: {}", error_chain(error));
         self.note(&text);
     }
@@ -59,6 +82,15 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// How a command ends that did not get what it asked others for.
+    pub const fn of_blame(blame: Blame) -> Self {
+        match blame {
+            Blame::Guest => Self::NotWell,
+            Blame::Parent | Blame::Host => Self::BadUse,
+            Blame::Cluster => Self::NoAnswer,
+        }
+    }
+
     /// The code that the process ends with.
     pub const fn code(self) -> u8 {
         match self {

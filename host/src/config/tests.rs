@@ -144,6 +144,7 @@ fn rejects_what_it_does_not_understand() {
             "failed to parse",
         ),
         (&["dev", "--plugin", "a"], "--controlplane"),
+        (&["manifests", "--plugin", "a", "--image", ""], "--image"),
         (
             &[
                 "dev",
@@ -225,4 +226,88 @@ async fn a_kubeconfig_that_is_named_must_be_there() {
         error,
         "failed to use the kubeconfig /does/not/exist (--kubeconfig): mend it, or give another by --kubeconfig or KUBECONFIG"
     );
+}
+
+#[test]
+fn namespaces_are_taken_in_order_and_bad_ones_are_named() {
+    assert_eq!(run(&["--plugin", "a.wasm"]).scope, ScopeSettings::default());
+    let settings = run(&[
+        "--plugin",
+        "a.wasm",
+        "--namespaces",
+        "b,a-1",
+        "--crds",
+        "ignore",
+    ]);
+    let expected = ScopeSettings {
+        namespaces: Some(vec!["a-1".to_owned(), "b".to_owned()]),
+        crds: Definitions::Ignore,
+    };
+    assert_eq!(settings.scope, expected);
+    let long = "x".repeat(64);
+    for (given, part) in [
+        ("", "names no namespace: name one or more"),
+        ("a,,b", "names no namespace: name one or more"),
+        (
+            "a,B",
+            "\"B\" of --namespaces is not the name of a namespace: use",
+        ),
+        (
+            "a b",
+            "\"a b\" of --namespaces is not the name of a namespace: use",
+        ),
+        ("-a", "\"-a\" of --namespaces"),
+        ("a.b", "\"a.b\" of --namespaces"),
+        (&long, "is not the name of a namespace: use"),
+        ("a,b,a", "names a twice: name each namespace once"),
+    ] {
+        for command in ["run", "manifests"] {
+            let given = format!("--namespaces={given}");
+            let said = rejection(&[command, "--plugin", "a.wasm", &given]);
+            assert!(said.contains(part), "{command} {given}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_plugin_selector_is_read_as_kubectl_reads_one() {
+    let settings = run(&["--plugin-selector", " team in (a, b),!old "]);
+    let selector = settings.sources.unwrap().selector;
+    assert_eq!(selector.as_deref(), Some("team in (a, b),!old"));
+    for (given, part) in [
+        ("", "--plugin-selector is empty: leave it out"),
+        ("team in a", "failed to understand --plugin-selector"),
+    ] {
+        let given = format!("--plugin-selector={given}");
+        let said = rejection(&["run", &given]);
+        assert!(said.contains(part), "{given}: {said}");
+    }
+    let said = rejection(&["run", "--plugin", "a.wasm", "--plugin-selector", "a=b"]);
+    assert!(said.contains("cannot be used with"), "{said}");
+}
+
+#[test]
+fn l2_hosts_that_do_other_work_do_not_wait_for_each_other() {
+    let name = |arguments: &[&str]| {
+        let arguments = [&["--leader-elect"], arguments].concat();
+        run(&arguments).lease.unwrap().name
+    };
+    assert_eq!(name(&[]), "innkeeper");
+    let names = [
+        name(&["--plugin-selector", "team=a"]),
+        name(&["--plugin-selector", "team=b"]),
+        name(&["--namespaces", "a"]),
+        name(&["--namespaces", "a,b"]),
+        name(&["--namespaces", "a", "--plugin-selector", "team=a"]),
+    ];
+    let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len(), "{names:?}");
+    for one in &names {
+        let hash = one.strip_prefix("innkeeper-").unwrap();
+        assert_eq!(hash.len(), 10, "{one}");
+    }
+    // Those that take turns have the same values, in whatever order.
+    assert_eq!(name(&["--namespaces", "b,a"]), names[3]);
+    let given = ["--plugin-selector", "team=a", "--lease-name", "mine"];
+    assert_eq!(name(&given), "mine");
 }

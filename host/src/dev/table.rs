@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use super::examples::Example;
 use crate::{
-    cluster::{Observed, Said, Standing},
+    cluster::{Observed, Standing},
     model::{Object, ObjectId},
     run::Gallery,
 };
@@ -43,10 +43,7 @@ impl Row {
 
     fn of(parent: &Object, children: &[Object]) -> Self {
         let standing = Standing::of(parent);
-        let status = |said: &Option<Said>| {
-            let status = said.as_ref().map(|said| said.status.clone());
-            status.unwrap_or_else(|| "-".to_owned())
-        };
+        let shown = |status: Option<&str>| status.unwrap_or("-").to_owned();
         let message = standing.why().map(|said| match &*said.message {
             "" => said.reason.clone(),
             message => format!("{}: {message}", said.reason),
@@ -54,8 +51,8 @@ impl Row {
         Self {
             resource: parent.kind.group_kind().to_string().to_lowercase(),
             parent: parent.id(),
-            ready: status(&standing.ready),
-            synced: status(&standing.synced),
+            ready: shown(standing.ready_status()),
+            synced: shown(standing.synced_status()),
             children: count(children),
             message: message.unwrap_or_default(),
         }

@@ -2,22 +2,27 @@
 //!
 //! Server-side apply asks for `patch`, and for `create` too where the object is missing, both with the object's name:
 //! that is why `create` can be limited to names here.
-//! Parents are reconciled in every namespace, so that their roles are bound in the whole cluster.
+//! Parents are reconciled in every namespace, so that their roles are bound in the whole cluster; a host that is limited
+//! to namespaces has Roles in these, and a ClusterRole for what is in none, if there is anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{
-    Granted,
-    host::{NAME, labels},
+use super::{Granted, Setup};
+use crate::{
+    config::{Definitions, ResourceRoles},
+    model::{Gvk, Scope},
+    plugins::resource,
+    schema::Kinds,
 };
-use crate::{model::Gvk, plugins::resource, schema::Kinds};
 
 /// The objects of the host's own namespace that it keeps.
 const HASH_KEY: &str = "innkeeper-hash-key";
 const INVENTORY: &str = "innkeeper-inventory";
-const LEASE: &str = "innkeeper";
+
+/// Where the API server takes events about objects that are in no namespace.
+const EVENTS_NAMESPACE: &str = "default";
 
 /// The verbs of children. Delete is there for all kinds, although retained children are never deleted: which children
 /// are retained is decided by each answer.
@@ -25,27 +30,72 @@ const CHILD_VERBS: [&str; 6] = ["create", "delete", "get", "list", "patch", "wat
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 
 /// Account, roles and bindings of the host itself.
-pub(super) fn host(namespace: &str, crds: &[&str]) -> Vec<Value> {
-    let mut rules = vec![
+pub(super) fn host(setup: &Setup<'_>, crds: &[&str], plugins: &[Granted<'_>]) -> Vec<Value> {
+    let (namespace, host) = (setup.namespace, setup.subject());
+    let mut objects = vec![json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": setup.name, "namespace": namespace, "labels": setup.labels()},
+    })];
+    let rules = everywhere_rules(setup, crds);
+    if !rules.is_empty() {
+        objects.extend(in_cluster(setup, setup.name, rules, &host));
+    }
+    objects.extend(in_namespace(
+        setup,
+        setup.name,
+        namespace,
+        own_rules(setup),
+        &host,
+    ));
+    let events = || rule("events.k8s.io", &["events"], &["create", "patch"]);
+    for name in setup.scope.namespaces.iter().flatten() {
+        let rules = vec![events(), named("", "namespaces", &["get"], &[name])];
+        let role = format!("{}-namespace", setup.name);
+        objects.extend(in_namespace(setup, &role, name, rules, &host));
+    }
+    let mut parents = plugins.iter().flat_map(|plugin| &plugin.manifest.parents);
+    if setup.scope.namespaces.is_some() && parents.any(|parent| parent.scope == Scope::Cluster) {
+        let role = format!("{}-events", setup.name);
+        let rules = vec![events()];
+        objects.extend(in_namespace(setup, &role, EVENTS_NAMESPACE, rules, &host));
+    }
+    objects
+}
+
+/// What the host needs for itself in the whole cluster.
+fn everywhere_rules(setup: &Setup<'_>, crds: &[&str]) -> Vec<Value> {
+    let is_limited = setup.scope.namespaces.is_some();
+    let has_definitions = setup.scope.crds == Definitions::Install;
+    let mut rules = Vec::new();
+    if has_definitions {
         // To see at once when a kind appears or goes.
-        rule(
+        rules.push(rule(
             "apiextensions.k8s.io",
             &["customresourcedefinitions"],
             &["list", "watch"],
-        ),
-        rule("events.k8s.io", &["events"], &["create", "patch"]),
-        rule(
-            resource::GROUP,
-            &["plugins"],
-            &["get", "list", "patch", "watch"],
-        ),
-        rule(resource::GROUP, &["plugins/status"], &["patch"]),
-        // Where owner references that block deletion are protected, this is what making one takes.
-        rule(resource::GROUP, &["plugins/finalizers"], &["update"]),
+        ));
+    }
+    if !is_limited {
+        rules.push(rule("events.k8s.io", &["events"], &["create", "patch"]));
+    }
+    if !is_limited || setup.resources.is_some() {
+        rules.extend([
+            rule(
+                resource::GROUP,
+                &["plugins"],
+                &["get", "list", "patch", "watch"],
+            ),
+            rule(resource::GROUP, &["plugins/status"], &["patch"]),
+            // Where owner references that block deletion are protected, this is what making one takes.
+            rule(resource::GROUP, &["plugins/finalizers"], &["update"]),
+        ]);
+    }
+    if !is_limited {
         // The host makes sure of its namespace before it puts its key there, and makes it only where it runs outside.
-        named("", "namespaces", &["get"], &[namespace]),
-    ];
-    if !crds.is_empty() {
+        rules.push(named("", "namespaces", &["get"], &[setup.namespace]));
+    }
+    if has_definitions && !crds.is_empty() {
         rules.push(named(
             "apiextensions.k8s.io",
             "customresourcedefinitions",
@@ -53,60 +103,154 @@ pub(super) fn host(namespace: &str, crds: &[&str]) -> Vec<Value> {
             crds,
         ));
     }
-    let own = vec![
-        named("", "secrets", &["create", "get", "patch"], &[HASH_KEY]),
-        named("", "configmaps", &["create", "get", "patch"], &[INVENTORY]),
-        named(
-            "coordination.k8s.io",
-            "leases",
-            &["create", "get", "patch"],
-            &[LEASE],
-        ),
+    rules
+}
+
+/// What the host needs in its own namespace.
+fn own_rules(setup: &Setup<'_>) -> Vec<Value> {
+    let kept = ["create", "get", "patch"];
+    let mut rules = vec![
+        named("", "secrets", &kept, &[HASH_KEY]),
+        named("", "configmaps", &kept, &[INVENTORY]),
+        named("coordination.k8s.io", "leases", &kept, &[setup.name]),
     ];
+    if setup.scope.namespaces.is_some() {
+        // A request for a namespace is one in it, so that a Role is enough.
+        rules.push(named("", "namespaces", &["get"], &[setup.namespace]));
+    }
+    if let Some(ResourceRoles {
+        secrets,
+        config_maps,
+        ..
+    }) = setup.resources
+    {
+        for (resource, names) in [("secrets", secrets), ("configmaps", config_maps)] {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            if !names.is_empty() {
+                rules.push(named("", resource, &["get"], &names));
+            }
+        }
+    }
+    rules
+}
+
+/// The roles for one plugin, and their bindings: those of the host, and those of the account as which it writes children.
+pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, setup: &Setup<'_>) -> Vec<Value> {
+    let name = format!("{}-plugin-{}", setup.name, plugin.manifest.name);
+    let Some(account) = setup.account(plugin) else {
+        let host = setup.subject();
+        let rules =
+            |is_asked: fn(Scope) -> bool| plugin_rules(plugin, kinds, is_asked, &CHILD_VERBS);
+        return where_it_sees(setup, &name, &host, rules);
+    };
+    let host = setup.subject();
+    let rules = |is_asked: fn(Scope) -> bool| plugin_rules(plugin, kinds, is_asked, &READ_VERBS);
+    let mut objects = where_it_sees(setup, &name, &host, rules);
+    let writer = json!({
+        "kind": "ServiceAccount", "name": account.name, "namespace": account.namespace,
+    });
+    objects.push(json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {
+            "name": account.name,
+            "namespace": account.namespace,
+            "labels": setup.labels(),
+            "annotations": {"innkeeper.dev/plugins": plugin.manifest.name.as_str()},
+        },
+    }));
+    let rules = |is_asked: fn(Scope) -> bool| child_rules(plugin, kinds, is_asked);
+    objects.extend(where_it_sees(
+        setup,
+        &format!("{name}-children"),
+        &writer,
+        rules,
+    ));
+    let rules = vec![named(
+        "",
+        "serviceaccounts",
+        &["get", "impersonate"],
+        &[&account.name],
+    )];
+    let role = format!("{name}-account");
+    objects.extend(in_namespace(setup, &role, &account.namespace, rules, &host));
+    objects
+}
+
+/// Gives somebody rights wherever the host sees anything.
+fn where_it_sees(
+    setup: &Setup<'_>,
+    name: &str,
+    subject: &Value,
+    rules: impl Fn(fn(Scope) -> bool) -> Vec<Value>,
+) -> Vec<Value> {
+    let Some(limited) = &setup.scope.namespaces else {
+        return in_cluster(setup, name, rules(|_| true), subject);
+    };
+    let mut objects = Vec::new();
+    let everywhere = rules(|scope| scope == Scope::Cluster);
+    if !everywhere.is_empty() {
+        objects.extend(in_cluster(setup, name, everywhere, subject));
+    }
+    let rules = rules(|scope| scope == Scope::Namespaced);
+    for namespace in limited.iter().filter(|_| !rules.is_empty()) {
+        objects.extend(in_namespace(setup, name, namespace, rules.clone(), subject));
+    }
+    objects
+}
+
+/// Gives somebody rights in the whole cluster.
+fn in_cluster(setup: &Setup<'_>, name: &str, rules: Vec<Value>, subject: &Value) -> Vec<Value> {
+    let metadata = json!({"name": name, "labels": setup.labels()});
+    bound("ClusterRole", &metadata, rules, subject)
+}
+
+/// Gives somebody rights in a namespace.
+fn in_namespace(
+    setup: &Setup<'_>,
+    name: &str,
+    namespace: &str,
+    rules: Vec<Value>,
+    subject: &Value,
+) -> Vec<Value> {
+    let metadata = json!({"name": name, "namespace": namespace, "labels": setup.labels()});
+    bound("Role", &metadata, rules, subject)
+}
+
+/// A role of this kind, and its binding.
+fn bound(kind: &str, metadata: &Value, rules: Vec<Value>, subject: &Value) -> Vec<Value> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+
     vec![
         json!({
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
-        }),
-        cluster_role(NAME, rules),
-        cluster_role_binding(NAME, namespace),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "Role",
-            "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
-            "rules": own,
+            "apiVersion": format!("{GROUP}/v1"),
+            "kind": kind,
+            "metadata": metadata,
+            "rules": rules,
         }),
         json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME},
-            "subjects": [subject(namespace)],
+            "apiVersion": format!("{GROUP}/v1"),
+            "kind": format!("{kind}Binding"),
+            "metadata": metadata,
+            "roleRef": {"apiGroup": GROUP, "kind": kind, "name": metadata["name"]},
+            "subjects": [subject],
         }),
     ]
 }
 
-/// The role of the host for one plugin, and its binding.
-pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, namespace: &str) -> Vec<Value> {
-    let name = format!("{NAME}-plugin-{}", plugin.manifest.name);
-    everywhere(&name, plugin_rules(plugin, kinds), namespace)
-}
-
-/// Gives the host rights in every namespace. What is limited to some namespaces takes Roles in the place of this.
-fn everywhere(name: &str, rules: Vec<Value>, namespace: &str) -> Vec<Value> {
-    vec![
-        cluster_role(name, rules),
-        cluster_role_binding(name, namespace),
-    ]
-}
-
-fn plugin_rules(plugin: &Granted<'_>, kinds: &Kinds) -> Vec<Value> {
+/// What the host needs for the kinds of a plugin that live where it is asked about.
+fn plugin_rules(
+    plugin: &Granted<'_>,
+    kinds: &Kinds,
+    is_asked: impl Fn(Scope) -> bool,
+    of_children: &[&'static str],
+) -> Vec<Value> {
     let Granted { manifest, grants } = plugin;
     let mut verbs: Verbs = BTreeMap::new();
     let plural = |kind: &Gvk| kinds.resource_of(kind).plural.to_string();
+    let is_asked = |kind: &Gvk| is_asked(kinds.resource_of(kind).scope);
     for parent in &manifest.parents {
-        if !grants.allows_parent(&parent.kind.group_kind()) {
+        if !grants.allows_parent(&parent.kind.group_kind()) || !is_asked(&parent.kind) {
             continue;
         }
         let (group, plural) = (&*parent.kind.group, plural(&parent.kind));
@@ -127,22 +271,52 @@ fn plugin_rules(plugin: &Granted<'_>, kinds: &Kinds) -> Vec<Value> {
         );
     }
     for child in &manifest.children {
-        if grants.allows_child(&child.kind.group_kind()) {
+        if grants.allows_child(&child.kind.group_kind()) && is_asked(&child.kind) {
             allow(
                 &mut verbs,
                 &child.kind.group,
                 &plural(&child.kind),
-                &CHILD_VERBS,
+                of_children,
             );
         }
     }
     for read in &manifest.reads {
-        if grants.reads_of(&read.kind.group_kind()).next().is_some() {
+        let is_granted = grants.reads_of(&read.kind.group_kind()).next().is_some();
+        if is_granted && is_asked(&read.kind) {
             allow(
                 &mut verbs,
                 &read.kind.group,
                 &plural(&read.kind),
                 &READ_VERBS,
+            );
+        }
+    }
+    rules(verbs)
+}
+
+/// What it takes to write the children of a plugin, and to name their parents as owners.
+fn child_rules(
+    plugin: &Granted<'_>,
+    kinds: &Kinds,
+    is_asked: impl Fn(Scope) -> bool,
+) -> Vec<Value> {
+    let Granted { manifest, grants } = plugin;
+    let mut verbs: Verbs = BTreeMap::new();
+    let is_asked = |kind: &Gvk| is_asked(kinds.resource_of(kind).scope);
+    for parent in &manifest.parents {
+        if grants.allows_parent(&parent.kind.group_kind()) && is_asked(&parent.kind) {
+            let finalizers = format!("{}/finalizers", kinds.resource_of(&parent.kind).plural);
+            allow(&mut verbs, &parent.kind.group, &finalizers, &["update"]);
+        }
+    }
+    for child in &manifest.children {
+        if grants.allows_child(&child.kind.group_kind()) && is_asked(&child.kind) {
+            let plural = kinds.resource_of(&child.kind).plural;
+            allow(
+                &mut verbs,
+                &child.kind.group,
+                &plural,
+                &["create", "delete", "patch"],
             );
         }
     }
@@ -184,27 +358,4 @@ fn named(group: &str, resource: &str, verbs: &[&str], names: &[&str]) -> Value {
         "resourceNames": names,
         "verbs": verbs,
     })
-}
-
-fn cluster_role(name: &str, rules: Vec<Value>) -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": labels()},
-        "rules": rules,
-    })
-}
-
-fn cluster_role_binding(name: &str, namespace: &str) -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name, "labels": labels()},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [subject(namespace)],
-    })
-}
-
-fn subject(namespace: &str) -> Value {
-    json!({"kind": "ServiceAccount", "name": NAME, "namespace": namespace})
 }

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-/// The name of the ServiceAccount, the Deployment and everything else that there is once.
+use super::Setup;
+use crate::config::{Definitions, ScopeSettings, lease_name};
+
+/// The name of the product, and the default of what a host is called.
 pub(super) const NAME: &str = "innkeeper";
 
 /// Seconds until a stopped host is killed: more than it takes to drain.
@@ -32,26 +35,27 @@ pub(super) fn namespace(name: &str) -> Value {
     })
 }
 
-/// The host with the plugins of its image's directory `/plugins`.
+/// The host with the plugins of its image's directory `/plugins`, or with those of Plugin resources.
 ///
 /// Two Pods, of which the one with the lease writes and the other one is ready to take over; an update replaces them one
 /// by one, and begins with the one more that it may have, so that there is always one that is ready.
-pub(super) fn deployment(namespace: &str, image: &str) -> Value {
+pub(super) fn deployment(setup: &Setup<'_>) -> Value {
+    let (namespace, labels) = (setup.namespace, setup.labels());
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
+        "metadata": {"name": setup.name, "namespace": namespace, "labels": labels},
         "spec": {
             "replicas": 2,
             "strategy": {
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
             },
-            "selector": {"matchLabels": labels()},
+            "selector": {"matchLabels": labels},
             "template": {
-                "metadata": {"labels": labels()},
+                "metadata": {"labels": labels},
                 "spec": {
-                    "serviceAccountName": NAME,
+                    "serviceAccountName": setup.name,
                     "terminationGracePeriodSeconds": GRACE_SECONDS,
                     "securityContext": {
                         "runAsNonRoot": true,
@@ -64,9 +68,9 @@ pub(super) fn deployment(namespace: &str, image: &str) -> Value {
                         "maxSkew": 1,
                         "topologyKey": "kubernetes.io/hostname",
                         "whenUnsatisfiable": "ScheduleAnyway",
-                        "labelSelector": {"matchLabels": labels()},
+                        "labelSelector": {"matchLabels": labels},
                     }],
-                    "containers": [container(image)],
+                    "containers": [container(setup)],
                     "volumes": [{"name": "cache", "emptyDir": {"sizeLimit": "1Gi"}}],
                 },
             },
@@ -74,19 +78,40 @@ pub(super) fn deployment(namespace: &str, image: &str) -> Value {
     })
 }
 
-fn container(image: &str) -> Value {
+/// The arguments of the host.
+fn arguments(setup: &Setup<'_>) -> Vec<String> {
+    let mut arguments = vec!["run".to_owned()];
+    let mut add = |flag: &str, value: &str| arguments.extend([flag.to_owned(), value.to_owned()]);
+    match setup.resources {
+        None => add("--plugin-dir", "/plugins"),
+        Some(roles) => {
+            if let Some(selector) = &roles.selector {
+                add("--plugin-selector", selector);
+            }
+        }
+    }
+    add("--cache-dir", "/cache");
+    add("--admin-address", &format!("0.0.0.0:{ADMIN_PORT}"));
+    let ScopeSettings { namespaces, crds } = setup.scope;
+    if let Some(namespaces) = namespaces {
+        add("--namespaces", &namespaces.join(","));
+    }
+    if *crds != Definitions::default() {
+        add("--crds", crds.as_str());
+    }
+    let selector = setup.resources.and_then(|roles| roles.selector.as_deref());
+    if lease_name(namespaces.as_deref(), selector) != setup.name {
+        // Its Pods take turns also while an update gives them other namespaces or another selector.
+        add("--lease-name", setup.name);
+    }
+    arguments
+}
+
+fn container(setup: &Setup<'_>) -> Value {
     json!({
         "name": NAME,
-        "image": image,
-        "args": [
-            "run",
-            "--plugin-dir",
-            "/plugins",
-            "--cache-dir",
-            "/cache",
-            "--admin-address",
-            format!("0.0.0.0:{ADMIN_PORT}"),
-        ],
+        "image": setup.image,
+        "args": arguments(setup),
         "ports": [{"name": ADMIN, "containerPort": ADMIN_PORT}],
         // It answers before anything else, so that this waits for the image's first page and for little more.
         "startupProbe": probe("/livez", 2, 30),
@@ -127,32 +152,36 @@ fn probe(path: &str, period_s: u32, failures: u32) -> Value {
 }
 
 /// Names each Pod for whoever collects metrics, also one that is not ready.
-pub(super) fn metrics_service(namespace: &str) -> Value {
+pub(super) fn metrics_service(setup: &Setup<'_>) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
-            "name": format!("{NAME}-metrics"),
-            "namespace": namespace,
-            "labels": labels(),
+            "name": format!("{}-metrics", setup.name),
+            "namespace": setup.namespace,
+            "labels": setup.labels(),
         },
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": true,
-            "selector": labels(),
+            "selector": setup.labels(),
             "ports": [{"name": ADMIN, "port": ADMIN_PORT, "targetPort": ADMIN}],
         },
     })
 }
 
 /// The same for the Prometheus operator, where there is one.
-pub(super) fn service_monitor(namespace: &str) -> Value {
+pub(super) fn service_monitor(setup: &Setup<'_>) -> Value {
     json!({
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "ServiceMonitor",
-        "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
+        "metadata": {
+            "name": setup.name,
+            "namespace": setup.namespace,
+            "labels": setup.labels(),
+        },
         "spec": {
-            "selector": {"matchLabels": labels()},
+            "selector": {"matchLabels": setup.labels()},
             "endpoints": [{"port": ADMIN, "path": "/metrics"}],
         },
     })

@@ -3,6 +3,7 @@
 use expect_test::{expect, expect_file};
 
 use super::*;
+use crate::config::Definitions;
 use crate::model::{Access, ChildKind, Gvk, ParentKind, ReadKind, ReadScope, Scope};
 
 fn pond() -> Manifest {
@@ -62,7 +63,17 @@ fn all_files() -> Vec<File> {
 fn files_of(grants: &BTreeMap<String, Map<String, Value>>) -> Vec<File> {
     let pond = pond();
     let granted = Granted::new(&pond, grants).unwrap();
-    files(&[granted], "inn", "innkeeper:1")
+    files(&[granted], &setup(&ScopeSettings::default()))
+}
+
+fn setup(scope: &ScopeSettings) -> Setup<'_> {
+    Setup {
+        name: host::NAME,
+        namespace: "inn",
+        image: "innkeeper:1",
+        scope,
+        resources: None,
+    }
 }
 
 fn file(path: &str) -> String {
@@ -119,7 +130,7 @@ fn the_definition_of_plugins_is_the_hosts() {
     let mut pond = pond();
     pond.crds.push(crd);
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let files = files(&[granted], "inn", "innkeeper:1");
+    let files = files(&[granted], &setup(&ScopeSettings::default()));
     let path = "crds/plugins.innkeeper.dev.yaml";
     let own: Vec<&File> = files.iter().filter(|file| file.path == path).collect();
     assert_eq!(own.len(), 1);
@@ -181,7 +192,7 @@ fn nothing_is_allowed_by_a_wildcard() {
 
 #[test]
 fn the_pod_is_restricted() {
-    let deployment = host::deployment("inn", "innkeeper:1");
+    let deployment = host::deployment(&setup(&ScopeSettings::default()));
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(
@@ -195,7 +206,7 @@ fn the_pod_is_restricted() {
 
 #[test]
 fn o1_the_pod_is_asked_where_the_host_answers() {
-    let deployment = host::deployment("inn", "innkeeper:1");
+    let deployment = host::deployment(&setup(&ScopeSettings::default()));
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let port = &container["ports"][0];
     let address = format!("0.0.0.0:{}", port["containerPort"]);
@@ -209,9 +220,9 @@ fn o1_the_pod_is_asked_where_the_host_answers() {
         let asked = &container[probe]["httpGet"];
         assert_eq!(*asked, json!({"path": path, "port": port["name"]}));
     }
-    let service = host::metrics_service("inn");
+    let service = host::metrics_service(&setup(&ScopeSettings::default()));
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
-    let monitor = host::service_monitor("inn");
+    let monitor = host::service_monitor(&setup(&ScopeSettings::default()));
     assert_eq!(
         monitor["spec"]["endpoints"][0]["port"],
         service["spec"]["ports"][0]["name"]
@@ -234,7 +245,7 @@ fn what_most_clusters_do_not_know_is_not_applied() {
 
 #[test]
 fn l2_two_pods_take_turns_and_each_says_its_name_in_the_lease() {
-    let deployment = host::deployment("inn", "innkeeper:1");
+    let deployment = host::deployment(&setup(&ScopeSettings::default()));
     assert_eq!(deployment["spec"]["replicas"], 2);
     let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
     let name = json!({
@@ -277,7 +288,10 @@ fn args(plugin: &str, namespace: &str) -> ManifestsSettings {
     ManifestsSettings {
         plugins: vec![plugin.into()],
         grants: BTreeMap::new(),
+        name: host::NAME.to_owned(),
         namespace: namespace.to_owned(),
+        scope: ScopeSettings::default(),
+        resources: None,
         image: "innkeeper:1".to_owned(),
         out: None,
     }
@@ -303,10 +317,248 @@ fn rejects_load_artifact() {
 #[test]
 fn without_crds_there_are_no_rights_to_make_any() {
     let rights = |crds: &[&str]| {
-        access::host("inn", crds)[1]["rules"]
+        access::host(&setup(&ScopeSettings::default()), crds, &[])[1]["rules"]
             .as_array()
             .unwrap()
             .len()
     };
     assert_eq!(rights(&[]) + 1, rights(&["ponds.example.com"]));
+}
+
+/// The objects of some kind as `namespace/name`.
+fn of_kind(files: &[File], kind: &str) -> Vec<String> {
+    let documents = files.iter().flat_map(|file| &file.documents);
+    let of_kind = documents.filter(|document| document["kind"] == kind);
+    let text = |document: &Value| {
+        let text = |field: &str| document["metadata"][field].as_str().map(str::to_owned);
+        let (namespace, name) = (text("namespace"), text("name"));
+        format!(
+            "{}/{}",
+            namespace.unwrap_or_default(),
+            name.unwrap_or_default()
+        )
+    };
+    of_kind.map(text).collect()
+}
+
+fn limited(crds: Definitions) -> ScopeSettings {
+    ScopeSettings {
+        namespaces: Some(["a", "b"].map(str::to_owned).into()),
+        crds,
+    }
+}
+
+#[test]
+fn a_host_that_is_limited_to_namespaces_has_roles_in_them() {
+    let pond = pond();
+    let files = |crds| {
+        let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
+        files(&[granted], &setup(&limited(crds)))
+    };
+    let all = files(Definitions::Install);
+    let roles = [
+        "inn/innkeeper",
+        "a/innkeeper-namespace",
+        "b/innkeeper-namespace",
+        "a/innkeeper-plugin-pond",
+        "b/innkeeper-plugin-pond",
+    ];
+    assert_eq!(of_kind(&all, "Role"), roles);
+    assert_eq!(of_kind(&all, "RoleBinding"), roles);
+    assert_eq!(of_kind(&all, "ClusterRole"), ["/innkeeper"]);
+    let all_of_it = all.iter().flat_map(|file| &file.documents);
+    let allowed: Vec<&Value> = all_of_it
+        .filter(|document| document["kind"] == "ClusterRole")
+        .flat_map(|role| role["rules"].as_array().unwrap())
+        .flat_map(|rule| rule["resources"].as_array().unwrap())
+        .collect();
+    assert_eq!(
+        allowed,
+        ["customresourcedefinitions", "customresourcedefinitions"]
+    );
+
+    let all = files(Definitions::Ignore);
+    assert_eq!(
+        of_kind(&all, "ClusterRole"),
+        [""; 0],
+        "nothing is left for one"
+    );
+    assert_eq!(of_kind(&all, "ClusterRoleBinding"), [""; 0]);
+    assert_eq!(of_kind(&all, "Role"), roles);
+    let scope = limited(Definitions::Ignore);
+    let deployment = host::deployment(&setup(&scope));
+    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+    assert!(
+        args.contains(r#""--namespaces","a,b","--crds","ignore","--lease-name","innkeeper""#),
+        "{args}"
+    );
+}
+
+#[test]
+fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
+    let mut pond = pond();
+    pond.reads.push(ReadKind {
+        kind: Gvk::new("storage.k8s.io", "v1", "StorageClass"),
+        access: Access::Metadata,
+        scope: ReadScope::Cluster,
+        label_selector: None,
+    });
+    pond.parents.push(ParentKind {
+        kind: Gvk::new("example.com", "v1", "Sea"),
+        plural: "seas".to_owned(),
+        scope: Scope::Cluster,
+    });
+    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
+    let files = files(&[granted], &setup(&limited(Definitions::Ignore)));
+    let mut resources: Vec<String> = files
+        .iter()
+        .flat_map(|file| &file.documents)
+        .filter(|document| document["kind"] == "ClusterRole")
+        .flat_map(|role| role["rules"].as_array().unwrap())
+        .flat_map(|rule| rule["resources"].as_array().unwrap())
+        .map(|resource| resource.as_str().unwrap().to_owned())
+        .collect();
+    resources.sort();
+    assert_eq!(
+        resources,
+        ["seas", "seas/finalizers", "seas/status", "storageclasses"]
+    );
+    // Events about what is in no namespace have to be there.
+    assert!(of_kind(&files, "Role").contains(&"default/innkeeper-events".to_owned()));
+}
+
+#[test]
+fn to_run_from_plugin_resources_takes_no_more_than_they_name() {
+    let pond = pond();
+    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
+    let scope = limited(Definitions::Ignore);
+    let roles = ResourceRoles {
+        selector: Some("team=a".to_owned()),
+        accounts: BTreeMap::new(),
+        secrets: vec!["pull".to_owned()],
+        config_maps: vec!["pond".to_owned()],
+    };
+    let setup = Setup {
+        name: "red",
+        resources: Some(&roles),
+        ..setup(&scope)
+    };
+    let files = files(&[granted], &setup);
+    let rbac = files.iter().find(|file| file.path == "rbac.yaml").unwrap();
+    let rules_of = |kind: &str| {
+        let mut roles = rbac.documents.iter();
+        let role = roles.find(|document| document["kind"] == kind).unwrap();
+        role["rules"].clone()
+    };
+    assert_eq!(
+        rules_of("ClusterRole"),
+        json!([
+            {
+                "apiGroups": ["innkeeper.dev"], "resources": ["plugins"],
+                "verbs": ["get", "list", "patch", "watch"],
+            },
+            {"apiGroups": ["innkeeper.dev"], "resources": ["plugins/status"], "verbs": ["patch"]},
+            {"apiGroups": ["innkeeper.dev"], "resources": ["plugins/finalizers"], "verbs": ["update"]},
+        ])
+    );
+    let own = rules_of("Role").to_string();
+    for name in ["pull", "pond", "red"] {
+        assert!(
+            own.contains(&format!(r#"["{name}"]"#)),
+            "{name} is not in {own}"
+        );
+    }
+    let args =
+        host::deployment(&setup)["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+    assert!(
+        args.starts_with(r#"["run","--plugin-selector","team=a","#),
+        "{args}"
+    );
+}
+
+/// The file of roles of a plugin whose children are written as an account, for a host that sees `a` and `b`.
+fn roles_with_account() -> File {
+    let pond = pond();
+    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
+    let account = Account {
+        namespace: "teams".to_owned(),
+        name: "pond-writer".to_owned(),
+    };
+    let needs = ResourceRoles {
+        accounts: BTreeMap::from([("pond".to_owned(), account)]),
+        ..ResourceRoles::default()
+    };
+    let scope = limited(Definitions::Ignore);
+    let files = files(
+        &[granted],
+        &Setup {
+            resources: Some(&needs),
+            ..setup(&scope)
+        },
+    );
+    let mut files = files.into_iter();
+    files.find(|file| file.path == "rbac-pond.yaml").unwrap()
+}
+
+#[test]
+fn a_plugin_with_an_account_writes_children_by_its_rights_and_not_by_the_hosts() {
+    let rbac = roles_with_account();
+    let verbs_of = |namespace: &str, role: &str, resource: &str| -> String {
+        let named = |document: &&Value| {
+            let metadata = &document["metadata"];
+            document["kind"] == "Role"
+                && metadata["namespace"] == namespace
+                && metadata["name"] == role
+        };
+        let role = rbac.documents.iter().find(named).unwrap();
+        let mut rules = role["rules"].as_array().unwrap().iter();
+        let about = |rule: &&Value| {
+            rule["resources"]
+                .as_array()
+                .unwrap()
+                .contains(&json!(resource))
+        };
+        let verbs = rules.find(about).map(|rule| rule["verbs"].clone());
+        verbs.unwrap_or_default().to_string()
+    };
+    let (host, writer) = ("innkeeper-plugin-pond", "innkeeper-plugin-pond-children");
+    for namespace in ["a", "b"] {
+        assert_eq!(
+            verbs_of(namespace, host, "deployments"),
+            r#"["get","list","watch"]"#
+        );
+        let verbs = r#"["create","delete","patch"]"#;
+        assert_eq!(verbs_of(namespace, writer, "deployments"), verbs);
+        assert_eq!(
+            verbs_of(namespace, writer, "ponds/finalizers"),
+            r#"["update"]"#
+        );
+        assert_eq!(verbs_of(namespace, writer, "ponds"), "null");
+    }
+    let role = "innkeeper-plugin-pond-account";
+    let verbs = verbs_of("teams", role, "serviceaccounts");
+    assert_eq!(verbs, r#"["get","impersonate"]"#);
+    let documents = &rbac.documents;
+    let account = documents
+        .iter()
+        .find(|one| one["kind"] == "ServiceAccount")
+        .unwrap();
+    assert_eq!(
+        account["metadata"]["annotations"]["innkeeper.dev/plugins"],
+        "pond"
+    );
+    let impersonating = documents
+        .iter()
+        .find(|one| one["kind"] == "Role" && one["metadata"]["name"] == role);
+    let rules = &impersonating.unwrap()["rules"];
+    assert_eq!(rules[0]["resourceNames"], json!(["pond-writer"]));
+    assert_eq!(rules.as_array().unwrap().len(), 1);
+    for binding in documents.iter().filter(|one| one["kind"] == "RoleBinding") {
+        let to = if binding["metadata"]["name"] == writer {
+            "pond-writer"
+        } else {
+            "innkeeper"
+        };
+        assert_eq!(binding["subjects"][0]["name"], to, "{binding:#}");
+    }
 }

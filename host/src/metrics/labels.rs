@@ -67,5 +67,7 @@ pub(super) struct Watch {
     pub(super) group: String,
     pub(super) version: String,
     pub(super) kind: String,
+    /// Not `namespace`, which is where the host itself runs for whoever collects.
+    pub(super) in_namespace: String,
     pub(super) selector: String,
 }

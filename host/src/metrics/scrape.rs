@@ -38,6 +38,8 @@ pub struct WatchSample {
     pub version: String,
     /// The kind.
     pub kind: String,
+    /// The namespace; empty for all, and for a cluster-scoped kind.
+    pub namespace: String,
     /// The label selector; empty for all objects.
     pub selector: String,
     /// Whether it can be used.
@@ -122,6 +124,7 @@ fn encode_watches(encoder: &mut DescriptorEncoder<'_>, watches: &[WatchSample]) 
         group: watch.group.clone(),
         version: watch.version.clone(),
         kind: watch.kind.clone(),
+        in_namespace: watch.namespace.clone(),
         selector: watch.selector.clone(),
     };
     gauges(

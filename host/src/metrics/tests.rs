@@ -75,6 +75,7 @@ fn what_a_plugin_does_is_counted() {
     plugin.log_dropped(7);
     plugin.reacted(Duration::from_millis(3));
     plugin.swapped();
+    plugin.contested();
     metrics.request("PATCH", "200");
     metrics.leads("innkeeper", true);
     let text = metrics.encode().unwrap();
@@ -86,6 +87,7 @@ fn what_a_plugin_does_is_counted() {
         "innkeeper_plugin_event_to_write_seconds_bucket{le=\"0.0025\",plugin=\"web\"} 0",
         "innkeeper_plugin_event_to_write_seconds_bucket{le=\"0.005\",plugin=\"web\"} 1",
         "innkeeper_plugin_swaps_total{plugin=\"web\"} 1",
+        "innkeeper_plugin_conflicts_total{plugin=\"web\"} 1",
         "innkeeper_plugin_memory_peak_bytes{plugin=\"web\"} 2000000",
         "innkeeper_plugin_log_lines_dropped_total{plugin=\"web\"} 7",
         "rest_client_requests_total{code=\"200\",method=\"PATCH\"} 1",
@@ -120,6 +122,7 @@ fn what_others_know_is_read_when_somebody_asks() {
                     group: "apps".to_owned(),
                     version: "v1".to_owned(),
                     kind: "Deployment".to_owned(),
+                    namespace: String::new(),
                     selector: "innkeeper.dev/plugin=web".to_owned(),
                     synced: true,
                     objects: 3,
@@ -141,8 +144,7 @@ fn what_others_know_is_read_when_somebody_asks() {
     let metrics = Metrics::new();
     metrics.add_source(Arc::new(Fixed));
     let text = metrics.encode().unwrap();
-    let watch =
-        "{group=\"apps\",version=\"v1\",kind=\"Deployment\",selector=\"innkeeper.dev/plugin=web\"}";
+    let watch = "{group=\"apps\",version=\"v1\",kind=\"Deployment\",in_namespace=\"\",selector=\"innkeeper.dev/plugin=web\"}";
     for (name, value) in [
         ("synced", "1"),
         ("objects", "3"),

@@ -22,6 +22,18 @@ pub const ANNOTATION_SKIP_FINALIZE: &str = "innkeeper.dev/skip-finalize";
 
 /// Annotation on a parent that stops its passes.
 pub const ANNOTATION_PAUSED: &str = "innkeeper.dev/paused";
+/// On a parent, with the value `true`: what has the name of a child and belongs to nobody becomes that child, where the
+/// plugin may adopt its kind.
+pub const ANNOTATION_ADOPT: &str = "innkeeper.dev/adopt";
+
+/// Whether a text can name a namespace: at most 63 lower-case letters, digits and dashes, none of these at an end.
+pub fn is_dns_label(text: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    (1..=63).contains(&text.len())
+        && text.bytes().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
 
 /// The name of a plugin: a DNS label of at most 40 characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,12 +55,7 @@ impl PluginName {
 
     /// Checks a name.
     pub fn new(name: &str) -> Result<Self, InvalidPluginName> {
-        let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-        let valid = (1..=Self::LENGTH_MAX).contains(&name.len())
-            && name.bytes().all(inner)
-            && !name.starts_with('-')
-            && !name.ends_with('-');
-        if valid {
+        if name.len() <= Self::LENGTH_MAX && is_dns_label(name) {
             Ok(Self(Arc::from(name)))
         } else {
             Err(InvalidPluginName(name.to_owned()))

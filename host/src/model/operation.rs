@@ -35,6 +35,8 @@ pub enum Operation {
     },
     /// Apply a child that exists, bound to what was observed of it.
     Update {
+        /// Whether this very object was applied last, so that somebody has changed or taken a field of it since.
+        restores: bool,
         /// The child's key.
         key: String,
         /// The child.
@@ -92,6 +94,11 @@ impl Operation {
             | Self::Prune { kind, .. } => Some(kind),
             Self::AddFinalizer | Self::RemoveFinalizer => None,
         }
+    }
+
+    /// Whether it puts back what somebody else has changed.
+    pub const fn is_restoration(&self) -> bool {
+        matches!(self, Self::Update { restores: true, .. })
     }
 
     /// The version observed of the child that is written; none for one that is made, and for the parent's own finalizer.

@@ -41,6 +41,16 @@ pub enum ReadFailure {
     /// The plugin may not read this; the guest is told so.
     #[error("reading {0} is not granted")]
     NotGranted(Gvk),
+    /// The host does not look into this namespace; the guest is told that it may not read this.
+    #[error(
+        "{kind} of namespace {namespace} is not seen by this host: run it with --namespaces that include {namespace}"
+    )]
+    OutOfSight {
+        /// What was asked for.
+        kind: Gvk,
+        /// Where.
+        namespace: Arc<str>,
+    },
     /// The cluster does not serve the kind; the guest is told so.
     #[error("{0} is not served")]
     NotServed(Gvk),

@@ -35,8 +35,7 @@ impl Body {
 
     /// Whether the object is as it was sent: the same was sent last, and nobody changed or took a field since.
     pub(super) fn is_unchanged(&self, object: &Object, manager: &str, child: &Child) -> bool {
-        let another = object.annotation(ANNOTATION_APPLIED) != Some(&self.applied);
-        if another && Guard::AppliedCompared.holds() {
+        if !self.was_applied_last(object) && Guard::AppliedCompared.holds() {
             return false;
         }
         let with_generated;
@@ -47,6 +46,11 @@ impl Body {
             &with_generated
         };
         is_covered(object, manager, stated) || !Guard::FieldsCovered.holds()
+    }
+
+    /// Whether the object says that this is what was applied last.
+    pub(super) fn was_applied_last(&self, object: &Object) -> bool {
+        object.annotation(ANNOTATION_APPLIED) == Some(&self.applied)
     }
 
     /// The whole object to send.

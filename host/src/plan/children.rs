@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::{
     Claim, Context, Plan, PlannedChild, Progress, body::Body, claim, order, ownership, readiness,
 };
 use crate::{
     config::Guard,
     model::{
-        ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, Gvk, LABEL_PLUGIN, Object, ObjectId,
-        Operation, Ownership, RemovalPolicy,
+        ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, Gvk, LABEL_PLUGIN, Object,
+        ObjectId, Operation, Ownership, RemovalPolicy,
     },
 };
 
@@ -120,10 +122,10 @@ fn step(
         return missing(context, child, id, satisfied);
     };
     if claim(object, context.parent) == Claim::Foreign {
-        return Step::none(match child.apply {
-            ApplyPolicy::Hold => Progress::Missing,
-            ApplyPolicy::Always | ApplyPolicy::Once => Progress::NotOwned,
-        });
+        return match child.apply {
+            ApplyPolicy::Hold => Step::none(Progress::Missing),
+            ApplyPolicy::Always | ApplyPolicy::Once => foreign(context, child, id, object),
+        };
     }
     if object.is_deleting() && Guard::DeletingLeftAlone.holds() {
         return Step::none(Progress::Deleting);
@@ -167,27 +169,55 @@ fn missing(
     }
 }
 
-/// A child that exists, is ours and is not being deleted.
-fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> Step {
-    let to = match child.removal {
+/// An object of a child's name that is not ours.
+fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> Step {
+    let granted = context.adoptable.contains(&id.kind);
+    let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
+    let is_free = ownership::is_nobodys(object) && !context.parent.is_deleting();
+    if !is_free || !(granted || asked) {
+        return Step::none(Progress::NotOwned);
+    }
+    if !(granted && asked) {
+        return Step::none(Progress::Adoptable { granted });
+    }
+    if object.is_deleting() {
+        return Step::none(Progress::Deleting);
+    }
+    let to = ownership_of(child);
+    let patch = ownership::adoption(object, context.parent, context.plugin, to);
+    transferred(child, id, object, patch, to)
+}
+
+/// How a child belongs to its parent.
+fn ownership_of(child: &Child) -> Ownership {
+    match child.removal {
         RemovalPolicy::Delete => Ownership::Owned,
         RemovalPolicy::Retain => Ownership::Retained,
-    };
+    }
+}
+
+fn transferred(child: &Child, id: &ObjectId, object: &Object, patch: Value, to: Ownership) -> Step {
+    Step {
+        progress: Progress::Transferred,
+        operation: Some(Operation::Transfer {
+            key: child.key.clone(),
+            id: id.clone(),
+            kind: child.kind.clone(),
+            uid: object.uid.clone(),
+            resource_version: object.resource_version,
+            patch,
+            to,
+        }),
+    }
+}
+
+/// A child that exists, is ours and is not being deleted.
+fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> Step {
+    let to = ownership_of(child);
     // Before any apply, because an apply does not drop an ownerReference that a patch has added; and alone, because
     // it changes the resourceVersion that an apply would be bound to.
     if let Some(patch) = ownership::transfer(object, context.parent, to) {
-        return Step {
-            progress: Progress::Transferred,
-            operation: Some(Operation::Transfer {
-                key: child.key.clone(),
-                id: id.clone(),
-                kind: child.kind.clone(),
-                uid: object.uid.clone(),
-                resource_version: object.resource_version,
-                patch,
-                to,
-            }),
-        };
+        return transferred(child, id, object, patch, to);
     }
     if child.apply != ApplyPolicy::Always {
         return Step::none(Progress::Held);
@@ -199,6 +229,7 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
     Step {
         progress: Progress::Updated,
         operation: Some(Operation::Update {
+            restores: body.was_applied_last(object),
             key: child.key.clone(),
             id: id.clone(),
             kind: child.kind.clone(),
@@ -219,7 +250,9 @@ fn prunes(
     let blocks = |child: &PlannedChild| {
         matches!(
             child.progress,
-            Progress::NotOwned | Progress::NotServed { required: true }
+            Progress::NotOwned
+                | Progress::Adoptable { .. }
+                | Progress::NotServed { required: true }
         )
     };
     if children.iter().any(blocks) && Guard::PruneUnblocked.holds() {

@@ -4,11 +4,15 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Plan, PlannedChild, Progress, readiness};
 use crate::model::{
-    Condition, ConditionStatus, Fault, FaultKind, ObjectId, Operation, Retry, reason,
+    ANNOTATION_ADOPT, Condition, ConditionStatus, Fault, FaultKind, ObjectId, Operation, Retry,
+    reason,
 };
 
 /// A condition names at most so many children.
 const NAMED_MAX: usize = 5;
+
+/// As many as an answer may well have: all that is about to change hands should be seen.
+const ADOPTIONS_NAMED_MAX: usize = 30;
 
 /// The longest message of a condition of the host, in characters; the API server takes 32768.
 const MESSAGE_CHARS_MAX: usize = 2048;
@@ -92,6 +96,9 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<Failure> {
             ),
             retry: Retry::Backoff,
         });
+    let adoptions = [true, false]
+        .into_iter()
+        .filter_map(|granted| adoption(plan, granted));
     let written = effects
         .children
         .values()
@@ -101,14 +108,33 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<Failure> {
         .clone()
         .into_iter()
         .chain(not_owned)
+        .chain(adoptions)
         .chain(written)
         .collect();
     failures.sort_by_key(|failure| match failure.reason {
         reason::CHILD_NOT_OWNED => 0,
-        reason::CHILD_REJECTED => 1,
-        _ => 2,
+        reason::ADOPTION_PENDING => 1,
+        reason::CHILD_REJECTED => 2,
+        _ => 3,
     });
     failures
+}
+
+/// What could be adopted, all in one: whoever agrees to it has to see it before.
+fn adoption(plan: &Plan, granted: bool) -> Option<Failure> {
+    let adoptable = Progress::Adoptable { granted };
+    let is_adoptable = |child: &PlannedChild| child.progress == adoptable;
+    let objects = names(plan, ADOPTIONS_NAMED_MAX, is_adoptable)?;
+    let agree = if granted {
+        format!("annotate this parent with {ANNOTATION_ADOPT}: \"true\"")
+    } else {
+        "grant the plugin adopt: true for the kinds of these children".to_owned()
+    };
+    Some(Failure {
+        reason: reason::ADOPTION_PENDING,
+        message: format!("exist and belong to nobody; to have them adopted, {agree}: {objects}"),
+        retry: Retry::Backoff,
+    })
 }
 
 fn synced_after(plan: &Plan, failures: &[Failure]) -> Condition {
@@ -120,19 +146,23 @@ fn synced_after(plan: &Plan, failures: &[Failure]) -> Condition {
         };
         return not_synced(first.reason, message);
     }
-    let deleting = names(plan, |child| child.progress == Progress::Deleting);
+    let deleting = names(plan, NAMED_MAX, |child| {
+        child.progress == Progress::Deleting
+    });
     if let Some(children) = deleting {
         let message = format!("being deleted, and made again once gone: {children}");
         return not_synced(reason::CHILD_DELETING, message);
     }
-    let withheld = names(plan, |child| child.progress == Progress::Withheld);
+    let withheld = names(plan, NAMED_MAX, |child| {
+        child.progress == Progress::Withheld
+    });
     if let Some(children) = withheld {
         let message = format!(
             "the parent is being deleted in the foreground, so these cannot be created: {children}"
         );
         return not_synced(reason::CHILD_DELETING, message);
     }
-    let skipped = names(plan, |child| {
+    let skipped = names(plan, NAMED_MAX, |child| {
         matches!(child.progress, Progress::NotServed { .. })
     });
     if let Some(children) = skipped {
@@ -153,7 +183,7 @@ fn ready_after(plan: &Plan, effects: &Effects) -> Condition {
         // What was to be written and was not even tried is not there.
         None => child.ready && !is_pending(plan, child),
     };
-    let not_ready = names(plan, |child| {
+    let not_ready = names(plan, NAMED_MAX, |child| {
         child.progress != (Progress::NotServed { required: false }) && !is_ready(child)
     });
     match not_ready {
@@ -177,19 +207,19 @@ fn is_pending(plan: &Plan, child: &PlannedChild) -> bool {
     plan.operations.iter().any(writes)
 }
 
-/// The names of the children that are chosen, none if there are none.
-fn names(plan: &Plan, chosen: impl Fn(&PlannedChild) -> bool) -> Option<String> {
+/// The names of the first children that are chosen, none if there are none.
+fn names(plan: &Plan, named_max: usize, chosen: impl Fn(&PlannedChild) -> bool) -> Option<String> {
     let chosen: Vec<&PlannedChild> = plan.children.iter().filter(|child| chosen(child)).collect();
     if chosen.is_empty() {
         return None;
     }
     let named: Vec<String> = chosen
         .iter()
-        .take(NAMED_MAX)
+        .take(named_max)
         .map(|child| child.id.to_string())
         .collect();
     let named = named.join(", ");
-    Some(match chosen.len().saturating_sub(NAMED_MAX) {
+    Some(match chosen.len().saturating_sub(named_max) {
         0 => named,
         more => format!("{named} and {more} more"),
     })

@@ -1,20 +1,57 @@
 //! What is different about a child that is to be applied, for people.
 
+use std::{collections::BTreeSet, fmt};
+
 use serde_json::{Map, Value};
 
 use crate::model::{ANNOTATION_APPLIED, Access, Object};
 
-/// The first field of an object to be applied that is not as observed, as `spec.replicas`.
+/// Where a field is: `spec.replicas`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldPath(Vec<String>);
+
+impl FieldPath {
+    /// Who owns the field, or a part of it, of an object that is known with all its managers; each once, sorted.
+    pub fn managers<'a>(&self, object: &'a Object) -> BTreeSet<&'a str> {
+        let entries = object.managed.iter();
+        let owning = entries.filter(|entry| self.is_in(&entry.fields));
+        owning.map(|entry| &*entry.manager).collect()
+    }
+
+    /// Whether these managed fields hold it.
+    fn is_in(&self, fields: &str) -> bool {
+        let Ok(fields) = serde_json::from_str::<Value>(fields) else {
+            return false;
+        };
+        let mut node = &fields;
+        for (depth, step) in self.0.iter().enumerate() {
+            match node.get(format!("f:{step}")) {
+                Some(member) => node = member,
+                // A member without members of its own covers everything below it.
+                None => return depth > 0 && node.as_object().is_some_and(Map::is_empty),
+            }
+        }
+        true
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("."))
+    }
+}
+
+/// The first field of an object to be applied that is not as observed.
 ///
 /// None where that cannot be seen: the object is shown as hashes, or all values are the same and only their owner is
 /// another.
-pub fn first_difference(body: &Map<String, Value>, observed: &Object) -> Option<String> {
+pub fn first_difference(body: &Map<String, Value>, observed: &Object) -> Option<FieldPath> {
     if observed.form != Access::Full {
         return None;
     }
     let observed: Value = serde_json::from_str(&observed.json).ok()?;
     let mut path = Vec::new();
-    differs(body, &observed, &mut path).then(|| path.join("."))
+    differs(body, &observed, &mut path).then_some(FieldPath(path))
 }
 
 /// Leaves the way to the difference in `path`.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     config::Guard,
-    model::{ANNOTATION_RETAINED_FOR, Object, Ownership},
+    model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, Ownership, PluginName},
 };
 
 /// Whose an existing object is.
@@ -32,6 +32,11 @@ pub fn claim(existing: &Object, parent: &Object) -> Claim {
 
 fn is_retained_for(existing: &Object, parent: &Object) -> bool {
     existing.annotation(ANNOTATION_RETAINED_FOR) == Some(&parent.id().identity())
+}
+
+/// Whether an object has neither a controller nor somebody for whom it is kept.
+pub(super) fn is_nobodys(object: &Object) -> bool {
+    object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_none()
 }
 
 /// The ownerReference to a parent.
@@ -69,6 +74,29 @@ pub(super) fn transfer(object: &Object, parent: &Object, to: Ownership) -> Optio
         }
     }
     Some(Value::Array(patch))
+}
+
+/// The JSON patch that makes an object of nobody's belong to a parent.
+///
+/// It also sets the label by which children are watched; everything else follows by an apply once that shows it.
+pub(super) fn adoption(
+    object: &Object,
+    parent: &Object,
+    plugin: &PluginName,
+    to: Ownership,
+) -> Value {
+    let mut patch = Vec::from(bound_to(object));
+    match to {
+        Ownership::Owned => patch.push(add_owner(object, parent)),
+        Ownership::Retained => patch.extend(add_annotation(object, &parent.id().identity())),
+    }
+    let has_labels = metadata(object).contains_key("labels");
+    patch.extend(
+        (!has_labels).then(|| json!({"op": "add", "path": "/metadata/labels", "value": {}})),
+    );
+    let label = format!("/metadata/labels/{}", LABEL_PLUGIN.replace('/', "~1"));
+    patch.push(json!({"op": "add", "path": label, "value": plugin.as_str()}));
+    Value::Array(patch)
 }
 
 /// The tests that bind a JSON patch to what was observed of an object.

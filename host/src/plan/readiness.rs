@@ -23,7 +23,8 @@ pub(super) fn observed(
         | Progress::Deleting
         | Progress::Withheld
         | Progress::NotServed { .. }
-        | Progress::NotOwned => false,
+        | Progress::NotOwned
+        | Progress::Adoptable { .. } => false,
     };
     let Some(object) = object.filter(|_| exists) else {
         return false;

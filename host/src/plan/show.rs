@@ -27,6 +27,7 @@ fn held_up(child: &PlannedChild, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Progress::NotServed { required: true } => writeln!(f, "blocked {place}: not served"),
         Progress::NotServed { required: false } => writeln!(f, "skip {place}: not served"),
         Progress::NotOwned => writeln!(f, "refuse {place}: not ours"),
+        Progress::Adoptable { .. } => writeln!(f, "refuse {place}: not adopted"),
         Progress::Unchanged
         | Progress::Created
         | Progress::Updated

@@ -4,6 +4,7 @@
     reason = "expect-test writes its expectations like this"
 )]
 
+mod adoption;
 pub(crate) mod build;
 mod children;
 mod crds;

@@ -228,7 +228,7 @@ impl State {
 
     fn refuse(&mut self, failure: ReadFailure) -> wasmtime::Result<Refusal> {
         match failure {
-            ReadFailure::NotGranted(_) => Ok(Refusal::NotGranted),
+            ReadFailure::NotGranted(_) | ReadFailure::OutOfSight { .. } => Ok(Refusal::NotGranted),
             ReadFailure::NotServed(_) => Ok(Refusal::NotServed),
             ReadFailure::NotSynced(kind) => Err(self.end(Ending::Parked(kind))),
             failure @ ReadFailure::InvalidSelector { .. } => {

@@ -9,7 +9,7 @@ use tracing::{debug, info};
 
 use super::{Error, resource::Crds};
 use crate::{
-    model::{Gvk, HashKey, Manifest, Object, ParentKind, PluginName},
+    model::{Gvk, HashKey, Manifest, Object, ParentKind, PluginName, Scope},
     plan::crd,
     reconcile::{Serving, Shared},
     schema::kind_of_crd,
@@ -28,6 +28,11 @@ pub(super) async fn install(
 ) -> Result<(), Error> {
     let manifest = serving.plugin.manifest();
     // Without the key nobody can say whether a CRD is as it should be, and what is there serves.
+    let crds = if shared.cluster.reads_definitions() {
+        crds
+    } else {
+        Crds::Ignore
+    };
     let applied = match (crds, shared.hash_key.get()) {
         (Crds::Install, Some(hash_key)) => {
             let granted = |crd: &&Map<String, Value>| {
@@ -54,7 +59,27 @@ pub(super) async fn install(
         })?;
         check_parent(shared, plugin, manifest, parent).await?;
     }
-    Ok(())
+    check_reach(shared, plugin, manifest)
+}
+
+/// Whether a host that is limited to namespaces can give the parents all of their children.
+fn check_reach(shared: &Shared, plugin: &PluginName, manifest: &Manifest) -> Result<(), Error> {
+    if shared.cluster.namespaces().is_none() {
+        return Ok(());
+    }
+    let scope = |kind: &Gvk| Some(shared.cluster.served(kind)?.scope);
+    let mut parents = manifest.parents.iter();
+    let everywhere = parents.find(|parent| parent.scope == Scope::Cluster);
+    let mut children = manifest.children.iter().map(|child| &child.kind);
+    let somewhere = children.find(|kind| scope(kind) == Some(Scope::Namespaced));
+    match everywhere.zip(somewhere) {
+        None => Ok(()),
+        Some((parent, child)) => Err(Error::BeyondNamespaces {
+            plugin: plugin.clone(),
+            parent: parent.kind.clone(),
+            child: child.clone(),
+        }),
+    }
 }
 
 /// Whether the host can report on parents of this kind.
@@ -72,8 +97,8 @@ async fn check_parent(
         name: name.clone(),
         source: Box::new(source),
     };
-    if brought {
-        // Checked when the plugin was loaded.
+    // Those that are brought were checked when the plugin was loaded.
+    if brought || !shared.cluster.reads_definitions() {
         return Ok(());
     }
     // Somebody else's CRD, or a built-in kind, which has none.

@@ -66,6 +66,7 @@ impl Finalizers {
                     parent: served.kind,
                     children: Vec::new(),
                     reads: Vec::new(),
+                    selector: None,
                     field_managers: BTreeSet::new(),
                 })
             });

@@ -6,6 +6,7 @@
 //!
 //! A Plugin that goes leaves all children and all definitions as they are.
 
+mod accounts;
 mod leave;
 mod load;
 mod rehearse;
@@ -23,7 +24,7 @@ use backon::ExponentialBackoff;
 use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use self::load::Component;
 use self::serve::Running;
@@ -46,7 +47,7 @@ use crate::{
         error_chain,
     },
     plugin::Plugin,
-    reconcile::{Next, Shared, Turn},
+    reconcile::{InventoryError, Next, Shared, Turn},
     source::Fetcher,
 };
 
@@ -71,6 +72,8 @@ pub struct Parts {
     pub workshop: Arc<Workshop>,
     /// Where bytes come from.
     pub fetcher: Fetcher,
+    /// Which Plugins are this host's, as a label selector; none: all.
+    pub selector: Option<String>,
     /// Where the Secrets and ConfigMaps are that sources name.
     pub namespace: String,
     /// Takes plugins whose passes are to run.
@@ -196,6 +199,7 @@ impl Manager {
             parent: kind(),
             children: Vec::new(),
             reads: Vec::new(),
+            selector: parts.selector.clone(),
             field_managers: BTreeSet::new(),
         };
         Self {
@@ -284,12 +288,21 @@ impl Manager {
             .await
     }
 
+    /// Learns what the plugin made while it was another host's: where Plugins are shared out, one may come from there.
+    async fn learn(&self, id: &ObjectId) -> Result<(), InventoryError> {
+        let (Some(_), Ok(name)) = (&self.parts.selector, PluginName::new(&id.name)) else {
+            return Ok(());
+        };
+        let inventory = &self.parts.shared.inventory;
+        inventory.refresh(self.cluster(), &name).await
+    }
+
     /// Ends what a Plugin that is gone had served; its children stay.
     async fn forget(&self, id: &ObjectId) {
         self.parts.shared.metrics.plugin_gone(&id.name);
         let known = self.known.lock().remove(id);
         if let (Some(mut known), Ok(name)) = (known, PluginName::new(&id.name)) {
-            info!(plugin = %name, "the Plugin is gone, its children stay");
+            info!(plugin = %name, "the Plugin is gone, or not chosen any more, its children stay");
             self.stop(&name, &mut known).await;
         }
         self.on_trial.lock().remove(id);
@@ -325,6 +338,12 @@ impl Work for Manager {
             Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
         };
         let known = self.known.lock().remove(&id);
+        if known.is_none()
+            && let Err(error) = self.learn(&id).await
+        {
+            warn!(plugin = %id.name, error = %error_chain(&error), "failed to learn what the plugin made");
+            return Next::Backoff;
+        }
         let mut known = known.unwrap_or_else(|| Known::of(&observation.parent));
         let next = self.tend(&observation.parent, &mut known).await;
         self.look_after(&id, &known);

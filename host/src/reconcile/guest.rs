@@ -5,7 +5,7 @@ use tracing::{debug, error, info, warn};
 use super::{Reconciler, Serving};
 use crate::{
     cluster::{Answer, Observation, Recording, Registration},
-    model::{ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Object, Phase, ReadKey},
+    model::{ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Object, Phase, ReadFailure, ReadKey},
     plugin::{self, CallReport, Context, End, Job, LogLevel, LogLine, ObservedChild},
 };
 
@@ -70,7 +70,7 @@ impl Reconciler {
             Purpose::Rehearsal(_) => registration.commit(&parent, &Recording::default()),
         }
         let CallReport {
-            end,
+            mut end,
             log,
             log_dropped,
             cpu,
@@ -81,6 +81,7 @@ impl Reconciler {
             used_random,
             ..
         } = report;
+        explain_unseen(&recording.reads, &mut end);
         let called = Called {
             end,
             reads: (!used_now && !used_random).then_some(recording.reads),
@@ -111,6 +112,22 @@ fn observed_child(child: &Object) -> ObservedChild {
         key: child.annotations.get(ANNOTATION_KEY).cloned(),
         retained: child.controller.is_none() && child.annotation(ANNOTATION_RETAINED_FOR).is_some(),
         object: child.json.clone(),
+    }
+}
+
+/// Says what a guest wanted to read in namespaces that the host does not see; of several reads the first.
+fn explain_unseen(reads: &[(ReadKey, Answer)], end: &mut End) {
+    let unseen = reads.iter().find_map(|(_, answer)| match answer {
+        Answer::Failed(failure @ ReadFailure::OutOfSight { .. }) => Some(failure),
+        _ => None,
+    });
+    let Some(unseen) = unseen else {
+        return;
+    };
+    warn!("the guest was told that a read is not granted: {unseen}");
+    // It knows no better reason, and grants would not mend it.
+    if let End::GuestFault(fault) = end {
+        fault.message = format!("{}; {unseen}", fault.message);
     }
 }
 

@@ -57,6 +57,7 @@ pub(super) fn interest<'a>(
         parent: spoken.map_or(parent, |parent| &parent.kind).clone(),
         children,
         reads,
+        selector: None,
         field_managers: BTreeSet::new(),
     }
 }

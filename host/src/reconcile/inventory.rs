@@ -72,27 +72,24 @@ impl Inventory {
         writer: Arc<Writer>,
         namespace: &str,
     ) -> Result<Self, Error> {
-        let config_map = Gvk::new("", "v1", "ConfigMap");
-        let found = cluster
-            .live_get(&config_map, Some(namespace), CONFIG_MAP)
-            .await
-            .map_err(|source| Error::Read {
-                namespace: namespace.to_owned(),
-                source: Box::new(source),
-            })?;
-        let plugins = match found {
-            Some(object) => parse(&object.json).map_err(|at| Error::Malformed {
-                namespace: namespace.to_owned(),
-                at,
-            })?,
-            None => BTreeMap::new(),
-        };
         Ok(Self {
             writer,
             namespace: namespace.to_owned(),
-            plugins: Mutex::new(plugins),
+            plugins: Mutex::new(read(cluster, namespace).await?),
             writing: tokio::sync::Mutex::default(),
         })
+    }
+
+    /// Reads again what is written down of one plugin, for whoever takes it over from another host.
+    pub async fn refresh(&self, cluster: &Cluster, plugin: &PluginName) -> Result<(), Error> {
+        let _writing = self.writing.lock().await;
+        let found = read(cluster, &self.namespace).await?.remove(plugin);
+        let mut plugins = self.plugins.lock();
+        match found {
+            Some(kinds) => plugins.insert(plugin.clone(), kinds),
+            None => plugins.remove(plugin),
+        };
+        Ok(())
     }
 
     /// Whether no plugin ever made anything.
@@ -199,6 +196,26 @@ impl Inventory {
         self.plugins.lock().insert(plugin.clone(), kinds);
         Ok(true)
     }
+}
+
+async fn read(cluster: &Cluster, namespace: &str) -> Result<BTreeMap<PluginName, Kinds>, Error> {
+    let config_map = Gvk::new("", "v1", "ConfigMap");
+    let found = cluster
+        .live_get(&config_map, Some(namespace), CONFIG_MAP)
+        .await
+        .map_err(|source| Error::Read {
+            namespace: namespace.to_owned(),
+            source: Box::new(source),
+        })?;
+    found.map_or_else(
+        || Ok(BTreeMap::new()),
+        |object| {
+            parse(&object.json).map_err(|at| Error::Malformed {
+                namespace: namespace.to_owned(),
+                at,
+            })
+        },
+    )
 }
 
 /// The kinds by plugin, or the place that is wrong.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::budget::Budget;
+use super::{budget::Budget, conflicts::Conflicts};
 use crate::model::{Digest, ObjectId};
 
 /// One entry for each parent that has or had a pass and is not gone.
@@ -23,6 +23,8 @@ struct Entry {
     changed: Option<Instant>,
     /// What it may write.
     budget: Budget,
+    /// Which of its children somebody else keeps changing.
+    conflicts: Conflicts,
 }
 
 impl Ledger {
@@ -51,6 +53,11 @@ impl Ledger {
     /// What a parent may write.
     pub(super) fn budget(&mut self, parent: &ObjectId) -> &mut Budget {
         &mut self.entry(parent).budget
+    }
+
+    /// Which children of a parent somebody else keeps changing.
+    pub(super) fn conflicts(&mut self, parent: &ObjectId) -> &mut Conflicts {
+        &mut self.entry(parent).conflicts
     }
 
     /// Forgets a parent that is gone.

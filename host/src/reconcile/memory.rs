@@ -90,6 +90,7 @@ impl Inputs {
             }
             Answer::Failed(failure) => self.text(match failure {
                 ReadFailure::NotGranted(_) => "not granted",
+                ReadFailure::OutOfSight { .. } => "out of sight",
                 ReadFailure::NotServed(_) => "not served",
                 ReadFailure::InvalidSelector { .. } => "invalid",
                 ReadFailure::NotSynced(_) => "not synced",

@@ -2,16 +2,19 @@
 //!
 //! Who decides on a switch, and what a candidate has to prove before, is not decided here.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::{Mutex, RwLock};
 
 use super::{given_up::GivenUp, memory::Memory, trial::Trial};
 use crate::{
-    model::{Gvk, Limits, ObjectId, ReadKind},
+    model::{GroupKind, Gvk, Limits, ObjectId, ReadKind},
     plugin::Plugin,
     policy::Grants,
 };
@@ -27,17 +30,36 @@ pub struct Serving {
     pub limits: Arc<Limits>,
     /// What it asked to read, as far as it is granted.
     pub(super) reads: Arc<[ReadKind]>,
+    /// The user as whom its children are written; none: the host itself.
+    pub(super) account: Option<Arc<str>>,
+    /// The kinds of which it may adopt objects.
+    pub(super) adoptable: Arc<BTreeSet<GroupKind>>,
 }
 
 impl Serving {
     /// Brings a revision together with what it may do and use.
     pub fn new(plugin: Arc<Plugin>, grants: Arc<Grants>, limits: Arc<Limits>) -> Self {
         let reads = grants.reads_for(plugin.manifest());
+        let kinds = grants.children.keys();
+        let adoptable = kinds
+            .filter(|kind| grants.allows_adoption(kind))
+            .cloned()
+            .collect();
         Self {
+            adoptable: Arc::new(adoptable),
             plugin,
             grants,
             limits,
             reads: reads.into(),
+            account: None,
+        }
+    }
+
+    /// Has its children written as a user of this name, who needs the rights for it.
+    pub fn acting_as(self, user: Option<String>) -> Self {
+        Self {
+            account: user.map(Arc::from),
+            ..self
         }
     }
 

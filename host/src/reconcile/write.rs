@@ -7,6 +7,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     Next, Reconciler, asked, not_synced,
+    quarrel::Quarrel,
     report::{Ended, Verdict, after_failure},
     throttle::HeldBack,
 };
@@ -42,6 +43,8 @@ struct Done {
     execution: Execution,
     /// The part that was not tried.
     held_back: Option<HeldBack>,
+    /// Somebody else keeps changing children.
+    quarrel: Option<Quarrel>,
 }
 
 impl Reconciler {
@@ -60,6 +63,7 @@ impl Reconciler {
             plan,
             execution,
             held_back,
+            quarrel,
         } = match written {
             Ok(done) => done,
             Err(error) => {
@@ -91,11 +95,11 @@ impl Reconciler {
             Some(retry) => after_failure(retry, next),
             None => next,
         };
-        let (synced, next) = match &held_back {
-            Some(held) if conclusion.retry.is_none() => {
-                (held.synced(), Next::RequeueAfter(held.wait))
-            }
-            _ => (conclusion.synced, next),
+        let (synced, next) = match (&held_back, &quarrel) {
+            _ if conclusion.retry.is_some() => (conclusion.synced, next),
+            (Some(held), _) => (held.synced(), Next::RequeueAfter(held.wait)),
+            (None, Some(quarrel)) => (quarrel.synced(), quarrel.next(&next)),
+            (None, None) => (conclusion.synced, next),
         };
         let verdict = Verdict {
             ready: ReadyPart::Host(conclusion.ready),
@@ -104,7 +108,7 @@ impl Reconciler {
         };
         let ended = self.report(&mut target, parent, verdict).await;
         Ended {
-            wrote: ended.wrote || held_back.is_some(),
+            wrote: ended.wrote || held_back.is_some() || quarrel.is_some(),
             ..ended
         }
     }
@@ -183,11 +187,11 @@ impl Reconciler {
                 info!(plan, round, "applying");
             }
             let mut affordable = plan.clone();
+            let parent = context.parent.id();
+            self.set_aside(&parent, &mut affordable).await;
             // A parent that may go has nothing more to write than that.
             let held_back = match outcome {
-                Outcome::Desired(_) => {
-                    self.hold_back(&context.parent.id(), &mut affordable, &observed)
-                }
+                Outcome::Desired(_) => self.hold_back(&parent, &mut affordable, &observed),
                 Outcome::Keep(_) | Outcome::Finalized(_) => None,
             };
             let execution = self.execute(target, context, &affordable).await?;
@@ -197,6 +201,7 @@ impl Reconciler {
                     plan,
                     execution,
                     held_back,
+                    quarrel: self.quarrel(&parent),
                 });
             }
             fold(&mut observed, &execution, context);
@@ -221,9 +226,12 @@ impl Reconciler {
         let secrets = self.live_secrets(plan).await?;
         let random = self.shared.random;
         let mut random = move |buffer: &mut [u8]| random(buffer);
+        // As the present grants have it, also for a pass that began under others.
+        let stint = self.slot.current();
         let mut session = Session {
             plugin: context.plugin,
             manager: context.manager,
+            account: stint.serving.account.as_deref(),
             resources: context.resources,
             secrets: &secrets,
             random: &mut random,
@@ -270,6 +278,9 @@ impl Reconciler {
             };
             if result.is_ok() {
                 self.wrote(parent, operation.verb());
+                if operation.is_restoration() {
+                    self.restored(parent, id);
+                }
             }
             match (operation, result) {
                 (_, Ok(Some(written))) => {

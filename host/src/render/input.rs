@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::{Error, document::Document, seed};
 use crate::{
     config::{RenderArgs, Streams},
-    model::{GroupKind, Manifest, Scope},
+    model::{GroupKind, HashKey, Manifest, Scope},
     plugins::resource::grants_of_file,
     policy::Grants,
     schema::{Kinds, Schema, kind_of_crd},
@@ -198,7 +198,7 @@ fn one_object(path: &Path, streams: &mut Streams<'_>) -> Result<Map<String, Valu
 }
 
 /// A file's content as it is.
-pub(super) fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, Error> {
+fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, Error> {
     let mut content = Vec::new();
     let read = if path.as_os_str() == "-" {
         streams.stdin.read_to_end(&mut content).map(drop)
@@ -209,13 +209,26 @@ pub(super) fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, E
     Ok(content)
 }
 
+/// The key for hash reads.
+pub(super) fn hash_key(path: &Path, streams: &mut Streams<'_>) -> Result<HashKey, Error> {
+    let key = bytes(path, streams)?;
+    if key.is_empty() {
+        return Err(Error::NoHashKey { from: named(path) });
+    }
+    Ok(HashKey::new(key))
+}
+
 fn unreadable(path: &Path, source: io::Error) -> Error {
-    let from = if path.as_os_str() == "-" {
+    let from = named(path);
+    Error::Read { from, source }
+}
+
+fn named(path: &Path) -> String {
+    if path.as_os_str() == "-" {
         "the standard input".to_owned()
     } else {
         path.display().to_string()
-    };
-    Error::Read { from, source }
+    }
 }
 
 fn values(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Value>, Error> {

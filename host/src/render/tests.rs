@@ -578,6 +578,9 @@ fn bad_input_is_told_and_ends_with_4() {
         given(PARENT)
             .with(|args| args.observed.push("/nowhere".into()))
             .render(&guest),
+        given(PARENT)
+            .with(|args| args.hash_key = Some("/dev/null".into()))
+            .render(&guest),
     ];
     let mut messages = String::new();
     for (exit, out, err) in table {
@@ -603,5 +606,6 @@ fn bad_input_is_told_and_ends_with_4() {
         error: FILE holds 2 parents of the plugin, which are of kind example.com/v1 Pond: give exactly one
         error: the parent is example.com/v2 Pond, and the plugin speaks example.com/v1 Pond: write it in that version
         error: failed to read /nowhere: No such file or directory (os error 2)
+        error: /dev/null is empty: it must hold the cluster's hash key, the bytes of the Secret innkeeper-hash-key
     "]].assert_eq(&messages);
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::key;
+use super::{key, namespaces};
 use crate::{
     admin, cluster, config, controller,
     model::InvalidPluginName,
@@ -33,6 +33,9 @@ pub enum Error {
     /// The client cannot be made.
     #[error("failed to make a client of the API server")]
     Client(#[source] Box<kube::Error>),
+    /// A namespace that the host is limited to is not there, or not for the host.
+    #[error(transparent)]
+    Namespace(#[from] namespaces::Error),
     /// The sandbox cannot be made.
     #[error("failed to set up the sandbox")]
     Sandbox(#[source] plugin::Error),
@@ -105,7 +108,7 @@ impl Error {
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Aborted { signal } => 128_u8.saturating_add(*signal),
-            Self::Config(_) | Self::UnknownPlugin(_) => 4,
+            Self::Config(_) | Self::UnknownPlugin(_) | Self::Namespace(_) => 4,
             _ => 1,
         }
     }

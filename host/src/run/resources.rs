@@ -56,6 +56,7 @@ pub(super) fn serve(
         shared: Arc::clone(&shared),
         workshop,
         fetcher,
+        selector: settings.selector.clone(),
         namespace,
         starts: sender,
         stop: stop.first_token(),

@@ -11,7 +11,7 @@ use crate::{
         Beat, Check, ControllerState, FaultState, HostState, KindState, ParentState, PassState,
         PluginState, Shown, WatchState,
     },
-    cluster::{Said, Standing, Waiting, WatchStatus},
+    cluster::{Standing, Waiting, WatchStatus},
     config::LogControl,
     metrics::{ControllerMetrics, PluginSample, Sample, Source, WatchSample},
     model::{ObjectId, error_chain},
@@ -218,17 +218,14 @@ fn parent_state(
     standing: &Standing,
     last: Option<(&'static str, Duration)>,
 ) -> ParentState {
-    let status = |said: &Option<Said>| {
-        let status = said.as_ref().map(|said| said.status.clone());
-        status.unwrap_or_default()
-    };
+    let shown = |status: Option<&str>| status.unwrap_or_default().to_owned();
     let why = standing.why().cloned().unwrap_or_default();
     ParentState {
         kind: id.kind.to_string(),
         namespace: id.namespace.as_deref().map(str::to_owned),
         name: id.name.to_string(),
-        ready: status(&standing.ready),
-        synced: status(&standing.synced),
+        ready: shown(standing.ready_status()),
+        synced: shown(standing.synced_status()),
         reason: why.reason,
         message: why.message,
         last_pass: last.map(|(outcome, ago)| PassState {
@@ -251,6 +248,7 @@ fn controller_state(controller: &ControllerMetrics) -> ControllerState {
 fn watch_state(watch: &WatchStatus) -> WatchState {
     WatchState {
         kind: watch.kind.to_string(),
+        namespace: watch.namespace.clone(),
         selector: watch.selector.clone(),
         users: watch.users,
         problem: watch.why.as_ref().map(ToString::to_string),
@@ -304,6 +302,7 @@ fn watch_sample(watch: &WatchStatus) -> WatchSample {
         group: watch.kind.group.to_string(),
         version: watch.kind.version.to_string(),
         kind: watch.kind.kind.to_string(),
+        namespace: watch.namespace.clone().unwrap_or_default(),
         selector: watch.selector.clone().unwrap_or_default(),
         synced: watch.why.is_none(),
         objects: watch.objects,

@@ -54,10 +54,15 @@ impl Stop {
 }
 
 /// Listens from now on; the future passes signals on for ever.
+///
+/// Of a file that may not become larger the write itself tells: the signal of it, which would end the process, is taken
+/// and not passed on. Processes that the host starts do not inherit that.
 pub fn listen(stop: Stop) -> io::Result<impl Future<Output = Infallible>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     Ok(async move {
+        let _too_large = too_large;
         loop {
             let (name, kind) = next(&mut terminate, &mut interrupt).await;
             warn!(signal = name, "asked to stop");

@@ -14,6 +14,7 @@ use super::{Error, Stop, random::random_u64};
 use crate::{
     admin::Beat,
     cluster::{self, Cluster},
+    config::{Definitions, ScopeSettings},
     lease::Election,
     model::error_chain,
 };
@@ -46,8 +47,19 @@ impl Tasks {
     }
 
     /// Begins to read by a client that nothing else uses.
-    pub(super) fn read(&mut self, client: kube::Client, beat: Beat) -> Cluster {
-        let options = cluster::Options::new(random_u64());
+    pub(super) fn read(
+        &mut self,
+        client: kube::Client,
+        scope: &ScopeSettings,
+        beat: Beat,
+    ) -> Cluster {
+        let ScopeSettings { namespaces, crds } = scope;
+        let names = |names: &Vec<String>| names.iter().map(|name| name.as_str().into()).collect();
+        let options = cluster::Options {
+            namespaces: namespaces.as_ref().map(names),
+            watch_definitions: *crds == Definitions::Install,
+            ..cluster::Options::new(random_u64())
+        };
         let (cluster, driver) = Cluster::new(client, options);
         self.background(async move {
             match driver.run(move || beat.beat()).await {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{Error, FaultRow, ParentRow, PluginRow, Survey};
 use crate::{
-    cluster::{Said, Standing, Viewer},
+    cluster::{Standing, Viewer},
     config::{self, Connection},
     model::{GroupKind, LABEL_PLUGIN, Object},
     plugins::resource::{self, FaultReason, Plugin},
@@ -194,18 +194,15 @@ impl Found {
 }
 
 fn parent_row(kind: &GroupKind, owner: &Owner, parent: &Object, standing: &Standing) -> ParentRow {
-    let status = |said: &Option<Said>| {
-        let status = said.as_ref().map(|said| said.status.clone());
-        status.unwrap_or_default()
-    };
+    let shown = |status: Option<&str>| status.unwrap_or_default().to_owned();
     let why = standing.why().cloned().unwrap_or_default();
     ParentRow {
         plugin: owner.plugin.clone(),
         kind: kind.to_string(),
         namespace: parent.namespace.as_deref().map(str::to_owned),
         name: parent.name.to_string(),
-        ready: status(&standing.ready),
-        synced: status(&standing.synced),
+        ready: shown(standing.ready_status()),
+        synced: shown(standing.synced_status()),
         reason: why.reason,
         message: why.message,
         last_pass: None,

@@ -8,14 +8,14 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use innkeeper_tests::user::Kind;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
 
 use super::{
     driver::{INTERVAL, Run},
     meddle,
-    plan::{self, Parent, Propagation, Wish},
+    plan::{self, Parent, Propagation, Tampering, Wish},
 };
 
 /// How long a user tries again what an API server does not take at once.
@@ -28,6 +28,15 @@ const DEFINITIONS: Kind<'static> = Kind {
     api_version: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
     namespace: None,
+};
+
+/// The lease of the hosts.
+const LEASE: &str = "innkeeper";
+
+const LEASES: Kind<'static> = Kind {
+    api_version: "coordination.k8s.io/v1",
+    kind: "Lease",
+    namespace: Some("innkeeper-system"),
 };
 
 /// Tries something until the API server takes it.
@@ -155,55 +164,39 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn deny(&self, plural: &str) -> Result<()> {
-        let group = if plural == "deployments" { "apps" } else { "" };
-        let policy = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-            "metadata": { "name": "deny" },
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": { "resourceRules": [{
-                    "apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
-                    "resources": [plural],
-                }] },
-                "validations": [{ "expression": "false", "message": "not in this namespace" }],
-            },
-        });
-        let names = json!({ "matchLabels": { "kubernetes.io/metadata.name": self.namespace } });
-        let binding = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": { "name": "deny" },
-            "spec": {
-                "policyName": "deny", "validationActions": ["Deny"],
-                "matchResources": { "namespaceSelector": names },
-            },
-        });
+    pub(super) fn restore(&self) -> Result<()> {
+        let plane = &self.world.stage.plane;
+        plane.control(&["restore", "plan"])?;
+        // The nodes are held by a kubelet that is no more, and its successor would wait until its time is over.
         let user = self.world.user();
-        for object in [&policy, &binding] {
-            insist("make a policy", || user.apply(object))?;
+        let leases = Kind::new("coordination.k8s.io/v1", "Lease", "kube-node-lease");
+        for lease in insist("list the nodes' leases", || user.list(leases, ""))? {
+            let name = lease["metadata"]["name"].as_str().unwrap_or_default();
+            insist("delete a node's lease", || user.delete(leases, name))?;
         }
-        // It takes effect a moment later.
-        insist("see a policy at work", || {
-            let probe = meddle::probe(plural, &self.namespace);
-            let text = |field: &str| probe[field].as_str().unwrap_or_default();
-            let kind = self.kind((text("apiVersion"), text("kind")));
-            let trial = user.try_create(kind, &probe)?;
-            ensure!(trial.code == 422, "{trial:?}");
-            Ok(())
-        })
+        plane.control(&["restart", "kwok"]).map(drop)
     }
 
-    pub(super) fn allow(&self) -> Result<()> {
+    pub(super) fn tamper(&self, tampering: Tampering) -> Result<()> {
         let user = self.world.user();
-        let api = "admissionregistration.k8s.io/v1";
-        for kind in [
-            "ValidatingAdmissionPolicyBinding",
-            "ValidatingAdmissionPolicy",
-        ] {
-            let kind = Kind::cluster(api, kind);
-            insist("delete a policy", || user.delete(kind, "deny"))?;
+        let merge = |spec: Value| {
+            insist("edit the lease", || {
+                let patch = json!({ "spec": spec });
+                user.merge(LEASES, LEASE, &patch).map(drop)
+            })
+        };
+        match tampering {
+            Tampering::Skew(seconds) => {
+                let lease = insist("read the lease", || user.get(LEASES, LEASE))?;
+                let lease = lease.context("there is no lease")?;
+                let renewed = lease["spec"]["renewTime"].as_str();
+                let renewed: Timestamp = renewed.context("the lease has no time")?.parse()?;
+                let shown = renewed + SignedDuration::from_secs(seconds);
+                merge(json!({ "renewTime": format!("{shown:.6}") }))
+            }
+            Tampering::Remove => insist("delete the lease", || user.delete(LEASES, LEASE)),
+            Tampering::Give => merge(json!({ "holderIdentity": "somebody" })),
         }
-        Ok(())
     }
 
     pub(super) fn drop_kind(&self) -> Result<()> {

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::TcpListener,
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ use super::{
     meddle,
     normal::{self, differences},
     oracles::{self, Evidence},
-    plan::{self, LEADER_ROW, Parent, Plan, Step, Wish, Wishes},
+    plan::{self, FRESH, LEADER_ROW, Parent, Plan, Step, Wish, Wishes},
     world::{Actor, Who, World},
 };
 use crate::{relay::Moment, stage::is_synced};
@@ -33,6 +34,8 @@ pub(crate) struct Outcome {
     /// The round that was not finished.
     pub(crate) round: Option<usize>,
     pub(crate) took: Duration,
+    /// The step that took longest.
+    pub(crate) slowest: String,
 }
 
 /// A plan that runs.
@@ -44,10 +47,14 @@ pub(super) struct Run<'a> {
     actor: Actor,
     /// Who takes over when the actor loses its lease.
     standby: Option<Actor>,
+    /// Whether the actor has limits that it may not be able to work with.
+    is_limited: bool,
     patience: Duration,
     wishes: Wishes,
     /// What the foreign objects are, by parent.
     pub(super) foreign: BTreeMap<Parent, Value>,
+    /// Who is asked by a webhook and does not answer.
+    pub(super) silent: Option<TcpListener>,
     pub(super) evidence: Evidence,
 }
 
@@ -68,23 +75,15 @@ pub(crate) fn run(world: &World, plan: &Plan, who: Who, patience: Duration) -> O
         who,
         actor: actor.expect("who works on the parents starts"),
         standby: None,
+        is_limited: false,
         patience,
         wishes: Wishes::default(),
         foreign: BTreeMap::new(),
+        silent: None,
         evidence: Evidence::default(),
     };
     drop(world.relay.seen());
-    let mut round = None;
-    let numbered = plan.rounds.iter().enumerate();
-    for (number, step) in
-        numbered.flat_map(|(number, steps)| steps.iter().map(move |it| (number, it)))
-    {
-        if let Err(violation) = run.step(step) {
-            violations.push(format!("{violation:#}, at {step:?} of round {number}"));
-            round = Some(number);
-            break;
-        }
-    }
+    let (round, slowest) = run.follow(&mut violations);
     world.relay.clear();
     if !violations.is_empty() {
         run.mend();
@@ -120,6 +119,7 @@ pub(crate) fn run(world: &World, plan: &Plan, who: Who, patience: Duration) -> O
         violations,
         round,
         took: begun.elapsed(),
+        slowest,
     }
 }
 
@@ -148,6 +148,28 @@ impl Run<'_> {
         Ok(process.pid()?.as_raw_nonzero().get())
     }
 
+    /// Does what the steps say up to the first violation; answers with the round of it, and with the step that took
+    /// longest.
+    fn follow(&mut self, violations: &mut Vec<String>) -> (Option<usize>, String) {
+        let mut slowest = (Duration::ZERO, String::new());
+        let plan = self.plan;
+        for (number, round) in plan.rounds.iter().enumerate() {
+            for step in round {
+                let begun = Instant::now();
+                let ended = self.step(step);
+                let took = begun.elapsed();
+                if took > slowest.0 {
+                    slowest = (took, format!("{took:.1?} {step:?} of round {number}"));
+                }
+                if let Err(violation) = ended {
+                    violations.push(format!("{violation:#}, at {step:?} of round {number}"));
+                    return (Some(number), slowest.1);
+                }
+            }
+        }
+        (None, slowest.1)
+    }
+
     fn step(&mut self, step: &Step) -> Result<()> {
         self.is_alive()?;
         self.wishes.take(step);
@@ -172,7 +194,7 @@ impl Run<'_> {
                 object["spec"]["behaviour"] = json!(behaviour);
                 self.put(*parent, &object)?;
             }
-            Step::Deny(plural) => self.deny(plural)?,
+            Step::Deny(refusal, plural) => self.deny(*refusal, plural)?,
             Step::Allow => self.allow()?,
             Step::DropKind => self.drop_kind()?,
             Step::AddKind => self.add_kind()?,
@@ -182,11 +204,14 @@ impl Run<'_> {
             Step::Clear => self.world.relay.clear(),
             Step::Server(words) => drop(self.world.stage.plane.control(words)?),
             Step::Snapshot => drop(self.world.stage.plane.control(&["snapshot", "plan"])?),
-            Step::Restore => drop(self.world.stage.plane.control(&["restore", "plan"])?),
+            Step::Restore => self.restore()?,
             Step::Burn(count) => self.burn(*count)?,
             Step::KillAt(moment, number, step) => self.kill_at(*moment, *number, step)?,
             Step::Restart(limits) => self.restart(limits)?,
             Step::Standby => self.stand_by()?,
+            Step::Freeze => self.actor.signal(Signal::STOP)?,
+            Step::Thaw => self.actor.signal(Signal::CONT)?,
+            Step::Tamper(tampering) => self.tamper(*tampering)?,
             Step::Starve(percent, milliseconds) => self.starve(*percent, *milliseconds)?,
             Step::Pass(milliseconds) => thread::sleep(Duration::from_millis(*milliseconds)),
             Step::Meet(parent, status, reason) => self.meet(*parent, status, reason)?,
@@ -210,7 +235,7 @@ impl Run<'_> {
             count += 1;
             if count == number {
                 // The write that has stopped is let go after the host has ended.
-                self.restart_with(options(self.world, self.plan, "a"))?;
+                self.restart_with(&options(self.world, self.plan, "a"))?;
                 drop(stopped);
                 return Ok(());
             }
@@ -227,22 +252,25 @@ impl Run<'_> {
 
     fn restart(&mut self, limits: &[&str]) -> Result<()> {
         let mut options = options(self.world, self.plan, "a");
-        options.limits = limits.iter().map(|limit| (*limit).to_owned()).collect();
-        if limits.iter().any(|limit| limit.starts_with("--fsize")) {
-            // Nothing that was compiled before helps.
+        let given = limits.iter().filter(|limit| **limit != FRESH);
+        options.limits = given.map(|limit| (*limit).to_owned()).collect();
+        if limits.contains(&FRESH) {
             options.cache = None;
         }
-        self.restart_with(options)
+        self.restart_with(&options)?;
+        self.is_limited = !limits.is_empty();
+        Ok(())
     }
 
-    fn restart_with(&mut self, options: HostOptions) -> Result<()> {
+    fn restart_with(&mut self, options: &HostOptions) -> Result<()> {
         self.is_alive()?;
         if let Some(process) = self.actor.process() {
             process.kill()?;
         }
         oracles::check_log(&self.actor.log())?;
         let kubeconfig = self.world.relay.kubeconfig.clone();
-        self.actor = Actor::start(self.who, kubeconfig, &options)?;
+        self.actor = Actor::start(self.who, kubeconfig, options)?;
+        self.is_limited = false;
         Ok(())
     }
 
@@ -293,7 +321,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Nobody but a plan ends a host, or a lease that is lost.
+    /// Nobody but a plan ends a host, or a lease that is lost, or limits that are too tight, of which it says so.
     fn is_alive(&mut self) -> Result<()> {
         let Some(process) = self.actor.process() else {
             return Ok(());
@@ -302,6 +330,13 @@ impl Run<'_> {
             return Ok(());
         };
         let log = self.actor.log();
+        if self.is_limited && status.code().is_some() {
+            ensure!(
+                log.contains("error"),
+                "O-proc: the host ended without a word"
+            );
+            return oracles::check_log(&log);
+        }
         match self.standby.take() {
             Some(standby) if log.contains("lost the lease") => {
                 oracles::check_log(&log)?;

@@ -24,6 +24,9 @@ pub(crate) const ROWS: [u8; 20] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
 ];
 
+/// Among the limits of a host: it has to compile what it serves.
+pub(crate) const FRESH: &str = "fresh";
+
 /// The row whose hosts take turns by a lease.
 pub(crate) const LEADER_ROW: u8 = 15;
 
@@ -164,8 +167,8 @@ pub(crate) enum Step {
     Leave(Parent),
     /// A guest misbehaves for a parent, in a way that its specification names.
     Misbehave(Parent, &'static str),
-    /// An admission policy denies everything about a plural in the namespace.
-    Deny(&'static str),
+    /// Everything about a plural is refused in the namespace.
+    Deny(Refusal, &'static str),
     /// It does so no more.
     Allow,
     /// Somebody deletes the definition of plain parents.
@@ -190,10 +193,17 @@ pub(crate) enum Step {
     Burn(u32),
     /// The host is killed at a write of this number from here on, and started again; the step is what makes it write.
     KillAt(Moment, usize, Box<Self>),
-    /// The host is killed and started again with limits, as `prlimit` takes them; none: as usual.
+    /// The host is killed and started again with limits, as `prlimit` takes them, [`FRESH`] among them; none: as usual.
+    /// One that has limits may find that it cannot work, and end by itself with an error.
     Restart(&'static [&'static str]),
     /// A second host stands by, to which the network is as it should be. The first one may end from here on.
     Standby,
+    /// The host stands still, as on a machine that is suspended.
+    Freeze,
+    /// It goes on.
+    Thaw,
+    /// Somebody touches the lease.
+    Tamper(Tampering),
     /// The host gets the processor this part of the time, in percent, for so many milliseconds.
     Starve(u8, u64),
     /// So many milliseconds pass.
@@ -202,6 +212,28 @@ pub(crate) enum Step {
     Meet(Parent, &'static str, &'static str),
     /// Soon all is as it is wanted.
     Converge,
+}
+
+/// How the cluster refuses what it would take otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// By an admission policy.
+    Policy,
+    /// By a quota; it is for what is new only.
+    Quota,
+    /// By a webhook that does not answer.
+    Webhook,
+}
+
+/// What somebody does to the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tampering {
+    /// It seems to have been renewed so many seconds later than it was.
+    Skew(i64),
+    /// It is deleted.
+    Remove,
+    /// It is somebody's who will not renew it.
+    Give,
 }
 
 /// A parent of a plan.

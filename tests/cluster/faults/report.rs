@@ -16,6 +16,8 @@ pub(crate) struct Entry {
     pub(crate) row: String,
     pub(crate) name: String,
     pub(crate) took: Duration,
+    /// The step that took longest.
+    pub(crate) slowest: String,
     pub(crate) violations: Vec<String>,
 }
 
@@ -58,8 +60,9 @@ fn text(entries: &[Entry]) -> Result<String, fmt::Error> {
         writeln!(text, "\n{}\n  {violations}", entry.name)?;
     }
     writeln!(text)?;
-    for Entry { name, took, .. } in entries {
-        writeln!(text, "{name} {:.1} s", took.as_secs_f64())?;
+    for entry in entries {
+        let (name, seconds, slowest) = (&entry.name, entry.took.as_secs_f64(), &entry.slowest);
+        writeln!(text, "{name} {seconds:.1} s, of it {slowest}")?;
     }
     Ok(text)
 }
@@ -74,6 +77,7 @@ mod tests {
             row: "F07".to_owned(),
             name: name.to_owned(),
             took: Duration::from_millis(1500),
+            slowest: "1.2s Converge of round 0".to_owned(),
             violations: violations.iter().map(|text| (*text).to_owned()).collect(),
         };
         let text = text(&[entry("F7:1", &[]), entry("F7:2", &["O-live: late"])]).unwrap();
@@ -83,5 +87,6 @@ mod tests {
         );
         assert!(text.contains("2 plans run, 1 violated"), "{text}");
         assert!(text.contains("F7:2\n  O-live: late"), "{text}");
+        assert!(text.contains("F7:1 1.5 s, of it 1.2s Converge"), "{text}");
     }
 }

@@ -7,7 +7,7 @@ mod people;
 
 use fastrand::Rng;
 
-use super::plan::{Meddling, Parent, Propagation, Sort, Step, Wish};
+use super::plan::{Meddling, Parent, Propagation, Sort, Step, Tampering, Wish};
 use crate::relay::{
     Moment,
     rules::{Action, End, On, Rule, Verb},
@@ -285,20 +285,6 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
 }
 
 fn history_gone(rng: &mut Rng) -> Vec<Step> {
-    let mut steps = vec![
-        Step::Server(&["cut", "front"]),
-        Step::Meddle(CACHE, Meddling::Remove),
-    ];
-    if rng.bool() {
-        steps.push(edit(rng));
-    }
-    steps.extend([
-        Step::Server(&["compact"]),
-        Step::Server(&["restart", "apiserver"]),
-        Step::Server(&["mend", "front"]),
-        Step::Converge,
-    ]);
-    // Now one watch alone, so that nothing but its list tells what is gone.
     let watches = on(Verb::Watch, "/deployments");
     let rule = |on, times, action| {
         Step::Rule(Rule {
@@ -312,12 +298,37 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
         code: 410,
         retry_after: None,
     };
-    steps.extend([
-        rule(watches, 3, Action::Expire),
+    // First one watch alone, while all else is calm, so that nothing but its lists tells what is gone. A disruption
+    // budget would tell as well, whose status follows.
+    let alone = Wish {
+        extra: false,
+        ..wish(rng)
+    };
+    let mut steps = vec![
+        Step::Put(OTHER_CACHE, alone),
+        Step::Converge,
+        Step::Pass(500),
+        rule(watches, u32::MAX, Action::Expire),
         Step::Sever(watches, End::Close),
         Step::Meddle(OTHER_CACHE, Meddling::Remove),
         Step::Converge,
-        rule(on(Verb::Any, path(rng)), rng.u32(1..=4), gone),
+        Step::Clear,
+        Step::Server(&["cut", "front"]),
+        Step::Meddle(CACHE, Meddling::Remove),
+    ];
+    if rng.bool() {
+        steps.push(edit(rng));
+    }
+    steps.extend([
+        Step::Server(&["compact"]),
+        Step::Server(&["restart", "apiserver"]),
+        Step::Server(&["mend", "front"]),
+        Step::Converge,
+        rule(
+            on(one(rng, &[Verb::Read, Verb::Watch]), path(rng)),
+            rng.u32(1..=4),
+            gone,
+        ),
         Step::Sever(on(Verb::Watch, ""), End::Close),
         Step::Meddle(OTHER_CACHE, Meddling::Remove),
         Step::Converge,
@@ -368,7 +379,7 @@ fn servers(rng: &mut Rng) -> Vec<Step> {
     let initializing = Rule {
         on: on(Verb::Any, path(rng)),
         every: 1,
-        times: rng.u32(1..20),
+        times: rng.u32(1..8),
         action: Action::Answer {
             code: 429,
             retry_after: Some(1),
@@ -410,10 +421,11 @@ fn overload(rng: &mut Rng) -> Vec<Step> {
     steps
 }
 
-/// The holder of the lease, and nobody else, has a network that does not work.
+/// The holder of the lease, and nobody else, has a network that does not work, or stands still; or somebody touches the
+/// lease.
 fn leader(rng: &mut Rng) -> Vec<Step> {
     let hold = |path| Step::Rule(Rule::always(on(Verb::Any, path), Action::Hold));
-    let fault = match rng.u8(..4) {
+    let fault = match rng.u8(..8) {
         0 => hold(""),
         // All but the lease works.
         1 => hold("/leases"),
@@ -421,14 +433,22 @@ fn leader(rng: &mut Rng) -> Vec<Step> {
             let late = Action::Late(rng.u64(500..6000));
             Step::Rule(Rule::always(on(Verb::Any, "/leases"), late))
         }
-        _ => Step::Refuse,
+        3 => Step::Refuse,
+        4 => Step::Freeze,
+        5 => Step::Tamper(Tampering::Skew(one(rng, &[3600, -3600]))),
+        6 => Step::Tamper(Tampering::Remove),
+        _ => Step::Tamper(Tampering::Give),
     };
+    let is_frozen = fault == Step::Freeze;
     let mut steps = vec![Step::Standby, fault];
-    if rng.bool() {
+    if rng.bool() && !is_frozen {
         steps.push(Step::Sever(on(Verb::Any, ""), End::Reset));
     }
     for _ in 0..16 {
         steps.extend([edit(rng), Step::Pass(500)]);
+    }
+    if is_frozen {
+        steps.push(Step::Thaw);
     }
     steps.extend([Step::Converge, Step::Clear, edit(rng), Step::Converge]);
     steps

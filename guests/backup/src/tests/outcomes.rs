@@ -388,5 +388,5 @@ fn a_zone_other_than_utc_is_not_looked_ahead() {
 fn a_job_of_the_name_is_what_the_cluster_holds_next() {
     let first = reconcile(&backup(json!({})), &around()).unwrap();
     let object = &first.child("run").unwrap().object;
-    serde_json::from_value::<Job>(object.clone()).unwrap();
+    serde_json::from_value::<Job>(object.clone().into()).unwrap();
 }

@@ -100,6 +100,7 @@ fn create(name: &str) -> Operation {
 
 fn update(name: &str) -> Operation {
     Operation::Update {
+        restores: false,
         key: name.to_owned(),
         id: id(name),
         kind: secret(),
@@ -143,6 +144,7 @@ async fn execute(writer: &Writer, operations: Vec<Operation>) -> Execution {
     let mut session = Session {
         plugin: &plugin(),
         manager: "innkeeper:web",
+        account: None,
         resources: &Cluster,
         secrets: &secrets,
         random: &mut random,

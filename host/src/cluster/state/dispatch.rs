@@ -1,8 +1,8 @@
 //! From a changed object to the parents that it concerns.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Enrolled, Member, Reader, Role, SlotId, State, id_of, key_of};
+use super::{Enrolled, Member, Reader, Role, SlotId, State, id_of, key_of, lanes::District};
 use crate::{
     cluster::{
         store::Change,
@@ -106,11 +106,14 @@ impl State {
     }
 
     /// Tells those who depend on a kind that it can be read now, or cannot any more.
-    pub(super) fn kind_changed(&mut self, id: SlotId) {
+    ///
+    /// With a namespace only the objects of this one are concerned, and the parents there.
+    pub(super) fn kind_changed(&mut self, id: SlotId, namespace: Option<&Arc<str>>) {
         let Some(slot) = self.slots.get(&id) else {
             return;
         };
-        let readers: Vec<Reader> = if self.why(slot).is_none() {
+        let usable = self.why(slot, namespace.map(|name| &**name)).is_none();
+        let readers: Vec<Reader> = if usable {
             slot.subscriptions.waiting().cloned().collect()
         } else {
             slot.subscriptions.readers().cloned().collect()
@@ -124,24 +127,36 @@ impl State {
             };
             self.trigger(member, parent, trigger);
         }
+        let mut districts = self.districts();
+        // Parents that are in no namespace may have something in every one.
+        districts.retain(|district| {
+            let both = district.as_ref().zip(namespace);
+            both.is_none_or(|(district, namespace)| district == namespace)
+        });
         for member in members {
-            // Optional kinds come and go without the readiness of the whole.
-            if !self.recheck(member) && self.is_ready(member) {
-                self.trigger_all(member, Cause::KindChanged);
+            let told = self.recheck(member);
+            for district in &districts {
+                // Optional kinds come and go without the readiness of the whole.
+                if !told.contains(district) && self.is_ready(member, district) {
+                    self.trigger_district(member, district, Cause::KindChanged);
+                }
             }
         }
     }
 
-    /// Looks whether everything that passes need is there, tells all parents if that is new, and answers whether it is.
-    pub(super) fn recheck(&mut self, member: Member) -> bool {
-        let ready = self.waiting(member).is_empty();
+    /// Looks whether everything that passes need is there, tells all parents where that is new, and answers where it is.
+    pub(super) fn recheck(&mut self, member: Member) -> BTreeSet<District> {
+        let ready = self.ready_districts(member);
         let Some(enrolled) = self.members.get_mut(&member) else {
-            return false;
+            return BTreeSet::new();
         };
-        let new = enrolled.ready != ready;
+        let new: BTreeSet<District> = ready
+            .symmetric_difference(&enrolled.ready)
+            .cloned()
+            .collect();
         enrolled.ready = ready;
-        if new {
-            self.trigger_all(member, Cause::KindChanged);
+        for district in &new {
+            self.trigger_district(member, district, Cause::KindChanged);
         }
         new
     }
@@ -166,10 +181,9 @@ impl State {
         }
     }
 
-    fn is_ready(&self, member: Member) -> bool {
-        self.members
-            .get(&member)
-            .is_some_and(|enrolled| enrolled.ready)
+    fn is_ready(&self, member: Member, district: &District) -> bool {
+        let enrolled = self.members.get(&member);
+        enrolled.is_some_and(|enrolled| enrolled.ready.contains(district))
     }
 
     /// Drops all that is remembered of a parent.

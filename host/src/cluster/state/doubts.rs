@@ -1,17 +1,19 @@
 //! Watches that may be behind what another process has written: until that is disproven, they count as not listed.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
-use super::{
-    SlotId, State,
-    slots::{Health, restart},
-};
+use super::{SlotId, State, lanes::Lane, slots::Health};
 use crate::{
     cluster::{proof::Contents, store::Key, wire::Target},
     model::{Access, ResourceVersion},
 };
 
-/// Whether a watch is in doubt.
+/// What a lane of a watch is known by, whichever task writes to it.
+pub(in crate::cluster) type Doubted = (SlotId, Option<Arc<str>>);
+
+/// Whether a lane of a watch is in doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cluster) enum Doubt {
     /// It is not, or is no more.
@@ -27,35 +29,45 @@ impl State {
     ///
     /// A first list is from a quorum, so that a watch that comes later needs no proof.
     pub(in crate::cluster) fn doubt_all(&mut self, now: Instant) {
-        let generation = self.number();
         let ids: Vec<SlotId> = self.slots.keys().copied().collect();
         for slot in self.slots.values_mut() {
-            if slot.version == ResourceVersion::default() {
-                restart(slot, generation, now);
-            } else {
-                slot.in_doubt = true;
-                slot.since = now;
+            let reshaped = slot.store.len() > 0;
+            for lane in &mut slot.lanes {
+                if lane.version == ResourceVersion::default() {
+                    self.count += 1;
+                    lane.restart(self.count, reshaped, now);
+                } else {
+                    lane.in_doubt = true;
+                    lane.since = now;
+                }
             }
         }
         for id in ids {
-            self.kind_changed(id);
+            self.kind_changed(id, None);
         }
     }
 
-    /// Every watch in doubt.
-    pub(in crate::cluster) fn doubted(&self) -> Vec<SlotId> {
-        let doubted = self.slots.iter().filter(|(_, slot)| slot.in_doubt);
-        doubted.map(|(id, _)| *id).collect()
+    /// Every lane in doubt.
+    pub(in crate::cluster) fn doubted(&self) -> Vec<Doubted> {
+        let slots = self.slots.iter();
+        let lanes = slots.flat_map(|(id, slot)| slot.lanes.iter().map(|lane| (*id, lane)));
+        lanes
+            .filter(|(_, lane)| lane.in_doubt)
+            .map(|(id, lane)| (id, lane.namespace.clone()))
+            .collect()
     }
 
-    /// What to ask about a watch.
-    pub(in crate::cluster) fn doubt(&self, id: SlotId) -> Doubt {
-        let Some(slot) = self.slots.get(&id).filter(|slot| slot.in_doubt) else {
+    /// What to ask about a lane.
+    pub(in crate::cluster) fn doubt(&self, doubted: &Doubted) -> Doubt {
+        let slot = self.slots.get(&doubted.0);
+        let lane = self.doubted_lane(doubted).filter(|lane| lane.in_doubt);
+        let (Some(slot), Some(lane)) = (slot, lane) else {
             return Doubt::None;
         };
         match &slot.served {
-            Some(served) if slot.health == Health::Synced => Doubt::Of(Target {
+            Some(served) if lane.health == Health::Synced => Doubt::Of(Target {
                 served: served.clone(),
+                namespace: lane.namespace.clone(),
                 selector: slot.key.selector.as_deref().map(str::to_owned),
                 form: Access::Metadata,
             }),
@@ -63,48 +75,55 @@ impl State {
         }
     }
 
-    /// Trusts a watch again if it has reached a version; whether it has.
+    /// Trusts a lane again if it has reached a version; whether it has.
     pub(in crate::cluster) fn prove_by_version(
         &mut self,
-        id: SlotId,
+        doubted: &Doubted,
         version: ResourceVersion,
     ) -> bool {
-        let slot = self.slots.get(&id);
+        let lane = self.doubted_lane(doubted);
         let reached =
-            slot.is_none_or(|slot| slot.health == Health::Synced && slot.version >= version);
+            lane.is_none_or(|lane| lane.health == Health::Synced && lane.version >= version);
         if reached {
-            self.trust(id);
+            self.trust(doubted);
         }
         reached
     }
 
-    /// Trusts a watch again if it has exactly these objects in these versions; whether it has.
+    /// Trusts a lane again if it has exactly these objects in these versions; whether it has.
     pub(in crate::cluster) fn prove_by_contents(
         &mut self,
-        id: SlotId,
+        doubted: &Doubted,
         contents: &Contents,
     ) -> bool {
-        let same = self.slots.get(&id).is_none_or(|slot| {
+        let (id, namespace) = doubted;
+        let lane = self.doubted_lane(doubted);
+        let same = lane.zip(self.slots.get(id)).is_none_or(|(lane, slot)| {
             let is_there = |(key, (uid, version)): (&Key, &(_, _))| {
                 let stored = slot.store.get(key);
                 stored.is_some_and(|stored| stored.uid == *uid && stored.version == *version)
             };
-            slot.health == Health::Synced
-                && slot.store.len() == contents.len()
+            lane.health == Health::Synced
+                && slot.store.size_of(namespace.as_deref()).0 == contents.len()
                 && contents.iter().all(is_there)
         });
         if same {
-            self.trust(id);
+            self.trust(doubted);
         }
         same
     }
 
-    fn trust(&mut self, id: SlotId) {
-        let Some(slot) = self.slots.get_mut(&id) else {
-            return;
-        };
-        if std::mem::take(&mut slot.in_doubt) {
-            self.kind_changed(id);
+    fn doubted_lane(&self, (id, namespace): &Doubted) -> Option<&Lane> {
+        let mut lanes = self.slots.get(id)?.lanes.iter();
+        lanes.find(|lane| lane.namespace == *namespace)
+    }
+
+    fn trust(&mut self, (id, namespace): &Doubted) {
+        let lanes = self.slots.get_mut(id).map(|slot| slot.lanes.iter_mut());
+        let mut lanes = lanes.into_iter().flatten();
+        let lane = lanes.find(|lane| lane.namespace == *namespace);
+        if lane.is_some_and(|lane| std::mem::take(&mut lane.in_doubt)) {
+            self.kind_changed(*id, namespace.as_ref());
         }
     }
 }

@@ -130,11 +130,15 @@ impl State {
             .gate_slot(member, parent, id)
             .and_then(|(slot_id, kind)| {
                 let slot = self.slots.get(&slot_id)?;
+                let namespace = id.namespace.as_deref();
                 let mut shape = self.shape(slot, slot.form());
                 shape.kind = kind;
                 Some(LiveRead {
                     slot: slot_id,
-                    served: slot.served.clone().filter(|_| self.why(slot).is_none())?,
+                    served: slot
+                        .served
+                        .clone()
+                        .filter(|_| self.why(slot, namespace).is_none())?,
                     shape,
                     version: slot.store.get(&key_of(id)).map(|stored| stored.version),
                 })
@@ -264,7 +268,9 @@ impl State {
         let stored = slot.store.get(&key_of(id));
         match expected {
             Expected::Version(version) => {
-                slot.version >= *version || stored.is_some_and(|stored| stored.version >= *version)
+                let lane = slot.lane_at(id.namespace.as_deref());
+                lane.is_some_and(|lane| lane.version >= *version)
+                    || stored.is_some_and(|stored| stored.version >= *version)
             }
             Expected::After(version) => stored.is_none_or(|stored| stored.version > *version),
             Expected::Deleted(uid) => {

@@ -246,6 +246,14 @@ impl State {
         if places.is_empty() {
             return Err(ReadFailure::NotGranted(kind.clone()));
         }
+        let names = places.iter().filter_map(|place| place.namespace.as_ref());
+        // Leaving it out would show less than there is as if that were all.
+        if let Some(unseen) = names.clone().find(|name| !self.is_seen_at_all(name)) {
+            return Err(ReadFailure::OutOfSight {
+                kind: kind.clone(),
+                namespace: Arc::clone(unseen),
+            });
+        }
         places.sort();
         Ok(places)
     }
@@ -257,16 +265,17 @@ impl State {
         places: &[Place],
         made: &mut Made,
     ) -> Result<(), ReadFailure> {
-        let why = |id: &SlotId| {
-            self.slots
-                .get(id)
-                .map_or(Some(Why::Listing), |slot| self.why(slot))
+        let why = |place: &Place| {
+            let slot = self.slots.get(&place.watch);
+            slot.map_or(Some(Why::Listing), |slot| {
+                self.why(slot, place.namespace.as_deref())
+            })
         };
         // Also a full object is only shown as a hash if there is a key.
         let keyless = |access: Access| access == Access::Hash && self.hash_key.is_none();
         let lacking: Vec<(SlotId, Access)> = places
             .iter()
-            .filter(|place| why(&place.watch).is_some() || keyless(place.access))
+            .filter(|place| why(place).is_some() || keyless(place.access))
             .map(|place| (place.watch, place.access))
             .collect();
         for (id, access) in &lacking {

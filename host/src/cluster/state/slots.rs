@@ -7,14 +7,11 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Member, Role, State};
+use super::{Member, Role, State, lanes::Lane};
 use crate::{
-    cluster::{
-        interest::Why, report::WatchStatus, state::related::Reader, store::Store, stored::Shape,
-        subscriptions::Subscriptions,
-    },
+    cluster::{state::related::Reader, store::Store, stored::Shape, subscriptions::Subscriptions},
     config::Guard,
-    model::{Access, Gvk, Resource, ResourceVersion},
+    model::{Access, Gvk, Resource},
 };
 
 /// A watch, by a number that is never used twice.
@@ -63,20 +60,9 @@ pub(in crate::cluster) struct Slot {
     form: Access,
     managers: BTreeSet<Arc<str>>,
     pub(super) served: Option<Resource>,
-    /// Which task may write: one that was started for another form or another URL may not.
-    pub(super) generation: u64,
+    /// What is asked for; never none.
+    pub(super) lanes: Vec<Lane>,
     pub(super) store: Store,
-    /// The kept texts have another form than the one wanted, so the next list replaces everything.
-    pub(super) reshaped: bool,
-    pub(super) health: Health,
-    /// Another process may have written what it has not shown yet.
-    pub(super) in_doubt: bool,
-    /// Since when it is as it is.
-    pub(super) since: Instant,
-    pub(super) version: ResourceVersion,
-    pub(super) last_event: Option<Instant>,
-    pub(super) last_error: Option<String>,
-    pub(super) lists: u64,
     pub(super) subscriptions: Subscriptions<Reader>,
 }
 
@@ -89,32 +75,6 @@ impl Slot {
     /// Who uses it, and for what.
     pub(super) fn users(&self) -> impl Iterator<Item = (Member, Role)> {
         self.users.keys().copied()
-    }
-
-    /// How it is doing, for people.
-    pub(in crate::cluster) fn status(&self) -> WatchStatus {
-        WatchStatus {
-            kind: self.key.kind.clone(),
-            selector: self.key.selector.as_deref().map(str::to_owned),
-            form: self.form,
-            users: self.users.len(),
-            why: None,
-            since: self.since,
-            objects: self.store.len(),
-            bytes: self.store.bytes(),
-            version: self.version,
-            last_event: self.last_event,
-            last_error: self.last_error.clone(),
-            lists: self.lists,
-        }
-    }
-
-    /// Sets the health and, if it is another one, since when.
-    pub(super) fn set_health(&mut self, health: Health, now: Instant) {
-        if std::mem::discriminant(&self.health) != std::mem::discriminant(&health) {
-            self.since = now;
-        }
-        self.health = health;
     }
 
     /// Takes the form that all users together need; true if that is another one.
@@ -147,25 +107,21 @@ impl State {
         let known = slots.find(|(_, slot)| slot.key == key && Guard::SharedWatch.holds());
         let id = known.map(|(id, _)| *id);
         let id = id.unwrap_or_else(|| SlotId(self.number()));
-        let generation = self.number();
         let served = self.kinds.as_ref().and_then(|kinds| kinds.get(&key.kind));
         let served = served.cloned();
+        let lanes = if self.slots.contains_key(&id) {
+            Vec::new()
+        } else {
+            self.lanes(served.as_ref(), now)
+        };
         let slot = self.slots.entry(id).or_insert_with(|| Slot {
             key,
             users: BTreeMap::new(),
             form: access,
             managers: managers.clone(),
             served,
-            generation,
+            lanes,
             store: Store::default(),
-            reshaped: false,
-            health: Health::Listing(None),
-            in_doubt: false,
-            since: now,
-            version: ResourceVersion::default(),
-            last_event: None,
-            last_error: None,
-            lists: 0,
             subscriptions: Subscriptions::default(),
         });
         let managers = managers.clone();
@@ -185,7 +141,6 @@ impl State {
     ///
     /// Separate from taking and giving back, so that what is wanted before and after a change goes on undisturbed.
     pub(super) fn settle(&mut self, id: SlotId, now: Instant) {
-        let generation = self.number();
         let Some(slot) = self.slots.get_mut(&id) else {
             return;
         };
@@ -203,55 +158,19 @@ impl State {
             slot.subscriptions.retain(&reader, &BTreeSet::new());
         }
         if slot.settle() {
-            restart(slot, generation, now);
-            self.kind_changed(id);
+            self.restart(id, now);
+            self.kind_changed(id, None);
         }
     }
 
     /// Begins anew with every watch that shows hashes.
     pub(super) fn reshape_hashed(&mut self, now: Instant) {
-        let generation = self.number();
         let hashed = |slot: &Slot| slot.form == Access::Hash;
-        let ids: Vec<SlotId> = self
-            .slots
-            .iter_mut()
-            .filter(|(_, slot)| hashed(slot))
-            .map(|(id, slot)| {
-                restart(slot, generation, now);
-                *id
-            })
-            .collect();
+        let slots = self.slots.iter().filter(|(_, slot)| hashed(slot));
+        let ids: Vec<SlotId> = slots.map(|(id, _)| *id).collect();
         for id in ids {
-            self.kind_changed(id);
-        }
-    }
-
-    /// Every watch.
-    pub(in crate::cluster) fn slots(&self) -> impl Iterator<Item = &Slot> {
-        self.slots.values()
-    }
-
-    /// Why the objects of a watch cannot be used; none if they can.
-    pub(in crate::cluster) fn why(&self, slot: &Slot) -> Option<Why> {
-        if self.kinds.is_none() {
-            return Some(Why::Discovering);
-        }
-        if slot.served.is_none() {
-            return Some(Why::NotServed);
-        }
-        if slot.form == Access::Hash && self.hash_key.is_none() {
-            return Some(Why::HashKeyMissing);
-        }
-        match &slot.health {
-            Health::Synced if slot.in_doubt => Some(Why::InDoubt),
-            Health::Synced => None,
-            Health::Listing(None) => Some(Why::Listing),
-            Health::Listing(Some(message)) => Some(Why::Failing {
-                message: message.clone(),
-            }),
-            Health::Refused(message) => Some(Why::Forbidden {
-                message: message.clone(),
-            }),
+            self.restart(id, now);
+            self.kind_changed(id, None);
         }
     }
 
@@ -260,16 +179,8 @@ impl State {
         Shape {
             kind: slot.key.kind.clone(),
             form: access,
-            managers: slot.managers.clone(),
+            managers: Some(slot.managers.clone()),
             hash_key: self.hash_key.clone(),
         }
     }
-}
-
-/// Lets another task list everything anew; until then the objects cannot be used, because their form is not the one
-/// that is wanted.
-pub(super) fn restart(slot: &mut Slot, generation: u64, now: Instant) {
-    slot.generation = generation;
-    slot.reshaped = slot.store.len() > 0;
-    slot.set_health(Health::Listing(None), now);
 }

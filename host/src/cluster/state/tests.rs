@@ -1,3 +1,5 @@
+mod limited;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -79,6 +81,7 @@ impl World {
                 child(MONITOR, false, Access::Full),
             ],
             reads,
+            selector: None,
             field_managers: BTreeSet::new(),
         };
         self.state
@@ -240,7 +243,7 @@ fn w8_passes_wait_for_required_kinds_only() {
     let mut world = World::new();
     let member = world.enrol();
     let lacks = |world: &World| {
-        let waiting = world.state.waiting(member).into_iter();
+        let waiting = world.state.waiting(member, None).into_iter();
         let mut kinds: Vec<_> = waiting.map(|waiting| waiting.kind.to_string()).collect();
         kinds.sort();
         kinds
@@ -256,7 +259,7 @@ fn w8_passes_wait_for_required_kinds_only() {
     world.list(SECRET, Vec::new());
     assert_eq!(lacks(&world), [""; 0]);
     assert_eq!(world.due(member), ["web kind-changed"]);
-    let unavailable = world.state.unavailable(member);
+    let unavailable = world.state.unavailable(member, None);
     assert_eq!(
         (&unavailable[0].kind, &unavailable[0].why),
         (&gvk(MONITOR), &Why::NotServed)
@@ -273,7 +276,7 @@ fn w9_an_optional_kind_comes_and_goes() {
     assert!(world.task(MONITOR).is_none());
 
     world.serve(&[CACHE, SERVICE, SECRET, POD, MONITOR]);
-    assert_eq!(world.state.waiting(member)[0].why, Why::Listing);
+    assert_eq!(world.state.waiting(member, None)[0].why, Why::Listing);
     world.list(MONITOR, vec![owned("m", "web")]);
     assert_eq!(world.due(member), ["web kind-changed"]);
     assert_eq!(
@@ -284,7 +287,7 @@ fn w9_an_optional_kind_comes_and_goes() {
     world.serve(&[CACHE, SERVICE, SECRET, POD]);
     assert_eq!(world.due(member), ["web child-changed"]);
     assert_eq!(world.children(member, "web"), [""; 0]);
-    assert!(world.state.waiting(member).is_empty(), "optional");
+    assert!(world.state.waiting(member, None).is_empty(), "optional");
     assert!(world.task(MONITOR).is_none());
 }
 
@@ -298,7 +301,7 @@ fn w9_a_required_kind_that_goes_stops_the_passes() {
     world.due(member);
     world.serve(&[CACHE, SECRET, POD]);
     assert_eq!(world.due(member), ["web child-changed"]);
-    assert_eq!(world.state.waiting(member)[0].why, Why::NotServed);
+    assert_eq!(world.state.waiting(member, None)[0].why, Why::NotServed);
 }
 
 #[test]
@@ -357,7 +360,10 @@ fn a_secret_child_shows_hashes_only() {
     world.due(member);
     world.state.set_hash_key(None, world.now);
     assert_eq!(world.due(member), ["web kind-changed"]);
-    assert_eq!(world.state.waiting(member)[0].why, Why::HashKeyMissing);
+    assert_eq!(
+        world.state.waiting(member, None)[0].why,
+        Why::HashKeyMissing
+    );
 }
 
 #[test]
@@ -394,7 +400,7 @@ fn w1_a_late_registration_sees_what_is_there_and_what_follows() {
         "one watch for each kind, however many plugins"
     );
     assert_eq!(world.due(late), ["web listed"]);
-    assert!(world.state.waiting(late).is_empty());
+    assert!(world.state.waiting(late, None).is_empty());
     assert_eq!(world.children(late, "web"), ["Service demo/s"]);
     world.due(early);
     world.put(SERVICE, owned("t", "web"));
@@ -865,7 +871,7 @@ fn w6_what_goes_back_is_refused_unless_it_is_the_truth() {
         Applied::Current
     );
     assert_eq!(world.state.end_list(task, old, world.now), Applied::Current);
-    assert_eq!(world.state.version(id), old);
+    assert_eq!(world.state.version(task), old);
     assert_eq!(world.due(member), ["web child-changed"]);
     assert_eq!(world.children(member, "web"), [""; 0]);
 }

@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{
-    SlotId, State,
-    slots::{Health, restart},
-};
+use super::{Slot, SlotId, State, lanes::Lane, slots::Health};
 use crate::{
     cluster::{
         discovery::Kinds,
         error::chain,
         machine::{Since, Step},
-        store::Key,
+        store::{Key, Store},
         stored::{Shape, Stored},
         wire::{Failure, Target},
     },
@@ -55,21 +52,24 @@ impl State {
             }
         }
         for (id, served) in &affected {
-            let generation = self.number();
+            let lanes = self.lanes(served.as_ref(), now);
             let Some(slot) = self.slots.get_mut(id) else {
                 continue;
             };
-            let gone = served.is_none();
             slot.served.clone_from(served);
-            restart(slot, generation, now);
-            if gone {
-                slot.since = now;
-                slot.version = ResourceVersion::default();
-                slot.reshaped = false;
+            let places = |lanes: &[Lane]| -> Vec<_> {
+                let lanes = lanes.iter();
+                lanes.map(|lane| lane.namespace.clone()).collect()
+            };
+            // What was seen elsewhere says nothing about what is asked for now.
+            if served.is_none() || places(&slot.lanes) != places(&lanes) {
+                slot.lanes = lanes;
                 let changes = slot.store.clear();
                 self.dispatch(*id, &changes, false);
+            } else {
+                self.restart(*id, now);
             }
-            self.kind_changed(*id);
+            self.kind_changed(*id, None);
         }
         !affected.is_empty()
     }
@@ -84,30 +84,32 @@ impl State {
             if slot.form() == Access::Hash && self.hash_key.is_none() {
                 continue;
             }
-            let since = if slot.version == ResourceVersion::default() {
-                Since::Now
-            } else {
-                Since::NotOlderThan(slot.version)
-            };
-            let order = Order {
-                target: Target {
-                    served,
-                    selector: slot.key.selector.as_deref().map(str::to_owned),
-                    form: slot.form(),
-                },
-                shape: self.shape(slot, slot.form()),
-                first: Step::List { since, paged: true },
-            };
-            orders.insert((*id, slot.generation), order);
+            for lane in &slot.lanes {
+                let since = if lane.version == ResourceVersion::default() {
+                    Since::Now
+                } else {
+                    Since::NotOlderThan(lane.version)
+                };
+                let order = Order {
+                    target: Target {
+                        served: served.clone(),
+                        namespace: lane.namespace.clone(),
+                        selector: slot.key.selector.as_deref().map(str::to_owned),
+                        form: slot.form(),
+                    },
+                    shape: self.shape(slot, slot.form()),
+                    first: Step::List { since, paged: true },
+                };
+                orders.insert((*id, lane.generation), order);
+            }
         }
         orders
     }
 
-    /// The last version that a watch has seen.
-    pub(in crate::cluster) fn version(&self, id: SlotId) -> ResourceVersion {
-        self.slots
-            .get(&id)
-            .map_or_else(ResourceVersion::default, |slot| slot.version)
+    /// The last version that a task has seen.
+    pub(in crate::cluster) fn version(&mut self, task: (SlotId, u64)) -> ResourceVersion {
+        let found = self.of_task(task);
+        found.map_or_else(ResourceVersion::default, |(lane, _)| lane.version)
     }
 
     /// Begins a list that shows the state at `version`.
@@ -115,70 +117,62 @@ impl State {
     /// A list of the present is the truth; any other one that is older than what was seen is refused.
     pub(in crate::cluster) fn begin_list(
         &mut self,
-        (id, generation): (SlotId, u64),
+        task: (SlotId, u64),
         since: Since,
         version: ResourceVersion,
     ) -> Applied {
-        let Some(slot) = self.slots.get_mut(&id) else {
+        let Some((lane, store)) = self.of_task(task) else {
             return Applied::Superseded;
         };
-        if slot.generation != generation {
-            return Applied::Superseded;
-        }
-        let older = version < slot.version;
+        let older = version < lane.version;
         if older && since != Since::Now && Guard::OldListRefused.holds() {
             return Applied::WentBack;
         }
-        slot.store.begin_list(older || slot.reshaped);
+        store.begin_list(lane.namespace.as_ref(), older || lane.reshaped);
         Applied::Current
     }
 
     /// Takes a page of a list.
     pub(in crate::cluster) fn page(
         &mut self,
-        (id, generation): (SlotId, u64),
+        task: (SlotId, u64),
         objects: Vec<Stored>,
     ) -> Applied {
-        let Some(slot) = self.slots.get_mut(&id) else {
+        let Some((lane, store)) = self.of_task(task) else {
             return Applied::Superseded;
         };
-        if slot.generation != generation {
-            return Applied::Superseded;
-        }
-        let first = slot.lists == 0;
+        let first = lane.lists == 0;
         let changes: Vec<_> = objects
             .into_iter()
-            .flat_map(|stored| slot.store.put(stored))
+            .flat_map(|stored| store.put(stored))
             .collect();
-        self.dispatch(id, &changes, first);
+        self.dispatch(task.0, &changes, first);
         Applied::Current
     }
 
     /// Ends a list: what it did not show is gone.
     pub(in crate::cluster) fn end_list(
         &mut self,
-        (id, generation): (SlotId, u64),
+        task: (SlotId, u64),
         version: ResourceVersion,
         now: Instant,
     ) -> Applied {
-        let Some(slot) = self.slots.get_mut(&id) else {
+        let Some((lane, store)) = self.of_task(task) else {
             return Applied::Superseded;
         };
-        if slot.generation != generation {
-            return Applied::Superseded;
-        }
-        let changes = slot.store.end_list(version);
-        let synced = slot.health == Health::Synced;
-        slot.version = version;
-        slot.reshaped = false;
-        slot.last_event = Some(now);
-        slot.last_error = None;
-        slot.lists += 1;
-        slot.set_health(Health::Synced, now);
-        self.dispatch(id, &changes, false);
-        self.moved_on(id);
+        let changes = store.end_list(lane.namespace.as_ref(), version);
+        let synced = lane.health == Health::Synced;
+        lane.version = version;
+        lane.reshaped = false;
+        lane.last_event = Some(now);
+        lane.last_error = None;
+        lane.lists += 1;
+        lane.set_health(Health::Synced, now);
+        let namespace = lane.namespace.clone();
+        self.dispatch(task.0, &changes, false);
+        self.moved_on(task.0);
         if !synced {
-            self.kind_changed(id);
+            self.kind_changed(task.0, namespace.as_ref());
         }
         Applied::Current
     }
@@ -234,50 +228,49 @@ impl State {
     /// Takes note of a failure.
     pub(in crate::cluster) fn failed(
         &mut self,
-        (id, generation): (SlotId, u64),
+        task: (SlotId, u64),
         failure: &Failure,
         now: Instant,
     ) -> Applied {
-        let Some(slot) = self.slots.get_mut(&id) else {
+        let Some((lane, _)) = self.of_task(task) else {
             return Applied::Superseded;
         };
-        if slot.generation != generation {
-            return Applied::Superseded;
-        }
         let message = chain(failure);
-        let before = slot.health.clone();
+        let before = lane.health.clone();
         if failure.is_forbidden() {
-            slot.set_health(Health::Refused(message.clone()), now);
-        } else if failure.is_not_found() || matches!(slot.health, Health::Listing(_)) {
-            slot.set_health(Health::Listing(Some(message.clone())), now);
+            lane.set_health(Health::Refused(message.clone()), now);
+        } else if failure.is_not_found() || matches!(lane.health, Health::Listing(_)) {
+            lane.set_health(Health::Listing(Some(message.clone())), now);
         }
-        slot.last_error = Some(message);
+        lane.last_error = Some(message);
         // From "being listed" to "failing" nobody has to be told; who asks is told.
         let usable = |health: &Health| std::mem::discriminant(health);
-        if usable(&before) != usable(&slot.health) {
-            self.kind_changed(id);
+        if usable(&before) != usable(&lane.health) {
+            let namespace = lane.namespace.clone();
+            self.kind_changed(task.0, namespace.as_ref());
         }
         Applied::Current
     }
 
+    /// What a task may write to; none if another task has taken over.
+    fn of_task(&mut self, (id, generation): (SlotId, u64)) -> Option<(&mut Lane, &mut Store)> {
+        let Slot { lanes, store, .. } = self.slots.get_mut(&id)?;
+        let lane = lanes
+            .iter_mut()
+            .find(|lane| lane.generation == generation)?;
+        Some((lane, store))
+    }
+
     /// Moves a watch on, never back.
-    fn advance(
-        &mut self,
-        (id, generation): (SlotId, u64),
-        version: ResourceVersion,
-        now: Instant,
-    ) -> Applied {
-        let Some(slot) = self.slots.get_mut(&id) else {
+    fn advance(&mut self, task: (SlotId, u64), version: ResourceVersion, now: Instant) -> Applied {
+        let Some((lane, _)) = self.of_task(task) else {
             return Applied::Superseded;
         };
-        if slot.generation != generation {
-            return Applied::Superseded;
-        }
-        if version < slot.version && Guard::OldEventRefused.holds() {
+        if version < lane.version && Guard::OldEventRefused.holds() {
             return Applied::WentBack;
         }
-        slot.version = version;
-        slot.last_event = Some(now);
+        lane.version = version;
+        lane.last_event = Some(now);
         Applied::Current
     }
 }

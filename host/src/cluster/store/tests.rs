@@ -33,7 +33,7 @@ impl Pod {
         let shape = Shape {
             kind: Gvk::new("", "v1", "Pod"),
             form: Access::Full,
-            managers: BTreeSet::new(),
+            managers: Some(BTreeSet::new()),
             hash_key: None,
         };
         keep(&text, &shape).unwrap()
@@ -65,12 +65,12 @@ fn lines(changes: &[Change]) -> Vec<String> {
 }
 
 fn list(store: &mut Store, reset: bool, pods: &[Pod], version: u64) -> Vec<String> {
-    store.begin_list(reset);
+    store.begin_list(None, reset);
     let mut changes: Vec<Change> = pods
         .iter()
         .flat_map(|pod| store.put(pod.stored()))
         .collect();
-    changes.extend(store.end_list(ResourceVersion(version)));
+    changes.extend(store.end_list(None, ResourceVersion(version)));
     lines(&changes)
 }
 
@@ -164,7 +164,7 @@ fn knows_what_a_change_is_about() {
             let shape = Shape {
                 kind: Gvk::new("", "v1", "Pod"),
                 form: Access::Full,
-                managers: BTreeSet::new(),
+                managers: Some(BTreeSet::new()),
                 hash_key: None,
             };
             keep(&text, &shape).unwrap()
@@ -240,12 +240,12 @@ proptest! {
                 Step::List(mut pods) => {
                     pods.sort_by_key(|pod| pod.name);
                     pods.dedup_by_key(|pod| pod.name);
-                    store.begin_list(false);
+                    store.begin_list(None, false);
                     let mut changes: Vec<Change> = Vec::new();
                     for pod in pods {
                         changes.extend(store.put(Pod { version, ..pod }.stored()));
                     }
-                    changes.extend(store.end_list(ResourceVersion(version)));
+                    changes.extend(store.end_list(None, ResourceVersion(version)));
                     changes
                 }
             };

@@ -1,14 +1,14 @@
 //! Builders in the words of the domain; everything has a valid default.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use crate::{
     model::{
-        Access, ApplyPolicy, Child, ChildKind, Desired, Generated, Gvk, HashKey, ManagedEntry,
-        Manifest, Object, Outcome, ParentKind, Phase, PluginName, Readiness, RemovalPolicy, Report,
-        Resource, ResourceVersion, Resources, Scope, Uid,
+        Access, ApplyPolicy, Child, ChildKind, Desired, Generated, GroupKind, Gvk, HashKey,
+        ManagedEntry, Manifest, Object, Outcome, ParentKind, Phase, PluginName, Readiness,
+        RemovalPolicy, Report, Resource, ResourceVersion, Resources, Scope, Uid,
     },
     plan::{Context, Plan, plan},
 };
@@ -283,6 +283,7 @@ pub(crate) struct Scene {
     pub(crate) cluster: Cluster,
     pub(crate) parent: Parent,
     pub(crate) key: HashKey,
+    pub(crate) adoptable: BTreeSet<GroupKind>,
 }
 
 pub(crate) fn scene() -> Scene {
@@ -291,6 +292,7 @@ pub(crate) fn scene() -> Scene {
         cluster: Cluster::default(),
         parent: parent("p1"),
         key: HashKey::new(*b"the key of this cluster"),
+        adoptable: BTreeSet::new(),
     }
 }
 
@@ -310,6 +312,7 @@ impl Scene {
             parent: &parent,
             phase,
             resources: &self.cluster,
+            adoptable: &self.adoptable,
         };
         let observed: Vec<Object> = objects.iter().map(observed).collect();
         plan(&context, &observed, answer)

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::build::{fields, observed};
 use crate::{
-    model::{Access, Object},
+    model::{Access, ManagedEntry, Object},
     plan::{
         fields::{covers, owns_exactly},
         first_difference,
@@ -190,7 +190,10 @@ fn the_first_field_that_differs_is_named() {
         "metadata": {"name": "a", "uid": "u", "resourceVersion": "1", "labels": {"b": "1"}},
         "data": {"a": "1", "b": "2"},
     }));
-    let named = |body: Value| first_difference(&fields(body), &object);
+    let named = |body: Value| {
+        let field = first_difference(&fields(body), &object);
+        field.map(|field| field.to_string())
+    };
     let same = json!({
         "metadata": {"name": "a", "annotations": {}, "labels": {"b": "1"}}, "data": {"a": "1"},
     });
@@ -214,5 +217,38 @@ fn the_first_field_that_differs_is_named() {
     assert_eq!(
         first_difference(&fields(json!({"data": {}})), &hashed),
         None
+    );
+}
+
+#[test]
+fn a3_who_owns_a_field_is_named() {
+    let entry = |manager: &str, fields: Value| ManagedEntry {
+        manager: manager.into(),
+        subresource: None,
+        applied: false,
+        fields: fields.to_string().into(),
+    };
+    let object = Object {
+        managed: vec![
+            entry("scaler", json!({"f:spec": {"f:replicas": {}}})),
+            entry("atomic", json!({"f:spec": {}})),
+            entry(
+                "other",
+                json!({"f:spec": {"f:paused": {}}, "f:metadata": {}}),
+            ),
+            entry("broken", json!([])),
+            entry("scaler", json!({"f:spec": {"f:replicas": {}}})),
+        ],
+        ..observed(&json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "a", "uid": "u", "resourceVersion": "1"},
+            "spec": {"replicas": 7},
+        }))
+    };
+    let body = fields(json!({"spec": {"replicas": 1}}));
+    let field = first_difference(&body, &object).unwrap();
+    assert_eq!(
+        Vec::from_iter(field.managers(&object)),
+        ["atomic", "scaler"]
     );
 }

@@ -41,16 +41,11 @@ enum Error {
 ///
 /// Ends with [`Exit::Rejected`] if the compiler refuses it; the last line on standard error says why.
 pub fn child(args: CompileArgs, streams: &mut Streams<'_>) -> Exit {
-    match compile(args, streams) {
-        Ok(()) => Exit::Success,
-        Err(error) => {
-            streams.report(&error);
-            match error {
-                Error::Compile(_) => Exit::Rejected,
-                _ => Exit::BadUse,
-            }
-        }
-    }
+    let compiled = compile(args, streams).map(|()| Exit::Success);
+    streams.end(compiled, |error| match error {
+        Error::Compile(_) => Exit::Rejected,
+        _ => Exit::BadUse,
+    })
 }
 
 fn compile(args: CompileArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
@@ -66,10 +61,7 @@ fn compile(args: CompileArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
     let code = engine
         .precompile_component(&bytes)
         .map_err(Error::Compile)?;
-    let written = streams.stdout.write_all(&code);
-    written
-        .and_then(|()| streams.stdout.flush())
-        .map_err(Error::Write)
+    streams.write(&code).map_err(Error::Write)
 }
 
 fn limit(args: &CompileArgs) -> io::Result<()> {

@@ -22,7 +22,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{MemfdFlags, memfd_create},
-    process::{Pid, PidfdFlags, Signal, pidfd_open},
+    process::{Pid, PidfdFlags, Resource, Signal, getrlimit, pidfd_open},
 };
 use tracing::{debug, info};
 
@@ -224,8 +224,18 @@ impl Compiler {
         if status.success() {
             return Ok(Ended::Compiled(code));
         }
+        if status.signal() == Some(Signal::XFSZ.as_raw()) && self.may_not_write() {
+            return Err(failed(rustix::io::Errno::FBIG.into()));
+        }
         let said = last_words(&mut words).map_err(failed)?;
         ended(status, said).map_err(failed)
+    }
+
+    /// Whether this process, and so all that it starts, may write less than code may have: that says nothing about a
+    /// component.
+    fn may_not_write(&self) -> bool {
+        let most = getrlimit(Resource::Fsize).current;
+        most.is_some_and(|most| most < self.bounds.code_bytes_max)
     }
 
     fn command(&self, fuel: bool) -> Command {

@@ -171,6 +171,11 @@ impl Manager {
                 let with_passes = self.with_passes.lock();
                 names.retain(|name| !with_passes.contains(name));
             }
+            if self.parts.selector.is_some() {
+                // What is not chosen may be another host's; a Plugin does not go before its finalizers have.
+                let chosen = self.registration.parents();
+                names.retain(|name| chosen.iter().any(|id| *id.name == *name.as_str()));
+            }
             orphans.retain(|name, _| names.contains(name));
             for name in names {
                 let kinds = shared.inventory.parents(&name);

@@ -6,14 +6,14 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, info};
 
-use super::{Failed, Known, Manager, rehearse::refusal};
+use super::{Failed, Known, Manager, accounts, rehearse::refusal};
 use crate::{
     model::{GroupKind, Limits, PluginName, Retry},
     plugin::Plugin,
     plugins::{
         Error, Served, crds,
         lifecycle::{Beginning, Moment, Past, Stage},
-        resource::{Charter, Crds, Declared, Selection, revision_name},
+        resource::{Charter, Crds, Declared, Selection, ServiceAccount, revision_name},
     },
     reconcile::Serving,
 };
@@ -80,10 +80,8 @@ impl Manager {
         why: Beginning,
     ) -> Result<(), Failed> {
         let Declared { name, charter, .. } = declared;
-        check_supported(declared)?;
-        let limits = Arc::new(charter.limits.clone());
-        let grants = Arc::new(charter.grants.clone());
-        let serving = Serving::new(Arc::clone(&plugin), grants, Arc::clone(&limits));
+        let serving = self.serving(declared, &plugin).await?;
+        let limits = Arc::clone(&serving.limits);
         let kinds = parents(&plugin);
         self.claim(name, &kinds)?;
         let prepared = match self.prepare(declared, known, &serving, &why).await {
@@ -149,6 +147,20 @@ impl Manager {
             since: since.filter(|_| !is_new).unwrap_or_else(Instant::now),
         });
         Ok(())
+    }
+
+    /// A revision under the charter that is declared, if that can be kept.
+    async fn serving(&self, declared: &Declared, plugin: &Arc<Plugin>) -> Result<Serving, Failed> {
+        let Declared { name, charter, .. } = declared;
+        check_supported(declared)?;
+        let account = charter.service_account.as_ref();
+        if let Some(account) = account {
+            accounts::check(self.cluster(), name, account).await?;
+        }
+        let limits = Arc::new(charter.limits.clone());
+        let grants = Arc::new(charter.grants.clone());
+        let serving = Serving::new(Arc::clone(plugin), grants, limits);
+        Ok(serving.acting_as(account.map(ServiceAccount::user)))
     }
 
     /// Writes into the history that a revision begins to serve.
@@ -264,6 +276,7 @@ fn not_served(error: &Error) -> Failed {
     let (reason, retry) = match error {
         // The other one may go.
         Error::ParentTaken { .. } => ("ParentTaken", Retry::Backoff),
+        Error::BeyondNamespaces { .. } => ("BeyondNamespaces", error.retry()),
         Error::CrdRefused { .. } => ("CrdRefused", error.retry()),
         Error::NotServed { .. } => ("ParentNotServed", error.retry()),
         _ => ("CrdFailed", error.retry()),
@@ -279,10 +292,6 @@ fn check_supported(declared: &Declared) -> Result<(), Failed> {
         (
             "spec.fieldManager",
             charter.field_manager != name.field_manager(),
-        ),
-        (
-            "spec.grants.serviceAccountRef",
-            charter.service_account.is_some(),
         ),
     ];
     let fields: Vec<&str> = fields

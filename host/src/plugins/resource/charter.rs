@@ -59,6 +59,13 @@ pub struct ServiceAccount {
     pub name: String,
 }
 
+impl ServiceAccount {
+    /// The user that it is for the API server.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
 /// How a new revision replaces the one that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {

@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::{CACHE, FAREWELL, NEW, OTHER_CACHE, PLAIN, edit, good, on, one, parent, wish};
 use crate::{
-    faults::plan::{Meddling, Parent, Propagation, Sort, Step},
+    faults::plan::{FRESH, Meddling, Parent, Propagation, Refusal, Sort, Step},
     relay::rules::{Action, End, Rule, Verb},
 };
 
@@ -16,7 +16,7 @@ pub(super) fn refusals(rng: &mut Rng) -> Vec<Step> {
         Step::Meet(NEW, "False", "ApplyFailed"),
     ];
     let mut steps = vec![Step::Delete(NEW, Propagation::Background)];
-    match rng.u8(..3) {
+    match rng.u8(..4) {
         0 => {
             let refused = Action::Answer {
                 code: one(rng, &[403, 500]),
@@ -28,8 +28,10 @@ pub(super) fn refusals(rng: &mut Rng) -> Vec<Step> {
             steps.extend(is_isolated);
             steps.push(Step::Clear);
         }
-        1 => {
-            steps.push(Step::Deny(one(rng, &["services", "deployments"])));
+        1 | 2 => {
+            let refusals = [Refusal::Policy, Refusal::Quota, Refusal::Webhook];
+            let plural = one(rng, &["services", "deployments"]);
+            steps.push(Step::Deny(one(rng, &refusals), plural));
             steps.push(Step::Put(NEW, wish(rng)));
             steps.extend(is_isolated);
             steps.push(Step::Allow);
@@ -161,7 +163,7 @@ pub(super) fn misbehaviour(rng: &mut Rng) -> Vec<Step> {
 }
 
 pub(super) fn scarcity(rng: &mut Rng) -> Vec<Step> {
-    match rng.u8(..3) {
+    match rng.u8(..5) {
         0 => vec![
             Step::Restart(&["--nofile=48:48"]),
             Step::Put(NEW, wish(rng)),
@@ -170,9 +172,18 @@ pub(super) fn scarcity(rng: &mut Rng) -> Vec<Step> {
             Step::Restart(&[]),
             Step::Converge,
         ],
-        // What it compiles does not fit.
+        // What it compiles does not fit: it has nothing to serve, and says so.
         1 => vec![
-            Step::Restart(&["--fsize=65536:65536"]),
+            Step::Restart(&[FRESH, "--fsize=65536:65536"]),
+            Step::Put(NEW, wish(rng)),
+            edit(rng),
+            Step::Pass(3000),
+            Step::Restart(&[]),
+            Step::Converge,
+        ],
+        // Not even its log fits, but what it serves has been compiled before.
+        2 | 3 => vec![
+            Step::Restart(&["--fsize=4096:4096"]),
             Step::Put(NEW, wish(rng)),
             edit(rng),
             Step::Converge,

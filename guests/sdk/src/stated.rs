@@ -1,0 +1,166 @@
+//! An object as a reconciler states it: a text, and a tree only for those who look into it.
+
+use std::cell::OnceCell;
+use std::ops::{Deref, DerefMut};
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::json;
+
+/// An object as a reconciler states it.
+///
+/// It is used like the `serde_json::Value` that it dereferences to. Most objects are only passed on,
+/// and to build a tree of one takes longer than to write it.
+#[derive(Clone, Debug)]
+pub struct Stated {
+    /// None once somebody has taken hold of the tree to change it.
+    text: Option<String>,
+    tree: OnceCell<Value>,
+}
+
+impl Stated {
+    /// The object without null members and without an empty `status`.
+    ///
+    /// # Panics
+    ///
+    /// Where the value cannot be written as JSON, such as a map whose keys are not strings.
+    pub(crate) fn new(object: &impl Serialize) -> Self {
+        let text =
+            serde_json::to_string(object).expect("should be a type that can be written as JSON");
+        // Typed objects say nothing that is to be left out but for an empty status; a text that holds
+        // these words by chance only takes the longer way.
+        if text.contains("null") || text.contains(r#""status":{}"#) {
+            return Self::stripped(&text);
+        }
+        Self {
+            text: Some(text),
+            tree: OnceCell::new(),
+        }
+    }
+
+    /// From the text, so that no type is written in two ways: that would be a tenth of a component.
+    fn stripped(text: &str) -> Self {
+        let mut tree = parse(text);
+        json::remove_nulls(&mut tree);
+        if let Some(members) = tree.as_object_mut()
+            && members
+                .get("status")
+                .and_then(Value::as_object)
+                .is_some_and(serde_json::Map::is_empty)
+        {
+            members.remove("status");
+        }
+        Self {
+            text: None,
+            tree: OnceCell::from(tree),
+        }
+    }
+
+    /// The text that crosses the boundary: the same for the same object stated in the same way.
+    pub(crate) fn into_text(self) -> String {
+        let Self { text, tree } = self;
+        text.unwrap_or_else(|| json::canonical(tree.into_inner().unwrap_or_default()))
+    }
+
+    fn tree(&self) -> &Value {
+        let parsed = || self.text.as_deref().map(parse).unwrap_or_default();
+        self.tree.get_or_init(parsed)
+    }
+}
+
+fn parse(text: &str) -> Value {
+    serde_json::from_str(text).expect("should be the text that was written")
+}
+
+impl Deref for Stated {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        self.tree()
+    }
+}
+
+impl DerefMut for Stated {
+    fn deref_mut(&mut self) -> &mut Value {
+        self.tree();
+        self.text = None;
+        self.tree.get_mut().expect("should have been made above")
+    }
+}
+
+impl PartialEq for Stated {
+    fn eq(&self, other: &Self) -> bool {
+        self.tree() == other.tree()
+    }
+}
+
+impl Eq for Stated {}
+
+impl From<Stated> for Value {
+    fn from(mut stated: Stated) -> Self {
+        std::mem::take(&mut *stated)
+    }
+}
+
+impl Serialize for Stated {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.tree().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use serde_json::{Value, json};
+
+    use super::Stated;
+
+    #[test]
+    fn a_text_is_passed_on_as_it_was_written() {
+        #[derive(serde::Serialize)]
+        struct Unsorted {
+            b: u8,
+            a: u8,
+        }
+        let stated = Stated::new(&Unsorted { b: 1, a: 2 });
+        assert_eq!(stated["a"], 2);
+        assert_eq!(stated.into_text(), r#"{"b":1,"a":2}"#);
+    }
+
+    #[test]
+    fn what_says_nothing_is_left_out() {
+        for (object, expected) in [
+            (
+                json!({"a": null, "b": {"c": [null, 1]}}),
+                json!({"b": {"c": [1]}}),
+            ),
+            (json!({"a": "null"}), json!({"a": "null"})),
+            (
+                json!({"status": {}, "a": {"status": {}}}),
+                json!({"a": {"status": {}}}),
+            ),
+            (json!({"status": {"a": null}}), json!({})),
+        ] {
+            let text = Stated::new(&object).into_text();
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
+        }
+        let secret = Stated::new(&Secret::default()).into_text();
+        assert_eq!(
+            secret,
+            r#"{"apiVersion":"v1","kind":"Secret","metadata":{}}"#
+        );
+    }
+
+    #[test]
+    fn what_was_changed_is_what_is_passed_on() {
+        let mut stated = Stated::new(&ConfigMap::default());
+        let before = stated.clone();
+        assert_eq!(stated, before);
+        stated["data"] = json!({"a": "b"});
+        assert_ne!(stated, before);
+        let expected = r#"{"apiVersion":"v1","data":{"a":"b"},"kind":"ConfigMap","metadata":{}}"#;
+        assert_eq!(serde_json::to_string(&stated).unwrap(), expected);
+        assert_eq!(stated.into_text(), expected);
+    }
+}

@@ -1,0 +1,213 @@
+//! The time from a user's edit to the write that follows from it, at several rates.
+//!
+//! Both ends are times of the API server's audit log: from when the edit was answered to when the write of the Deployment
+//! was.
+//! An edit is followed by the first write that has its value, or that of a later edit of the same parent.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use anyhow::{Result, ensure};
+use futures::StreamExt as _;
+use innkeeper_tests::{Audit, ControlPlane, Write, eventually_for};
+use jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::{
+    api::Memcached,
+    contender::Contender,
+    converge::settle,
+    parents::{self, Names},
+    report::count,
+};
+
+const PARENTS: usize = 500;
+/// Edits a second, and how many.
+const RATES: [(u32, usize); 3] = [(10, 200), (100, 1000), (300, 3000)];
+/// Edits that may be under way.
+const EDITORS: usize = 64;
+/// As whom the bench edits.
+const EDITOR: &str = "bench-editor";
+/// What the first edit sets; every later one one more.
+const FIRST_VALUE: usize = 128;
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// What was measured of one contender at one rate.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Edits {
+    pub(crate) contender: Contender,
+    pub(crate) per_second: u32,
+    /// What the API server could take of that.
+    pub(crate) reached_per_second: f64,
+    pub(crate) count: usize,
+    /// From the edit's answer to that of the write.
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    /// The API server's own time for the write.
+    pub(crate) write_p50_ms: f64,
+    pub(crate) write_p99_ms: f64,
+}
+
+/// Measures a contender at all rates.
+pub(crate) fn run(contender: Contender, cache: &Path) -> Result<Vec<Edits>> {
+    let plane = ControlPlane::start_with(&["--api-only"])?;
+    let names = parents::make(&plane, PARENTS)?;
+    let started = contender.start(&plane, cache)?;
+    parents::wait_final(&plane, contender, &names)?;
+    let mut measured = Vec::new();
+    let mut value = FIRST_VALUE;
+    for (per_second, edits) in RATES {
+        settle(&plane, contender)?;
+        let mark = plane.audit().mark()?;
+        let values = value..value + edits;
+        value = values.end;
+        let user = plane.user();
+        user.block_on(edit(user.client(), &names, values, per_second))?;
+        measured.push(follow(&plane.audit(), contender, mark, per_second, edits));
+    }
+    started.stop()?;
+    Ok(measured)
+}
+
+/// Edits one parent after the other at a rate, whatever the answers take.
+#[expect(clippy::disallowed_methods, reason = "the bench plays the user")]
+async fn edit(
+    client: Client,
+    names: &Names,
+    values: std::ops::Range<usize>,
+    per_second: u32,
+) -> Result<()> {
+    let mut clock = interval(Duration::from_secs(1) / per_second);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let params = PatchParams {
+        field_manager: Some(EDITOR.into()),
+        ..PatchParams::default()
+    };
+    let due = futures::stream::unfold((clock, values), async |(mut clock, mut values)| {
+        let value = values.next()?;
+        clock.tick().await;
+        Some((value, (clock, values)))
+    });
+    let edits = due.zip(futures::stream::iter(names.iter().cycle()));
+    let answers = edits
+        .map(async |(value, (namespace, name))| {
+            let api = Api::<Memcached>::namespaced(client.clone(), namespace);
+            let patch = json!({ "spec": { "memcached": { "maxMemoryMB": value } } });
+            api.patch(name, &params, &Patch::Merge(patch))
+                .await
+                .map(drop)
+        })
+        .buffer_unordered(EDITORS);
+    let mut answers = std::pin::pin!(answers);
+    while let Some(answer) = answers.next().await {
+        answer?;
+    }
+    Ok(())
+}
+
+/// The value of the memory that an object declares, as edit or as argument.
+fn value_of(write: &Write) -> Option<u64> {
+    if write.resource == "memcacheds.cache.example.com" {
+        return write.body.pointer("/spec/memcached/maxMemoryMB")?.as_u64();
+    }
+    let arguments = write
+        .body
+        .pointer("/spec/template/spec/containers/0/args")?
+        .as_array()?;
+    let at = arguments.iter().position(|argument| argument == "-m")?;
+    arguments.get(at + 1).and_then(Value::as_str)?.parse().ok()
+}
+
+/// Waits until every edit is followed by a write, and says what that took.
+fn follow(
+    audit: &Audit,
+    contender: Contender,
+    mark: usize,
+    per_second: u32,
+    edits: usize,
+) -> Edits {
+    let pairs = eventually_for(PATIENCE, "every edit is followed by a write", || {
+        let pairs = pairs(contender, audit.since(mark)?);
+        ensure!(
+            pairs.len() == edits,
+            "{} of {edits} edits are followed by a write of {}",
+            pairs.len(),
+            contender.name(),
+        );
+        Ok(pairs)
+    });
+    let answers = pairs.iter().map(|pair| pair.edited);
+    let span = answers.clone().min().zip(answers.max());
+    let span_ms = span.map_or(f64::NAN, |(first, last)| ms(first, last));
+    let times = sorted(pairs.iter().map(|pair| ms(pair.edited, pair.answered)));
+    let own = sorted(pairs.iter().map(|pair| ms(pair.received, pair.answered)));
+    Edits {
+        contender,
+        per_second,
+        reached_per_second: count(edits) * 1000.0 / span_ms,
+        count: edits,
+        p50_ms: quantile(&times, 50),
+        p99_ms: quantile(&times, 99),
+        write_p50_ms: quantile(&own, 50),
+        write_p99_ms: quantile(&own, 99),
+    }
+}
+
+/// An edit and the write that follows from it.
+struct Pair {
+    edited: Timestamp,
+    received: Timestamp,
+    answered: Timestamp,
+}
+
+fn pairs(contender: Contender, writes: Vec<Write>) -> Vec<Pair> {
+    let mut edits = Vec::new();
+    // By parent, from the value to the first write that has it.
+    let mut followed: BTreeMap<(String, String), BTreeMap<u64, Write>> = BTreeMap::new();
+    for write in writes {
+        let Some(value) = value_of(&write).filter(|_| write.code < 300) else {
+            continue;
+        };
+        if write.resource == "memcacheds.cache.example.com" {
+            edits.push((value, write));
+        } else if contender.sent(&write) {
+            let key = (write.namespace.clone(), write.name.clone());
+            followed
+                .entry(key)
+                .or_default()
+                .entry(value)
+                .or_insert(write);
+        }
+    }
+    let pair = |(value, edit): (u64, Write)| {
+        let writes = followed.get(&(edit.namespace, edit.name))?;
+        let (_, write) = writes.range(value..).next()?;
+        Some(Pair {
+            edited: edit.answered,
+            received: write.received,
+            answered: write.answered,
+        })
+    };
+    edits.into_iter().filter_map(pair).collect()
+}
+
+fn ms(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64() * 1000.0
+}
+
+fn sorted(times: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut times: Vec<f64> = times.collect();
+    times.sort_unstable_by(f64::total_cmp);
+    times
+}
+
+/// A quantile of sorted times.
+fn quantile(times: &[f64], percent: usize) -> f64 {
+    let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+    times.get(at).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,99 @@
+//! The host against peers that do the same job: a kube-rs and a controller-runtime operator for memcached.
+//!
+//! Each contender runs as a process of its own on a control plane of its own (an API server and etcd, nothing else), with
+//! four passes or reconciles at a time, and the order changes from round to round.
+//! `tests/bench/run` builds what is needed and starts it; `PARENTS` or `PARENTSxROUNDS` asks for a run from empty and a
+//! restart with so many parents, `edits` for the time from an edit to the write that follows.
+//! What is counted comes from the API server's audit log and from /proc; the figures stay in `target/bench-peers.json`.
+
+mod api;
+mod contender;
+mod converge;
+mod edits;
+mod kube_rs;
+mod parents;
+mod report;
+
+use std::{env, path::PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    contender::{CONCURRENCY, Contender},
+    report::Report,
+};
+
+/// Without arguments: what the README shows.
+const USUAL: [&str; 4] = ["1000x3", "5000", "10000", "edits"];
+/// Compiles the plugin, and shows that all contenders do the job, before anything is measured.
+const WARM_UP: usize = 20;
+
+enum Task {
+    Converge { parents: usize, rounds: usize },
+    Edits,
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = env::args()
+        .skip(1)
+        // Said by cargo.
+        .filter(|argument| argument != "--bench")
+        .collect();
+    if let [word, kubeconfig] = &arguments[..]
+        && word == Contender::KubeRs.name()
+    {
+        return kube_rs::main(&PathBuf::from(kubeconfig), CONCURRENCY);
+    }
+    let asked = arguments.iter().map(String::as_str);
+    let tasks: Vec<Task> = if arguments.is_empty() {
+        USUAL.into_iter().map(task).collect::<Result<_>>()?
+    } else {
+        asked.map(task).collect::<Result<_>>()?
+    };
+    measure(&tasks)
+}
+
+fn task(word: &str) -> Result<Task> {
+    if word == "edits" {
+        return Ok(Task::Edits);
+    }
+    let (parents, rounds) = word.split_once('x').unwrap_or((word, "1"));
+    let number = |text: &str| -> Result<usize> {
+        let number = text.parse().with_context(|| {
+            format!("{word:?} is unknown: say PARENTS, PARENTSxROUNDS or edits")
+        })?;
+        ensure!(number > 0, "{word:?}: there is nothing to measure in 0");
+        Ok(number)
+    };
+    Ok(Task::Converge {
+        parents: number(parents)?,
+        rounds: number(rounds)?,
+    })
+}
+
+fn measure(tasks: &[Task]) -> Result<()> {
+    let cache = tempfile::tempdir()?;
+    let mut report = Report::default();
+    for contender in Contender::ALL {
+        converge::run(contender, cache.path(), WARM_UP, 0)?;
+    }
+    for task in tasks {
+        match task {
+            Task::Converge { parents, rounds } => {
+                for round in 0..*rounds {
+                    for contender in Contender::in_order(round) {
+                        let run = converge::run(contender, cache.path(), *parents, round)?;
+                        report.add_run(run)?;
+                    }
+                }
+            }
+            Task::Edits => {
+                for contender in Contender::ALL {
+                    report.add_edits(edits::run(contender, cache.path())?)?;
+                }
+            }
+        }
+    }
+    report.print();
+    report.check()
+}

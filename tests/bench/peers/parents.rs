@@ -1,0 +1,110 @@
+//! The parents: made before a contender starts, and watched until all of them have the final status.
+
+use std::{collections::BTreeSet, pin::pin, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use innkeeper_tests::{ControlPlane, eventually, manifest, user::Kind};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ApiResource, DynamicObject, PostParams},
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::{api::Memcached, contender::Contender};
+
+/// Parents are spread over so many namespaces.
+const NAMESPACES: usize = 10;
+/// Requests at a time while parents are made.
+const MAKERS: usize = 16;
+/// Between two changes of any parent.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// The names of all parents that were made.
+pub(crate) type Names = BTreeSet<(String, String)>;
+
+/// Makes parents of size 0, which need no Pods; gives namespace and name of each.
+#[expect(clippy::disallowed_methods, reason = "the bench plays the user")]
+pub(crate) fn make(plane: &ControlPlane, count: usize) -> Result<Names> {
+    let user = plane.user();
+    for crd in manifest::load("deploy/crds/memcacheds.cache.example.com.yaml")? {
+        user.apply(&crd)?;
+    }
+    let kind = Kind::cluster("cache.example.com/v1", "Memcached");
+    eventually("parents are served", || user.list(kind, ""));
+    let namespaces: Vec<String> = (0..NAMESPACES)
+        .map(|_| plane.namespace("bench"))
+        .collect::<Result<_>>()?;
+    let names: Names = (0..count)
+        .map(|number| {
+            (
+                namespaces[number % NAMESPACES].clone(),
+                format!("cache-{number:05}"),
+            )
+        })
+        .collect();
+    let resource = ApiResource::erase::<Memcached>(&());
+    user.block_on(
+        stream::iter(&names)
+            .map(async |(namespace, name)| {
+                let api =
+                    Api::<DynamicObject>::namespaced_with(user.client(), namespace, &resource);
+                let parent =
+                    DynamicObject::new(name, &resource).data(json!({ "spec": { "size": 0 } }));
+                api.create(&PostParams::default(), &parent).await.map(drop)
+            })
+            .buffer_unordered(MAKERS)
+            .try_collect::<()>(),
+    )?;
+    Ok(names)
+}
+
+/// Waits until all parents have the status that nothing is left to be added to.
+pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, names: &Names) -> Result<()> {
+    let user = plane.user();
+    let mut left = names.clone();
+    user.block_on(async {
+        let api = Api::<Memcached>::all(user.client());
+        let mut changes = pin!(watcher(api, watcher::Config::default()).default_backoff());
+        while !left.is_empty() {
+            let Ok(change) = timeout(PATIENCE, changes.try_next()).await else {
+                bail!(
+                    "{} of {} parents have no final status",
+                    left.len(),
+                    names.len()
+                );
+            };
+            let change = change?.context("the watch has ended")?;
+            if let watcher::Event::Apply(parent) | watcher::Event::InitApply(parent) = change
+                && is_final(&parent, contender)
+            {
+                left.remove(&(parent.namespace().unwrap_or_default(), parent.name_any()));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Nothing acts on Deployments here, so that their status never follows.
+fn is_final(parent: &Memcached, contender: Contender) -> bool {
+    let Some(status) = &parent.status else {
+        return false;
+    };
+    let generation = parent.metadata.generation;
+    let says = |kind, value, message: &str| {
+        status.condition(kind).is_some_and(|condition| {
+            condition.status == value
+                && condition.observed_generation == generation
+                && (message.is_empty() || condition.message == message)
+        })
+    };
+    Some(status.observed_generation) == generation
+        && status.selector.contains(&parent.name_any())
+        && says("Available", "False", "0 of 0 replicas are ready")
+        && says("Progressing", "True", "0 of 0 replicas are updated")
+        && says("Degraded", "False", "all 0 replicas are ready")
+        && says("Ready", "False", "zero replicas are requested")
+        && (contender != Contender::Innkeeper || says("Synced", "True", ""))
+}

@@ -1,0 +1,252 @@
+//! The figures: as tables for people, as JSON for programs, and whether the promises are kept.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+use innkeeper_tests::manifest::root;
+use serde::Serialize;
+
+use crate::{contender::Contender, converge::Run, edits::Edits};
+
+/// Where the figures stay, below the root of the checkout.
+const OUT: &str = "target/bench-peers.json";
+/// How long after the last list a host with nothing to do may still be busy.
+const STEADY_AFTER_LISTS_S: f64 = 2.0;
+/// What the host may add to the API server's own time for a write, at the median.
+const OVER_WRITE_MS: f64 = 2.0;
+
+/// Everything that was measured.
+#[derive(Default, Serialize)]
+pub(crate) struct Report {
+    runs: Vec<Run>,
+    edits: Vec<Edits>,
+}
+
+/// A line of the table, and what it shows of a run.
+type Line = (&'static str, fn(&Run) -> f64);
+
+const LINES: [Line; 15] = [
+    ("wall, s", |run| run.from_empty.wall_s),
+    ("CPU per parent, ms", |run| {
+        run.from_empty.cpu_s * 1000.0 / count(run.parents)
+    }),
+    ("CPU per pass, ms", |run| {
+        run.from_empty.cpu_s * 1000.0 / of(run.from_empty.passes)
+    }),
+    ("passes per parent", |run| {
+        of(run.from_empty.passes) / count(run.parents)
+    }),
+    ("requests per parent", |run| requests(run, |_| true)),
+    ("  for children", |run| requests(run, is_of_child)),
+    ("  for the status", |run| {
+        requests(run, |request| request.ends_with("/status"))
+    }),
+    ("  for events", |run| requests(run, is_of_event)),
+    ("peak RSS, MiB", |run| {
+        of(run.from_empty.resident_max_bytes) / MIB
+    }),
+    ("restart: writes", |run| count(run.restart.writes)),
+    ("restart: passes per parent", |run| {
+        of(run.restart.passes) / count(run.parents)
+    }),
+    ("restart: lists answered after, s", |run| {
+        run.restart.listed_s.unwrap_or(f64::NAN)
+    }),
+    ("restart: steady after, s", |run| run.restart.steady_s),
+    ("restart: CPU per parent, ms", |run| {
+        run.restart.cpu_s * 1000.0 / count(run.parents)
+    }),
+    ("restart: peak RSS, MiB", |run| {
+        of(run.restart.resident_max_bytes) / MIB
+    }),
+];
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+impl Report {
+    pub(crate) fn add_run(&mut self, run: Run) -> Result<()> {
+        say(&format!(
+            "{}, {} parents, round {}: {:.1} s, {:.2} s of CPU",
+            run.contender.name(),
+            run.parents,
+            run.round + 1,
+            run.from_empty.wall_s,
+            run.from_empty.cpu_s,
+        ));
+        self.runs.push(run);
+        self.save()
+    }
+
+    pub(crate) fn add_edits(&mut self, edits: Vec<Edits>) -> Result<()> {
+        for edits in &edits {
+            say(&format!(
+                "{}, {} edits/s: {:.1} ms at p50",
+                edits.contender.name(),
+                edits.per_second,
+                edits.p50_ms,
+            ));
+        }
+        self.edits.extend(edits);
+        self.save()
+    }
+
+    /// After every run, so that one that is cut short leaves what it has.
+    fn save(&self) -> Result<()> {
+        let path = root().join(OUT);
+        fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new("")))?;
+        fs::write(&path, serde_json::to_string_pretty(self)?)
+            .with_context(|| format!("failed to write {}", path.display()))
+    }
+
+    /// Prints the tables: medians over the rounds, and of what the host takes of what a peer takes in the same round.
+    pub(crate) fn print(&self) {
+        let sizes: BTreeSet<usize> = self.runs.iter().map(|run| run.parents).collect();
+        for parents in sizes {
+            let rounds = self.of(Contender::Innkeeper, parents).count();
+            say(&format!("\n{parents} parents, rounds: {rounds}"));
+            self.print_runs(parents);
+        }
+        if !self.edits.is_empty() {
+            say("\nfrom an edit's answer to that of the write that follows, 500 parents");
+        }
+        for edits in &self.edits {
+            say(&format!(
+                "{:<20} {:>4}/s (reached {:>5.1}): p50 {:>7.1} ms, p99 {:>7.1} ms; the write itself p50 {:>6.1} ms, p99 {:>6.1} ms; over it at p50 {:>6.2} ms",
+                edits.contender.name(),
+                edits.per_second,
+                edits.reached_per_second,
+                edits.p50_ms,
+                edits.p99_ms,
+                edits.write_p50_ms,
+                edits.write_p99_ms,
+                edits.p50_ms - edits.write_p50_ms,
+            ));
+        }
+        say(&format!("\nall figures are in {OUT}"));
+    }
+
+    fn print_runs(&self, parents: usize) {
+        let [host, kube_rs, runtime] = Contender::ALL;
+        say(&format!(
+            "{:<34}{:>12}{:>12}{:>20}{:>12}{:>24}",
+            "",
+            host.name(),
+            kube_rs.name(),
+            runtime.name(),
+            "of kube-rs",
+            "of controller-runtime",
+        ));
+        for (name, value) in LINES {
+            let figure = |contender| median(self.of(contender, parents).map(value).collect());
+            let ratio = |peer| {
+                let pairs = self.of(host, parents).filter_map(|run| {
+                    let other = self
+                        .of(peer, parents)
+                        .find(|other| other.round == run.round)?;
+                    Some(value(run) / value(other))
+                });
+                median(pairs.collect())
+            };
+            say(&format!(
+                "{name:<34}{:>12}{:>12}{:>20}{:>12}{:>24}",
+                shown(figure(host)),
+                shown(figure(kube_rs)),
+                shown(figure(runtime)),
+                shown(ratio(kube_rs)),
+                shown(ratio(runtime)),
+            ));
+        }
+    }
+
+    fn of(&self, contender: Contender, parents: usize) -> impl Iterator<Item = &Run> {
+        self.runs
+            .iter()
+            .filter(move |run| run.contender == contender && run.parents == parents)
+    }
+
+    /// Fails where a promise is broken that does not depend on the machine, and says how the others are kept.
+    pub(crate) fn check(&self) -> Result<()> {
+        let host = Contender::Innkeeper;
+        for run in self.runs.iter().filter(|run| run.contender == host) {
+            let (parents, restart) = (run.parents, &run.restart);
+            ensure!(
+                restart.writes == 0,
+                "a restart with {parents} unchanged parents wrote {} times",
+                restart.writes
+            );
+            if let Some(listed) = restart.listed_s {
+                verdict(
+                    &format!("restart with {parents} parents steady within 2 s after the lists"),
+                    restart.steady_s <= listed + STEADY_AFTER_LISTS_S,
+                );
+            }
+        }
+        for edits in self.edits.iter().filter(|edits| edits.contender == host) {
+            verdict(
+                &format!(
+                    "{} edits/s at most 2 ms over the API server's own time at p50",
+                    edits.per_second
+                ),
+                edits.p50_ms - edits.write_p50_ms <= OVER_WRITE_MS,
+            );
+        }
+        Ok(())
+    }
+}
+
+fn verdict(promise: &str, kept: bool) {
+    say(&format!(
+        "{promise}: {}",
+        if kept { "kept" } else { "missed" }
+    ));
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "its figures are for the person who runs it"
+)]
+fn say(line: &str) {
+    println!("{line}");
+}
+
+fn requests(run: &Run, wanted: impl Fn(&str) -> bool) -> f64 {
+    let requests = run.from_empty.requests.iter();
+    let wanted = requests.filter(|(request, _)| wanted(request));
+    count(wanted.map(|(_, times)| times).sum()) / count(run.parents)
+}
+
+fn is_of_child(request: &str) -> bool {
+    request.ends_with(" deployments.apps") || request.ends_with(" services")
+}
+
+fn is_of_event(request: &str) -> bool {
+    request.ends_with(" events.events.k8s.io") || request.ends_with(" events")
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.retain(|value| value.is_finite());
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.get(values.len() / 2);
+    middle.copied().unwrap_or(f64::NAN)
+}
+
+/// With as many digits as mean something.
+fn shown(value: f64) -> String {
+    match value {
+        value if value.is_nan() => "-".to_owned(),
+        value if value.abs() >= 100.0 => format!("{value:.0}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+/// A count as a figure; exact up to 2^32.
+pub(crate) fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::INFINITY, f64::from)
+}
+
+fn of(number: u64) -> f64 {
+    usize::try_from(number).map_or(f64::INFINITY, |number| {
+        // Bytes exceed 2^32 only where something is badly wrong.
+        count(number)
+    })
+}

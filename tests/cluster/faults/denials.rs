@@ -1,0 +1,120 @@
+//! What an administrator of a plan forbids in its namespace, and allows again.
+
+use std::net::TcpListener;
+
+use anyhow::{Result, ensure};
+use innkeeper_tests::user::Kind;
+use serde_json::{Value, json};
+
+use super::{acts::insist, driver::Run, meddle, plan::Refusal};
+
+/// The name of whatever forbids.
+const NAME: &str = "deny";
+
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+
+/// What is made in the whole cluster to forbid something.
+const KINDS: [&str; 3] = [
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingWebhookConfiguration",
+];
+
+impl Run<'_> {
+    /// Forbids everything about a plural; comes back when it is forbidden.
+    pub(super) fn deny(&mut self, refusal: Refusal, plural: &str) -> Result<()> {
+        let (objects, code) = match refusal {
+            Refusal::Policy => (self.policy(plural), 422),
+            Refusal::Quota => (self.quota(plural), 403),
+            Refusal::Webhook => (self.webhook(plural)?, 500),
+        };
+        let user = self.world.user();
+        for object in &objects {
+            insist("forbid something", || user.apply(object))?;
+        }
+        // It takes effect a moment later.
+        insist("see it forbidden", || {
+            let probe = meddle::probe(plural, &self.namespace);
+            let text = |field: &str| probe[field].as_str().unwrap_or_default();
+            let kind = self.kind((text("apiVersion"), text("kind")));
+            let trial = user.try_create(kind, &probe)?;
+            ensure!(trial.code == code, "{trial:?}");
+            Ok(())
+        })
+    }
+
+    pub(super) fn allow(&mut self) -> Result<()> {
+        let user = self.world.user();
+        for kind in KINDS {
+            let kind = Kind::cluster(ADMISSION, kind);
+            insist("allow something", || user.delete(kind, NAME))?;
+        }
+        let quota = self.kind(("v1", "ResourceQuota"));
+        insist("lift a quota", || user.delete(quota, NAME))?;
+        self.silent = None;
+        Ok(())
+    }
+
+    fn rules(plural: &str) -> Value {
+        json!([{
+            "apiGroups": [if plural == "deployments" { "apps" } else { "" }], "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"], "resources": [plural],
+        }])
+    }
+
+    fn selector(&self) -> Value {
+        json!({ "matchLabels": { "kubernetes.io/metadata.name": self.namespace } })
+    }
+
+    fn policy(&self, plural: &str) -> Vec<Value> {
+        let policy = json!({
+            "apiVersion": ADMISSION, "kind": "ValidatingAdmissionPolicy",
+            "metadata": { "name": NAME },
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": { "resourceRules": Self::rules(plural) },
+                "validations": [{ "expression": "false", "message": "not in this namespace" }],
+            },
+        });
+        let binding = json!({
+            "apiVersion": ADMISSION, "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": { "name": NAME },
+            "spec": {
+                "policyName": NAME, "validationActions": ["Deny"],
+                "matchResources": { "namespaceSelector": self.selector() },
+            },
+        });
+        vec![policy, binding]
+    }
+
+    /// No further object may be.
+    fn quota(&self, plural: &str) -> Vec<Value> {
+        let counted = if plural == "deployments" {
+            "count/deployments.apps"
+        } else {
+            "count/services"
+        };
+        vec![json!({
+            "apiVersion": "v1", "kind": "ResourceQuota",
+            "metadata": { "name": NAME, "namespace": self.namespace },
+            "spec": { "hard": { counted: "0" } },
+        })]
+    }
+
+    /// Who is to be asked accepts connections and says nothing, not even who it is.
+    fn webhook(&mut self, plural: &str) -> Result<Vec<Value>> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let url = format!("https://{}/", listener.local_addr()?);
+        self.silent = Some(listener);
+        Ok(vec![json!({
+            "apiVersion": ADMISSION, "kind": "ValidatingWebhookConfiguration",
+            "metadata": { "name": NAME },
+            "webhooks": [{
+                "name": "deny.test.example", "clientConfig": { "url": url },
+                "rules": Self::rules(plural), "namespaceSelector": self.selector(),
+                "failurePolicy": "Fail", "sideEffects": "None", "timeoutSeconds": 1,
+                "admissionReviewVersions": ["v1"],
+            }],
+        })])
+    }
+}

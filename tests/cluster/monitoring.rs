@@ -1,0 +1,205 @@
+//! What alerts and the dashboard ask for is what hosts expose (O2).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use innkeeper_tests::{Host, HostOptions, eventually, manifest, process::path_from_env};
+use regex::Regex;
+use serde_json::{Value, json};
+
+use crate::{
+    admin::{address, scrape},
+    moods::{Scene, good},
+    stage::Stage,
+};
+
+/// The labels of every metric that a text has samples of.
+type Exposed = BTreeMap<String, BTreeSet<String>>;
+
+fn expose(exposed: &mut Exposed, metrics: &str) {
+    let sample = Regex::new(r"(?m)^([a-z_]+)(?:\{(.*)\})? \S+$").unwrap();
+    let label = Regex::new(r#"([a-z_]+)=""#).unwrap();
+    for sample in sample.captures_iter(metrics) {
+        let labels = exposed.entry(sample[1].to_owned()).or_default();
+        let text = sample.get(2).map_or("", |labels| labels.as_str());
+        labels.extend(label.captures_iter(text).map(|label| label[1].to_owned()));
+    }
+}
+
+/// Every query of a dashboard and of alert rules.
+fn queries(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match (name.as_str(), member) {
+                    ("expr", Value::String(query)) => found.push(query.clone()),
+                    (_, member) => queries(member, found),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                queries(item, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What a query names: metrics, each with the labels that it is selected by, and the labels that results are grouped by.
+struct Query {
+    metrics: Vec<(String, Vec<String>)>,
+    grouped_by: Vec<String>,
+}
+
+impl Query {
+    fn parse(query: &str) -> Self {
+        let without_strings = Regex::new(r#""[^"]*""#).unwrap().replace_all(query, "\"\"");
+        let group = Regex::new(r"\bby \(([^)]*)\)").unwrap();
+        let grouped_by = group.captures_iter(&without_strings).flat_map(|group| {
+            let labels: Vec<String> = group[1].split(", ").map(str::to_owned).collect();
+            labels
+        });
+        let grouped_by = grouped_by.collect();
+        let without_groups = group.replace_all(&without_strings, "");
+        let without_ranges = Regex::new(r"\[[^\]]*\]")
+            .unwrap()
+            .replace_all(&without_groups, "");
+        // A name with an opening parenthesis is a function.
+        let metric = Regex::new(r"\b([a-z][a-z0-9_]*)(\{[^}]*\}|\s*\()?").unwrap();
+        let label = Regex::new(r"([a-z_]+)[=!]").unwrap();
+        let metrics = metric.captures_iter(&without_ranges).filter_map(|metric| {
+            let rest = metric.get(2).map_or("", |rest| rest.as_str());
+            let labels = label.captures_iter(rest).map(|label| label[1].to_owned());
+            (!rest.ends_with('(')).then(|| (metric[1].to_owned(), labels.collect()))
+        });
+        Self {
+            metrics: metrics.collect(),
+            grouped_by,
+        }
+    }
+
+    /// What nobody exposes.
+    fn missing(&self, exposed: &Exposed) -> Vec<String> {
+        let mut missing = Vec::new();
+        let mut known = BTreeSet::new();
+        for (metric, labels) in &self.metrics {
+            let Some(has) = exposed.get(metric) else {
+                missing.push(metric.clone());
+                continue;
+            };
+            known.extend(has);
+            let lacks = labels.iter().filter(|label| !has.contains(*label));
+            missing.extend(lacks.map(|label| format!("{metric}{{{label}}}")));
+        }
+        let lacks = self
+            .grouped_by
+            .iter()
+            .filter(|label| !known.contains(label));
+        missing.extend(lacks.map(|label| format!("by ({label})")));
+        missing
+    }
+}
+
+#[test]
+fn o2_a_query_is_taken_apart() {
+    let query = r#"sum by (a, le) (rate(x_total{b=~"y{z}", c!="d"}[5m])) / max(up) > 0.5"#;
+    let Query {
+        metrics,
+        grouped_by,
+    } = Query::parse(query);
+    let owned = |names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let expected = [
+        ("x_total".to_owned(), owned(&["b", "c"])),
+        ("up".to_owned(), Vec::new()),
+    ];
+    assert_eq!(metrics, expected);
+    assert_eq!(grouped_by, ["a", "le"]);
+    let mut exposed = Exposed::new();
+    expose(&mut exposed, "# TYPE up gauge\nup 1\n");
+    expose(&mut exposed, "x_total{b=\"1\",le=\"+Inf\"} 2\n");
+    assert_eq!(
+        Query::parse(query).missing(&exposed),
+        ["x_total{c}", "by (a)"]
+    );
+    assert_eq!(Query::parse("down").missing(&exposed), ["down"]);
+}
+
+/// Everything that a host exposes whose plugins are Plugin resources.
+fn resources(exposed: &mut Exposed) {
+    let mut scene = Scene::new(1);
+    scene
+        .site
+        .stage
+        .options
+        .arguments
+        .extend(["--admin-address", "127.0.0.1:0"].map(str::to_owned));
+    let host = scene.begin();
+    // Another revision takes over.
+    scene.apply(&good("two"));
+    scene.all_say(&host, "two");
+    scene.follows(&host, "later");
+    expose(exposed, &scrape(&address(&host)));
+}
+
+/// Everything that a host exposes whose guests misbehave, and that has to ask for its turn.
+fn misbehaving(exposed: &mut Exposed) {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    let mut plugins = HostOptions::with_guests(&["wordpress"]).unwrap().plugins;
+    plugins.push(guests.join("unruly.wasm"));
+    let mut stage = Stage::api_only(plugins);
+    let arguments = ["--admin-address", "127.0.0.1:0", "--leader-elect"];
+    stage.options.arguments.extend(arguments.map(str::to_owned));
+    let host: Host = stage.host();
+    stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
+    let namespace = stage.namespace("monitoring");
+    for behaviour in ["flood", "trap"] {
+        let parent = json!({
+            "apiVersion": "test.innkeeper.dev/v1", "kind": "Unruly", "metadata": {"name": behaviour},
+            "spec": {"behaviour": behaviour},
+        });
+        stage.apply_new(&namespace, &parent);
+    }
+    // Its database never becomes ready here, so that it looks again and again, and sees the same.
+    stage.apply_example(&namespace, "examples/wordpress/01-article.yaml");
+    let address = address(&host);
+    eventually("passes are skipped and lines are dropped", || {
+        let metrics = scrape(&address);
+        let has = |name: &str| metrics.contains(&format!("innkeeper_plugin_{name}_total{{"));
+        if ["passes_skipped", "log_lines_dropped", "faults"]
+            .into_iter()
+            .all(has)
+        {
+            expose(exposed, &metrics);
+            return Ok(());
+        }
+        Err(metrics)
+    });
+}
+
+#[test]
+fn o2_alerts_and_dashboard_ask_for_what_hosts_expose() {
+    let mut exposed = Exposed::new();
+    resources(&mut exposed);
+    misbehaving(&mut exposed);
+
+    let alerts = manifest::load("deploy/alerts.yaml").unwrap();
+    let mut found = Vec::new();
+    for alert in &alerts {
+        queries(alert, &mut found);
+    }
+    let rules = found.len();
+    for dashboard in manifest::load("deploy/dashboard.yaml").unwrap() {
+        for text in dashboard["data"].as_object().unwrap().values() {
+            let document: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+            queries(&document, &mut found);
+        }
+    }
+    assert!(rules >= 10 && found.len() >= rules + 10, "{found:#?}");
+    for query in found {
+        let missing = Query::parse(&query).missing(&exposed);
+        assert!(missing.is_empty(), "{query}: {missing:?} of\n{exposed:#?}");
+    }
+}

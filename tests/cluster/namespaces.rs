@@ -1,0 +1,416 @@
+//! A host that is limited to namespaces, with no more rights than `innkeeper manifests` gives it; and one that writes
+//! children as accounts.
+
+use std::{fs, path::PathBuf, process::Command, time::Duration};
+
+use innkeeper_tests::{
+    Host, HostOptions, Request, eventually,
+    manifest::{self, condition},
+    process::path_from_env,
+    user::Kind,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    plugins::PLUGIN,
+    sharing::{cache_grants, plugin, wait_serving},
+    stage::{Stage, lines},
+    suite::{Target, is_ready},
+};
+
+const HOST_NAMESPACE: &str = "innkeeper-system";
+const ACCOUNT: &str = "system:serviceaccount:innkeeper-system:innkeeper";
+const CACHE: Target<'static> = ("cache.example.com/v1", "Memcached", "example-memcached");
+const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
+const BACKUP: Target<'static> = ("gobackup.io/v1", "Backup", "example-backup");
+const CRDS: [&str; 3] = [
+    "memcacheds.cache.example.com",
+    "backups.gobackup.io",
+    "cronbackups.gobackup.io",
+];
+
+const LIMITED: [&str; 2] = ["--namespaces", "a,b"];
+
+/// What the printed Deployment says of the lease.
+const ELECTED: [&str; 3] = ["--leader-elect", "--lease-name", "innkeeper"];
+
+/// What lives in namespaces of all that the host has to do with.
+fn is_namespaced(request: &Request) -> bool {
+    let everywhere = [
+        "customresourcedefinitions.",
+        "plugins.innkeeper.dev",
+        "namespaces",
+    ];
+    !everywhere
+        .iter()
+        .any(|name| request.resource.starts_with(name))
+}
+
+/// A cluster with what `innkeeper manifests` prints for a host, the Deployment left out, and the host's credentials.
+struct Site {
+    stage: Stage,
+    kubeconfig: PathBuf,
+    applied: Vec<Value>,
+}
+
+impl Site {
+    fn new(guests: &[&str], namespaces: &[&str], arguments: &[&str]) -> Self {
+        let stage = Stage::full(HostOptions::with_guests(guests).unwrap().plugins);
+        for name in namespaces {
+            let namespace = json!({
+                "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name},
+            });
+            stage.plane.user().apply(&namespace).unwrap();
+        }
+        let applied = apply_manifests(&stage, arguments);
+        let kubeconfig = kubeconfig_of(&stage, HOST_NAMESPACE);
+        Self {
+            stage,
+            kubeconfig,
+            applied,
+        }
+    }
+
+    fn host(&self, arguments: &[&str]) -> Host {
+        let mut options = self.stage.options.clone();
+        options.arguments = arguments.iter().map(|text| (*text).to_owned()).collect();
+        Host::start(&self.kubeconfig, &options).unwrap()
+    }
+
+    /// How many of these kinds were printed.
+    fn count(&self, kind: &str) -> usize {
+        let mut applied = self.applied.clone();
+        applied.retain(|object| object["kind"] == kind);
+        applied.len()
+    }
+
+    fn make_parents(&self, namespaces: &[&str]) {
+        for namespace in namespaces {
+            for guest in ["memcached", "backup"] {
+                let path = format!("examples/{guest}/01-article.yaml");
+                for mut object in manifest::load(&path).unwrap() {
+                    object["metadata"]["namespace"] = json!(namespace);
+                    // The definitions may just have come.
+                    eventually("an example is taken", || {
+                        self.stage.plane.user().apply(&object).map(drop)
+                    });
+                }
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check_parents(&self, host: &Host, seen: &[&str], unseen: &str) {
+        for namespace in seen {
+            for parent in [CACHE, BACKUP] {
+                self.stage.wait(host, namespace, parent, is_ready);
+            }
+        }
+        for parent in [CACHE, BACKUP] {
+            let parent = self.stage.get(unseen, parent);
+            assert_eq!(parent["status"], Value::Null, "{parent:#}");
+            assert_eq!(parent["metadata"]["finalizers"], Value::Null);
+        }
+        let children = Kind::new("apps/v1", "Deployment", unseen);
+        assert!(
+            self.stage
+                .plane
+                .user()
+                .list(children, "")
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    /// Everything that the host has asked for since the start.
+    fn requests(&self) -> Vec<Request> {
+        let mut requests = self.stage.plane.audit().all_requests_since(0).unwrap();
+        requests.retain(|request| request.user == ACCOUNT);
+        requests
+    }
+
+    /// That the host asked for nothing that it may not, and for nothing namespaced in the whole cluster.
+    #[track_caller]
+    fn check_requests(&self, namespaces: &[&str]) {
+        let requests = self.requests();
+        let refused: Vec<&Request> = requests.iter().filter(|one| one.code == 403).collect();
+        assert!(refused.is_empty(), "{refused:#?}");
+        let (mut watched, mut wide) = (0, Vec::new());
+        for request in &requests {
+            let is_read = ["list", "watch"].contains(&&*request.verb);
+            if is_read && is_namespaced(request) {
+                watched += 1;
+                if !namespaces.contains(&&*request.namespace) {
+                    wide.push(request);
+                }
+            }
+        }
+        assert!(wide.is_empty(), "{wide:#?}");
+        assert!(watched > 0, "nothing was looked at: {requests:#?}");
+    }
+}
+
+fn apply_manifests(stage: &Stage, arguments: &[&str]) -> Vec<Value> {
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
+    command.arg("manifests").args(arguments);
+    for plugin in &stage.options.plugins {
+        command.arg("--plugin").arg(plugin);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut objects = manifest::parse(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    objects.retain(|object| object["kind"] != "Deployment");
+    for object in &objects {
+        // Plugins and the policy about them are of kinds that are about to be served.
+        stage.apply_new("", object);
+    }
+    objects
+}
+
+/// The credentials of the host's account in a namespace.
+fn kubeconfig_of(stage: &Stage, namespace: &str) -> PathBuf {
+    let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
+        .args(["kubectl", "--kubeconfig"])
+        .arg(stage.plane.kubeconfig())
+        .args(["create", "token", "innkeeper", "--namespace", namespace])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let token = String::from_utf8(output.stdout).unwrap();
+    let text = fs::read_to_string(stage.plane.kubeconfig()).unwrap();
+    let mut kubeconfig: Value = manifest::parse(&text).unwrap().remove(0);
+    kubeconfig["users"] = json!([{"name": "account", "user": {"token": token.trim()}}]);
+    kubeconfig["contexts"][0]["context"]["user"] = json!("account");
+    let path = stage
+        .plane
+        .directory()
+        .join(format!("kubeconfig-{namespace}"));
+    fs::write(&path, kubeconfig.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn a_host_with_roles_in_two_namespaces_serves_these_and_looks_at_no_other() {
+    let site = Site::new(
+        &["memcached", "backup"],
+        &["a", "b", "c"],
+        &["--namespaces", "a,b"],
+    );
+    // For the definitions, which this host installs and watches, and for nothing else.
+    assert_eq!(site.count("ClusterRole"), 1);
+    let host = site.host(&[&LIMITED[..], &ELECTED].concat());
+    site.stage.wait_served(&host, &CRDS);
+    site.stage.restart_collector();
+    site.make_parents(&["a", "b", "c"]);
+    site.check_parents(&host, &["a", "b"], "c");
+
+    // What changes in one namespace is seen, and mended, there.
+    let before = site.stage.get("b", DEPLOYMENT);
+    site.stage.delete("a", DEPLOYMENT);
+    site.stage.wait(&host, "a", DEPLOYMENT, |found| {
+        *found != Value::Null && found["metadata"]["deletionTimestamp"].is_null()
+    });
+    site.stage.wait(&host, "a", CACHE, is_ready);
+    let uid = |object: &Value| object["metadata"]["uid"].clone();
+    assert_eq!(uid(&site.stage.get("b", DEPLOYMENT)), uid(&before));
+
+    // The lease is in the host's namespace, events are with their parents.
+    let leases = Kind::new("coordination.k8s.io/v1", "Lease", HOST_NAMESPACE);
+    let leases = site.stage.plane.user().list(leases, "").unwrap();
+    let names: Vec<&Value> = leases
+        .iter()
+        .map(|lease| &lease["metadata"]["name"])
+        .collect();
+    assert_eq!(names, ["innkeeper"]);
+    for event in site
+        .requests()
+        .iter()
+        .filter(|one| one.resource == "events.events.k8s.io")
+    {
+        assert!(["a", "b"].contains(&&*event.namespace), "{event:?}");
+    }
+    site.check_requests(&["a", "b"]);
+
+    // A restart finds everything as it was.
+    site.stage.settle(Duration::from_secs(2));
+    Stage::stop(host);
+    let mark = site.stage.mark();
+    let host = site.host(&[&LIMITED[..], &ELECTED].concat());
+    eventually("both plugins serve again", || match host.log().unwrap() {
+        log if log.matches("serving plugin").count() == 2 => Ok(()),
+        log => Err(log),
+    });
+    site.stage.settle(Duration::from_secs(2));
+    let writes = lines(&site.stage.writes_since(mark));
+    assert!(writes.is_empty(), "{writes:#?}");
+    site.check_parents(&host, &["a", "b"], "c");
+    site.check_requests(&["a", "b"]);
+}
+
+#[test]
+fn a_host_whose_definitions_are_installed_needs_no_cluster_role() {
+    let arguments = ["--namespaces", "a,b", "--crds", "ignore"];
+    let site = Site::new(&["memcached", "backup"], &["a", "b", "c"], &arguments);
+    assert_eq!(
+        site.count("ClusterRole") + site.count("ClusterRoleBinding"),
+        0
+    );
+    assert!(
+        site.count("CustomResourceDefinition") > 3,
+        "the administrator's"
+    );
+    let host = site.host(&arguments);
+    site.stage.wait_served(&host, &CRDS);
+    site.stage.restart_collector();
+    site.make_parents(&["a", "b", "c"]);
+    site.check_parents(&host, &["a", "b"], "c");
+    site.check_requests(&["a", "b"]);
+    let everywhere = site.requests().into_iter();
+    let everywhere = everywhere.filter(|one| one.namespace.is_empty());
+    let everywhere: Vec<Request> = everywhere.collect();
+    assert!(everywhere.is_empty(), "{everywhere:#?}");
+}
+
+/// How a host ended that cannot start, and what it said.
+#[track_caller]
+fn refusal(mut host: Host) -> (Option<i32>, String) {
+    let status = host.process().wait_for(Duration::from_secs(30));
+    let code = status.unwrap().code();
+    (code, host.log().unwrap())
+}
+
+#[test]
+fn a_namespace_that_is_not_there_is_named_with_what_to_do() {
+    let site = Site::new(&["memcached"], &["a", "b"], &["--namespaces", "a,b"]);
+    // With a Role in it the API server says that there is none; without, that nobody may look.
+    let (code, log) = refusal(site.host(&["--namespaces", "a,missing"]));
+    assert_eq!(code, Some(4), "{log}");
+    for part in [
+        "may not see the namespace missing",
+        "create it",
+        "innkeeper manifests --namespaces",
+    ] {
+        assert!(log.contains(part), "{part} is not in {log}");
+    }
+    let mut options = site.stage.options.clone();
+    options.arguments = ["--namespaces", "a,missing"].map(str::to_owned).into();
+    let host = Host::start(&site.stage.plane.kubeconfig(), &options).unwrap();
+    let (code, log) = refusal(host);
+    assert_eq!(code, Some(4), "{log}");
+    for part in [
+        "there is no namespace missing",
+        "create it",
+        "or leave it out",
+    ] {
+        assert!(log.contains(part), "{part} is not in {log}");
+    }
+    for (given, part) in [
+        ("a,a", "names a twice: name each namespace once"),
+        ("a,", "names no namespace: name one or more"),
+        ("A", "is not the name of a namespace: use at most 63"),
+    ] {
+        let (code, log) = refusal(site.host(&["--namespaces", given]));
+        assert_eq!(code, Some(4), "{log}");
+        assert!(log.contains(part), "{part} is not in {log}");
+    }
+}
+
+const WRITER: &str = "system:serviceaccount:teams:writer";
+
+/// A cluster with a Plugin whose children are written as an account, and a host that may just do that.
+fn site_with_account() -> (Site, Host) {
+    let mut site = Site::new(
+        &["memcached"],
+        &["a", "teams"],
+        &[
+            "--namespaces",
+            "a",
+            "--plugin-resources",
+            "--account",
+            "memcached=teams/writer",
+        ],
+    );
+    site.stage.options.plugins.clear();
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let guests = guests.to_str().unwrap().to_owned();
+    let host = site.host(&["--namespaces", "a", "--source-dir", &guests]);
+    (site, host)
+}
+
+#[test]
+fn children_are_written_as_the_account_of_a_plugin_and_by_its_rights_alone() {
+    let (site, host) = site_with_account();
+    let (stage, user) = (&site.stage, site.stage.plane.user());
+    let accounts = Kind::new("v1", "ServiceAccount", "teams");
+    let naming = |plugins: &str| {
+        let annotations = json!({"metadata": {"annotations": {"innkeeper.dev/plugins": plugins}}});
+        user.merge(accounts, "writer", &annotations).unwrap();
+    };
+    naming("another");
+    let mut grants = cache_grants();
+    grants["serviceAccountRef"] = json!({"namespace": "teams", "name": "writer"});
+    stage.apply_new("", &plugin("memcached", "memcached", &grants, "red"));
+    eventually("an account that is for another Plugin is refused", || {
+        let plugin = user.get(PLUGIN, "memcached").unwrap().unwrap_or_default();
+        match condition(&plugin, "Serving") {
+            Some(text) if text.starts_with("False/AccountNotForPlugin: ") => Ok(()),
+            _ => Err(format!("{:#}\n{}", plugin["status"], host.log().unwrap())),
+        }
+    });
+    naming("another, memcached");
+    wait_serving(stage, &host, "memcached");
+    stage.restart_collector();
+    stage.apply_example("a", "examples/memcached/01-article.yaml");
+    stage.wait(&host, "a", CACHE, is_ready);
+    site.check_requests(&["a"]);
+    let is_child = |request: &&Request| {
+        let is_write = ["create", "patch", "delete"].contains(&&*request.verb);
+        let children = [
+            "deployments.apps",
+            "services",
+            "poddisruptionbudgets.policy",
+        ];
+        is_write && children.contains(&&*request.resource)
+    };
+    let requests = site.requests();
+    let children: Vec<&Request> = requests.iter().filter(is_child).collect();
+    assert!(!children.is_empty(), "{requests:#?}");
+    for request in &requests {
+        let expected = is_child(&request).then_some(WRITER);
+        assert_eq!(request.impersonated.as_deref(), expected, "{request:#?}");
+    }
+
+    // What the account may not any more, the API server refuses, and the host does not do in its place.
+    let bindings = Kind::new("rbac.authorization.k8s.io/v1", "RoleBinding", "a");
+    let name = "innkeeper-plugin-memcached-children";
+    let binding = user.get(bindings, name).unwrap().unwrap();
+    user.delete(bindings, name).unwrap();
+    stage.merge("a", CACHE, &json!({"spec": {"size": 5}}));
+    stage.wait(&host, "a", CACHE, |parent| {
+        let synced = condition(parent, "Synced").unwrap_or_default();
+        synced.starts_with("False/") && synced.contains(WRITER) && synced.contains("cannot patch")
+    });
+    assert_ne!(stage.get("a", DEPLOYMENT)["spec"]["replicas"], 5);
+    let mut refused = site.requests();
+    refused.retain(|request| request.code == 403);
+    assert!(!refused.is_empty());
+    for request in &refused {
+        assert_eq!(
+            request.impersonated.as_deref(),
+            Some(WRITER),
+            "{request:#?}"
+        );
+    }
+
+    // With its rights back it goes on.
+    let again = json!({
+        "apiVersion": binding["apiVersion"], "kind": "RoleBinding",
+        "metadata": {"name": name, "namespace": "a"},
+        "roleRef": binding["roleRef"], "subjects": binding["subjects"],
+    });
+    user.apply(&again).unwrap();
+    stage.merge("a", CACHE, &json!({"spec": {"size": 4}}));
+    stage.wait(&host, "a", CACHE, |parent| {
+        parent["status"]["readyReplicas"] == 4 && is_ready(parent)
+    });
+}

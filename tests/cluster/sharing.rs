@@ -1,0 +1,165 @@
+//! Hosts that share a cluster by the labels of Plugins (L2).
+
+use std::time::Duration;
+
+use innkeeper_tests::{
+    Host, eventually,
+    manifest::{self, condition},
+    process::path_from_env,
+    user::Kind,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    plugins::PLUGIN,
+    stage::{Stage, lines},
+    suite::{Target, is_ready},
+};
+
+const HOST_NAMESPACE: &str = "innkeeper-system";
+const CACHE: Target<'static> = ("cache.example.com/v1", "Memcached", "example-memcached");
+const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
+
+pub(crate) fn plugin(name: &str, guest: &str, grants: &Value, team: &str) -> Value {
+    json!({
+        "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
+        "metadata": {"name": name, "labels": {"team": team}},
+        "spec": {"source": {"file": {"path": format!("{guest}.wasm")}}, "grants": grants},
+    })
+}
+
+pub(crate) fn cache_grants() -> Value {
+    json!({
+        "parents": [{"group": "cache.example.com", "kind": "Memcached"}],
+        "children": [
+            {"kind": "Service"},
+            {"group": "apps", "kind": "Deployment"},
+            {"group": "policy", "kind": "PodDisruptionBudget"},
+        ],
+        "reads": [{"kind": "Pod", "access": "metadata"}],
+    })
+}
+
+fn host_of_team(stage: &Stage, team: &str) -> Host {
+    let mut options = stage.options.clone();
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    options.plugins.clear();
+    options.arguments = vec![
+        "--source-dir".to_owned(),
+        guests.to_str().unwrap().to_owned(),
+        "--leader-elect".to_owned(),
+        "--lease-identity".to_owned(),
+        team.to_owned(),
+        "--plugin-selector".to_owned(),
+        format!("team={team}"),
+    ];
+    Host::start(&stage.plane.kubeconfig(), &options).unwrap()
+}
+
+/// Waits until a Plugin serves, with the log of the host that should see to it.
+#[track_caller]
+pub(crate) fn wait_serving(stage: &Stage, host: &Host, name: &str) {
+    eventually(&format!("{name} serves"), || {
+        let plugin = stage
+            .plane
+            .user()
+            .get(PLUGIN, name)
+            .unwrap()
+            .unwrap_or_default();
+        match condition(&plugin, "Serving") {
+            Some(text) if text.starts_with("True/") => Ok(()),
+            _ => Err(format!("{:#}\n{}", plugin["status"], host.log().unwrap())),
+        }
+    });
+}
+
+/// Who holds leases, by the identities that the hosts were given.
+fn holders(stage: &Stage) -> Vec<String> {
+    let leases = Kind::new("coordination.k8s.io/v1", "Lease", HOST_NAMESPACE);
+    let leases = stage.plane.user().list(leases, "").unwrap();
+    let mut holders: Vec<String> = leases
+        .iter()
+        .map(|lease| lease["spec"]["holderIdentity"].as_str().unwrap())
+        .map(|holder| holder.split('_').next().unwrap().to_owned())
+        .collect();
+    holders.sort();
+    holders
+}
+
+#[track_caller]
+fn wait_let_go(host: &Host) {
+    eventually("a host lets a Plugin go", || {
+        let log = host.log().unwrap();
+        if log.contains("not chosen any more") {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+}
+
+#[test]
+fn l2_two_hosts_share_a_cluster_by_the_labels_of_plugins() {
+    let stage = Stage::full(Vec::new());
+    for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
+        stage.plane.user().apply(&object).unwrap();
+    }
+    let (red, blue) = (host_of_team(&stage, "red"), host_of_team(&stage, "blue"));
+    let grants = cache_grants();
+    stage.apply_new("", &plugin("cache", "memcached", &grants, "red"));
+    stage.apply_new("", &plugin("nobodys", "wordpress", &json!({}), "green"));
+    wait_serving(&stage, &red, "cache");
+    stage.restart_collector();
+    let namespace = stage.namespace("shared");
+    stage.apply_example(&namespace, "examples/memcached/01-article.yaml");
+    stage.wait(&red, &namespace, CACHE, is_ready);
+    let made = stage.get(&namespace, DEPLOYMENT);
+
+    // Both write: each has a lease of its own.
+    assert_eq!(holders(&stage), ["blue", "red"]);
+    let by_agent = |mark: usize, name: &str| -> Vec<String> {
+        let mut writes = stage.writes_since(mark);
+        let agent = format!("({name}_");
+        writes.retain(|write| write.user_agent.contains(&agent));
+        lines(&writes)
+    };
+    assert!(!by_agent(0, "red").is_empty());
+    let by_blue = by_agent(0, "blue");
+    let of_plugins = |line: &&String| line.contains("plugins.") || line.contains("deployments.");
+    assert_eq!(by_blue.iter().filter(of_plugins).count(), 0, "{by_blue:?}");
+    let nobodys = stage.plane.user().get(PLUGIN, "nobodys").unwrap().unwrap();
+    assert_eq!(nobodys["status"], Value::Null);
+
+    // Relabelled, it changes hands: the one lets go and the other one takes over, and nothing is made anew.
+    let relabel = json!({"metadata": {"labels": {"team": "blue"}}});
+    stage.plane.user().merge(PLUGIN, "cache", &relabel).unwrap();
+    wait_let_go(&red);
+    eventually("the other host serves", || {
+        let log = blue.log().unwrap();
+        if log.contains("serving plugin") {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    let mark = stage.settle(Duration::from_secs(2));
+    stage.merge(&namespace, CACHE, &json!({"spec": {"size": 4}}));
+    stage.wait(&blue, &namespace, CACHE, |parent| {
+        parent["status"]["readyReplicas"] == 4 && is_ready(parent)
+    });
+    assert_eq!(by_agent(mark, "red"), [""; 0], "it has let go");
+    let after = stage.get(&namespace, DEPLOYMENT);
+    assert_eq!(after["metadata"]["uid"], made["metadata"]["uid"]);
+
+    // What nobody chooses is served by nobody, and stays.
+    let relabel = json!({"metadata": {"labels": {"team": "green"}}});
+    stage.plane.user().merge(PLUGIN, "cache", &relabel).unwrap();
+    wait_let_go(&blue);
+    let mark = stage.settle(Duration::from_secs(1));
+    stage.merge(&namespace, CACHE, &json!({"spec": {"size": 2}}));
+    stage.settle(Duration::from_secs(2));
+    assert_eq!(lines(&stage.writes_since(mark)), [""; 0]);
+    let last = stage.get(&namespace, DEPLOYMENT);
+    assert_eq!(last["metadata"]["uid"], made["metadata"]["uid"]);
+    assert_eq!(last["spec"]["replicas"], 4);
+}

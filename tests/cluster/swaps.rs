@@ -1,0 +1,259 @@
+//! Two revisions that take turns while parents are edited: no edit is lost, nothing is pruned, and no pass of a parent
+//! overlaps another (L5).
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use innkeeper_tests::{Write, eventually_for, manifest::root, process::is_full, user::Kind};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::{
+    moods::{API, NAME, Scene, good, name},
+    plugins::WELL,
+};
+
+/// How much is going on.
+struct Load {
+    parents: usize,
+    edits_per_second: u32,
+    swaps: u32,
+    swap_every: Duration,
+}
+
+const SAMPLE: Load = Load {
+    parents: 60,
+    edits_per_second: 20,
+    swaps: 6,
+    swap_every: Duration::from_secs(2),
+};
+
+const FULL: Load = Load {
+    parents: 500,
+    edits_per_second: 50,
+    swaps: 40,
+    swap_every: Duration::from_secs(3),
+};
+
+/// What the two revisions have every child say.
+const SAYS: [&str; 2] = ["one", "two"];
+
+/// One pass as the host's log tells of it.
+struct Pass {
+    parent: String,
+    begin: Timestamp,
+    end: Timestamp,
+}
+
+impl Pass {
+    fn parse(line: &str) -> Option<Self> {
+        let line: Value = serde_json::from_str(line).ok()?;
+        if line["message"] != "pass ended" {
+            return None;
+        }
+        let end: Timestamp = line["timestamp"].as_str()?.parse().ok()?;
+        Some(Self {
+            parent: line["span"]["parent"].as_str()?.to_owned(),
+            begin: end - elapsed(line["elapsed"].as_str()?)?,
+            end,
+        })
+    }
+}
+
+/// A duration as Rust shows it: `1.5ms`.
+fn elapsed(text: &str) -> Option<SignedDuration> {
+    let unit = text.find(|c: char| c.is_alphabetic() || c == 'µ')?;
+    let (number, unit) = text.split_at(unit);
+    let scale = match unit {
+        "ns" => 1e-9,
+        "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return None,
+    };
+    SignedDuration::try_from_secs_f64(number.parse::<f64>().ok()? * scale).ok()
+}
+
+/// How many passes there were, of which none of a parent begins before the one before it has ended.
+#[track_caller]
+fn check_serial(log: &str) -> usize {
+    let mut ends: BTreeMap<String, Timestamp> = BTreeMap::new();
+    let passes: Vec<Pass> = log.lines().filter_map(Pass::parse).collect();
+    for pass in &passes {
+        if let Some(end) = ends.insert(pass.parent.clone(), pass.end) {
+            assert!(
+                pass.begin >= end,
+                "a pass of {} begins at {}, the one before ends at {end}",
+                pass.parent,
+                pass.begin
+            );
+        }
+    }
+    passes.len()
+}
+
+/// Edits parents and swaps revisions for as long as the load says; the last note of each parent, and when each edit was
+/// answered.
+fn drive(scene: &Scene, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
+    let user = scene.site.stage.plane.user();
+    let kind = Kind::new(API, "Moody", &scene.site.namespace);
+    let pause = Duration::from_secs(1) / load.edits_per_second;
+    let begin = Instant::now();
+    let mut notes = BTreeMap::new();
+    let mut swaps = 0;
+    let mut edits = 0;
+    while swaps < load.swaps {
+        if begin.elapsed() >= load.swap_every * swaps {
+            swaps += 1;
+            scene.apply(&good(SAYS[usize::from(swaps % 2 == 1)]));
+        }
+        let name = name(usize::try_from(edits).unwrap() % load.parents);
+        let note = format!("edit {edits}");
+        user.merge(kind, &name, &json!({"spec": {"note": note}}))
+            .unwrap();
+        notes.insert(name, (note, Timestamp::now()));
+        edits += 1;
+        sleep((pause * edits).saturating_sub(begin.elapsed()));
+    }
+    notes
+}
+
+/// Waits until every child says what the last revision and the last edit of its parent say.
+#[track_caller]
+fn wait_settled(scene: &Scene, says: &str, notes: &BTreeMap<String, (String, Timestamp)>) {
+    let kind = Kind::new("v1", "ConfigMap", &scene.site.namespace);
+    eventually_for(
+        Duration::from_secs(90),
+        "all children are as they should be",
+        || {
+            let children = scene
+                .site
+                .stage
+                .plane
+                .user()
+                .list(kind, "innkeeper.dev/plugin=moody");
+            let children = children.map_err(|error| error.to_string())?;
+            let wrong = children.iter().find(|child| {
+                let name = child["metadata"]["name"].as_str().unwrap_or_default();
+                let note = notes.get(name).map_or("", |(note, _)| note);
+                child["data"]["says"] != says || child["data"]["note"] != note
+            });
+            match wrong {
+                None if children.len() == scene.parents => Ok(()),
+                None => Err(format!("there are {}", children.len())),
+                Some(wrong) => Err(format!("{says} {:?}: {wrong:#}", notes.get("moody-0"))),
+            }
+        },
+    );
+}
+
+/// From the answer to the last edit of each parent to the host's next write of its child, the quickest first.
+fn reactions(writes: &[Write], notes: &BTreeMap<String, (String, Timestamp)>) -> Vec<Duration> {
+    let reaction = |(name, (_, edited)): (&String, &(String, Timestamp))| {
+        let later = |write: &&Write| {
+            write.resource == "configmaps" && write.name == *name && write.received >= *edited
+        };
+        let next = writes
+            .iter()
+            .filter(later)
+            .map(|write| write.answered)
+            .min()?;
+        next.duration_since(*edited).try_into().ok()
+    };
+    let mut reactions: Vec<Duration> = notes.iter().filter_map(reaction).collect();
+    reactions.sort_unstable();
+    reactions
+}
+
+#[test]
+fn l5_swaps_under_load_lose_nothing_and_overtake_nothing() {
+    let load = if is_full() { FULL } else { SAMPLE };
+    let mut scene = Scene::new(load.parents);
+    let log = ["--log", "info,innkeeper::reconcile=debug"];
+    scene
+        .site
+        .stage
+        .options
+        .arguments
+        .extend(log.map(str::to_owned));
+    let host = scene.begin();
+    let uids = scene.uids();
+    let mark = scene.site.stage.mark();
+
+    let begin = Instant::now();
+    let notes = drive(&scene, &load);
+    let says = SAYS[usize::from(load.swaps % 2 == 1)];
+    wait_settled(&scene, says, &notes);
+    let took = begin.elapsed();
+    scene.wait(&host, &WELL);
+
+    // Nothing was pruned, or made again.
+    assert_eq!(scene.uids(), uids);
+    let writes = scene.site.stage.writes_since(mark);
+    let lost: Vec<String> = writes
+        .iter()
+        .filter(|write| {
+            write.verb == "delete" || (write.resource == "configmaps" && write.code == 201)
+        })
+        .map(Write::line)
+        .collect();
+    assert_eq!(lost, Vec::<String>::new());
+    let log = host.log().unwrap();
+    let passes = check_serial(&log);
+    assert!(passes >= load.parents * 2, "{passes} passes");
+    // A swap that comes before the one before it is done takes its place.
+    let served = log
+        .lines()
+        .filter(|line| line.contains("\"serving plugin\"") && line.contains(NAME));
+    let served = served.count();
+    assert!(
+        served > usize::try_from(load.swaps).unwrap() / 2,
+        "{served} revisions served\n{log}"
+    );
+
+    let reactions = reactions(&writes, &notes);
+    let at = |share: usize| {
+        reactions
+            .get(reactions.len() * share / 100)
+            .copied()
+            .unwrap_or_default()
+    };
+    let mut report = String::new();
+    writeln!(
+        report,
+        "{} parents, {} edits/s, {} swaps asked for, {served} revisions served, in {took:.1?}\n{passes} passes, {} writes of children\nlast edit to write: p50 {:.1?}, p99 {:.1?}",
+        load.parents,
+        load.edits_per_second,
+        load.swaps,
+        writes.iter().filter(|write| write.resource == "configmaps").count(),
+        at(50),
+        at(99),
+    )
+    .unwrap();
+    fs::write(root().join("target/swap-report.txt"), report).unwrap();
+}
+
+#[test]
+fn l5_passes_that_overlap_are_found() {
+    let line = |parent: &str, second: u32, elapsed: &str| {
+        json!({
+            "timestamp": format!("2026-01-01T00:00:{second:02}Z"), "message": "pass ended",
+            "elapsed": elapsed, "span": {"parent": parent},
+        })
+        .to_string()
+    };
+    let serial = [
+        line("a", 10, "1.5s"),
+        line("b", 10, "9s"),
+        line("a", 11, "950ms"),
+    ];
+    assert_eq!(check_serial(&serial.join("\n")), 3);
+    let overlapping = [line("a", 10, "3µs"), line("a", 11, "1.2s")];
+    let found = std::panic::catch_unwind(|| check_serial(&overlapping.join("\n")));
+    found.unwrap_err();
+}
