@@ -106,8 +106,15 @@ fn o1_o2_a_host_says_when_it_is_ready_and_counts_what_it_does() {
     stage.wait(&host, &namespace, PARENT, |parent| {
         is_synced(parent, "True", "Applied")
     });
-    let before = scrape(address);
-    assert!(passes(&before) >= 1.0, "{before}");
+    // A pass is counted when it ends, which is after its last write can be seen.
+    let before = eventually("the pass is counted", || {
+        let before = scrape(address);
+        if passes(&before) >= 1.0 {
+            Ok(before)
+        } else {
+            Err(before)
+        }
+    });
     let writes = "innkeeper_plugin_writes_total";
     assert!(sum(&before, writes, "verb=\"create\"") >= 2.0, "{before}");
     let updates = sum(&before, writes, "verb=\"update\"");

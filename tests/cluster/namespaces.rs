@@ -12,8 +12,8 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    plugins::PLUGIN,
-    sharing::{cache_grants, plugin, wait_serving},
+    plugins::{PLUGIN, cache_grants},
+    sharing::{plugin, wait_serving},
     stage::{Stage, lines},
     suite::{Target, is_ready},
 };

@@ -22,6 +22,19 @@ pub(crate) const PLUGIN: Kind<'static> = Kind {
     kind: "Plugin",
     namespace: None,
 };
+
+/// What a Plugin of memcached is granted.
+pub(crate) fn cache_grants() -> Value {
+    json!({
+        "parents": [{"group": "cache.example.com", "kind": "Memcached"}],
+        "children": [
+            {"kind": "Service"},
+            {"group": "apps", "kind": "Deployment"},
+            {"group": "policy", "kind": "PodDisruptionBudget"},
+        ],
+        "reads": [{"kind": "Pod", "access": "metadata"}],
+    })
+}
 const NAME: &str = "cache";
 const API: &str = "cache.example.com/v1";
 const PARENT: Target<'static> = (API, "Memcached", "example-memcached");

@@ -11,7 +11,7 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    plugins::PLUGIN,
+    plugins::{PLUGIN, cache_grants},
     stage::{Stage, lines},
     suite::{Target, is_ready},
 };
@@ -25,18 +25,6 @@ pub(crate) fn plugin(name: &str, guest: &str, grants: &Value, team: &str) -> Val
         "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
         "metadata": {"name": name, "labels": {"team": team}},
         "spec": {"source": {"file": {"path": format!("{guest}.wasm")}}, "grants": grants},
-    })
-}
-
-pub(crate) fn cache_grants() -> Value {
-    json!({
-        "parents": [{"group": "cache.example.com", "kind": "Memcached"}],
-        "children": [
-            {"kind": "Service"},
-            {"group": "apps", "kind": "Deployment"},
-            {"group": "policy", "kind": "PodDisruptionBudget"},
-        ],
-        "reads": [{"kind": "Pod", "access": "metadata"}],
     })
 }
 

@@ -101,22 +101,8 @@ impl StoredCondition {
     }
 }
 
-/// The stored condition of this type, if the parent has one.
-///
-/// An Event that is to tell of a transition compares the new condition with it.
-pub fn stored_condition(parent: &Value, type_: &str) -> Option<StoredCondition> {
-    stored_conditions(parent)
-        .into_iter()
-        .find(|condition| condition.type_ == type_)
-}
-
-/// All stored conditions of the parent that can be read, in their order.
-pub fn stored_conditions(parent: &Value) -> Vec<StoredCondition> {
-    parent.get("status").map(stated_in).unwrap_or_default()
-}
-
 /// All stored conditions of a status that can be read, in their order.
-pub(crate) fn stated_in(status: &Value) -> Vec<StoredCondition> {
+pub(crate) fn stored_conditions(status: &Value) -> Vec<StoredCondition> {
     status
         .get("conditions")
         .and_then(Value::as_array)

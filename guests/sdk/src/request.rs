@@ -140,7 +140,7 @@ impl Request {
 
     /// The stored condition of this type.
     pub fn stored_condition(&self, type_: &str) -> Option<StoredCondition> {
-        let conditions = condition::stated_in(self.stored_status_value()?);
+        let conditions = condition::stored_conditions(self.stored_status_value()?);
         conditions.into_iter().find(|it| it.type_ == type_)
     }
 

@@ -123,9 +123,11 @@ impl Writer {
         target: &mut Target,
         session: &mut Session<'_>,
     ) -> Result<Option<Written>, Error> {
-        match operation {
-            Operation::AddFinalizer => self.add_finalizer(target, session.plugin).await.map(Some),
-            Operation::RemoveFinalizer => self.release(target, session.plugin).await,
+        let request = match operation {
+            Operation::AddFinalizer => {
+                return self.add_finalizer(target, session.plugin).await.map(Some);
+            }
+            Operation::RemoveFinalizer => return self.release(target, session.plugin).await,
             Operation::Create {
                 id,
                 kind,
@@ -135,10 +137,7 @@ impl Writer {
             } => {
                 let resource = resource(session, operation, kind)?;
                 let body = with_generated(body, generate, None, session);
-                let request = address(&resource, id).create(session.manager, body);
-                self.exchange(request.act_as(session.account))
-                    .await
-                    .map(Some)
+                address(&resource, id).create(session.manager, body)
             }
             Operation::Update {
                 id,
@@ -153,10 +152,7 @@ impl Writer {
                 let known = session.secrets.get(id);
                 let body = with_generated(body, generate, known, session);
                 let address = address(&resource, id);
-                let request = address.update(session.manager, body, uid, *resource_version);
-                self.exchange(request.act_as(session.account))
-                    .await
-                    .map(Some)
+                address.update(session.manager, body, uid, *resource_version)
             }
             Operation::Transfer {
                 id,
@@ -170,10 +166,7 @@ impl Writer {
                     Ownership::Retained => "retain",
                 };
                 let resource = resource(session, operation, kind)?;
-                let request = address(&resource, id).json_patch(verb, session.manager, patch);
-                self.exchange(request.act_as(session.account))
-                    .await
-                    .map(Some)
+                address(&resource, id).json_patch(verb, session.manager, patch)
             }
             Operation::Prune {
                 id,
@@ -183,13 +176,15 @@ impl Writer {
             } => {
                 let resource = resource(session, operation, kind)?;
                 let request = address(&resource, id).delete(uid, *resource_version);
-                match self.send(request.act_as(session.account)).await {
+                return match self.send(request.act_as(session.account)).await {
                     // Gone is what was wanted.
                     Ok(_) | Err(Error::Gone { .. }) => Ok(None),
                     Err(error) => Err(error),
-                }
+                };
             }
-        }
+        };
+        let request = request.act_as(session.account);
+        self.exchange(request).await.map(Some)
     }
 
     /// Takes the plugin's finalizer off the parent; none is returned for a parent that is gone or did not have it.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Granted, Setup};
 use crate::{
     config::{Definitions, ResourceRoles},
-    model::{Gvk, Scope},
+    model::{ANNOTATION_PLUGINS, Gvk, Scope},
     plugins::resource,
     schema::Kinds,
 };
@@ -137,15 +137,18 @@ fn own_rules(setup: &Setup<'_>) -> Vec<Value> {
 /// The roles for one plugin, and their bindings: those of the host, and those of the account as which it writes children.
 pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, setup: &Setup<'_>) -> Vec<Value> {
     let name = format!("{}-plugin-{}", setup.name, plugin.manifest.name);
-    let Some(account) = setup.account(plugin) else {
-        let host = setup.subject();
-        let rules =
-            |is_asked: fn(Scope) -> bool| plugin_rules(plugin, kinds, is_asked, &CHILD_VERBS);
-        return where_it_sees(setup, &name, &host, rules);
+    let account = setup.account(plugin);
+    let verbs: &[&'static str] = if account.is_some() {
+        &READ_VERBS
+    } else {
+        &CHILD_VERBS
     };
     let host = setup.subject();
-    let rules = |is_asked: fn(Scope) -> bool| plugin_rules(plugin, kinds, is_asked, &READ_VERBS);
+    let rules = |is_asked: fn(Scope) -> bool| plugin_rules(plugin, kinds, is_asked, verbs);
     let mut objects = where_it_sees(setup, &name, &host, rules);
+    let Some(account) = account else {
+        return objects;
+    };
     let writer = json!({
         "kind": "ServiceAccount", "name": account.name, "namespace": account.namespace,
     });
@@ -156,7 +159,7 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, setup: &Setup<'_>) -> 
             "name": account.name,
             "namespace": account.namespace,
             "labels": setup.labels(),
-            "annotations": {"innkeeper.dev/plugins": plugin.manifest.name.as_str()},
+            "annotations": {ANNOTATION_PLUGINS: plugin.manifest.name.as_str()},
         },
     }));
     let rules = |is_asked: fn(Scope) -> bool| child_rules(plugin, kinds, is_asked);

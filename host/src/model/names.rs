@@ -22,9 +22,13 @@ pub const ANNOTATION_SKIP_FINALIZE: &str = "innkeeper.dev/skip-finalize";
 
 /// Annotation on a parent that stops its passes.
 pub const ANNOTATION_PAUSED: &str = "innkeeper.dev/paused";
+
 /// On a parent, with the value `true`: what has the name of a child and belongs to nobody becomes that child, where the
 /// plugin may adopt its kind.
 pub const ANNOTATION_ADOPT: &str = "innkeeper.dev/adopt";
+
+/// On a ServiceAccount: the names of the Plugins whose children may be written as it, separated by commas.
+pub const ANNOTATION_PLUGINS: &str = "innkeeper.dev/plugins";
 
 /// Whether a text can name a namespace: at most 63 lower-case letters, digits and dashes, none of these at an end.
 pub fn is_dns_label(text: &str) -> bool {

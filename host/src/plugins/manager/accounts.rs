@@ -6,12 +6,9 @@
 use super::Failed;
 use crate::{
     cluster::Cluster,
-    model::{Gvk, PluginName, Retry},
+    model::{ANNOTATION_PLUGINS, Gvk, PluginName, Retry},
     plugins::{lifecycle::Stage, resource::ServiceAccount},
 };
-
-/// The annotation of an account that names the Plugins it is for, separated by commas.
-pub(super) const ANNOTATION: &str = "innkeeper.dev/plugins";
 
 /// Makes sure that an account names the plugin.
 ///
@@ -28,17 +25,17 @@ pub(super) async fn check(
         Err(Failed::new(Stage::Serving, reason, message, Retry::Backoff))
     };
     match cluster.live_get(&kind, Some(namespace), name).await {
-        Ok(Some(found)) if names(found.annotation(ANNOTATION), plugin) => Ok(()),
+        Ok(Some(found)) if names(found.annotation(ANNOTATION_PLUGINS), plugin) => Ok(()),
         Ok(Some(_)) => refused(
             "AccountNotForPlugin",
             format!(
-                "the ServiceAccount {namespace}/{name} is not for this Plugin: give it the annotation {ANNOTATION} with {plugin} among its names, which are separated by commas"
+                "the ServiceAccount {namespace}/{name} is not for this Plugin: give it the annotation {ANNOTATION_PLUGINS} with {plugin} among its names, which are separated by commas"
             ),
         ),
         Ok(None) => refused(
             "AccountMissing",
             format!(
-                "there is no ServiceAccount {namespace}/{name}: create it with the annotation {ANNOTATION}: {plugin} (innkeeper manifests --account prints it with its roles)"
+                "there is no ServiceAccount {namespace}/{name}: create it with the annotation {ANNOTATION_PLUGINS}: {plugin} (innkeeper manifests --account prints it with its roles)"
             ),
         ),
         Err(error) => Err(Failed::of(
