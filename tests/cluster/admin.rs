@@ -81,6 +81,19 @@ pub(crate) fn scrape(address: &str) -> String {
     metrics
 }
 
+/// The metrics, once they are as they should be.
+#[track_caller]
+fn scraped(address: &str, is_it: impl Fn(&str) -> bool) -> String {
+    eventually("it is counted", || {
+        let metrics = scrape(address);
+        if is_it(&metrics) {
+            Ok(metrics)
+        } else {
+            Err(metrics)
+        }
+    })
+}
+
 fn passes(metrics: &str) -> f64 {
     sum(metrics, "controller_runtime_reconcile_total", CONTROLLER)
 }
@@ -107,26 +120,14 @@ fn o1_o2_a_host_says_when_it_is_ready_and_counts_what_it_does() {
         is_synced(parent, "True", "Applied")
     });
     // A pass is counted when it ends, which is after its last write can be seen.
-    let before = eventually("the pass is counted", || {
-        let before = scrape(address);
-        if passes(&before) >= 1.0 {
-            Ok(before)
-        } else {
-            Err(before)
-        }
-    });
+    let before = scraped(address, |metrics| passes(metrics) >= 1.0);
     let writes = "innkeeper_plugin_writes_total";
     assert!(sum(&before, writes, "verb=\"create\"") >= 2.0, "{before}");
     let updates = sum(&before, writes, "verb=\"update\"");
 
     stage.merge(&namespace, PARENT, &json!({"spec": {"size": 2}}));
-    let after = eventually("the scale is counted", || {
-        let after = scrape(address);
-        if sum(&after, writes, "verb=\"update\"") > updates && passes(&after) > passes(&before) {
-            Ok(after)
-        } else {
-            Err(after)
-        }
+    let after = scraped(address, |after| {
+        sum(after, writes, "verb=\"update\"") > updates && passes(after) > passes(&before)
     });
     let plugin = "plugin=\"memcached\"";
     for (name, label) in [

@@ -69,6 +69,17 @@ impl Execution {
             })
     }
 
+    /// Whether a child was made or changed, so that its watch is going to show it.
+    pub fn comes_back(&self) -> bool {
+        self.results.iter().any(|(operation, result)| {
+            let is_apply = matches!(
+                operation,
+                Operation::Create { .. } | Operation::Update { .. }
+            );
+            is_apply && result.is_ok()
+        })
+    }
+
     /// Whether something failed, and all of it only because the world has moved on: nothing is to be reported, the
     /// next pass sees it.
     pub fn is_silent(&self) -> bool {

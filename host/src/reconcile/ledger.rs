@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use super::{budget::Budget, conflicts::Conflicts};
-use crate::model::{Digest, ObjectId};
+use crate::model::{Digest, Event, ObjectId};
 
 /// One entry for each parent that has or had a pass and is not gone.
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ struct Entry {
     budget: Budget,
     /// Which of its children somebody else keeps changing.
     conflicts: Conflicts,
+    /// The events of the last pass, if it left its report to the next one.
+    left: Option<Vec<Event>>,
 }
 
 impl Ledger {
@@ -60,6 +62,22 @@ impl Ledger {
         &mut self.entry(parent).conflicts
     }
 
+    /// Leaves the report of a pass to the next one, with its events; false if the pass before did that already.
+    pub(super) fn leave(&mut self, parent: &ObjectId, events: &[Event]) -> bool {
+        let left = &mut self.entry(parent).left;
+        let may = left.is_none();
+        left.get_or_insert_with(|| events.to_vec());
+        may
+    }
+
+    /// What the pass before left to be said.
+    pub(super) fn take_left(&mut self, parent: &ObjectId) -> Vec<Event> {
+        let entry = self.parents.get_mut(parent);
+        entry
+            .and_then(|entry| entry.left.take())
+            .unwrap_or_default()
+    }
+
     /// Forgets a parent that is gone.
     pub(super) fn forget(&mut self, parent: &ObjectId) {
         self.parents.remove(parent);
@@ -93,7 +111,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::GroupKind;
+    use crate::model::{EventType, GroupKind};
 
     #[test]
     fn only_the_first_write_of_a_pass_for_a_change_reacts_to_it() {
@@ -108,6 +126,24 @@ mod tests {
         ledger.passed(&id, now, "settled");
         ledger.begin(&id, None);
         assert_eq!(ledger.react(&id), None);
+    }
+
+    #[test]
+    fn two_passes_in_a_row_never_leave_their_report() {
+        let id = ObjectId::new(GroupKind::new("g", "K"), Some("demo"), "a");
+        let event = Event {
+            kind: EventType::Normal,
+            reason: "Made".to_owned(),
+            message: "a child".to_owned(),
+        };
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.take_left(&id), []);
+        assert!(ledger.leave(&id, std::slice::from_ref(&event)));
+        assert!(!ledger.leave(&id, &[]));
+        assert_eq!(ledger.take_left(&id), [event]);
+        assert!(ledger.leave(&id, &[]), "it was made in between");
+        assert_eq!(ledger.take_left(&id), []);
+        assert!(ledger.leave(&id, &[]));
     }
 
     #[test]

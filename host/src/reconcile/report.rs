@@ -160,7 +160,11 @@ impl Reconciler {
     /// Events are for people: one that cannot be written is not worth a pass.
     async fn say(&self, parent: &Object, events: &[Event], fresh: bool) {
         let name = &self.name;
-        for event in events {
+        let left = self.ledger.lock().take_left(&parent.id());
+        let left = left.iter().map(|event| (event, true));
+        let is_new = |event: &&Event| !left.clone().any(|(known, _)| known == *event);
+        let own = events.iter().filter(is_new).map(|event| (event, fresh));
+        for (event, fresh) in left.clone().chain(own) {
             let now = (self.shared.now)();
             let recorded = self
                 .shared

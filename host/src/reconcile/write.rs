@@ -1,6 +1,6 @@
 //! Plan and apply: from an accepted answer to what the API server has said about every operation.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value};
 use tracing::{debug, info, warn};
@@ -23,6 +23,9 @@ use crate::{
 
 /// How often a pass plans: once more after objects were found that the cache did not show.
 const PLANS_MAX: u32 = 2;
+
+/// A report that is left to the next pass waits so long for the watch to bring one; a timer brings it then.
+const REPORT_LEFT_MAX: Duration = Duration::from_secs(1);
 
 /// Why the operations of a plan were not tried.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +94,14 @@ impl Reconciler {
         }
         let conclusion = plan::conclude(&plan, &execution.effects());
         let next = asked(report).unwrap_or(Next::Settled);
+        let is_done = conclusion.retry.is_none() && held_back.is_none() && quarrel.is_none();
+        if is_done && execution.comes_back() && self.leave_report(&parent.id(), report) {
+            let asked = match next {
+                Next::RequeueAfter(after) => after,
+                _ => REPORT_LEFT_MAX,
+            };
+            return Ended::after_writes(Next::RequeueAfter(asked.min(REPORT_LEFT_MAX)));
+        }
         let next = match conclusion.retry {
             Some(retry) => after_failure(retry, next),
             None => next,
@@ -111,6 +122,14 @@ impl Reconciler {
             wrote: ended.wrote || held_back.is_some() || quarrel.is_some(),
             ..ended
         }
+    }
+
+    /// Whether the report of a pass may be left to the next one, which comes as soon as what was written is seen.
+    ///
+    /// What a pass says about children that it has only just made is out of date a moment later, and would cost up to
+    /// two writes. Two passes in a row never leave it, whatever the guest answers.
+    fn leave_report(&self, parent: &ObjectId, report: &Report) -> bool {
+        self.ledger.lock().leave(parent, &report.events)
     }
 
     /// Says the last word, and lets the parent go.
