@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sha2::Sha256;
 
@@ -226,7 +227,7 @@ fn write_sorted(value: &Value, text: &mut Vec<u8>) {
             }
             text.push(b']');
         }
-        scalar => text.extend_from_slice(scalar.to_string().as_bytes()),
+        scalar => write_scalar(scalar, text),
     }
 }
 
@@ -238,9 +239,13 @@ fn write_sorted_object(fields: &Map<String, Value>, text: &mut Vec<u8>) {
         if index > 0 {
             text.push(b',');
         }
-        text.extend_from_slice(Value::from(key.as_str()).to_string().as_bytes());
+        write_scalar(key, text);
         text.push(b':');
         write_sorted(value, text);
     }
     text.push(b'}');
+}
+
+fn write_scalar(scalar: &impl Serialize, text: &mut Vec<u8>) {
+    serde_json::to_writer(text, scalar).expect("a buffer should take every text and number");
 }

@@ -1,6 +1,9 @@
 //! Whether a child is ready.
 
-use serde_json::Value;
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
 
 use super::{PlannedChild, Progress};
 use crate::model::{ApplyPolicy, Child, Gvk, Object, Readiness};
@@ -35,8 +38,7 @@ pub(super) fn observed(
         // What is about to be applied has not been seen by the controller of the kind; a kind without a generation
         // has no controller that would have to.
         Readiness::Derive if *progress == Progress::Updated && object.generation.is_some() => false,
-        Readiness::Derive => serde_json::from_str(&object.json)
-            .is_ok_and(|json| is_ready(&child.kind, &json, ready_condition)),
+        Readiness::Derive => is_ready(&child.kind, &object.json, ready_condition),
     }
 }
 
@@ -45,18 +47,19 @@ pub(super) fn written(child: &PlannedChild, json: &str) -> bool {
     match child.readiness {
         Readiness::Ready => true,
         Readiness::NotReady => false,
-        Readiness::Derive => serde_json::from_str(json)
-            .is_ok_and(|json| is_ready(&child.kind, &json, child.ready_condition.as_deref())),
+        Readiness::Derive => is_ready(&child.kind, json, child.ready_condition.as_deref()),
     }
 }
 
-/// Derives from an object whether it is ready.
+/// Derives from an object's JSON whether it is ready.
 ///
 /// Nothing is while it is being deleted or while its controller has not seen its last generation.
 /// Then a declared condition decides, else the rule of its kind, else that it exists.
-pub fn is_ready(kind: &Gvk, object: &Value, ready_condition: Option<&str>) -> bool {
-    let probe = Probe(object);
-    if object.pointer("/metadata/deletionTimestamp").is_some() || probe.is_behind() {
+pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
+    let Ok(probe) = serde_json::from_str::<Probe<'_>>(json) else {
+        return false;
+    };
+    if probe.metadata.deletion_timestamp.is_some() || probe.is_behind() {
         return false;
     }
     if let Some(name) = ready_condition {
@@ -76,42 +79,64 @@ pub fn is_ready(kind: &Gvk, object: &Value, ready_condition: Option<&str>) -> bo
     }
 }
 
-/// Reads what readiness depends on.
-struct Probe<'a>(&'a Value);
+/// What readiness depends on; the rest of the object is skipped, and most of a spec is never looked at.
+#[derive(Deserialize)]
+struct Probe<'a> {
+    #[serde(borrow, default)]
+    metadata: Metadata<'a>,
+    #[serde(borrow, default)]
+    spec: Option<&'a RawValue>,
+    #[serde(default)]
+    status: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    generation: Option<i64>,
+    #[serde(borrow)]
+    deletion_timestamp: Option<Cow<'a, str>>,
+}
 
 impl Probe<'_> {
-    fn integer(&self, pointer: &str) -> Option<i64> {
-        self.0.pointer(pointer).and_then(Value::as_i64)
+    fn spec(&self) -> Value {
+        let spec = self.spec.map(|spec| serde_json::from_str(spec.get()));
+        spec.and_then(Result::ok).unwrap_or_default()
+    }
+
+    fn of_status(&self, field: &str) -> Option<i64> {
+        self.status.get(field)?.as_i64()
     }
 
     /// A count of the status; one that is left out is zero.
     fn status(&self, field: &str) -> i64 {
-        self.integer(&format!("/status/{field}")).unwrap_or(0)
+        self.of_status(field).unwrap_or(0)
     }
 
     /// The replicas wanted; the API server's default is one.
     fn replicas(&self) -> i64 {
-        self.integer("/spec/replicas").unwrap_or(1)
+        let replicas = self.spec().get("replicas").and_then(Value::as_i64);
+        replicas.unwrap_or(1)
     }
 
     fn phase(&self) -> Option<&str> {
-        self.0.pointer("/status/phase").and_then(Value::as_str)
+        self.status.get("phase")?.as_str()
     }
 
     /// Whether the controller has looked at the object at all.
     fn seen(&self) -> bool {
-        self.integer("/status/observedGeneration").is_some()
+        self.of_status("observedGeneration").is_some()
     }
 
     fn is_behind(&self) -> bool {
-        let observed = self.integer("/status/observedGeneration");
+        let observed = self.of_status("observedGeneration");
         observed
-            .zip(self.integer("/metadata/generation"))
+            .zip(self.metadata.generation)
             .is_some_and(|(observed, generation)| observed < generation)
     }
 
     fn condition(&self, name: &str) -> bool {
-        let generation = self.integer("/metadata/generation");
+        let generation = self.metadata.generation;
         let holds = |condition: &Value| {
             let field = |name| condition.get(name).and_then(Value::as_str);
             let observed = condition.get("observedGeneration").and_then(Value::as_i64);
@@ -121,8 +146,8 @@ impl Probe<'_> {
                     .zip(generation)
                     .is_none_or(|(observed, generation)| observed >= generation)
         };
-        self.0
-            .pointer("/status/conditions")
+        self.status
+            .get("conditions")
             .and_then(Value::as_array)
             .is_some_and(|conditions| conditions.iter().any(holds))
     }
@@ -139,7 +164,9 @@ impl Probe<'_> {
     fn stateful_set(&self) -> bool {
         let wanted = self.replicas();
         let partition = self
-            .integer("/spec/updateStrategy/rollingUpdate/partition")
+            .spec()
+            .pointer("/updateStrategy/rollingUpdate/partition")
+            .and_then(Value::as_i64)
             .unwrap_or(0);
         self.status("replicas") == wanted
             && self.status("updatedReplicas") >= wanted.saturating_sub(partition)
@@ -152,12 +179,12 @@ impl Probe<'_> {
     }
 
     fn is_load_balancer(&self) -> bool {
-        self.0.pointer("/spec/type").and_then(Value::as_str) == Some("LoadBalancer")
+        self.spec().get("type").and_then(Value::as_str) == Some("LoadBalancer")
     }
 
     fn has_ingress(&self) -> bool {
-        self.0
-            .pointer("/status/loadBalancer/ingress")
+        self.status
+            .pointer("/loadBalancer/ingress")
             .and_then(Value::as_array)
             .is_some_and(|ingress| !ingress.is_empty())
     }

@@ -9,7 +9,7 @@ use crate::plan::is_ready;
 fn check(api_version: &str, kind: &str, spec: Value, status: Value, expected: bool) {
     let object = json!({"metadata": {"generation": 2}, "spec": spec, "status": status});
     assert_eq!(
-        is_ready(&gvk(api_version, kind), &object, None),
+        is_ready(&gvk(api_version, kind), &object.to_string(), None),
         expected,
         "{kind} {object}"
     );
@@ -146,7 +146,11 @@ fn other_kinds_have_rules_of_their_own() {
 #[test]
 fn nothing_that_is_being_deleted_is_ready() {
     let object = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    assert!(!is_ready(&gvk("v1", "ConfigMap"), &object, None));
+    assert!(!is_ready(
+        &gvk("v1", "ConfigMap"),
+        &object.to_string(),
+        None
+    ));
 }
 
 #[test]
@@ -158,7 +162,7 @@ fn a_declared_condition_decides() {
         })
     };
     let widget = gvk("example.dev/v1", "Widget");
-    let ready = |object: &Value| is_ready(&widget, object, Some("Available"));
+    let ready = |object: &Value| is_ready(&widget, &object.to_string(), Some("Available"));
     assert!(ready(&object("True", json!(2))));
     assert!(ready(&object("True", Value::Null)));
     assert!(!ready(&object("True", json!(1))));
