@@ -1,5 +1,7 @@
 //! Where signatures of an artifact are: the tag `sha256-<digest>.sig`, and bundles that refer to the manifest.
 
+use std::collections::BTreeMap;
+
 use super::{
     manifest::{Descriptor, MANIFEST_TYPE, Manifest},
     registry::{Found, Registry},
@@ -15,6 +17,8 @@ pub(super) const SIMPLE_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v
 pub(super) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 /// What the type of a bundle starts with; its version follows.
 const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
+/// What registries call an artifact, whatever it is, that tell artifacts apart by their configurations alone.
+const UNTOLD_TYPE: &str = "application/vnd.oci.empty.v1+json";
 /// Where a bundle says what it is about.
 const PREDICATE_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
 /// How many signatures of each form are looked at: whoever may push may push any number.
@@ -54,13 +58,23 @@ pub(super) async fn check(
     }
     if let Some(text) = registry.referrers(manifest).await? {
         let referrers = Manifest::parse(&text)?.manifests;
-        let bundles = referrers.into_iter().filter(is_signature_bundle);
-        signatures.extend(bundles.take(SIGNATURES_MAX).map(Signature::Bundle));
+        let bundles = referrers.into_iter().filter(may_be_signature);
+        let mut bundles: Vec<Descriptor> = bundles.collect();
+        // Those that are sure to be bundles first.
+        bundles.sort_by_key(|it| !is_bundle(it.artifact_type.as_deref()));
+        signatures.extend(
+            bundles
+                .into_iter()
+                .take(SIGNATURES_MAX)
+                .map(Signature::Bundle),
+        );
     }
     for candidate in signatures {
         match candidate.check(registry, manifest, keys).await {
+            Ok(Some(key)) => return Ok(key),
+            Ok(None) => {}
             Err(failure) if failure.retry() == Retry::OnChange => problem = failure,
-            checked => return checked,
+            Err(failure) => return Err(failure),
         }
     }
     Err(problem)
@@ -74,12 +88,13 @@ enum Signature {
 }
 
 impl Signature {
+    /// Gives the key that signed; none if it turns out to be no signature.
     async fn check(
         &self,
         registry: &mut Registry<'_>,
         manifest: &Digest,
         keys: &[PublicKey],
-    ) -> Result<Digest, Failure> {
+    ) -> Result<Option<Digest>, Failure> {
         match self {
             Self::Simple(layer) => {
                 let missing = Failure::BadSignature {
@@ -87,7 +102,7 @@ impl Signature {
                 };
                 let signature = layer.annotations.get(SIGNATURE_ANNOTATION).ok_or(missing)?;
                 let document = small_blob(registry, layer, SIMPLE_BYTES_MAX).await?;
-                signature::check_simple(&document, signature, manifest, keys)
+                signature::check_simple(&document, signature, manifest, keys).map(Some)
             }
             Self::Bundle(descriptor) => {
                 let (text, _) = registry
@@ -98,26 +113,43 @@ impl Signature {
                     )
                     .await?
                     .into_found()?;
-                let layers = Manifest::parse(&text)?.layers;
-                let bundle = layers
-                    .iter()
-                    .find(|it| it.media_type.starts_with(BUNDLE_TYPE));
-                let missing = Failure::BadSignature {
-                    problem: "a bundle has no layer that holds it",
+                let found = Manifest::parse(&text)?;
+                if !is_about_signing(&found.annotations) {
+                    return Ok(None);
+                }
+                let mut layers = found.layers.iter();
+                let Some(bundle) = layers.find(|it| is_bundle(Some(&it.media_type))) else {
+                    return if is_bundle(descriptor.artifact_type.as_deref()) {
+                        Err(Failure::BadSignature {
+                            problem: "a bundle has no layer that holds it",
+                        })
+                    } else {
+                        Ok(None)
+                    };
                 };
-                let bundle = small_blob(registry, bundle.ok_or(missing)?, BUNDLE_BYTES_MAX).await?;
-                signature::check_bundle(&bundle, None, manifest, keys)
+                let bundle = small_blob(registry, bundle, BUNDLE_BYTES_MAX).await?;
+                signature::check_bundle(&bundle, None, manifest, keys).map(Some)
             }
         }
     }
 }
 
-/// Whether a list's entry is a bundle, and not said to be about something else: lists of materials come in bundles, too.
-fn is_signature_bundle(descriptor: &Descriptor) -> bool {
+/// Whether a list's entry is a bundle, or may be one for all that the list tells, and is not said to be about something
+/// else.
+fn may_be_signature(descriptor: &Descriptor) -> bool {
     let kind = descriptor.artifact_type.as_deref();
-    let about = descriptor.annotations.get(PREDICATE_ANNOTATION);
+    let is_untold = kind.is_none_or(|kind| kind == UNTOLD_TYPE);
+    (is_bundle(kind) || is_untold) && is_about_signing(&descriptor.annotations)
+}
+
+fn is_bundle(kind: Option<&str>) -> bool {
     kind.is_some_and(|kind| kind.starts_with(BUNDLE_TYPE))
-        && about.is_none_or(|about| about == signature::SIGNED)
+}
+
+/// Whether annotations do not say that a bundle is about something else: lists of materials come in bundles, too.
+fn is_about_signing(annotations: &BTreeMap<String, String>) -> bool {
+    let about = annotations.get(PREDICATE_ANNOTATION);
+    about.is_none_or(|about| about == signature::SIGNED)
 }
 
 async fn small_blob(

@@ -14,6 +14,22 @@ const P384_PUB: &str = include_str!("fixtures/p384.pub");
 /// The only statement that is a signature.
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
+/// The key that cosign made, and what it signed with the other half.
+const COSIGN_PUB: &str = include_str!("fixtures/cosign/cosign.pub");
+const COSIGN_SIGNATURE: &str = include_str!("fixtures/cosign/plugin.txt.sig");
+const COSIGN_BUNDLE: &str = include_str!("fixtures/cosign/plugin.txt.bundle");
+/// An artifact that oras pushed, with the signature that cosign put beside it and the bundle that refers to it.
+const ARTIFACT: &str = include_str!("fixtures/cosign/artifact.json");
+const BESIDE: &str = include_str!("fixtures/cosign/signature.json");
+const DOCUMENT: &str = include_str!("fixtures/cosign/document.json");
+const BUNDLE_MANIFEST: &str = include_str!("fixtures/cosign/bundle-manifest.json");
+const BUNDLE: &str = include_str!("fixtures/cosign/bundle.json");
+
+/// What lists of referrers call a bundle.
+const BUNDLE_KIND: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+/// What some registries call everything without a configuration.
+const EMPTY_KIND: &str = "application/vnd.oci.empty.v1+json";
+
 fn signing(pem: &str) -> SigningKey {
     SigningKey::from_pem(pem).unwrap()
 }
@@ -69,6 +85,96 @@ fn signatures_of_openssl_and_cosign_are_understood() {
         check_blob(&message, PLUGIN, &[P256_PUB]).ok(),
         Some(key_id(P256_PUB))
     );
+}
+
+#[test]
+fn files_that_cosign_signed_are_by_its_key() {
+    for text in [COSIGN_SIGNATURE, COSIGN_BUNDLE] {
+        let signed_by = check_blob(text, PLUGIN, &[P256_PUB, COSIGN_PUB]);
+        assert_eq!(signed_by.ok(), Some(key_id(COSIGN_PUB)));
+        for (bytes, pem) in [(PLUGIN, P256_PUB), (b"other".as_slice(), COSIGN_PUB)] {
+            let refused = check_blob(text, bytes, &[pem]).unwrap_err();
+            assert_eq!(refused, "none of the expected keys made the signature");
+        }
+    }
+}
+
+/// A registry with the artifact that cosign signed, and the list of what refers to it.
+async fn signed_by_cosign(beside: bool, referrers: &[serde_json::Value]) -> Registry {
+    let registry = Registry::start(SignIn::Token).await;
+    registry.kept.lock().referrers = false;
+    for blob in [PLUGIN, DOCUMENT.as_bytes(), BUNDLE.as_bytes()] {
+        registry.put_blob(blob);
+    }
+    let manifest = registry.put_manifest("1", ARTIFACT);
+    let hex = manifest.to_hex();
+    if beside {
+        registry.put_manifest(&format!("sha256-{hex}.sig"), BESIDE);
+    }
+    registry.put_manifest("bundle", BUNDLE_MANIFEST);
+    let index = json!({"schemaVersion": 2, "manifests": referrers});
+    registry.put_manifest(&format!("sha256-{hex}"), index.to_string());
+    registry
+}
+
+/// The entry of a list for a manifest.
+fn referrer(manifest: &str, kind: &str) -> serde_json::Value {
+    json!({
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "digest": Digest::of(manifest.as_bytes()).to_string(),
+        "size": manifest.len(),
+        "artifactType": kind,
+    })
+}
+
+#[tokio::test]
+async fn artifacts_that_cosign_signed_are_by_its_key() {
+    for (beside, referrers) in [
+        (true, vec![]),
+        (false, vec![referrer(BUNDLE_MANIFEST, BUNDLE_KIND)]),
+        // As a registry lists it that looks at configurations alone.
+        (false, vec![referrer(BUNDLE_MANIFEST, EMPTY_KIND)]),
+    ] {
+        let registry = signed_by_cosign(beside, &referrers).await;
+        let fetched = pull(&registry, &[P256_PUB, COSIGN_PUB]).await.unwrap();
+        assert_eq!(fetched.bytes, PLUGIN);
+        assert_eq!(fetched.signed_by, Some(key_id(COSIGN_PUB)));
+        check_refused(
+            pull(&registry, &[P256_PUB]).await,
+            "bad-signature",
+            Retry::OnChange,
+            &["none of the expected keys"],
+        );
+    }
+    let registry = signed_by_cosign(false, &[]).await;
+    check_refused(
+        pull(&registry, &[COSIGN_PUB]).await,
+        "unsigned",
+        Retry::Backoff,
+        &[],
+    );
+}
+
+#[tokio::test]
+async fn what_else_refers_to_an_artifact_is_no_signature() {
+    let notes = json!({"schemaVersion": 2, "layers": []}).to_string();
+    let about = SIGNED.replace("sign/v1", "notes/v1");
+    let statement = BUNDLE_MANIFEST.replace(SIGNED, &about);
+    for (manifest, kind) in [
+        (&notes, EMPTY_KIND),
+        (&notes, "text/markdown"),
+        (&statement, EMPTY_KIND),
+    ] {
+        let registry = signed_by_cosign(false, &[referrer(manifest, kind)]).await;
+        registry.put_manifest("other", manifest.clone());
+        // So that a signature that comes later is found.
+        check_refused(
+            pull(&registry, &[COSIGN_PUB]).await,
+            "unsigned",
+            Retry::Backoff,
+            &["there is no signature"],
+        );
+    }
 }
 
 #[test]
