@@ -28,6 +28,9 @@ const LAYER_TYPE: &str = "application/wasm";
 /// The time of all artifacts, so that the same bytes have the same manifest; readers insist on one.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 
+/// What something is called; of a layer, the file that clients make of it.
+const TITLE_ANNOTATION: &str = "org.opencontainers.image.title";
+
 /// A plugin to be pushed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Package {
@@ -67,7 +70,11 @@ pub(in crate::source) async fn push(
         exports,
         annotations,
     } = package;
-    let layer = Descriptor::new(LAYER_TYPE, bytes);
+    let mut layer = Descriptor::new(LAYER_TYPE, bytes);
+    if let Some(title) = annotations.get(TITLE_ANNOTATION) {
+        let file = format!("{title}.wasm");
+        layer.annotations.insert(TITLE_ANNOTATION.to_owned(), file);
+    }
     let config = json!({
         "created": CREATED,
         "architecture": "wasm",

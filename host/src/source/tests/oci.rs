@@ -80,6 +80,25 @@ async fn an_artifact_is_laid_out_as_everybody_does() {
 }
 
 #[tokio::test]
+async fn a_layer_has_the_name_of_its_plugin_for_who_makes_files_of_layers() {
+    const TITLE: &str = "org.opencontainers.image.title";
+
+    let registry = Registry::start(SignIn::Not).await;
+    let mut package = package();
+    package
+        .annotations
+        .insert(TITLE.to_owned(), "pond".to_owned());
+    fetcher(local())
+        .push(&registry.artifact(":1"), &package)
+        .await
+        .unwrap();
+    let text = registry.kept.lock().manifests["1"].clone();
+    let manifest: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(manifest["annotations"][TITLE], "pond");
+    assert_eq!(manifest["layers"][0]["annotations"][TITLE], "pond.wasm");
+}
+
+#[tokio::test]
 async fn pushing_again_sends_nothing_but_the_manifest() {
     let registry = Registry::start(SignIn::Not).await;
     let target = registry.artifact(":1");
