@@ -412,6 +412,44 @@ async fn a_registry_that_fails_is_tried_again_later() {
 }
 
 #[tokio::test]
+async fn a_registry_that_sends_a_byte_at_a_time_is_given_up() {
+    let drops = Manner::Drops(Duration::from_millis(20));
+    for path in ["/manifests/", "/blobs/", "/token"] {
+        let registry = Registry::start(SignIn::Token).await;
+        let layer = vec![0_u8; 10_000];
+        put_layers(&registry, &[("application/wasm", layer.as_slice())]);
+        registry.instead(path, Reply::new(200, layer).manner(drops));
+        let settings = Settings {
+            silence: Duration::from_millis(200),
+            rate_bytes_min: 1000,
+            ..local()
+        };
+        let source = Source::Oci(registry.private(":1"));
+        let refused = fetch(settings, &source, &Expectation::default()).await;
+        let texts = [path, "sends less than 1000 bytes per second"];
+        check_refused(refused, "too-slow", Retry::Backoff, &texts);
+    }
+}
+
+#[tokio::test]
+async fn a_registry_that_does_not_speak_http_is_tried_again_later() {
+    for garbage in [
+        b"\x15\x03\x03\x00\x02\x02\x46".as_slice(),
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\nno header",
+        b"",
+    ] {
+        for path in ["/manifests/", "/blobs/", "/token"] {
+            let registry = Registry::start(SignIn::Token).await;
+            put_layers(&registry, &[("application/wasm", PLUGIN)]);
+            registry.instead(path, Reply::new(200, garbage).manner(Manner::Raw));
+            let refused = anything(registry.private(":1")).await;
+            check_refused(refused, "unreachable", Retry::Backoff, &[path, "broke"]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_local_registry_is_refused_unless_allowed() {
     let registry = Registry::start(SignIn::Not).await;
     let source = Source::Oci(registry.artifact(":1"));

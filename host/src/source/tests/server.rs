@@ -48,6 +48,8 @@ pub(super) enum Manner {
     Chunked,
     /// Nothing at all, not even a head.
     Silent,
+    /// The body and no head: something that is not HTTP.
+    Raw,
 }
 
 impl Reply {
@@ -165,6 +167,10 @@ async fn converse(
     } = answer(&asked);
     let length = match manner {
         Manner::Silent => return stream.read(&mut [0]).await.map(|_| ()),
+        Manner::Raw => {
+            stream.write_all(&body).await?;
+            return stream.shutdown().await;
+        }
         Manner::Chunked => None,
         Manner::Announced(length) => Some(length),
         Manner::Whole | Manner::Drops(_) => Some(u64::try_from(body.len()).unwrap()),
