@@ -126,6 +126,19 @@ fn check_context(found: &Kubeconfig, context: Option<&str>, from: &str) -> Resul
     })
 }
 
+/// Whether the kubeconfig says through which proxy the API server is reached.
+fn names_proxy(found: &Kubeconfig, context: Option<&str>) -> bool {
+    let context = context.or(found.current_context.as_deref());
+    let mut contexts = found.contexts.iter();
+    let context = contexts.find(|it| context == Some(it.name.as_str()));
+    let cluster = context.and_then(|it| Some(&it.context.as_ref()?.cluster));
+    let mut clusters = found.clusters.iter();
+    let cluster = clusters.find(|it| cluster == Some(&it.name));
+    cluster
+        .and_then(|it| it.cluster.as_ref()?.proxy_url.as_ref())
+        .is_some()
+}
+
 /// Where the API server is and how to speak to it.
 ///
 /// Looked for in this order: the kubeconfig given, `$KUBECONFIG`, `~/.kube/config`, the Pod's service account.
@@ -149,6 +162,9 @@ pub async fn client_config(connection: &Connection) -> Result<kube::Config, Erro
     if let Ok(found) = &read {
         check_context(found, context.as_deref(), &from)?;
     }
+    let through_proxy = read
+        .as_ref()
+        .is_ok_and(|found| names_proxy(found, context.as_deref()));
     let options = KubeConfigOptions {
         context: context.clone(),
         ..KubeConfigOptions::default()
@@ -170,8 +186,14 @@ pub async fn client_config(connection: &Connection) -> Result<kube::Config, Erro
         }
         Err(source) => Err(source),
     };
-    config.map_err(|source| Error::Kubeconfig {
+    let mut config = config.map_err(|source| Error::Kubeconfig {
         from,
         source: Box::new(source),
-    })
+    })?;
+    // The client takes HTTPS_PROXY, too, and looks for the proxy in NO_PROXY instead of the API server: these variables
+    // are for sources, and the kubeconfig has a field of its own.
+    if !through_proxy {
+        config.proxy_url = None;
+    }
+    Ok(config)
 }
