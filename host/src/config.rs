@@ -144,6 +144,14 @@ pub enum Error {
     /// The log was already started.
     #[error("failed to start the log")]
     StartLog(#[source] tracing_subscriber::util::TryInitError),
+    /// `--source-mirror` does not parse.
+    #[error(
+        "\"{0}\" of --source-mirror is not REGISTRY=MIRROR: write it as ghcr.io=mirror.example, or ghcr.io=mirror.example/ghcr"
+    )]
+    SourceMirror(
+        /// The text as given.
+        String,
+    ),
     /// `INNKEEPER_FAILPOINT` does not parse.
     #[error("\"{0}\" is not a failpoint: write before:N or after:N, N counts writes from 1")]
     Failpoint(

@@ -19,6 +19,7 @@ mod signature;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transport;
+mod trust;
 
 use std::fmt;
 

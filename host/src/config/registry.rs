@@ -103,7 +103,7 @@ impl RegistryArgs {
             insecure,
             certificates_pem,
             docker_config,
-            proxies: ["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"].map(proxy),
+            proxies: proxies(),
         })
     }
 }
@@ -125,6 +125,11 @@ fn usual_docker_config() -> Option<DockerConfigText> {
     })
 }
 
+/// The proxies for `https` and for `http`, and what needs none.
+pub(super) fn proxies() -> [Option<String>; 3] {
+    ["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"].map(proxy)
+}
+
 /// A proxy's variable, in upper or in lower case.
 #[expect(
     clippy::disallowed_methods,
@@ -135,7 +140,7 @@ fn proxy(name: &str) -> Option<String> {
     value.ok().filter(|value| !value.is_empty())
 }
 
-fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
+pub(super) fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|source| Error::ReadGiven {
         what,
         path: path.to_owned(),

@@ -1,13 +1,15 @@
 //! Where the plugins of Plugin resources may come from.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
-use super::Error;
+use super::{Error, registry};
 use crate::model::LabelSelector;
 
 /// Flags for the sources of Plugin resources.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Plugin resources, which are served where no plugin files are given")]
+#[command(
+    next_help_heading = "Plugin resources, which are served where no plugin files are given (proxies for their sources are taken from HTTPS_PROXY, HTTP_PROXY and NO_PROXY)"
+)]
 pub(super) struct SourceArgs {
     /// Take the files that Plugins name in spec.source.file from this directory; nothing in it is loaded by itself
     /// [default: no Plugin may name a file].
@@ -27,6 +29,28 @@ pub(super) struct SourceArgs {
         conflicts_with = "plugin-files"
     )]
     allow_local_sources: bool,
+    /// Trust the authorities of this PEM file as well as those of the system when plugins are fetched, for registries and
+    /// web servers with an authority of their own; read once, at the start.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "INNKEEPER_SOURCE_CA_FILE",
+        conflicts_with = "plugin-files"
+    )]
+    source_ca_file: Option<PathBuf>,
+    /// Ask this registry first for what plugins another one has, as in `ghcr.io=mirror.example/ghcr`; may be given
+    /// several times, also for one registry, whose mirrors are asked in their order.
+    ///
+    /// A mirror is written as a host, or as a host and what stands before its repositories; `http://` before it does
+    /// without TLS. One in the cluster's own network needs --allow-local-sources. The registry itself is asked last.
+    #[arg(
+        long = "source-mirror",
+        value_name = "REGISTRY=MIRROR",
+        env = "INNKEEPER_SOURCE_MIRRORS",
+        value_delimiter = ',',
+        conflicts_with = "plugin-files"
+    )]
+    source_mirrors: Vec<String>,
     /// Serve only the Plugins that this label selector chooses, written as for `kubectl get -l`, so that several hosts
     /// can share a cluster; a Plugin that it does not choose any more is let go, with all that was made for it.
     ///
@@ -48,6 +72,12 @@ pub struct SourceSettings {
     pub dir: Option<PathBuf>,
     /// Whether servers may be in the cluster's own network, on this node or in this Pod.
     pub allow_local: bool,
+    /// Authorities that are trusted as well as those of the system, as PEM.
+    pub certificates_pem: Vec<u8>,
+    /// Proxies for `https` and for `http`, and what needs none.
+    pub proxies: [Option<String>; 3],
+    /// Registries that have what a registry has, by its name, in the order in which they are asked.
+    pub mirrors: BTreeMap<String, Vec<String>>,
     /// Which Plugins are served, as a label selector; none: all.
     pub selector: Option<String>,
 }
@@ -57,14 +87,43 @@ impl SourceArgs {
         let Self {
             source_dir,
             allow_local_sources,
+            source_ca_file,
+            source_mirrors,
             plugin_selector,
         } = self;
+        let certificates_pem = source_ca_file
+            .map(|path| registry::read("the trusted authorities", &path))
+            .transpose()?
+            .unwrap_or_default();
         Ok(SourceSettings {
             dir: source_dir,
             allow_local: allow_local_sources,
+            certificates_pem,
+            proxies: registry::proxies(),
+            mirrors: mirrors(source_mirrors)?,
             selector: plugin_selector.map(checked_selector).transpose()?,
         })
     }
+}
+
+/// The mirrors of each registry, in their order.
+fn mirrors(given: Vec<String>) -> Result<BTreeMap<String, Vec<String>>, Error> {
+    let mut mirrors = BTreeMap::<String, Vec<String>>::new();
+    for text in given.into_iter().filter(|text| !text.is_empty()) {
+        match text.trim().split_once('=') {
+            Some((registry, mirror)) if is_host(registry) && !mirror.is_empty() => {
+                let known = mirrors.entry(registry.to_owned()).or_default();
+                known.push(mirror.to_owned());
+            }
+            _ => return Err(Error::SourceMirror(text)),
+        }
+    }
+    Ok(mirrors)
+}
+
+/// Whether a text is a host alone, as references begin with one.
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && !text.contains('/')
 }
 
 /// A selector that chooses something, and not all.

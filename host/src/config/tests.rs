@@ -63,8 +63,43 @@ fn plugin_resources_are_served_where_no_plugin_files_are_given() {
     let sources = settings.sources.unwrap();
     assert_eq!(sources.dir.as_deref(), Some(Path::new("/plugins")));
     assert!(!sources.allow_local);
-    assert_eq!(run(&[]).sources, Some(SourceSettings::default()));
+    let usual = run(&[]).sources.unwrap();
+    let expected = SourceSettings {
+        // Those of whoever runs this.
+        proxies: usual.proxies.clone(),
+        ..SourceSettings::default()
+    };
+    assert_eq!(usual, expected);
     assert_eq!(run(&["--plugin", "a.wasm"]).sources, None);
+}
+
+#[test]
+fn says_how_sources_are_reached() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = file(dir.path(), "ca.pem", "an authority");
+    let mirrors = "ghcr.io=a.example,quay.io=http://b.example/quay";
+    let settings = run(&[
+        "--source-ca-file",
+        &authority,
+        "--source-mirror",
+        mirrors,
+        "--source-mirror",
+        "ghcr.io=c.example",
+    ]);
+    let sources = settings.sources.unwrap();
+    assert_eq!(sources.certificates_pem, b"an authority");
+    assert_eq!(sources.mirrors["ghcr.io"], ["a.example", "c.example"]);
+    assert_eq!(sources.mirrors["quay.io"], ["http://b.example/quay"]);
+
+    let missing = rejection(&["run", "--source-ca-file", "/none"]);
+    assert_eq!(missing, "failed to read /none, the trusted authorities");
+    for text in ["ghcr.io", "=a", "a=", "ghcr.io/a=b", "a=b,c"] {
+        let refused = rejection(&["run", "--source-mirror", text]);
+        let said = "of --source-mirror is not REGISTRY=MIRROR: write it as ghcr.io=mirror.example";
+        assert!(refused.contains(said), "{refused}");
+    }
+    let alone = rejection(&["run", "--plugin", "a.wasm", "--source-ca-file", &authority]);
+    assert!(alone.contains("cannot be used with"), "{alone}");
 }
 
 #[test]

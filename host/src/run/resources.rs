@@ -44,11 +44,7 @@ pub(super) fn serve(
     stop: &Stop,
     gallery: Arc<Gallery>,
 ) -> Result<impl Future<Output = Result<(), Error>> + use<>, Error> {
-    let fetcher = Fetcher::new(source::Settings {
-        source_dir: settings.dir.clone(),
-        allow_local: settings.allow_local,
-        ..source::Settings::default()
-    });
+    let fetcher = Fetcher::new(source_settings(settings));
     let fetcher = fetcher.map_err(|error| Error::Sources(Box::new(error)))?;
     let name = PluginName::new(NAME).map_err(Error::Name)?;
     let (sender, starts) = mpsc::channel(STARTS_MAX);
@@ -63,6 +59,30 @@ pub(super) fn serve(
     };
     let manager = Manager::new(parts, name);
     Ok(manage(shared, manager, starts, stop.first_token(), gallery))
+}
+
+/// How sources are reached; what bounds a fetch is the same for all hosts.
+fn source_settings(settings: &SourceSettings) -> source::Settings {
+    let SourceSettings {
+        dir,
+        allow_local,
+        certificates_pem,
+        proxies: [https, http, no_proxy],
+        mirrors,
+        selector: _,
+    } = settings.clone();
+    source::Settings {
+        source_dir: dir,
+        allow_local,
+        certificates_pem,
+        proxies: source::Proxies {
+            https,
+            http,
+            no_proxy,
+        },
+        mirrors,
+        ..source::Settings::default()
+    }
 }
 
 async fn manage(

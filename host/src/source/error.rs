@@ -174,8 +174,21 @@ pub enum Failure {
         problem: &'static str,
     },
     /// There is no connection.
-    #[error("failed to connect to {url}")]
+    #[error("failed to connect to {url}{between}")]
     Connect {
+        /// The address.
+        url: String,
+        /// The proxy that may be between, for people; empty if there is none.
+        between: &'static str,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// There is a server, and nobody whom we know says that it is the right one.
+    #[error(
+        "the certificate of {url} is not trusted: where an authority of your own made it, give that as PEM by --source-ca-file to the host, by --ca-file to other commands"
+    )]
+    Untrusted {
         /// The address.
         url: String,
         /// Why.
@@ -337,6 +350,7 @@ impl Failure {
             }
             Self::TooLarge { .. } => "too-large",
             Self::Connect { .. } | Self::Interrupted { .. } => "unreachable",
+            Self::Untrusted { .. } => "untrusted",
             Self::Silent { .. } | Self::TooSlow { .. } | Self::TimedOut { .. } => "too-slow",
             Self::Denied { .. } => "denied",
             Self::Throttled { .. } => "throttled",
@@ -372,6 +386,7 @@ impl Failure {
             | Self::ReadFile { .. }
             | Self::AddressRefused { .. }
             | Self::Connect { .. }
+            | Self::Untrusted { .. }
             | Self::Interrupted { .. }
             | Self::Silent { .. }
             | Self::TooSlow { .. }
@@ -413,6 +428,7 @@ impl Failure {
             | Self::ReadFile { .. }
             | Self::Panicked(_)
             | Self::Connect { .. }
+            | Self::Untrusted { .. }
             | Self::Interrupted { .. }
             | Self::Silent { .. }
             | Self::TooSlow { .. }

@@ -210,14 +210,17 @@ fn settings_that_cannot_be_used_are_told_at_the_start() {
         _ => panic!("the settings should be refused"),
     };
     let broken = b"-----BEGIN CERTIFICATE-----\n%\n-----END CERTIFICATE-----\n".to_vec();
-    let certificates = refused(Settings {
-        certificates_pem: broken,
-        ..local()
-    });
-    assert!(
-        matches!(certificates, Failure::Certificates { .. }),
-        "{certificates:?}"
-    );
+    // What has none would trust nobody more, and nobody would know why.
+    for unusable in [broken, b"no certificate".to_vec()] {
+        let certificates = refused(Settings {
+            certificates_pem: unusable,
+            ..local()
+        });
+        assert!(
+            matches!(certificates, Failure::Certificates { .. }),
+            "{certificates:?}"
+        );
+    }
     let mut settings = local();
     settings.proxies.https = Some("ht tp://".to_owned());
     let client = refused(settings);

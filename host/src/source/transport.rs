@@ -12,16 +12,13 @@ use ::http::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use reqwest::{Client, NoProxy, Proxy, Response, Url, redirect::Policy};
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject},
-};
 use secrecy::ExposeSecret;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     Credentials, Failure, Proxies, Settings,
     address::{Guard, Refused, is_public},
+    trust::{is_untrusted, trust},
 };
 use crate::model::{Digest, Digester};
 
@@ -40,6 +37,8 @@ const PAUSE_MAX: Duration = Duration::from_hours(1);
 pub(super) struct Transport {
     client: Client,
     guard: Guard,
+    /// Whether there are proxies for `https` and for `http`.
+    proxied: [bool; 2],
     silence: Duration,
     rate_bytes_min: u64,
 }
@@ -97,9 +96,23 @@ impl Transport {
         Ok(Self {
             client: builder.build().map_err(failed)?,
             guard,
+            proxied: [https.is_some(), http.is_some()],
             silence: settings.silence,
             rate_bytes_min: settings.rate_bytes_min,
         })
+    }
+
+    /// What is to be looked at as well where a connection fails.
+    fn between(&self, url: &Url) -> &'static str {
+        match (url.scheme(), self.proxied) {
+            ("https", [true, _]) => {
+                ", through the proxy of HTTPS_PROXY unless NO_PROXY names the host"
+            }
+            ("http", [_, true]) => {
+                ", through the proxy of HTTP_PROXY unless NO_PROXY names the host"
+            }
+            _ => "",
+        }
     }
 
     /// Sends a request, and follows redirects of one that only reads.
@@ -150,7 +163,7 @@ impl Transport {
         let patience = self.silence + at_rate(sent, self.rate_bytes_min);
         match timeout(patience, request.send()).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(not_sent(&call.url, error)),
+            Ok(Err(error)) => Err(not_sent(&call.url, error, self.between(&call.url))),
             Err(_) => Err(Failure::Silent {
                 url: shown(call.url.as_str()),
                 waited: patience,
@@ -362,32 +375,6 @@ pub(super) fn authorization(credentials: &Credentials) -> Result<HeaderValue, Fa
     Ok(value)
 }
 
-/// Trusts the system's authorities and those given.
-fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
-    let mut roots = RootCertStore::empty();
-    // A system may have none, or some that are broken: servers that need them will not be trusted.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    for certificate in CertificateDer::pem_slice_iter(certificates_pem) {
-        let certificate = certificate.map_err(|source| Failure::Certificates {
-            source: Box::new(source),
-        })?;
-        roots
-            .add(certificate)
-            .map_err(|source| Failure::Certificates {
-                source: Box::new(source),
-            })?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|source| Failure::Certificates {
-            source: Box::new(source),
-        })?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(config)
-}
-
 /// The name of a proxy's host, if it has to be resolved; the proxy may be written without its scheme.
 fn proxy_name(proxy: &str) -> Option<String> {
     let url = Url::parse(proxy)
@@ -425,7 +412,7 @@ fn follow(from: &Url, location: &HeaderValue) -> Result<Url, Failure> {
     Ok(target)
 }
 
-fn not_sent(url: &Url, error: reqwest::Error) -> Failure {
+fn not_sent(url: &Url, error: reqwest::Error, between: &'static str) -> Failure {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(next) = cause {
         if let Some(Refused { host, address }) = next.downcast_ref() {
@@ -437,11 +424,18 @@ fn not_sent(url: &Url, error: reqwest::Error) -> Failure {
         cause = next.source();
     }
     let (url, connected) = (shown(url.as_str()), !error.is_connect());
+    let is_untrusted = is_untrusted(&error);
     let source = error.without_url();
-    if connected {
+    if is_untrusted {
+        Failure::Untrusted { url, source }
+    } else if connected {
         Failure::Interrupted { url, source }
     } else {
-        Failure::Connect { url, source }
+        Failure::Connect {
+            url,
+            between,
+            source,
+        }
     }
 }
 

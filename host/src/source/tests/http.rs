@@ -172,9 +172,9 @@ async fn only_known_authorities_are_trusted() {
     let source = at(format!("{}/pond.wasm", server.origin));
     check_refused(
         anything(local(), &source).await,
-        "unreachable",
+        "untrusted",
         Retry::Backoff,
-        &["failed to connect", "certificate"],
+        &["is not trusted", "--source-ca-file", "UnknownIssuer"],
     );
     let settings = Settings {
         certificates_pem: include_bytes!("fixtures/ca.pem").to_vec(),
@@ -250,6 +250,27 @@ async fn a_proxy_is_used_and_is_no_source() {
         Retry::OnChange,
         &["this is the proxy"],
     );
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_down_is_named() {
+    let mut settings = local();
+    // Nobody listens on the first port of loopback.
+    let nobody = Some("http://127.0.0.1:1".to_owned());
+    (settings.proxies.https, settings.proxies.http) = (nobody.clone(), nobody);
+    settings.proxies.no_proxy = Some("127.0.0.1".to_owned());
+    for (url, name) in [
+        ("https://plugins.test/pond.wasm", "HTTPS_PROXY"),
+        ("http://plugins.test/pond.wasm", "HTTP_PROXY"),
+    ] {
+        let refused = anything(settings.clone(), &at(url.to_owned())).await;
+        let text = format!("/pond.wasm, through the proxy of {name} unless NO_PROXY names");
+        check_refused(refused, "unreachable", Retry::Backoff, &[&text]);
+    }
+    // What is spoken with directly needs none.
+    let server = Server::start(|_| Reply::new(200, PLUGIN)).await;
+    let source = at(format!("{}/pond.wasm", server.origin));
+    assert_eq!(anything(settings, &source).await.unwrap().bytes, PLUGIN);
 }
 
 #[tokio::test]
