@@ -30,6 +30,7 @@ mod plugin_history;
 mod plugin_leaving;
 mod plugin_resource;
 mod plugins;
+mod registries;
 mod relay;
 mod render;
 mod sharing;

@@ -5,8 +5,10 @@
     reason = "a failed expectation of a test is a panic"
 )]
 
+mod artifacts;
 mod building;
 mod compiling;
+mod cosign;
 mod files;
 mod kubeconfigs;
 mod readme;

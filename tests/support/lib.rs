@@ -17,6 +17,7 @@ pub mod host;
 pub mod manifest;
 pub mod owned;
 pub mod process;
+pub mod registry;
 pub mod trial;
 pub mod user;
 pub mod wait;

@@ -1,0 +1,381 @@
+//! Plugins that come from a registry that is not ours: what serves goes on while it is down, wrong, slow or strange.
+
+use std::fs;
+
+use innkeeper_tests::{
+    eventually,
+    manifest::{condition, root},
+    registry::{Client, Proxy, Registry, RegistryOptions, docker_config},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    moods::{NAME, Scene, guest},
+    plugins::{WELL, marked},
+    stage::Stage,
+    web::Web,
+};
+
+const NO_DIGEST: &str = "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
+/// The name that the certificate of a registry with TLS has, too.
+const HOST: &str = "registry.test";
+/// The namespace of hosts outside of a cluster.
+const HOST_NAMESPACE: &str = "innkeeper-system";
+
+/// A host's user with a registry: pushes, signs, and declares what the host is to fetch.
+struct Shop {
+    scene: Scene,
+    innkeeper: Client,
+    how: Vec<String>,
+}
+
+impl Shop {
+    fn new(registry: &Registry, how: &[&str]) -> Self {
+        let innkeeper = Client::innkeeper().unwrap();
+        innkeeper
+            .put("config.json", registry.docker_config())
+            .unwrap();
+        Self {
+            scene: Scene::new(1),
+            innkeeper,
+            how: how.iter().map(|&text| text.to_owned()).collect(),
+        }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Value {
+        let how = self.how.iter().map(String::as_str);
+        let arguments: Vec<&str> = arguments.iter().copied().chain(how).collect();
+        let said = self.innkeeper.run(&arguments).unwrap();
+        serde_json::from_str(&said).unwrap_or_default()
+    }
+
+    /// Pushes bytes; gives what is known of them then.
+    fn push(&self, registry: &Registry, version: &str, bytes: &[u8]) -> Value {
+        let file = self.innkeeper.put("moody.wasm", bytes).unwrap();
+        let reference = registry.reference(version);
+        self.run(&["push", &file, &reference, "-o", "json"])
+    }
+
+    fn sign(&self, registry: &Registry, version: &str, key: &str) {
+        let reference = registry.reference(version);
+        self.run(&["sign", &reference, "--key", &fixture(key), "-o", "json"]);
+    }
+
+    /// Declares that a reference serves, and says so.
+    fn apply(&self, reference: &str, says: &str, more: &Value) {
+        self.scene.apply(&declared(reference, says, more));
+    }
+
+    /// A revision that changed nothing: it is the one that serves, and its plugin follows edits.
+    #[track_caller]
+    fn is_kept(&self, host: &innkeeper_tests::Host, first: &Value, expected: &[&str]) -> Value {
+        let expected = [expected, &["Serving=True/Serving"]].concat();
+        let status = self.scene.wait(host, &expected);
+        assert_eq!(status["revision"], first["revision"]);
+        self.scene.follows(host, &expected.join(" "));
+        assert!(self.scene.say("one"));
+        status
+    }
+}
+
+fn fixture(name: &str) -> String {
+    let path = root().join("host/src/source/tests/fixtures").join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+fn public_key(name: &str) -> String {
+    fs::read_to_string(fixture(name)).unwrap()
+}
+
+/// A Plugin from a registry; `more` is merged into its `spec`, and `oci` of it into the source.
+fn declared(reference: &str, says: &str, more: &Value) -> Value {
+    let mut spec = json!({
+        "source": {"oci": {"reference": reference, "insecure": true}},
+        "config": {"mood": "good", "says": says},
+    });
+    for (field, value) in more.as_object().unwrap() {
+        if field == "oci" {
+            for (field, value) in value.as_object().unwrap() {
+                spec["source"]["oci"][field] = value.clone();
+            }
+        } else {
+            spec[field] = value.clone();
+        }
+    }
+    spec
+}
+
+#[track_caller]
+fn check_said(scene: &Scene, kind: &str, texts: &[&str]) {
+    let plugin = scene.site.plugin_of(NAME);
+    let said = condition(&plugin, kind).unwrap();
+    for text in texts {
+        assert!(said.contains(text), "\"{text}\" is missing in: {said}");
+    }
+}
+
+#[test]
+fn l4_a_registry_that_is_down_touches_nothing_that_serves_also_after_a_restart() {
+    let registry = Registry::start().unwrap();
+    let address = registry.address().to_owned();
+    let shop = Shop::new(&registry, &["--insecure"]);
+    let scene = &shop.scene;
+    let pushed = shop.push(&registry, ":1", &guest("moody"));
+    let (one, two) = (registry.reference(":1"), registry.reference(":2"));
+    let host = scene.begin_with(&declared(&one, "one", &json!({})));
+    let first = scene.status();
+    assert_eq!(first["digest"], pushed["digest"]);
+    scene.wait_verdicts(&host, &["Good"]);
+
+    // Down in the middle of a swap, and when the host starts again.
+    drop(registry);
+    shop.apply(&two, "two", &json!({}));
+    let down = ["Fetched=False/Unreachable", "Degraded=True/Unreachable"];
+    shop.is_kept(&host, &first, &down);
+    check_said(scene, "Fetched", &["failed to connect to", &address]);
+    let host = scene.crash(host);
+    shop.is_kept(&host, &first, &down);
+
+    // It comes back empty, and gets what is wanted later.
+    let options = RegistryOptions {
+        address: Some(address),
+        ..RegistryOptions::default()
+    };
+    let registry = Registry::start_with(&options).unwrap();
+    shop.is_kept(&host, &first, &["Fetched=False/NotFound"]);
+    let pushed = shop.push(&registry, ":2", &marked(&guest("moody")));
+    let status = scene.well(&host);
+    assert_eq!(status["digest"], pushed["digest"]);
+    scene.all_say(&host, "two");
+    Stage::stop(host);
+}
+
+#[test]
+fn l5_what_a_registry_has_under_another_digest_changes_nothing() {
+    let registry = Registry::start().unwrap();
+    let shop = Shop::new(&registry, &["--insecure"]);
+    let scene = &shop.scene;
+    let pushed = shop.push(&registry, ":1", &guest("moody"));
+    let manifest = pushed["manifestDigest"].as_str().unwrap();
+    // By the digest of the manifest, and of the bytes.
+    let pinned = registry.reference(&format!("@{manifest}"));
+    let digest = json!({"digest": pushed["digest"]});
+    let host = scene.begin_with(&declared(&pinned, "one", &digest));
+    let first = scene.status();
+    scene.wait_verdicts(&host, &["Good"]);
+
+    let other = shop.push(&registry, ":2", &marked(&guest("moody")));
+    let two = registry.reference(":2");
+    shop.apply(&two, "two", &json!({"digest": NO_DIGEST}));
+    let wrong = ["Verified=False/WrongDigest", "Degraded=True/WrongDigest"];
+    shop.is_kept(&host, &first, &wrong);
+    let found = other["digest"].as_str().unwrap();
+    check_said(scene, "Verified", &[NO_DIGEST, found]);
+    let missing = registry.reference(&format!("@{NO_DIGEST}"));
+    shop.apply(&missing, "two", &json!({}));
+    shop.is_kept(&host, &first, &["Fetched=False/NotFound"]);
+
+    shop.apply(&two, "two", &json!({"digest": found}));
+    assert_eq!(scene.well(&host)["digest"], other["digest"]);
+    scene.all_say(&host, "two");
+    Stage::stop(host);
+}
+
+#[test]
+fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
+    let registry = Registry::start().unwrap();
+    let shop = Shop::new(&registry, &["--insecure"]);
+    let scene = &shop.scene;
+    shop.push(&registry, ":1", &guest("moody"));
+    shop.sign(&registry, ":1", "p256.key");
+    let verify = json!({"verify": {"keys": [public_key("p256.pub")]}});
+    let (one, two) = (registry.reference(":1"), registry.reference(":2"));
+    let host = scene.begin_with(&declared(&one, "one", &verify));
+    let first = scene.status();
+    scene.wait_verdicts(&host, &["Good"]);
+    check_said(scene, "Verified", &["signed by the key sha256:"]);
+
+    // By nobody, and by somebody else.
+    let other = shop.push(&registry, ":2", &marked(&guest("moody")));
+    shop.apply(&two, "two", &verify);
+    let unsigned = ["Verified=False/Unsigned", "Degraded=True/Unsigned"];
+    shop.is_kept(&host, &first, &unsigned);
+    check_said(scene, "Verified", &["there is no signature", ".sig"]);
+    shop.sign(&registry, ":2", "other.key");
+    let bad = ["Verified=False/BadSignature", "Degraded=True/BadSignature"];
+    shop.is_kept(&host, &first, &bad);
+    let why = "none of the expected keys made the signature";
+    check_said(scene, "Verified", &[why]);
+    check_said(scene, "Degraded", &[why]);
+    let host = scene.crash(host);
+    shop.is_kept(&host, &first, &bad);
+
+    // The right signature beside the wrong one, for a Plugin that asks again.
+    shop.sign(&registry, ":2", "p256.key");
+    let mut again = verify;
+    again["limits"] = json!({"children": 3});
+    shop.apply(&two, "two", &again);
+    assert_eq!(scene.well(&host)["digest"], other["digest"]);
+    scene.all_say(&host, "two");
+    Stage::stop(host);
+}
+
+#[test]
+fn a_private_registry_with_an_authority_of_its_own_is_reached_with_both() {
+    let registry = Registry::start_with(&RegistryOptions {
+        tls: true,
+        private: true,
+        ..RegistryOptions::default()
+    })
+    .unwrap();
+    let authority = registry.ca_file().to_str().unwrap().to_owned();
+    let mut shop = Shop::new(&registry, &["--ca-file", &authority]);
+    shop.push(&registry, ":1", &guest("moody"));
+    let one = registry.reference(":1");
+    let declared = |oci: Value| declared(&one, "one", &json!({"oci": oci}));
+    shop.scene.parents = 0;
+    let host = shop.scene.site.stage.host();
+    let stage = &shop.scene.site.stage;
+    stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    shop.scene.apply(&declared(json!({"insecure": false})));
+    shop.scene.wait(&host, &["Fetched=False/Untrusted"]);
+    check_said(&shop.scene, "Fetched", &["--source-ca-file"]);
+    Stage::stop(host);
+
+    let trust = ["--source-ca-file".to_owned(), authority];
+    shop.scene.site.stage.options.arguments.extend(trust);
+    let (scene, stage) = (&shop.scene, &shop.scene.site.stage);
+    let host = stage.host();
+    scene.wait(&host, &["Fetched=False/Denied"]);
+    check_said(scene, "Fetched", &["answered 401", "name a Secret"]);
+    let secret = |config: &str| {
+        stage.apply_new(
+            HOST_NAMESPACE,
+            &json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull"},
+                "type": "kubernetes.io/dockerconfigjson",
+                "stringData": {".dockerconfigjson": config},
+            }),
+        );
+    };
+    secret(&docker_config("elsewhere.test"));
+    let named = json!({"insecure": false, "pullSecretRef": {"name": "pull"}});
+    scene.apply(&declared(named));
+    scene.wait(&host, &["Fetched=False/Denied"]);
+    secret(&registry.docker_config());
+    scene.wait(&host, &WELL);
+    let log = host.log().unwrap();
+    assert!(!log.contains("of the inn"), "{log}");
+    Stage::stop(host);
+}
+
+#[test]
+fn sources_are_reached_through_the_proxies_of_the_environment_and_the_api_server_is_not() {
+    let registry = Registry::start_with(&RegistryOptions {
+        tls: true,
+        ..RegistryOptions::default()
+    })
+    .unwrap();
+    let proxy = Proxy::start(&registry).unwrap();
+    let direct = Registry::start().unwrap();
+    let authority = registry.ca_file().to_str().unwrap().to_owned();
+    let mut shop = Shop::new(&registry, &["--ca-file", &authority]);
+    shop.push(&registry, ":1", &guest("moody"));
+    shop.how = vec!["--insecure".to_owned()];
+    let pushed = shop.push(&direct, ":2", &marked(&guest("moody")));
+    let options = &mut shop.scene.site.stage.options;
+    let trust = ["--source-ca-file".to_owned(), authority];
+    options.arguments.extend(trust);
+    // Nobody answers on the first port of loopback: what goes there fails.
+    let nobody = "http://127.0.0.1:1".to_owned();
+    let environment = [
+        ("HTTPS_PROXY", proxy.url()),
+        ("HTTP_PROXY", nobody),
+        ("NO_PROXY", format!("localhost,{}", ip(&direct))),
+    ];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value));
+    options.environment.extend(environment);
+
+    // Only the proxy knows where that is.
+    let scene = &shop.scene;
+    let elsewhere = format!("{HOST}/plugins/pond:1");
+    let secure = json!({"oci": {"insecure": false}});
+    let host = scene.begin_with(&declared(&elsewhere, "one", &secure));
+    let asked = proxy.asked().unwrap();
+    let tunnel = format!("CONNECT {HOST}:443");
+    assert!(!asked.is_empty(), "nothing went through the proxy");
+    assert!(asked.iter().all(|it| *it == tunnel), "{asked:?}");
+
+    // What needs none has none.
+    shop.apply(&direct.reference(":2"), "two", &json!({}));
+    assert_eq!(scene.well(&host)["digest"], pushed["digest"]);
+    scene.all_say(&host, "two");
+    assert_eq!(proxy.asked().unwrap().len(), asked.len());
+    Stage::stop(host);
+}
+
+fn ip(registry: &Registry) -> &str {
+    registry.address().split_once(':').unwrap().0
+}
+
+#[test]
+fn a_mirror_is_asked_before_the_registry() {
+    let mirror = Registry::start().unwrap();
+    let mut shop = Shop::new(&mirror, &["--insecure"]);
+    let pushed = shop.push(&mirror, ":1", &guest("moody"));
+    let flag = format!("--source-mirror={HOST}=http://{}", mirror.address());
+    shop.scene.site.stage.options.arguments.push(flag);
+    // Nobody knows where that is.
+    let elsewhere = format!("{HOST}/plugins/pond:1");
+    let secure = json!({"oci": {"insecure": false}});
+    let host = shop.scene.begin_with(&declared(&elsewhere, "one", &secure));
+    assert_eq!(shop.scene.status()["digest"], pushed["digest"]);
+    Stage::stop(host);
+}
+
+#[test]
+fn l5_a_registry_that_is_silent_or_answers_garbage_or_too_much_changes_nothing() {
+    let registry = Registry::start().unwrap();
+    let shop = Shop::new(&registry, &["--insecure"]);
+    let scene = &shop.scene;
+    shop.push(&registry, ":1", &guest("moody"));
+    let one = registry.reference(":1");
+    let host = scene.begin_with(&declared(&one, "one", &json!({})));
+    let first = scene.status();
+    scene.wait_verdicts(&host, &["Good"]);
+
+    // Whatever it is asked for, it answers the same.
+    let strange = Web::start(b"<html>".to_vec());
+    strange.set_held(true);
+    let reference = |tag: &str| {
+        let url = strange.url();
+        let address = url.split('/').nth(2).unwrap();
+        format!("{address}/plugins/pond:{tag}")
+    };
+    shop.apply(&reference("silent"), "two", &json!({}));
+    eventually("the silent registry is asked", || match strange.asked() {
+        0 => Err("it is not"),
+        _ => Ok(()),
+    });
+    // Nobody waits for it but its Plugin.
+    scene.follows(&host, "while it is silent");
+    strange.set_held(false);
+    let malformed = ["Fetched=False/ArtifactMalformed"];
+    shop.is_kept(&host, &first, &malformed);
+    check_said(scene, "Fetched", &["the manifest cannot be understood"]);
+
+    let layer = json!({"mediaType": "application/wasm", "digest": NO_DIGEST, "size": 1 << 30});
+    let manifest = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
+    strange.put(manifest.into_bytes());
+    shop.apply(&reference("large"), "two", &json!({}));
+    shop.is_kept(&host, &first, &["Fetched=False/TooLarge"]);
+    // Of the gigabyte nothing was asked for: the manifest was enough.
+    assert_eq!(strange.asked(), 2);
+
+    let layer = json!({"mediaType": "application/wasm", "digest": NO_DIGEST, "size": 4096});
+    let manifest = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
+    strange.put(manifest.into_bytes());
+    shop.apply(&reference("other"), "two", &json!({}));
+    shop.is_kept(&host, &first, &["Verified=False/WrongDigest"]);
+    Stage::stop(host);
+}

@@ -1,0 +1,179 @@
+//! Plugins in a registry that is not ours, beside a client that is not ours.
+
+use std::fs;
+
+use innkeeper_tests::{
+    process::path_from_env,
+    registry::{Client, Registry, RegistryOptions},
+};
+use serde_json::{Value, json};
+
+/// A digest that nothing has.
+const NO_DIGEST: &str = "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
+const WASM: &str = "application/wasm";
+
+/// A plugin of the tests.
+pub(crate) fn plugin() -> Vec<u8> {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    fs::read(guests.join("moody.wasm")).unwrap()
+}
+
+/// What a command says as JSON.
+#[track_caller]
+pub(crate) fn said<S: AsRef<str>>(client: &Client, arguments: &[S]) -> Value {
+    let arguments = arguments.iter().map(AsRef::as_ref);
+    let arguments: Vec<&str> = arguments.chain(["--output", "json"]).collect();
+    serde_json::from_str(&client.run(&arguments).unwrap()).unwrap()
+}
+
+/// Pushes the plugin as `:1`, and says what became of it.
+pub(crate) fn push(innkeeper: &Client, registry: &Registry, how: &[&str]) -> Value {
+    let file = innkeeper.put("pond.wasm", plugin()).unwrap();
+    let reference = registry.reference(":1");
+    said(innkeeper, &[&["push", &file, &reference], how].concat())
+}
+
+#[track_caller]
+pub(crate) fn check_refused<S: AsRef<str>>(
+    innkeeper: &Client,
+    arguments: &[S],
+    code: i32,
+    texts: &[&str],
+) {
+    let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
+    let output = innkeeper.output(&arguments).unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+    for text in texts {
+        assert!(error.contains(text), "\"{text}\" is missing in: {error}");
+    }
+}
+
+#[test]
+fn a_registry_gives_back_what_was_pushed_by_tag_and_by_digest() {
+    let registry = Registry::start_with(&RegistryOptions {
+        tls: true,
+        private: true,
+        ..RegistryOptions::default()
+    })
+    .unwrap();
+    let innkeeper = Client::innkeeper().unwrap();
+    let authority = registry.ca_file();
+    let trust = ["--ca-file", authority.to_str().unwrap()];
+    innkeeper
+        .put("config.json", registry.docker_config())
+        .unwrap();
+    let pushed = push(&innkeeper, &registry, &trust);
+    let digest = pushed["digest"].as_str().unwrap();
+    let manifest = pushed["manifestDigest"].as_str().unwrap();
+
+    let versions = [
+        ":1".to_owned(),
+        format!("@{manifest}"),
+        format!(":1@{manifest}"),
+    ];
+    for version in versions {
+        let reference = registry.reference(&version);
+        let expected = ["pull", &reference, "--digest", digest, "--to", "back.wasm"];
+        let pulled = said(&innkeeper, &[&expected[..], &trust].concat());
+        assert_eq!(pulled["manifestDigest"], *manifest);
+        let file = innkeeper.directory().join("back.wasm");
+        assert_eq!(fs::read(&file).unwrap(), plugin());
+        fs::remove_file(file).unwrap();
+    }
+
+    let (tagged, none) = (registry.reference(":1"), format!("@{NO_DIGEST}"));
+    let (missing, other) = (registry.reference(":2"), registry.reference(&none));
+    for (arguments, code, texts) in [
+        (
+            &["pull", &tagged, "--digest", NO_DIGEST][..],
+            2,
+            &["the plugin has the digest", NO_DIGEST][..],
+        ),
+        (&["pull", &missing], 5, &["404", "is not there"]),
+        (&["pull", &other], 5, &["404", "is not there"]),
+    ] {
+        let arguments = [arguments, &trust].concat();
+        check_refused(&innkeeper, &arguments, code, texts);
+    }
+    let stranger = Client::innkeeper().unwrap();
+    let arguments = [&["pull", &tagged][..], &trust].concat();
+    check_refused(&stranger, &arguments, 5, &["answered 401", "name a Secret"]);
+    // Somebody who does not know the authority.
+    let texts = ["not trusted", "--ca-file"];
+    check_refused(&innkeeper, &["pull", &tagged], 5, &texts);
+    // None of them left a file: what a pull makes is named after the repository.
+    assert!(!stranger.directory().join("pond.wasm").exists());
+}
+
+#[test]
+fn oras_reads_what_innkeeper_pushed() {
+    let registry = Registry::start().unwrap();
+    let innkeeper = Client::innkeeper().unwrap();
+    let pushed = push(&innkeeper, &registry, &["--insecure"]);
+    let oras = Client::oras().unwrap();
+    let reference = registry.reference(":1");
+
+    let manifest = oras.run(&["manifest", "fetch", "--plain-http", &reference]);
+    let manifest: Value = serde_json::from_str(&manifest.unwrap()).unwrap();
+    let config = &manifest["config"]["mediaType"];
+    assert_eq!(config, "application/vnd.wasm.config.v0+json");
+    let layers = manifest["layers"].as_array().unwrap();
+    assert_eq!(layers.len(), 1);
+    assert_eq!(layers[0]["mediaType"], WASM);
+    assert_eq!(layers[0]["digest"], pushed["digest"]);
+    let described = oras.run(&["resolve", "--plain-http", &reference]).unwrap();
+    assert_eq!(described.trim(), pushed["manifestDigest"].as_str().unwrap());
+
+    // A pull makes files of what has a name.
+    oras.run(&["pull", "--plain-http", &reference]).unwrap();
+    let file = fs::read(oras.directory().join("moody.wasm")).unwrap();
+    assert_eq!(file, plugin());
+}
+
+#[test]
+fn innkeeper_reads_what_oras_pushed() {
+    let registry = Registry::start().unwrap();
+    let oras = Client::oras().unwrap();
+    oras.put("pond.wasm", plugin()).unwrap();
+    oras.put("notes.md", "a plugin").unwrap();
+    oras.put("config.json.wasm", json!({"os": "wasip2"}).to_string())
+        .unwrap();
+    let layer = format!("pond.wasm:{WASM}");
+    let config = "config.json.wasm:application/vnd.wasm.config.v0+json";
+    let innkeeper = Client::innkeeper().unwrap();
+    for (version, how) in [
+        (":plain", &[layer.as_str()][..]),
+        (":typed", &["--artifact-type", WASM, &layer]),
+        (":config", &["--config", config, &layer]),
+        (":notes", &[&layer, "notes.md:text/markdown"]),
+        (
+            ":older",
+            &["pond.wasm:application/vnd.wasm.content.layer.v1+wasm"],
+        ),
+    ] {
+        let reference = registry.reference(version);
+        let push = ["push", "--plain-http", &reference];
+        oras.run(&[&push[..], how].concat()).unwrap();
+        let found = oras.run(&["resolve", "--plain-http", &reference]).unwrap();
+        for version in [version, &format!("@{}", found.trim())] {
+            let reference = registry.reference(version);
+            let pull = ["pull", &reference, "--insecure", "--to", "back.wasm"];
+            let pulled = said(&innkeeper, &pull);
+            assert_eq!(pulled["manifestDigest"], found.trim());
+            let file = fs::read(innkeeper.directory().join("back.wasm")).unwrap();
+            assert_eq!(file, plugin());
+        }
+        let shown = format!("oci://{reference}");
+        let shown = innkeeper.run(&["inspect", &shown, "--insecure"]).unwrap();
+        assert!(shown.contains("Moody"), "{shown}");
+    }
+
+    // What is no plugin is told apart, and what to do.
+    let reference = registry.reference(":text");
+    let text = ["push", "--plain-http", &reference, "notes.md:text/markdown"];
+    oras.run(&text).unwrap();
+    let pull = ["pull", &reference, "--insecure"];
+    let texts = ["not a plugin", "text/markdown"];
+    check_refused(&innkeeper, &pull, 2, &texts);
+}

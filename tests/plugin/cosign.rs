@@ -1,0 +1,111 @@
+//! Signatures in both directions beside the real cosign, which only long runs build.
+//!
+//! What it once signed is in `host/src/source/tests/fixtures/cosign`, for every run.
+
+use innkeeper_tests::{
+    manifest::root,
+    process::is_full,
+    registry::{Client, Registry},
+};
+
+use crate::artifacts::{check_refused, push, said};
+
+/// Offline: with a key, and nothing of a transparency log.
+const SIGN: [&str; 6] = [
+    "sign",
+    "--key=cosign.key",
+    "--use-signing-config=false",
+    "--tlog-upload=false",
+    "--allow-http-registry",
+    "--yes",
+];
+const VERIFY: [&str; 3] = [
+    "verify",
+    "--insecure-ignore-tlog=true",
+    "--allow-http-registry",
+];
+
+fn fixture(name: &str) -> String {
+    let path = root().join("host/src/source/tests/fixtures").join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+/// A cosign with a pair of keys; gives the path of the public one.
+fn cosign() -> (Client, String) {
+    let cosign = Client::cosign().unwrap();
+    cosign.run(&["generate-key-pair"]).unwrap();
+    let key = cosign.directory().join("cosign.pub");
+    let key = key.to_str().unwrap().to_owned();
+    (cosign, key)
+}
+
+#[track_caller]
+fn check_cosign(cosign: &Client, reference: &str, key: &str, is_signed: bool) {
+    let key = format!("--key={key}");
+    let verify = [&VERIFY[..], &[&key, reference]].concat();
+    let output = cosign.output(&verify).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.success(), is_signed, "{said}");
+    if !is_signed {
+        let expected = ["no matching signatures", "no signatures found"];
+        assert!(expected.iter().any(|it| said.contains(it)), "{said}");
+    }
+}
+
+#[test]
+fn cosign_verifies_what_innkeeper_signed() {
+    if !is_full() {
+        return;
+    }
+    let (cosign, _) = cosign();
+    let innkeeper = Client::innkeeper().unwrap();
+    for (key, public) in [("p256.key", "p256.pub"), ("ed25519.key", "ed25519.pub")] {
+        let registry = Registry::start().unwrap();
+        push(&innkeeper, &registry, &["--insecure"]);
+        let reference = registry.reference(":1");
+        check_cosign(&cosign, &reference, &fixture(public), false);
+        let sign = ["sign", &reference, "--insecure", "--key", &fixture(key)];
+        innkeeper.run(&sign).unwrap();
+        check_cosign(&cosign, &reference, &fixture(public), true);
+        check_cosign(&cosign, &reference, &fixture("other.pub"), false);
+    }
+}
+
+#[test]
+fn innkeeper_verifies_what_cosign_signed() {
+    if !is_full() {
+        return;
+    }
+    let (cosign, public) = cosign();
+    let innkeeper = Client::innkeeper().unwrap();
+    // Beside the artifact under a tag of its own, and as a bundle that refers to it.
+    for format in ["--new-bundle-format=false", "--new-bundle-format=true"] {
+        let registry = Registry::start().unwrap();
+        let pushed = push(&innkeeper, &registry, &["--insecure"]);
+        let manifest = pushed["manifestDigest"].as_str().unwrap();
+        let (tagged, pinned) = (
+            registry.reference(":1"),
+            registry.reference(&format!("@{manifest}")),
+        );
+        let verify = |key: &str| -> Vec<String> {
+            let words = ["verify", &tagged, "--insecure", "--key", key];
+            words.map(str::to_owned).to_vec()
+        };
+        let none = ["there is no signature"];
+        check_refused(&innkeeper, &verify(&public), 2, &none);
+        let sign = [&SIGN[..], &[format, &pinned]].concat();
+        cosign.run(&sign).unwrap();
+        let verified = said(&innkeeper, &verify(&public));
+        assert_eq!(verified["manifestDigest"], manifest);
+        let other = verify(&fixture("other.pub"));
+        let texts = ["none of the expected keys made the signature"];
+        check_refused(&innkeeper, &other, 2, &texts);
+
+        // Two who sign leave each other's signatures.
+        let sign = ["sign", &tagged, "--insecure", "--key", &fixture("p256.key")];
+        innkeeper.run(&sign).unwrap();
+        said(&innkeeper, &verify(&public));
+        said(&innkeeper, &verify(&fixture("p256.pub")));
+        check_cosign(&cosign, &tagged, &public, true);
+    }
+}

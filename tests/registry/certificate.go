@@ -1,0 +1,66 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"time"
+)
+
+// names and addresses are what the certificate is for.
+var (
+	names     = []string{"localhost", "registry.test"}
+	addresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+)
+
+// certify makes an authority and a certificate by it; gives the authority as PEM.
+func certify() (tls.Certificate, []byte, error) {
+	none := tls.Certificate{}
+	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return none, nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return none, nil, err
+	}
+	authority := template("authority of the tests")
+	authority.IsCA = true
+	authority.BasicConstraintsValid = true
+	authority.KeyUsage = x509.KeyUsageCertSign
+	authorityDER, err := x509.CreateCertificate(rand.Reader, authority, authority, &authorityKey.PublicKey, authorityKey)
+	if err != nil {
+		return none, nil, err
+	}
+	server := template("registry of the tests")
+	server.DNSNames = names
+	server.IPAddresses = addresses
+	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	serverDER, err := x509.CreateCertificate(rand.Reader, server, authority, &key.PublicKey, authorityKey)
+	if err != nil {
+		return none, nil, err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authorityDER})
+	return tls.Certificate{Certificate: [][]byte{serverDER}, PrivateKey: key}, text, nil
+}
+
+// template is valid from an hour ago, because clocks differ, to tomorrow.
+func template(name string) *x509.Certificate {
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		serial = big.NewInt(1)
+	}
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(24 * time.Hour),
+	}
+}
