@@ -144,6 +144,12 @@ pub enum Error {
     /// The log was already started.
     #[error("failed to start the log")]
     StartLog(#[source] tracing_subscriber::util::TryInitError),
+    /// A file of authorities holds none.
+    #[error("found no certificate in {}: give the authorities as PEM", path.display())]
+    NoCertificate {
+        /// The file.
+        path: PathBuf,
+    },
     /// `--source-mirror` does not parse.
     #[error(
         "\"{0}\" of --source-mirror is not REGISTRY=MIRROR: write it as ghcr.io=mirror.example, or ghcr.io=mirror.example/ghcr"

@@ -76,7 +76,8 @@ fn plugin_resources_are_served_where_no_plugin_files_are_given() {
 #[test]
 fn says_how_sources_are_reached() {
     let dir = tempfile::tempdir().unwrap();
-    let authority = file(dir.path(), "ca.pem", "an authority");
+    let pem = "an authority\n-----BEGIN CERTIFICATE-----\n";
+    let authority = file(dir.path(), "ca.pem", pem);
     let mirrors = "ghcr.io=a.example,quay.io=http://b.example/quay";
     let settings = run(&[
         "--source-ca-file",
@@ -87,12 +88,18 @@ fn says_how_sources_are_reached() {
         "ghcr.io=c.example",
     ]);
     let sources = settings.sources.unwrap();
-    assert_eq!(sources.certificates_pem, b"an authority");
+    assert_eq!(sources.certificates_pem, pem.as_bytes());
     assert_eq!(sources.mirrors["ghcr.io"], ["a.example", "c.example"]);
     assert_eq!(sources.mirrors["quay.io"], ["http://b.example/quay"]);
 
     let missing = rejection(&["run", "--source-ca-file", "/none"]);
     assert_eq!(missing, "failed to read /none, the trusted authorities");
+    let empty = file(dir.path(), "empty.pem", "");
+    let refused = rejection(&["run", "--source-ca-file", &empty]);
+    assert!(
+        refused.ends_with("empty.pem: give the authorities as PEM"),
+        "{refused}"
+    );
     for text in ["ghcr.io", "=a", "a=", "ghcr.io/a=b", "a=b,c"] {
         let refused = rejection(&["run", "--source-mirror", text]);
         let said = "of --source-mirror is not REGISTRY=MIRROR: write it as ghcr.io=mirror.example";
