@@ -11,7 +11,8 @@ pub struct Limits {
     pub deadline: Duration,
     /// The whole answer as it leaves the sandbox, in bytes.
     pub output_bytes_max: usize,
-    /// One child's JSON text, in bytes; the API server itself refuses objects above about 1.5 MiB.
+    /// JSON text of one child, and of the parent's status, in bytes; the API server itself refuses objects above about
+    /// 1.5 MiB.
     pub object_bytes_max: usize,
     /// Children in one answer.
     pub children_max: usize,

@@ -1,8 +1,12 @@
 //! JSON texts that a guest hands over.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use serde_json::{Map, Value};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value, error::Category, map::Entry};
 
 use super::Rejected;
 
@@ -31,16 +35,87 @@ pub(super) fn object(at: &str, text: &str) -> Result<Map<String, Value>, Rejecte
     Ok(object)
 }
 
-/// Parses any JSON text.
+/// Parses any JSON text in which no object has two members of one name: which of them was meant, nobody can know.
 pub(super) fn value(at: &str, text: &str) -> Result<Value, Rejected> {
-    serde_json::from_str(text).map_err(|error| {
+    let parsed = serde_json::from_str(text).map(|Strict(value)| value);
+    parsed.map_err(|error| {
         let problem = error.to_string();
         // The parser has a limit of its own, far above ours, and tells it by its text alone.
         if problem.starts_with("recursion limit exceeded") {
             return Rejected::new(at, too_deep());
         }
+        if error.classify() == Category::Data {
+            return Rejected::new(at, problem);
+        }
         Rejected::new(at, format!("this is not JSON: {problem}"))
     })
+}
+
+/// A value whose objects have no two members of one name.
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StrictVisitor).map(Self)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(Strict(item)) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some((name, Strict(member))) = access.next_entry::<String, _>()? {
+            match members.entry(name) {
+                Entry::Vacant(place) => drop(place.insert(member)),
+                Entry::Occupied(taken) => {
+                    let name = taken.key();
+                    return Err(A::Error::custom(format!(
+                        "the member \"{name}\" is stated twice: state it once"
+                    )));
+                }
+            }
+        }
+        Ok(Value::Object(members))
+    }
 }
 
 fn too_deep() -> String {
@@ -144,6 +219,24 @@ mod tests {
         let rejected = object("object", text).unwrap_err();
         assert_eq!(rejected.at, at, "{text}");
         assert!(rejected.problem.contains(problem), "{}", rejected.problem);
+    }
+
+    #[test]
+    fn refuses_members_that_are_stated_twice() {
+        for text in [
+            r#"{"a":1,"a":1}"#,
+            r#"{"x":{"a":1,"b":2,"a":3}}"#,
+            r#"{"x":[{"a":[],"\u0061":{}}]}"#,
+        ] {
+            check_rejected(text, "object", "the member \"a\" is stated twice");
+        }
+        // The same name in another place is another member.
+        let text = r#"{"a":{"a":[{"a":1},{"a":2}]},"n":[-1,1.5,18446744073709551615,true,"x"]}"#;
+        let parsed = object("object", text).unwrap();
+        assert_eq!(
+            Value::Object(parsed),
+            serde_json::from_str::<Value>(text).unwrap()
+        );
     }
 
     #[test]

@@ -505,6 +505,12 @@ fn sizes_are_rejected_where_they_are() {
         "child 0 (\"web\"): object",
         "2008 bytes, 2000 are allowed",
     );
+    let status = format!("{{\"a\":\"{}\"}}", "x".repeat(2000));
+    check_rejected(
+        keep(report_of(Some(&status), vec![], None)),
+        "status",
+        "2008 bytes, 2000 are allowed",
+    );
     let status = format!("{{\"a\":\"{}\"}}", "x".repeat(20_000));
     check_rejected(
         keep(report_of(Some(&status), vec![], None)),

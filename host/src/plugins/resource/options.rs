@@ -106,7 +106,7 @@ pub struct LimitsSpec {
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = OUTPUT.rule())]
     pub output: String,
-    /// One child's JSON text; at most 1536Ki.
+    /// JSON text of one child, and of the parent's status; at most 1536Ki.
     #[serde(default = "default_object")]
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = OBJECT.rule())]

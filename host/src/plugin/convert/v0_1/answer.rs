@@ -46,11 +46,11 @@ pub(super) fn answer(
     Ok(match answer {
         Ok(wit::Outcome::Desired(desired)) => Ok(Outcome::Desired(Desired {
             children: children(desired.children, limits)?,
-            report: report(desired.report)?,
+            report: report(desired.report, limits)?,
         })),
-        Ok(wit::Outcome::Keep(stated)) => Ok(Outcome::Keep(report(stated)?)),
+        Ok(wit::Outcome::Keep(stated)) => Ok(Outcome::Keep(report(stated, limits)?)),
         Ok(wit::Outcome::Finalized(stated)) if phase == Phase::Finalize => {
-            Ok(Outcome::Finalized(report(stated)?))
+            Ok(Outcome::Finalized(report(stated, limits)?))
         }
         Ok(wit::Outcome::Finalized(_)) => {
             return Err(Rejected::new(
@@ -65,7 +65,10 @@ pub(super) fn answer(
                 wit::FaultKind::Fatal => FaultKind::Fatal,
             },
             message: cut(&fault.message, FAULT_MESSAGE_BYTES_MAX).to_owned(),
-            report: fault.report.map(report).transpose()?,
+            report: fault
+                .report
+                .map(|stated| report(stated, limits))
+                .transpose()?,
         }),
     })
 }
@@ -82,16 +85,7 @@ fn children(stated: Vec<wit::Child>, limits: &Limits) -> Result<Vec<Child>, Reje
 fn child(index: usize, stated: wit::Child, limits: &Limits) -> Result<Child, Rejected> {
     let at = |field: &str| format!("child {index} (\"{}\"): {field}", cut(&stated.key, 253));
     length(&at("key"), &stated.key, 1, KEY_CHARS_MAX)?;
-    if stated.object.len() > limits.object_bytes_max {
-        return Err(Rejected::new(
-            at("object"),
-            format!(
-                "it has {} bytes, {} are allowed: state less, or raise limits.object",
-                stated.object.len(),
-                limits.object_bytes_max
-            ),
-        ));
-    }
+    object_size(&at("object"), &stated.object, limits)?;
     at_most(&at("generate"), stated.generate.len(), CHILD_ENTRIES_MAX)?;
     at_most(&at("after"), stated.after.len(), CHILD_ENTRIES_MAX)?;
     let object = json::object(&at("object"), &stated.object)?;
@@ -177,7 +171,10 @@ fn generated(at: &str, stated: &wit::Generated) -> Result<Generated, Rejected> {
     })
 }
 
-fn report(stated: wit::Report) -> Result<Report, Rejected> {
+fn report(stated: wit::Report, limits: &Limits) -> Result<Report, Rejected> {
+    if let Some(status) = &stated.status {
+        object_size("status", status, limits)?;
+    }
     at_most("conditions", stated.conditions.len(), CONDITIONS_MAX)?;
     at_most("events", stated.events.len(), EVENTS_MAX)?;
     Ok(Report {
@@ -234,6 +231,17 @@ fn event(index: usize, stated: wit::Event) -> Result<Event, Rejected> {
         reason: stated.reason,
         message: cut(&stated.message, EVENT_MESSAGE_BYTES_MAX).to_owned(),
     })
+}
+
+fn object_size(at: &str, text: &str, limits: &Limits) -> Result<(), Rejected> {
+    let (bytes, max) = (text.len(), limits.object_bytes_max);
+    if bytes <= max {
+        return Ok(());
+    }
+    Err(Rejected::new(
+        at,
+        format!("it has {bytes} bytes, {max} are allowed: state less, or raise limits.object"),
+    ))
 }
 
 fn length(at: &str, text: &str, min: usize, max: usize) -> Result<(), Rejected> {
