@@ -66,7 +66,7 @@ fn wait_ready(address: &str) {
 }
 
 /// The sum of a metric's samples whose labels hold a text.
-fn sum(metrics: &str, name: &str, label: &str) -> f64 {
+pub(crate) fn sum(metrics: &str, name: &str, label: &str) -> f64 {
     let samples = metrics.lines().filter_map(|line| {
         let labels = line.strip_prefix(name)?.strip_prefix('{')?;
         let (labels, value) = labels.split_once("} ")?;

@@ -13,6 +13,7 @@
 pub mod astray;
 pub mod audit;
 pub mod control_plane;
+pub mod handmade;
 pub mod host;
 pub mod manifest;
 pub mod owned;

@@ -4,6 +4,7 @@
 
 mod files;
 mod generated;
+mod guests;
 mod layers;
 
 use files::{Source, tracked};

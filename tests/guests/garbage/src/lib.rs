@@ -18,8 +18,9 @@ mod bindings {
 use bindings::{
     exports::innkeeper::plugin::reconciler::Guest,
     innkeeper::plugin::types::{
-        ApplyPolicy, Child, ChildKind, Desired, Fault, FaultKind, Manifest, Outcome, ParentKind,
-        Readiness, RemovalPolicy, Report, Request, Scope,
+        ApplyPolicy, Child, ChildKind, Condition, ConditionStatus, Desired, Event, EventType,
+        Fault, FaultKind, Manifest, Outcome, ParentKind, Readiness, RemovalPolicy, Report, Request,
+        Scope,
     },
 };
 use serde_json::{Value, json};
@@ -28,8 +29,23 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub struct Plugin;
 
+/// The kinds of children with their versions; only the first is one that the plugin cannot do without.
+const CHILDREN: [(&str, &str); 5] = [
+    ("v1", "ConfigMap"),
+    ("test.innkeeper.dev/v1", "Garbage"),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("innkeeper.dev/v1alpha1", "Plugin"),
+];
+
 impl Guest for Plugin {
     fn describe() -> Manifest {
+        let child = |(api_version, kind): (&str, &str)| ChildKind {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            required: kind == "ConfigMap",
+            ready_condition: None,
+        };
         Manifest {
             name: "garbage".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -41,12 +57,7 @@ impl Guest for Plugin {
                 scope: Scope::Namespaced,
             }],
             crds: vec![crd().to_string()],
-            children: vec![ChildKind {
-                api_version: "v1".to_owned(),
-                kind: "ConfigMap".to_owned(),
-                required: true,
-                ready_condition: None,
-            }],
+            children: CHILDREN.map(child).to_vec(),
             reads: Vec::new(),
             finalize: false,
             config_schema: None,
@@ -54,49 +65,167 @@ impl Guest for Plugin {
     }
 
     fn reconcile(request: Request) -> Result<Outcome, Fault> {
-        let parent: Value = serde_json::from_str(&request.parent).map_err(|error| Fault {
+        let fatal = |message: String| Fault {
             kind: FaultKind::Fatal,
-            message: format!("the parent is no JSON: {error}"),
+            message,
             report: None,
-        })?;
-        let name = parent["metadata"]["name"].as_str().unwrap_or_default();
-        let good = config_map(name).to_string();
-        let (child, status) = match parent["spec"]["behaviour"].as_str().unwrap_or_default() {
-            "unparsable-child" => (r#"{"apiVersion": "v1", "kind""#.to_owned(), None),
-            "empty-child" => (String::new(), None),
-            "scalar-child" => ("42".to_owned(), None),
-            "nameless-child" => (
-                json!({ "apiVersion": "v1", "kind": "ConfigMap" }).to_string(),
-                None,
-            ),
-            "null-in-child" => (good.replace(r#""value""#, "null"), None),
-            "deep-child" => (good.replace(r#""value""#, &nested(100)), None),
-            "unparsable-status" => (good, Some("}{".to_owned())),
-            "conditions-in-status" => (good, Some(r#"{"conditions": []}"#.to_owned())),
-            _ => (good, None),
         };
-        Ok(desired(child, status))
+        let parent: Value = serde_json::from_str(&request.parent)
+            .map_err(|error| fatal(format!("the parent is no JSON: {error}")))?;
+        let name = parent["metadata"]["name"].as_str().unwrap_or_default();
+        let behaviour = parent["spec"]["behaviour"].as_str().unwrap_or_default();
+        let good = config_map(name);
+        let Some((children, report)) = reported(behaviour)
+            .map(|report| (vec![child(good.to_string())], report))
+            .or_else(|| Some((children(behaviour, name, &good)?, report())))
+            .or_else(|| Some((vec![child(object(behaviour, name, &good)?)], report())))
+        else {
+            return Err(fatal(format!("no such behaviour: {behaviour}")));
+        };
+        Ok(Outcome::Desired(Desired { children, report }))
     }
 }
 
-fn desired(object: String, status: Option<String>) -> Outcome {
-    Outcome::Desired(Desired {
-        children: vec![Child {
-            key: "only".to_owned(),
-            object,
-            generate: Vec::new(),
-            apply: ApplyPolicy::Always,
-            removal: RemovalPolicy::Delete,
-            readiness: Readiness::Derive,
-            after: Vec::new(),
-        }],
-        report: Report {
-            status,
-            conditions: Vec::new(),
-            events: Vec::new(),
-            requeue_after_ms: None,
-        },
+/// Answers with one child, which is not as it should be.
+fn object(behaviour: &str, name: &str, good: &Value) -> Option<String> {
+    let with = |metadata: Value| {
+        let mut object = good.clone();
+        for (field, value) in metadata.as_object().into_iter().flatten() {
+            object["metadata"][field] = value.clone();
+        }
+        object.to_string()
+    };
+    let of = |api_version: &str, kind: &str, name: &str| {
+        json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name } }).to_string()
+    };
+    let said = |said: &str| good.to_string().replace(r#""value""#, said);
+    Some(match behaviour {
+        "good" => good.to_string(),
+        "unparsable-child" => r#"{"apiVersion": "v1", "kind""#.to_owned(),
+        "empty-child" => String::new(),
+        "scalar-child" => "42".to_owned(),
+        "nameless-child" => json!({ "apiVersion": "v1", "kind": "ConfigMap" }).to_string(),
+        "null-in-child" => said("null"),
+        "deep-child" => said(&nested(100)),
+        "member-twice" => said(r#""value", "key": "another""#),
+        "empty-name" => with(json!({ "name": "" })),
+        "long-name" => with(json!({ "name": "x".repeat(300) })),
+        "name-with-slash" => with(json!({ "name": "../configmaps/x" })),
+        "finalizers" => with(json!({ "finalizers": ["test.innkeeper.dev/stay"] })),
+        "managed-fields" => with(json!({ "managedFields": [{ "manager": "innkeeper:garbage" }] })),
+        "resource-version" => with(json!({ "resourceVersion": "1" })),
+        "invalid-label" => with(json!({ "labels": { "app": "two words" } })),
+        "host-label" => with(json!({ "labels": { "innkeeper.dev/plugin": "unruly" } })),
+        "privileged-kind" => of("rbac.authorization.k8s.io/v1", "Role", "all"),
+        "cluster-scoped" => of("scheduling.k8s.io/v1", "PriorityClass", "first"),
+        "the-parent-itself" => of("test.innkeeper.dev/v1", "Garbage", name),
+        "the-plugin" => of("innkeeper.dev/v1alpha1", "Plugin", "garbage"),
+        _ => return None,
     })
+}
+
+/// Answers with children of which each would do alone.
+fn children(behaviour: &str, name: &str, good: &Value) -> Option<Vec<Child>> {
+    let first = || child(good.to_string());
+    let second = || Child {
+        key: "second".to_owned(),
+        ..child(config_map(&format!("{name}-second")).to_string())
+    };
+    let after = |child: Child, key: &str| Child {
+        after: vec![key.to_owned()],
+        ..child
+    };
+    Some(match behaviour {
+        "key-twice" => vec![
+            first(),
+            Child {
+                key: first().key,
+                ..second()
+            },
+        ],
+        "object-twice" => vec![
+            first(),
+            Child {
+                object: first().object,
+                ..second()
+            },
+        ],
+        "after-circle" => vec![after(first(), "second"), after(second(), "only")],
+        "after-unknown" => vec![after(first(), "nobody"), second()],
+        _ => return None,
+    })
+}
+
+/// Answers with a good child, and says what it may not.
+fn reported(behaviour: &str) -> Option<Report> {
+    let status = |text: String| Report {
+        status: Some(text),
+        ..report()
+    };
+    let requeue = |after| Report {
+        requeue_after_ms: Some(after),
+        ..report()
+    };
+    Some(match behaviour {
+        "unparsable-status" => status("}{".to_owned()),
+        "conditions-in-status" => status(r#"{"conditions": []}"#.to_owned()),
+        "huge-status" => status(json!({ "text": "x".repeat(2_000_000) }).to_string()),
+        "many-conditions" => Report {
+            conditions: (0..1000)
+                .map(|number| condition(&format!("Is{number}")))
+                .collect(),
+            ..report()
+        },
+        "host-condition" => Report {
+            conditions: vec![condition("Synced")],
+            ..report()
+        },
+        "many-events" => Report {
+            events: (0..10_000).map(event).collect(),
+            ..report()
+        },
+        "requeue-at-once" => requeue(0),
+        "requeue-never" => requeue(u64::MAX),
+        _ => return None,
+    })
+}
+
+fn child(object: String) -> Child {
+    Child {
+        key: "only".to_owned(),
+        object,
+        generate: Vec::new(),
+        apply: ApplyPolicy::Always,
+        removal: RemovalPolicy::Delete,
+        readiness: Readiness::Derive,
+        after: Vec::new(),
+    }
+}
+
+fn report() -> Report {
+    Report {
+        status: None,
+        conditions: Vec::new(),
+        events: Vec::new(),
+        requeue_after_ms: None,
+    }
+}
+
+fn condition(kind: &str) -> Condition {
+    Condition {
+        type_: kind.to_owned(),
+        status: ConditionStatus::True,
+        reason: "Told".to_owned(),
+        message: String::new(),
+    }
+}
+
+fn event(number: u32) -> Event {
+    Event {
+        type_: EventType::Normal,
+        reason: "Told".to_owned(),
+        message: format!("event {number}"),
+    }
 }
 
 fn config_map(name: &str) -> Value {

@@ -39,8 +39,18 @@ pub(crate) enum Behaviour {
     Good,
     /// Answers with one ConfigMap of a name that it makes up, unless it sees one already.
     MadeUpName,
-    /// Desires a ConfigMap that says another thing in every pass.
+    /// Desires a ConfigMap that says another thing in every pass: the time.
     Restless,
+    /// Desires a ConfigMap that says another thing in every pass: random numbers.
+    Random,
+    /// Desires a ConfigMap that says the one of two things that it does not say yet.
+    Flip,
+    /// Desires a ConfigMap that says another thing in every pass, and says so in sixty events.
+    Chatter,
+    /// Desires ten ConfigMaps of a hundred kilobytes.
+    Megabyte,
+    /// Has a status of which its definition knows nothing.
+    UnknownStatus,
     /// Answers that no child is desired: the one case in which all of them go.
     Nothing,
     /// Leaves the children as they are.
@@ -53,6 +63,8 @@ pub(crate) enum Behaviour {
     Fatal,
     /// Panics.
     Trap,
+    /// Panics with a message of a megabyte.
+    LongTrap,
     /// Never answers.
     Loop,
     /// Asks for memory without end.
@@ -82,50 +94,62 @@ impl Reconciler for Plugin {
 
     fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
         let parent: Unruly = request.parent()?;
-        let first = config_map(request, "first");
-        let second = config_map(request, "second");
-        let answer = |children: Vec<Value>| {
-            let children = children
-                .iter()
-                .enumerate()
-                .map(|(index, child)| Child::new(format!("child-{index}"), child));
-            Ok(Outcome::desired(children, Report::new()))
-        };
-        // One child is always left out, so that pruning by a refused answer would show.
         match parent.spec.behaviour {
-            Behaviour::Good => answer(vec![first, second]),
             Behaviour::MadeUpName => {
                 let name = made_up_name(request, host);
-                let child = with(first, "name", &name);
-                Ok(Outcome::desired(
-                    [Child::new(MADE_UP, &child)],
-                    Report::new(),
-                ))
+                let child = with(config_map(request, "first"), "name", &name);
+                let child = Child::new(MADE_UP, &child);
+                Ok(Outcome::desired([child], Report::new()))
             }
-            Behaviour::Restless => {
-                let now = host.now_ms().to_string();
-                answer(vec![with_data(first, now), second])
-            }
-            Behaviour::Nothing => answer(Vec::new()),
             Behaviour::Keep => Ok(Outcome::keep(Report::new())),
+            Behaviour::Finalized => Ok(Outcome::finalized(Report::new())),
             Behaviour::Retry => Err(Fault::retry("told to try again")),
             Behaviour::Invalid => Err(Fault::invalid("spec.behaviour: told to be wrong")),
             Behaviour::Fatal => Err(Fault::fatal("told to give up")),
-            Behaviour::Trap => trap(),
+            Behaviour::Trap => trap("told to trap"),
+            Behaviour::LongTrap => trap(&"told to trap ".repeat(80_000)),
             Behaviour::Loop => spin(),
             Behaviour::Allocate => allocate(),
             Behaviour::Flood => flood(host),
-            Behaviour::UndeclaredKind => answer(vec![first, secret(request)]),
-            Behaviour::OtherNamespace => answer(vec![with(first, "namespace", "kube-system")]),
-            Behaviour::ForeignOwner => answer(vec![with_owner(first)]),
-            Behaviour::ManyChildren => answer(
-                (0..10_000)
-                    .map(|index| config_map(request, &index.to_string()))
-                    .collect(),
-            ),
-            Behaviour::HugeObject => answer(vec![with_data(first, "x".repeat(2_000_000))]),
-            Behaviour::Finalized => Ok(Outcome::finalized(Report::new())),
+            behaviour => {
+                let children = children(behaviour, request, host).into_iter().enumerate();
+                let children =
+                    children.map(|(index, child)| Child::new(format!("child-{index}"), &child));
+                Ok(Outcome::desired(children, report(behaviour, host)))
+            }
         }
+    }
+}
+
+/// What is desired; of what is to be refused one child is left out, so that pruning by a refused answer would show.
+fn children(behaviour: Behaviour, request: &Request, host: &dyn Host) -> Vec<Value> {
+    let first = config_map(request, "first");
+    let second = config_map(request, "second");
+    match behaviour {
+        Behaviour::Restless => vec![with_data(first, host.now_ms().to_string()), second],
+        Behaviour::Random | Behaviour::Chatter => vec![with_data(first, random(host)), second],
+        Behaviour::Flip => vec![with_data(first, other(request)), second],
+        Behaviour::Nothing => Vec::new(),
+        Behaviour::UndeclaredKind => vec![first, secret(request)],
+        Behaviour::OtherNamespace => vec![with(first, "namespace", "kube-system")],
+        Behaviour::ForeignOwner => vec![with_owner(first)],
+        Behaviour::ManyChildren => large(request, 10_000, 1),
+        Behaviour::HugeObject => vec![with_data(first, "x".repeat(2_000_000))],
+        Behaviour::Megabyte => large(request, 10, 100_000),
+        _ => vec![first, second],
+    }
+}
+
+/// What is said about the parent.
+fn report(behaviour: Behaviour, host: &dyn Host) -> Report {
+    match behaviour {
+        Behaviour::Chatter => {
+            let said = random(host);
+            let event = |number| Event::normal("Told", format!("{number} {said}"));
+            Report::new().events((0..60).map(event))
+        }
+        Behaviour::UnknownStatus => Report::new().status(&json!({ "nobody": "knows" })),
+        _ => Report::new(),
     }
 }
 
@@ -138,6 +162,28 @@ fn made_up_name(request: &Request, host: &dyn Host) -> String {
     random.fold(request.name().to_owned(), |name, byte| {
         format!("{name}-{byte}")
     })
+}
+
+/// Another text in every pass.
+fn random(host: &dyn Host) -> String {
+    let bytes = host.random(8).into_iter();
+    bytes.map(|byte| byte.to_string()).collect()
+}
+
+/// What the first ConfigMap does not say.
+fn other(request: &Request) -> String {
+    let first = request.children.by_key("child-0");
+    let says_a = first.is_some_and(|first| first.object()["data"]["large"] == "a");
+    if says_a { "b" } else { "a" }.to_owned()
+}
+
+/// So many ConfigMaps of so many bytes.
+fn large(request: &Request, count: usize, bytes: usize) -> Vec<Value> {
+    let large = |index: usize| {
+        let child = config_map(request, &index.to_string());
+        with_data(child, "x".repeat(bytes))
+    };
+    (0..count).map(large).collect()
 }
 
 fn config_map(request: &Request, name: &str) -> Value {
@@ -174,8 +220,8 @@ fn with_data(mut object: Value, value: String) -> Value {
 }
 
 #[expect(clippy::panic, reason = "this is what the guest is for")]
-fn trap() -> ! {
-    panic!("told to trap")
+fn trap(words: &str) -> ! {
+    panic!("{words}")
 }
 
 fn spin() -> ! {

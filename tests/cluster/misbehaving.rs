@@ -1,0 +1,264 @@
+//! Guests that misbehave by what they do again and again, and by what they want to know (F16): on the control plane and the
+//! host of `faults`.
+
+use std::time::Instant;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use innkeeper_tests::{eventually, manifest::condition, user::Kind};
+use serde_json::{Value, json};
+
+use crate::{
+    admin::{address, scrape, sum},
+    faults::{Case, GARBAGE, NOSY, UNRULY, check, check_garbage, check_in, check_unruly, shared},
+};
+
+/// The default limit of a plugin.
+const WRITES_PER_MINUTE_MAX: usize = 120;
+
+#[test]
+fn a7_f16_keeps_children_when_the_guest_traps_with_a_megabyte_of_words() {
+    check_unruly("long-trap", "GuestTrapped", "told to trap told to trap");
+}
+
+#[test]
+fn a7_f16_keeps_children_when_the_guest_answers_a_status_of_two_megabytes() {
+    check_garbage(
+        "huge-status",
+        "status: it has 2000011 bytes, 1048576 are allowed",
+    );
+}
+
+#[test]
+fn a7_f16_keeps_children_when_the_guest_answers_a_status_that_its_definition_does_not_know() {
+    check_unruly("unknown-status", "StatusRejected", ".status.nobody");
+}
+
+#[test]
+fn a7_f16_keeps_children_when_the_guest_never_wants_to_be_asked_again() {
+    check(GARBAGE, "requeue-never", ("True", "Applied"), "");
+}
+
+#[test]
+fn f16_a_guest_that_wants_to_be_asked_at_once_for_ever_is_asked_ten_times_a_second() {
+    const PASSES: f64 = 20.0;
+
+    let requeues = || {
+        let metrics = scrape(&address(&shared().host));
+        let labels = "controller=\"garbage/garbage\",result=\"requeue_after\"";
+        sum(&metrics, "controller_runtime_reconcile_total", labels)
+    };
+    let case = Case::start(GARBAGE);
+    let generation = case.tell(GARBAGE, "parent", "requeue-at-once");
+    case.wait_synced(GARBAGE, "parent", &generation, ("True", "Applied"));
+    let version = || case.parent(GARBAGE, "parent")["metadata"]["resourceVersion"].clone();
+    let (mark, before) = (shared().plane.audit().mark().unwrap(), version());
+
+    let (begin, first) = (Instant::now(), requeues());
+    let last = eventually("it is asked again and again", || match requeues() {
+        last if last - first >= PASSES => Ok(last),
+        last => Err(last - first),
+    });
+    let rate = (last - first) / begin.elapsed().as_secs_f64();
+    // What ended between the first look and its answer, and the last one, comes on top.
+    assert!(rate <= 12.0, "{rate} passes per second");
+    case.check_neighbour(GARBAGE);
+    assert_eq!(case.child_writes(mark), Vec::<String>::new());
+    assert_eq!(version(), before, "the parent is written in a steady state");
+    case.tell(GARBAGE, "parent", "good");
+    case.wait_applied(GARBAGE, "parent");
+}
+
+/// The writes for a parent are bounded, it says why, and other plugins go on. Gives the case, to be told what comes next.
+#[track_caller]
+fn check_held_back(behaviour: &str) -> Case {
+    let case = Case::start(UNRULY);
+    let mark = shared().plane.audit().mark().unwrap();
+    let generation = case.tell(UNRULY, "parent", behaviour);
+    let throttled = ("False", "Throttled");
+    let parent = case.wait_synced(UNRULY, "parent", &generation, throttled);
+    let synced = condition(&parent, "Synced").unwrap();
+    for part in ["update v1 ConfigMap", "data.large differs"] {
+        assert!(synced.contains(part), "{synced}");
+    }
+    case.check_neighbour(UNRULY);
+    let writes = case.child_writes(mark).len();
+    // What refills while the first writes are under way comes on top.
+    let bound = WRITES_PER_MINUTE_MAX + WRITES_PER_MINUTE_MAX / 2;
+    assert!(
+        (WRITES_PER_MINUTE_MAX / 2..=bound).contains(&writes),
+        "{writes}"
+    );
+    case
+}
+
+/// Lets a parent rest whose children are never as they should be.
+fn rest(case: &Case) {
+    let generation = case.tell(UNRULY, "parent", "keep");
+    case.wait_synced(UNRULY, "parent", &generation, ("True", "Applied"));
+}
+
+/// Q6: what is wanted in the end is written once there is room.
+#[test]
+fn q6_a_plugin_that_wants_another_thing_in_every_pass_is_held_back() {
+    let case = check_held_back("restless");
+    let mark = shared().plane.audit().mark().unwrap();
+    case.tell(UNRULY, "parent", "good");
+    case.wait_applied(UNRULY, "parent");
+    let written = case.child_writes(mark).len();
+    assert!(written <= WRITES_PER_MINUTE_MAX / 2 + 2, "{written}");
+}
+
+#[test]
+fn q6_f16_a_guest_whose_answers_are_random_is_held_back() {
+    rest(&check_held_back("random"));
+}
+
+#[test]
+fn q6_f16_a_guest_whose_answer_flips_between_two_states_is_held_back() {
+    rest(&check_held_back("flip"));
+}
+
+/// The events about a parent that its guest has stated.
+fn events(case: &Case) -> Vec<Value> {
+    let kind = Kind::new("events.k8s.io/v1", "Event", &case.namespace);
+    let mut events = shared().plane.user().list(kind, "").unwrap();
+    events.retain(|event| event["reason"] == "Told");
+    events
+}
+
+#[test]
+fn a7_f16_keeps_children_when_the_guest_answers_ten_thousand_events() {
+    check_garbage("many-events", "events: there are 10000, 64 are allowed");
+}
+
+/// O3: news in every pass is a trickle of events after the first few.
+#[test]
+fn f16_o3_a_guest_with_sixty_events_in_every_pass_gets_a_few() {
+    const BURST: usize = 25;
+
+    let case = check_held_back("chatter");
+    rest(&case);
+    let said = events(&case).len();
+    assert!((1..=BURST).contains(&said), "{said}");
+}
+
+/// Nothing goes here, as nobody collects: it is a parent of its own that wants so much.
+#[test]
+fn f16_a_megabyte_of_children_is_no_fault() {
+    let case = Case::start(UNRULY);
+    case.tell(UNRULY, "bulk", "megabyte");
+    case.wait_applied(UNRULY, "bulk");
+    case.check_neighbour(UNRULY);
+    let kind = Kind::new("v1", "ConfigMap", &case.namespace);
+    let of_plugin = "innkeeper.dev/plugin=unruly";
+    let children = shared().plane.user().list(kind, of_plugin).unwrap();
+    let large = children
+        .iter()
+        .filter_map(|child| child["data"]["large"].as_str());
+    assert_eq!(large.map(str::len).sum::<usize>(), 1_000_000);
+}
+
+#[test]
+fn a7_f16_keeps_children_when_the_guest_reads_what_it_is_not_granted() {
+    let expected = ("False", "Retrying");
+    check(
+        NOSY,
+        "not-granted",
+        expected,
+        "not granted to read Pod of v1",
+    );
+}
+
+#[test]
+fn a7_f16_keeps_children_when_the_guest_reads_without_end() {
+    check(
+        NOSY,
+        "calls",
+        ("False", "LimitExceeded"),
+        "1000 reads per pass",
+    );
+}
+
+#[test]
+fn a7_f16_keeps_children_when_the_guest_lists_everything_without_end() {
+    // How many bytes that is depends on what else there is.
+    check(NOSY, "list", ("False", "LimitExceeded"), "per pass");
+}
+
+/// Values of Secrets that no guest, log or status may show.
+const VALUES: [&str; 2] = ["correct horse battery", "staple in the annotation"];
+
+/// Makes a Secret for everybody to look at, with what kubectl writes beside it.
+fn make_victim(namespace: &str) -> Value {
+    let copy = json!({"stringData": {"password": VALUES[1]}});
+    let victim = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {
+            "name": "victim", "namespace": namespace, "labels": {"app": "victim"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": copy.to_string()},
+        },
+        "stringData": {"password": VALUES[0]},
+    });
+    shared().plane.user().apply(&victim).unwrap()
+}
+
+/// None of the values is in a text, in any of the forms in which a Secret has them.
+#[track_caller]
+fn check_tells_nothing(text: &str, values: &[&str]) {
+    for value in values {
+        let encoded = BASE64_STANDARD.encode(value);
+        assert!(!text.contains(value) && !text.contains(&encoded), "{text}");
+    }
+}
+
+#[test]
+fn f16_a_guest_sees_no_value_of_a_secret_in_any_way() {
+    let case = Case::start(NOSY);
+    make_victim(&case.namespace);
+    make_victim("default");
+    let user = shared().plane.user();
+    let find = |kind, name| {
+        user.get(Kind::new("v1", kind, &case.namespace), name)
+            .unwrap()
+    };
+    case.tell(NOSY, "parent", "secrets");
+    let seen = eventually("the guest has looked at its own child", || {
+        let seen = find("ConfigMap", "parent-seen").unwrap_or_default();
+        let seen = seen["data"]["said"].as_str().unwrap_or_default().to_owned();
+        if seen.contains("own child: ") {
+            Ok(seen)
+        } else {
+            Err(seen)
+        }
+    });
+    // It has looked at the right place.
+    assert!(seen.contains("hmac-sha256:"), "{seen}");
+    let made = find("Secret", "parent-own").unwrap();
+    let made = made["data"]["password"].as_str().unwrap();
+    let made = String::from_utf8(BASE64_STANDARD.decode(made).unwrap()).unwrap();
+    assert_eq!(made.len(), 32);
+    let values = [VALUES[0], VALUES[1], &made];
+    check_tells_nothing(&seen, &values);
+    check_tells_nothing(&case.parent(NOSY, "parent").to_string(), &values);
+    check_tells_nothing(&shared().host.log().unwrap(), &values);
+    case.check_neighbour(NOSY);
+    case.tell(NOSY, "parent", "good");
+    case.wait_applied(NOSY, "parent");
+}
+
+#[test]
+fn a7_f16_keeps_children_when_the_guest_takes_a_secret_of_somebody_else() {
+    let case = Case::start(NOSY);
+    let before = make_victim(&case.namespace);
+    check_in(
+        &case,
+        NOSY,
+        "take-secret",
+        ("False", "ChildNotOwned"),
+        "victim",
+    );
+    let user = shared().plane.user();
+    let after = user.get(Kind::new("v1", "Secret", &case.namespace), "victim");
+    assert_eq!(after.unwrap(), Some(before));
+    check_tells_nothing(&shared().host.log().unwrap(), &VALUES);
+}

@@ -1,0 +1,181 @@
+//! Components that cannot be served (F16): each is refused at the step that finds out, the Plugin says why, nothing is
+//! written for it, and the parents of another Plugin converge meanwhile.
+
+use std::{fs, sync::OnceLock};
+
+use innkeeper_tests::{
+    Host, Write, astray, eventually, handmade,
+    manifest::{self, condition},
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::{
+    moods::guest,
+    plugins::{PLUGIN, WELL},
+    stage::{Stage, is_synced},
+};
+
+const NEIGHBOUR: &str = "unruly";
+const CRD: &str = "unrulies.test.innkeeper.dev";
+const API: &str = "test.innkeeper.dev/v1";
+
+/// A control plane and a host with one good Plugin, for all tests here.
+struct Shared {
+    stage: Stage,
+    host: Host,
+    sources: TempDir,
+}
+
+fn shared() -> &'static Shared {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let sources = tempfile::tempdir().unwrap();
+        let mut stage = Stage::api_only(Vec::new());
+        let directory = sources.path().to_str().unwrap().to_owned();
+        stage.options.arguments = vec!["--source-dir".to_owned(), directory];
+        for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
+            stage.plane.user().apply(&object).unwrap();
+        }
+        let host = stage.host();
+        stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+        let shared = Shared {
+            stage,
+            host,
+            sources,
+        };
+        shared.declare(NEIGHBOUR, &guest(NEIGHBOUR));
+        shared.wait(NEIGHBOUR, &WELL);
+        shared.stage.wait_served(&shared.host, &[CRD]);
+        shared
+    })
+}
+
+impl Shared {
+    /// Applies a Plugin of these bytes, which may have all that it asks for.
+    fn declare(&self, name: &str, bytes: &[u8]) {
+        let file = format!("{name}.wasm");
+        fs::write(self.sources.path().join(&file), bytes).unwrap();
+        let group = "test.innkeeper.dev";
+        let plugin = json!({
+            "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind, "metadata": {"name": name},
+            "spec": {
+                "source": {"file": {"path": file}},
+                "grants": {
+                    "parents": [{"group": group, "kind": "Unruly"}, {"group": group, "kind": "Garbage"}],
+                    "children": [{"kind": "ConfigMap"}],
+                },
+            },
+        });
+        self.stage.apply_new("", &plugin);
+    }
+
+    /// Waits until all of these conditions of a Plugin stand, each as `Type=Status/Reason`; gives their messages.
+    #[track_caller]
+    fn wait(&self, name: &str, expected: &[&str]) -> String {
+        eventually(&format!("the Plugin {name} is {expected:?}"), || {
+            let plugin = self.stage.plane.user().get(PLUGIN, name).unwrap();
+            let plugin = plugin.unwrap_or_default();
+            let said = |expected: &&str| {
+                let (kind, state) = expected.split_once('=').unwrap();
+                let said = condition(&plugin, kind)?;
+                said.starts_with(&format!("{state}:")).then_some(said)
+            };
+            let said: Option<Vec<String>> = expected.iter().map(said).collect();
+            let log = || self.host.log().unwrap_or_default();
+            said.map(|said| said.join("\n"))
+                .ok_or_else(|| format!("{:#}\n{}", plugin["status"], log()))
+        })
+    }
+}
+
+/// A component is refused with this condition, whose message holds `text`.
+#[track_caller]
+fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
+    let shared = shared();
+    let Shared { stage, host, .. } = shared;
+    let namespace = stage.namespace("refusals");
+    let mark = stage.mark();
+    shared.declare(name, bytes);
+    let said = shared.wait(name, &[expected]);
+    assert!(said.contains(text), "{said}");
+
+    let parent = (API, "Unruly", "bystander");
+    let applied = json!({
+        "apiVersion": API, "kind": "Unruly", "metadata": {"name": parent.2}, "spec": {"behaviour": "good"},
+    });
+    stage.apply(&namespace, &applied);
+    stage.wait(host, &namespace, parent, |parent| {
+        is_synced(parent, "True", "Applied")
+    });
+
+    // A Plugin that is not served has a status, and nothing is written in its name.
+    let is_own =
+        |write: &&Write| write.name == name || write.uri.contains(&format!("innkeeper%3A{name}"));
+    let is_status = |write: &&Write| write.resource == "plugins.innkeeper.dev/status";
+    let writes = stage.writes_since(mark);
+    assert!(
+        writes
+            .iter()
+            .any(|write| write.uri.contains("innkeeper%3A")),
+        "{writes:?}"
+    );
+    let own = writes.iter().filter(is_own);
+    let foreign: Vec<String> = own
+        .filter(|write| !is_status(write))
+        .map(Write::line)
+        .collect();
+    assert_eq!(foreign, Vec::<String>::new());
+    stage.plane.user().delete(PLUGIN, name).unwrap();
+}
+
+/// One test per component: its name, that of the Plugin, the component, the condition, and what its message holds.
+macro_rules! refused {
+    ($($test:ident: $name:literal, $bytes:expr, $condition:literal, $text:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                check_refused($name, &$bytes, $condition, $text);
+            }
+        )*
+    };
+}
+
+refused! {
+    f16_spins_when_it_is_asked_what_it_is:
+        "spins", handmade::spins_in_describe(), "Described=False/CannotDescribe", "within 250 ms";
+    f16_spins_before_it_is_asked_anything:
+        "starts", handmade::spins_at_start(), "Described=False/CannotDescribe", "within 250 ms";
+    f16_breaks_down_when_it_is_asked_what_it_is:
+        "breaks", handmade::breaks_down_in_describe(), "Described=False/CannotDescribe", "unreachable";
+    f16_imports_sockets:
+        "sockets", handmade::imports("wasi:sockets/tcp@0.2.3"), "Compiled=False/CannotCompile",
+        "wasi:sockets/tcp@0.2.3 (plugins have no network";
+    f16_imports_a_file_system:
+        "files", handmade::imports("wasi:filesystem/types@0.3.0"), "Compiled=False/CannotCompile",
+        "wasi:filesystem/types@0.3.0 (plugins have no files";
+    f16_imports_an_unknown_interface:
+        "doors", handmade::imports("acme:doors/front@1.0.0"), "Compiled=False/CannotCompile",
+        "only innkeeper:plugin may be imported";
+    f16_exports_the_wrong_type:
+        "number", handmade::exports_another_type(), "Described=False/CannotDescribe",
+        "differ from the contract";
+    f16_says_something_else_than_it_carries:
+        "liar", handmade::described_falsely(&guest("garbage")), "Described=False/CannotDescribe",
+        "is not what it says when it runs";
+    f16_is_a_core_module:
+        "core", handmade::core_module(), "Compiled=False/CannotCompile", "a core WebAssembly module";
+    f16_is_half_a_component:
+        "half", half(&guest("garbage")), "Compiled=False/CannotCompile", "the component is damaged";
+    f16_has_a_hundred_thousand_functions:
+        "functions", handmade::has_functions(100_000), "Compiled=False/CompileLimitExceeded", "functions";
+    f16_has_data_that_its_memory_has_no_room_for:
+        "data", handmade::has_data_out_of_bounds(), "Described=False/CannotDescribe", "out of bounds";
+    f16_leads_the_compiler_astray:
+        "astray", astray::wants_memory(), "Compiled=False/CompileLimitExceeded",
+        "compiling the component takes more than";
+}
+
+fn half(bytes: &[u8]) -> Vec<u8> {
+    bytes[..bytes.len() / 2].to_vec()
+}

@@ -1,0 +1,138 @@
+//! A plugin that wants to know what is none of its business, and asks for it without end, as its parent says.
+
+use innkeeper_sdk::{host::ListSelector, prelude::*};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The plugin.
+#[derive(Debug)]
+pub struct Plugin;
+
+/// The Secret that it is after, beside its parent and elsewhere.
+const VICTIM: &str = "victim";
+
+/// Wants what `behaviour` says.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
+#[kube(
+    group = "test.innkeeper.dev",
+    version = "v1",
+    kind = "Nosy",
+    plural = "nosies",
+    namespaced
+)]
+pub(crate) struct NosySpec {
+    /// What the guest wants.
+    behaviour: Behaviour,
+}
+
+/// What the guest wants.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Behaviour {
+    /// Answers with a ConfigMap.
+    Good,
+    /// Reads a kind of which its manifest says nothing.
+    NotGranted,
+    /// Reads one object again and again.
+    Calls,
+    /// Lists everything that there is, again and again.
+    List,
+    /// Looks at Secrets in every way, and writes into a ConfigMap what it sees.
+    Secrets,
+    /// Desires the Secret of somebody else.
+    TakeSecret,
+}
+
+impl Reconciler for Plugin {
+    /// It asks for more of Secrets than a file is granted, which is hashes.
+    fn describe() -> Manifest {
+        Manifest::new("nosy", env!("CARGO_PKG_VERSION"))
+            .parent::<Nosy>()
+            .child_kind("v1", "ConfigMap", true)
+            .child_kind("v1", "Secret", true)
+            .read_kind("v1", "Secret", Access::Full, ReadScope::ParentNamespace)
+            .read_kind("v1", "ConfigMap", Access::Full, ReadScope::Cluster)
+    }
+
+    fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
+        let parent: Nosy = request.parent()?;
+        let first = Child::new("first", &config_map(request, "first", "nothing"));
+        let children = match parent.spec.behaviour {
+            Behaviour::Good => vec![first],
+            Behaviour::NotGranted => {
+                host.get_as::<Value>("v1", "Pod", None, VICTIM)?;
+                vec![first]
+            }
+            Behaviour::Calls => loop {
+                host.get_as::<Value>("v1", "ConfigMap", None, VICTIM)?;
+            },
+            Behaviour::List => loop {
+                everything(host)?;
+            },
+            Behaviour::Secrets => {
+                let own = Child::new("own", &secret(&format!("{}-own", request.name())));
+                let own = own.generate("password", 32, ALPHANUMERIC);
+                let seen = config_map(request, "seen", &seen(request, host));
+                vec![first, own, Child::new("seen", &seen)]
+            }
+            Behaviour::TakeSecret => {
+                let victim = Child::new("victim", &secret(VICTIM)).generate("made", 8, "ab");
+                vec![first, victim]
+            }
+        };
+        Ok(Outcome::desired(children, Report::new()))
+    }
+}
+
+fn everything(host: &dyn Host) -> Result<usize, Fault> {
+    let selector = ListSelector {
+        api_version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        namespace: None,
+        label_selector: None,
+    };
+    let found = host.list_json(&selector);
+    found
+        .map(|found| found.len())
+        .map_err(|denied| Fault::invalid(format!("{denied:?}")))
+}
+
+/// Everything that is to be seen of Secrets, as text.
+fn seen(request: &Request, host: &dyn Host) -> String {
+    let own = request.namespace();
+    let mut seen = Vec::new();
+    for namespace in [None, Some(own), Some("default"), Some("kube-system")] {
+        for kind in ["Secret", "secret", "Secrets"] {
+            seen.push(told(host.get_as::<Value>("v1", kind, namespace, VICTIM)));
+            for selector in ["", "app=victim", "!app"] {
+                seen.push(told(host.list_as::<Value>("v1", kind, namespace, selector)));
+            }
+        }
+    }
+    let child = request.children.by_key("own");
+    seen.extend(child.map(|child| format!("own child: {}", child.raw())));
+    seen.join("\n")
+}
+
+fn told<T: Serialize>(answer: Result<T, ReadError>) -> String {
+    match answer {
+        Ok(answer) => json!(answer).to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn config_map(request: &Request, name: &str, said: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": format!("{}-{name}", request.name()) },
+        "data": { "said": said },
+    })
+}
+
+fn secret(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name } })
+}
+
+innkeeper_sdk::export!(Plugin);
