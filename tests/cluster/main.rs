@@ -19,6 +19,7 @@ mod etcd;
 mod examples;
 mod faults;
 mod finalize;
+mod hogs;
 mod lease;
 mod memcached;
 mod misbehaving;

@@ -97,6 +97,8 @@ pub fn spawn_bound(mut command: Command) -> Result<Running> {
 pub struct Usage {
     /// CPU time of all its threads, in steps of 10 ms.
     pub cpu: Duration,
+    /// What is resident now.
+    pub resident_bytes: u64,
     /// The most that was resident at one time.
     pub resident_max_bytes: u64,
 }
@@ -143,13 +145,17 @@ impl Running {
             Ok(field.parse()?)
         };
         let status = read("status")?;
-        let peak = status.lines().find_map(|line| {
-            let kib = line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?;
-            kib.parse::<u64>().ok()
-        });
+        let bytes = |field: &str| {
+            let kib = status.lines().find_map(|line| {
+                let kib = line.strip_prefix(field)?.trim().strip_suffix(" kB")?;
+                kib.parse::<u64>().ok()
+            });
+            Ok::<_, anyhow::Error>(1024 * kib.context("the process has ended")?)
+        };
         Ok(Usage {
             cpu: TICK * (ticks(11)? + ticks(12)?),
-            resident_max_bytes: 1024 * peak.context("the process has ended")?,
+            resident_bytes: bytes("VmRSS:")?,
+            resident_max_bytes: bytes("VmHWM:")?,
         })
     }
 

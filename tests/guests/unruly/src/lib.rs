@@ -81,6 +81,8 @@ pub(crate) enum Behaviour {
     ManyChildren,
     /// Desires a child of two megabytes.
     HugeObject,
+    /// Desires nearly as much as an answer may hold, and at its end a child that it may not have.
+    Output,
     /// Says, without having been asked, that the parent may go.
     Finalized,
 }
@@ -136,6 +138,11 @@ fn children(behaviour: Behaviour, request: &Request, host: &dyn Host) -> Vec<Val
         Behaviour::ManyChildren => large(request, 10_000, 1),
         Behaviour::HugeObject => vec![with_data(first, "x".repeat(2_000_000))],
         Behaviour::Megabyte => large(request, 10, 100_000),
+        Behaviour::Output => {
+            let mut children = large(request, 250, 16_000);
+            children.push(secret(request));
+            children
+        }
         _ => vec![first, second],
     }
 }
