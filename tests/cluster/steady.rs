@@ -1,4 +1,4 @@
-//! Nothing is written in a steady state, and nothing after a restart of the host (A1, A9).
+//! Nothing is written twice, in a steady state, or after a restart of the host (A1, A9).
 
 use std::{thread, time::Duration};
 
@@ -6,7 +6,7 @@ use innkeeper_tests::{Host, HostOptions, process::is_full};
 use serde_json::json;
 
 use crate::{
-    stage::{Stage, lines},
+    stage::{Stage, is_synced, lines},
     suite::{GUESTS, PARENT_CRDS, Target, is_ready},
 };
 
@@ -71,5 +71,40 @@ fn a1_a9_nothing_is_written_in_a_steady_state_and_after_a_restart() {
     assert_eq!(
         to_children,
         ["patch deployments.apps example-memcached 200"]
+    );
+}
+
+#[test]
+fn a1_a_new_parent_costs_one_write_for_each_child_and_one_report() {
+    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+    let host = stage.host();
+    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let namespace = stage.namespace("new");
+    let mark = stage.mark();
+    let (api_version, kind, _) = PARENTS[0];
+    let parent = json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": "idle"}, "spec": {"size": 0},
+    });
+    stage.apply(&namespace, &parent);
+    stage.wait(&host, &namespace, (api_version, kind, "idle"), |parent| {
+        is_synced(parent, "True", "Applied")
+    });
+    stage.settle(Duration::from_secs(1));
+    let writes = stage.writes_since(mark);
+    let mut kinds: Vec<&str> = writes.iter().map(|write| &*write.resource).collect();
+    kinds.sort_unstable();
+    // The guest's status and the host's conditions have a manager each.
+    let status = "memcacheds.cache.example.com/status";
+    assert_eq!(
+        kinds,
+        [
+            "deployments.apps",
+            "events.events.k8s.io",
+            status,
+            status,
+            "services"
+        ],
+        "{:#?}",
+        lines(&writes)
     );
 }
