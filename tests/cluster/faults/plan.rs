@@ -119,19 +119,22 @@ impl Plan {
 
     /// How long it may take until all is well again after a fault is over: a connection that ends in silence is found
     /// when the watch should have ended, a crowd takes its time, everything else a back-off.
+    ///
+    /// Where a server went, the controllers of the cluster have to find it again, too, whose work is looked at with that
+    /// of the host: client-go gives up a silent connection after 45 s and backs off for up to 30 s.
     pub(crate) fn patience(&self) -> Duration {
-        let is_long = self.steps().any(|step| match step {
-            Step::Rule(rule) => matches!(
-                rule.action,
+        let of_step = |step: &Step| match step {
+            Step::Rule(rule) => match rule.action {
                 Action::Cut {
-                    end: End::Silence,
-                    ..
-                }
-            ),
-            Step::Crowd(count) => *count > 100,
-            _ => false,
-        });
-        Duration::from_secs(if is_long { 240 } else { 60 })
+                    end: End::Silence, ..
+                } => 240,
+                _ => 60,
+            },
+            Step::Crowd(count) if *count > 100 => 240,
+            Step::Server(_) => 120,
+            _ => 60,
+        };
+        Duration::from_secs(self.steps().map(of_step).max().unwrap_or(60))
     }
 }
 
