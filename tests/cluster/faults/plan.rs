@@ -118,7 +118,8 @@ impl Plan {
     }
 
     /// How long it may take until all is well again after a fault is over: a connection that ends in silence is found
-    /// when the watch should have ended, a crowd takes its time, everything else a back-off.
+    /// when the watch should have ended, a crowd takes its time, everything else a back-off. A watch that is cut within
+    /// the same event again and again backs off for up to 30 s each time.
     ///
     /// Where a server went, the controllers of the cluster have to find it again, too, whose work is looked at with that
     /// of the host: client-go gives up a silent connection after 45 s and backs off for up to 30 s.
@@ -128,6 +129,7 @@ impl Plan {
                 Action::Cut {
                     end: End::Silence, ..
                 } => 240,
+                Action::Cut { .. } => 180,
                 _ => 60,
             },
             Step::Crowd(count) if *count > 100 => 240,
