@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     config::{Account, Exit, ManifestsSettings, ResourceRoles, ScopeSettings, Streams},
-    model::{Limits, Manifest, PluginName, is_dns_label},
+    model::{Gvk, Limits, Manifest, PluginName, is_dns_label},
     plugin::{self, Described, Engine, EngineSettings, artifact},
     plugins,
     policy::Grants,
@@ -229,6 +229,18 @@ impl<'a> Granted<'a> {
     ) -> Result<Self, Error> {
         let grants = plugins::grants_of(manifest, given).map_err(Error::Grants)?;
         Ok(Self { manifest, grants })
+    }
+
+    /// The kinds of parents that it may have, of those that it declares.
+    fn parents(&self) -> impl Iterator<Item = &Gvk> {
+        let declared = self.manifest.parents.iter().map(|parent| &parent.kind);
+        declared.filter(|kind| self.grants.allows_parent(&kind.group_kind()))
+    }
+
+    /// The kinds of children that it may make, of those that it declares.
+    fn children(&self) -> impl Iterator<Item = &Gvk> {
+        let declared = self.manifest.children.iter().map(|child| &child.kind);
+        declared.filter(|kind| self.grants.allows_child(&kind.group_kind()))
     }
 }
 

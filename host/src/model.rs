@@ -26,7 +26,7 @@ pub use answer::{
     Readiness, RemovalPolicy, Report,
 };
 pub use blame::{Blame, Retry};
-pub use chain::{Chain, error_chain};
+pub use chain::{Chain, causes, error_chain};
 pub use checked::Checked;
 pub use condition::{Condition, ConditionStatus, reason};
 pub use digest::{Digest, Digester, InvalidDigest};

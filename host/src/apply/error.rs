@@ -7,7 +7,7 @@ use kube::core::Status;
 
 use super::request::Verb;
 use crate::{
-    model::{Blame, Retry, reason},
+    model::{Blame, Retry, causes, reason},
     plan::Failure,
 };
 
@@ -377,10 +377,9 @@ pub(super) fn broken(what: String, source: kube::Error) -> Error {
 
 /// Whether the connection was never made, so that nothing can have been sent.
 fn never_connected(error: &(dyn StdError + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
+    causes(error).any(|error| {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        if matches!(
+        matches!(
             kind,
             Some(
                 io::ErrorKind::ConnectionRefused
@@ -388,12 +387,8 @@ fn never_connected(error: &(dyn StdError + 'static)) -> bool {
                     | io::ErrorKind::NetworkUnreachable
                     | io::ErrorKind::AddrNotAvailable
             )
-        ) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+        )
+    })
 }
 
 fn retry_after(parts: &Parts, status: &Status) -> Option<Duration> {

@@ -23,6 +23,7 @@ use super::{
     watch::{Watcher, pauses},
     wire::Failure,
 };
+use crate::model::causes;
 
 /// How often an idle loop turns, only to show that it does.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
@@ -110,14 +111,12 @@ const WHILE_WAITED_FOR: Duration = Duration::from_millis(200);
 
 /// Whether the API server does not know who asks.
 fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(Failure::Status { code: 401, .. }) = error.downcast_ref() {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+    causes(error).any(|error| {
+        matches!(
+            error.downcast_ref(),
+            Some(Failure::Status { code: 401, .. })
+        )
+    })
 }
 
 /// Asks again and again which kinds are served.

@@ -252,11 +252,8 @@ fn plugin_rules(
     let mut verbs: Verbs = BTreeMap::new();
     let plural = |kind: &Gvk| kinds.resource_of(kind).plural.to_string();
     let is_asked = |kind: &Gvk| is_asked(kinds.resource_of(kind).scope);
-    for parent in &manifest.parents {
-        if !grants.allows_parent(&parent.kind.group_kind()) || !is_asked(&parent.kind) {
-            continue;
-        }
-        let (group, plural) = (&*parent.kind.group, plural(&parent.kind));
+    for parent in plugin.parents().filter(|kind| is_asked(kind)) {
+        let (group, plural) = (&*parent.group, plural(parent));
         // The finalizer is a patch of the parent.
         allow(
             &mut verbs,
@@ -273,15 +270,8 @@ fn plugin_rules(
             &["update"],
         );
     }
-    for child in &manifest.children {
-        if grants.allows_child(&child.kind.group_kind()) && is_asked(&child.kind) {
-            allow(
-                &mut verbs,
-                &child.kind.group,
-                &plural(&child.kind),
-                of_children,
-            );
-        }
+    for child in plugin.children().filter(|kind| is_asked(kind)) {
+        allow(&mut verbs, &child.group, &plural(child), of_children);
     }
     for read in &manifest.reads {
         let is_granted = grants.reads_of(&read.kind.group_kind()).next().is_some();
@@ -303,25 +293,20 @@ fn child_rules(
     kinds: &Kinds,
     is_asked: impl Fn(Scope) -> bool,
 ) -> Vec<Value> {
-    let Granted { manifest, grants } = plugin;
     let mut verbs: Verbs = BTreeMap::new();
     let is_asked = |kind: &Gvk| is_asked(kinds.resource_of(kind).scope);
-    for parent in &manifest.parents {
-        if grants.allows_parent(&parent.kind.group_kind()) && is_asked(&parent.kind) {
-            let finalizers = format!("{}/finalizers", kinds.resource_of(&parent.kind).plural);
-            allow(&mut verbs, &parent.kind.group, &finalizers, &["update"]);
-        }
+    for parent in plugin.parents().filter(|kind| is_asked(kind)) {
+        let finalizers = format!("{}/finalizers", kinds.resource_of(parent).plural);
+        allow(&mut verbs, &parent.group, &finalizers, &["update"]);
     }
-    for child in &manifest.children {
-        if grants.allows_child(&child.kind.group_kind()) && is_asked(&child.kind) {
-            let plural = kinds.resource_of(&child.kind).plural;
-            allow(
-                &mut verbs,
-                &child.kind.group,
-                &plural,
-                &["create", "delete", "patch"],
-            );
-        }
+    for child in plugin.children().filter(|kind| is_asked(kind)) {
+        let plural = kinds.resource_of(child).plural;
+        allow(
+            &mut verbs,
+            &child.group,
+            &plural,
+            &["create", "delete", "patch"],
+        );
     }
     rules(verbs)
 }

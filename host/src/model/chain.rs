@@ -1,6 +1,6 @@
 //! An error with everything that caused it, as one line.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, iter};
 
 /// Shows an error and its sources: `failed to apply x: failed to connect: refused`.
 ///
@@ -12,19 +12,24 @@ pub fn error_chain<'a>(error: &'a (dyn Error + 'static)) -> Chain<'a> {
     Chain(error)
 }
 
+/// An error and its sources, from the outermost to the first.
+pub fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |&error| error.source())
+}
+
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = self.0.to_string();
         f.write_str(&shown)?;
-        let mut source = self.0.source();
-        while let Some(error) = source {
+        for error in causes(self.0).skip(1) {
             let text = error.to_string();
             // Libraries like to repeat their source; people need it once.
             if !shown.contains(&text) {
                 write!(f, ": {text}")?;
             }
             shown = text;
-            source = error.source();
         }
         Ok(())
     }

@@ -69,7 +69,9 @@ pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
         ("apps", "Deployment") => probe.seen() && probe.deployment(),
         ("apps", "StatefulSet") => probe.seen() && probe.stateful_set(),
         ("apps", "DaemonSet") => probe.seen() && probe.daemon_set(),
-        ("apps", "ReplicaSet") => probe.seen() && probe.status("readyReplicas") == probe.replicas(),
+        ("apps", "ReplicaSet") => {
+            probe.seen() && probe.status("readyReplicas") == Probe::replicas(&probe.spec())
+        }
         ("batch", "Job") => probe.condition("Complete"),
         ("", "Pod") => probe.phase() == Some("Succeeded") || probe.condition("Ready"),
         // It may wait for its first consumer.
@@ -114,8 +116,8 @@ impl Probe<'_> {
     }
 
     /// The replicas wanted; the API server's default is one.
-    fn replicas(&self) -> i64 {
-        let replicas = self.spec().get("replicas").and_then(Value::as_i64);
+    fn replicas(spec: &Value) -> i64 {
+        let replicas = spec.get("replicas").and_then(Value::as_i64);
         replicas.unwrap_or(1)
     }
 
@@ -154,7 +156,7 @@ impl Probe<'_> {
 
     /// All replicas are updated and ready, and none of an older template is left.
     fn deployment(&self) -> bool {
-        let wanted = self.replicas();
+        let wanted = Self::replicas(&self.spec());
         self.status("replicas") == wanted
             && self.status("updatedReplicas") == wanted
             && self.status("readyReplicas") == wanted
@@ -162,9 +164,9 @@ impl Probe<'_> {
 
     /// As for a Deployment; replicas below the partition are meant to stay as they are.
     fn stateful_set(&self) -> bool {
-        let wanted = self.replicas();
-        let partition = self
-            .spec()
+        let spec = self.spec();
+        let wanted = Self::replicas(&spec);
+        let partition = spec
             .pointer("/updateStrategy/rollingUpdate/partition")
             .and_then(Value::as_i64)
             .unwrap_or(0);

@@ -24,6 +24,15 @@ pub enum Next {
 }
 
 impl Next {
+    /// The same, but after this time at the latest where all is well.
+    pub(super) fn within(self, most: Duration) -> Self {
+        match self {
+            Self::Settled => Self::RequeueAfter(most),
+            Self::RequeueAfter(after) => Self::RequeueAfter(after.min(most)),
+            other => other,
+        }
+    }
+
     /// What a pass came to, in a word for people.
     pub const fn word(&self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::{Next, Reconciler, not_synced};
+use super::{Reconciler, not_synced};
 use crate::{
     model::{Condition, ObjectId, Operation, reason},
     plan::{self, Plan},
@@ -20,14 +20,6 @@ pub(super) struct Quarrel {
 }
 
 impl Quarrel {
-    /// When the next pass comes, where the plugin wants one at another time, too.
-    pub(super) fn next(&self, wanted: &Next) -> Next {
-        match wanted {
-            Next::RequeueAfter(after) => Next::RequeueAfter(self.wait.min(*after)),
-            _ => Next::RequeueAfter(self.wait),
-        }
-    }
-
     /// The condition that says so; the same from one restoration to the next.
     pub(super) fn synced(&self) -> Condition {
         let message = format!(

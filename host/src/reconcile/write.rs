@@ -96,11 +96,7 @@ impl Reconciler {
         let next = asked(report).unwrap_or(Next::Settled);
         let is_done = conclusion.retry.is_none() && held_back.is_none() && quarrel.is_none();
         if is_done && execution.comes_back() && self.leave_report(&parent.id(), report) {
-            let asked = match next {
-                Next::RequeueAfter(after) => after,
-                _ => REPORT_LEFT_MAX,
-            };
-            return Ended::after_writes(Next::RequeueAfter(asked.min(REPORT_LEFT_MAX)));
+            return Ended::after_writes(next.within(REPORT_LEFT_MAX));
         }
         let next = match conclusion.retry {
             Some(retry) => after_failure(retry, next),
@@ -109,7 +105,7 @@ impl Reconciler {
         let (synced, next) = match (&held_back, &quarrel) {
             _ if conclusion.retry.is_some() => (conclusion.synced, next),
             (Some(held), _) => (held.synced(), Next::RequeueAfter(held.wait)),
-            (None, Some(quarrel)) => (quarrel.synced(), quarrel.next(&next)),
+            (None, Some(quarrel)) => (quarrel.synced(), next.within(quarrel.wait)),
             (None, None) => (conclusion.synced, next),
         };
         let verdict = Verdict {

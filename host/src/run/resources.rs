@@ -67,7 +67,7 @@ fn source_settings(settings: &SourceSettings) -> source::Settings {
         dir,
         allow_local,
         certificates_pem,
-        proxies: [https, http, no_proxy],
+        proxies,
         mirrors,
         selector: _,
     } = settings.clone();
@@ -75,11 +75,7 @@ fn source_settings(settings: &SourceSettings) -> source::Settings {
         source_dir: dir,
         allow_local,
         certificates_pem,
-        proxies: source::Proxies {
-            https,
-            http,
-            no_proxy,
-        },
+        proxies: proxies.into(),
         mirrors,
         ..source::Settings::default()
     }

@@ -43,6 +43,17 @@ pub struct Proxies {
     pub no_proxy: Option<String>,
 }
 
+impl From<[Option<String>; 3]> for Proxies {
+    /// From the proxies for `https` and for `http`, and what needs none.
+    fn from([https, http, no_proxy]: [Option<String>; 3]) -> Self {
+        Self {
+            https,
+            http,
+            no_proxy,
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

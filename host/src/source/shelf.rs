@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     DockerConfig, Error, Expectation, Failure, Fetched, Fetcher, InvalidReference, Oci, Package,
-    Proxies, Pushed, Reference, Settings, SigningKey, Source,
+    Pushed, Reference, Settings, SigningKey, Source,
 };
 use crate::{config::RegistrySettings, model::Digest};
 
@@ -46,7 +46,7 @@ impl Shelf {
             insecure,
             certificates_pem,
             docker_config,
-            proxies: [https, http, no_proxy],
+            proxies,
         } = settings;
         let reference = reference.strip_prefix(SCHEME).unwrap_or(reference);
         let reference: Reference = reference.parse().map_err(ShelfError::Reference)?;
@@ -65,11 +65,7 @@ impl Shelf {
             // Whoever types the address may reach it anyway.
             allow_local: true,
             certificates_pem: certificates_pem.clone(),
-            proxies: Proxies {
-                https: https.clone(),
-                http: http.clone(),
-                no_proxy: no_proxy.clone(),
-            },
+            proxies: proxies.clone().into(),
             ..Settings::default()
         })
         .map_err(|error| ShelfError::Settings(Box::new(error)))?;

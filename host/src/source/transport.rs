@@ -20,7 +20,7 @@ use super::{
     address::{Guard, Refused, is_public},
     trust::{is_untrusted, trust},
 };
-use crate::model::{Digest, Digester};
+use crate::model::{Digest, Digester, causes};
 
 /// Redirects that are followed: registries need one or two.
 const REDIRECTS_MAX: usize = 5;
@@ -413,15 +413,12 @@ fn follow(from: &Url, location: &HeaderValue) -> Result<Url, Failure> {
 }
 
 fn not_sent(url: &Url, error: reqwest::Error, between: &'static str) -> Failure {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-    while let Some(next) = cause {
-        if let Some(Refused { host, address }) = next.downcast_ref() {
-            return Failure::AddressRefused {
-                host: host.clone(),
-                address: *address,
-            };
-        }
-        cause = next.source();
+    let refused = causes(&error).find_map(|cause| cause.downcast_ref());
+    if let Some(Refused { host, address }) = refused {
+        return Failure::AddressRefused {
+            host: host.clone(),
+            address: *address,
+        };
     }
     let (url, connected) = (shown(url.as_str()), !error.is_connect());
     let is_untrusted = is_untrusted(&error);

@@ -64,13 +64,8 @@ impl State {
         let (Some(slot), Some(lane)) = (slot, lane) else {
             return Doubt::None;
         };
-        match &slot.served {
-            Some(served) if lane.health == Health::Synced => Doubt::Of(Target {
-                served: served.clone(),
-                namespace: lane.namespace.clone(),
-                selector: slot.key.selector.as_deref().map(str::to_owned),
-                form: Access::Metadata,
-            }),
+        match slot.target(lane, Access::Metadata) {
+            Some(target) if lane.health == Health::Synced => Doubt::Of(target),
             _ => Doubt::NotListed,
         }
     }

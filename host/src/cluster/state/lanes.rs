@@ -13,6 +13,7 @@ use crate::{
         interest::Why,
         report::WatchStatus,
         triggers::{Cause, Trigger},
+        wire::Target,
     },
     model::{Access, Resource, ResourceVersion, Scope},
 };
@@ -99,6 +100,16 @@ impl Slot {
     /// The lane in which the objects of a namespace are.
     pub(super) fn lane_at(&self, namespace: Option<&str>) -> Option<&Lane> {
         self.lanes.iter().find(|lane| lane.is_about(namespace))
+    }
+
+    /// What a lane asks for in a form; none while the kind is not served.
+    pub(super) fn target(&self, lane: &Lane, form: Access) -> Option<Target> {
+        Some(Target {
+            served: self.served.clone()?,
+            namespace: lane.namespace.clone(),
+            selector: self.key.selector.as_deref().map(str::to_owned),
+            form,
+        })
     }
 
     /// Since when that holds up parents in a namespace, or any.

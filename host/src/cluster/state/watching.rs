@@ -78,25 +78,20 @@ impl State {
     pub(in crate::cluster) fn orders(&self) -> BTreeMap<(SlotId, u64), Order> {
         let mut orders = BTreeMap::new();
         for (id, slot) in &self.slots {
-            let Some(served) = slot.served.clone() else {
-                continue;
-            };
             if slot.form() == Access::Hash && self.hash_key.is_none() {
                 continue;
             }
             for lane in &slot.lanes {
+                let Some(target) = slot.target(lane, slot.form()) else {
+                    continue;
+                };
                 let since = if lane.version == ResourceVersion::default() {
                     Since::Now
                 } else {
                     Since::NotOlderThan(lane.version)
                 };
                 let order = Order {
-                    target: Target {
-                        served: served.clone(),
-                        namespace: lane.namespace.clone(),
-                        selector: slot.key.selector.as_deref().map(str::to_owned),
-                        form: slot.form(),
-                    },
+                    target,
                     shape: self.shape(slot, slot.form()),
                     first: Step::List { since, paged: true },
                 };

@@ -61,6 +61,19 @@ fn list_all_in(world: &mut World, namespace: &str) {
     }
 }
 
+/// Lists both namespaces, and puts a parent into each.
+fn put_parents(world: &mut World) {
+    for namespace in ["a", "b"] {
+        list_all_in(world, namespace);
+        put_in(
+            world,
+            CACHE,
+            namespace,
+            json!({"metadata": {"name": "web", "uid": namespace}}),
+        );
+    }
+}
+
 fn id_in(namespace: &str, name: &str) -> ObjectId {
     ObjectId::new(gvk(CACHE).group_kind(), Some(namespace), name)
 }
@@ -112,15 +125,7 @@ fn w1_there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
 #[test]
 fn w3_a_list_of_one_namespace_says_nothing_about_another() {
     let (mut world, member) = limited(ReadScope::ParentNamespace);
-    for namespace in ["a", "b"] {
-        list_all_in(&mut world, namespace);
-        put_in(
-            &mut world,
-            CACHE,
-            namespace,
-            json!({"metadata": {"name": "web", "uid": namespace}}),
-        );
-    }
+    put_parents(&mut world);
     world.due(member);
     assert_eq!(kept(&world, CACHE), ["a/web", "b/web"]);
     // In a another one came and the first went while nobody looked; b is as it was.
@@ -197,15 +202,7 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
 #[test]
 fn q5_own_writes_are_waited_for_in_their_own_namespace() {
     let (mut world, member) = limited(ReadScope::ParentNamespace);
-    for namespace in ["a", "b"] {
-        list_all_in(&mut world, namespace);
-        put_in(
-            &mut world,
-            CACHE,
-            namespace,
-            json!({"metadata": {"name": "web", "uid": namespace}}),
-        );
-    }
+    put_parents(&mut world);
     let parent = id_in("b", "web");
     let child = ObjectId::new(gvk(SERVICE).group_kind(), Some("b"), "s");
     let written = ResourceVersion(world.version + 1);
