@@ -90,6 +90,7 @@ impl Driver {
                     told: None,
                     broke: false,
                     held: false,
+                    cut_after: None,
                 };
                 tasks.spawn(watcher.run())
             });

@@ -88,6 +88,8 @@ pub(super) enum Pause {
     None,
     /// Not at all, but remember former failures.
     Brief,
+    /// The first back-off, whatever failed before.
+    First,
     /// The next back-off.
     Backoff,
     /// At least so long.
@@ -125,6 +127,9 @@ pub(super) fn next(step: Step, outcome: Outcome, last: ResourceVersion) -> (Step
         (_, Outcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
         // What a watch has brought before it failed is in the cache: from where it began, it would all come again, and
         // look as if the server had gone back.
+        (Step::Watch { from }, Outcome::Failed(Failed::Broken)) if last > from => {
+            (Step::Check { from: last }, Pause::First)
+        }
         (Step::Watch { from }, Outcome::Failed(failed)) => {
             let from = from.max(last);
             after_failure(Step::Watch { from }, failed, again)
@@ -227,7 +232,8 @@ mod tests {
         // It has brought something before.
         let early = Step::Watch { from: v(5) };
         for (failed, expected) in [
-            (Failed::Broken, (CHECK, Pause::Backoff)),
+            (Failed::Broken, (CHECK, Pause::First)),
+            (Failed::Behind, (CHECK, Pause::Backoff)),
             (Failed::Throttled(wait), (WATCH, Pause::AtLeast(wait))),
         ] {
             assert_eq!(next(early, Outcome::Failed(failed), v(9)), expected);

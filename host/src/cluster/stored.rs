@@ -37,6 +37,9 @@ pub enum Malformed {
     /// It is no text.
     #[error("the text is not UTF-8")]
     NotUtf8,
+    /// The connection ended within the same line as the one before it.
+    #[error("the same event was cut off twice")]
+    CutOff,
     /// A hash was asked for without a key.
     #[error("there is no hash key")]
     NoHashKey,

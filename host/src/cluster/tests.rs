@@ -274,6 +274,46 @@ async fn f7_lines_are_read_however_they_are_cut() {
 }
 
 #[tokio::test]
+async fn f7_f20_a_line_that_is_cut_off_again_is_not_waited_for_a_third_time() {
+    let world = World::start(options()).await;
+    let [_, mut services, _] = world.synced().await;
+    let begun = br#"{"type":"ADDED","object":{"metadata":{"name":"t""#;
+    services.write(begun).await;
+    drop(services);
+    world.server.check("services").await.items(20, &[]).await;
+    services = world.server.watch("services").await.open().await;
+    services.write(begun).await;
+    drop(services);
+    let list = world.server.list("services").await;
+    assert_eq!(list.query("resourceVersion"), Some("11"));
+    list.items(20, &[service("s", 11), service("t", 20)]).await;
+    world.sees(&["s", "t"]).await;
+}
+
+#[tokio::test]
+async fn f7_a_watch_that_brought_something_is_followed_by_a_short_pause() {
+    const MIN: Duration = Duration::from_millis(20);
+    let world = World::start(Options {
+        retry_min: MIN,
+        retry_max: Duration::from_secs(10),
+        ..options()
+    })
+    .await;
+    let [_, mut services, _] = world.synced().await;
+    let begun = Instant::now();
+    for version in 20..30 {
+        services.send("MODIFIED", &service("s", version)).await;
+        world
+            .until("the event is seen", |world| world.is_at(version))
+            .await;
+        services.reset();
+        world.server.check("services").await.items(40, &[]).await;
+        services = world.server.watch("services").await.open().await;
+    }
+    assert!(begun.elapsed() < MIN * 250, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
 async fn w6_f7_a_watch_that_breaks_goes_on_from_what_it_saw_last() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;

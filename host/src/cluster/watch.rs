@@ -60,6 +60,8 @@ pub(super) struct Watcher {
     pub(super) broke: bool,
     /// Whether the last watch was not refused, however it ended.
     pub(super) held: bool,
+    /// After which version the last watch ended within a line, if it did.
+    pub(super) cut_after: Option<ResourceVersion>,
 }
 
 impl Watcher {
@@ -94,6 +96,10 @@ impl Watcher {
                     self.broke = false;
                 }
                 Pause::Brief => {}
+                Pause::First => {
+                    pauses = self.pauses();
+                    sleep(self.pause(&mut pauses)).await;
+                }
                 Pause::Backoff => sleep(self.pause(&mut pauses)).await,
                 // Jitter on top, or all who were told to wait come back together.
                 Pause::AtLeast(wait) => {
@@ -170,12 +176,24 @@ impl Watcher {
         let mut stream = wire.watch(&self.order.target, from, duration).await?;
         let ended = self.lines(&mut stream, from).await;
         self.held = begun.elapsed() >= self.shared.options.watch_held;
+        self.check_cut(stream.is_within_line())?;
         let (version, progressed) = ended?;
         let progressed = progressed || self.held;
         Ok(Outcome::Ended {
             version,
             progressed,
         })
+    }
+
+    /// Refuses to wait a third time for a line that ended too early twice: a list shows what it would have told.
+    fn check_cut(&mut self, is_cut: bool) -> Result<(), Stop> {
+        let after = is_cut.then(|| self.shared.state.lock().version(self.task));
+        let before = std::mem::replace(&mut self.cut_after, after);
+        if after.is_some() && after == before {
+            self.cut_after = None;
+            return Err(Malformed::CutOff.into());
+        }
+        Ok(())
     }
 
     /// Takes lines until a watch ends; answers with the version that was seen last, and whether there was any line.

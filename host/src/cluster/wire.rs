@@ -420,6 +420,13 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// Whether what came so far ends within a line.
+    pub(super) fn is_within_line(&self) -> bool {
+        self.lines.pending() > 0
+    }
+}
+
 impl Target {
     fn path(&self) -> String {
         path(&self.served, self.namespace.as_deref())
