@@ -195,6 +195,11 @@ pub enum Error {
         /// The name.
         String,
     ),
+    /// A flag for Plugin resources is given to a host that does not serve them.
+    #[error(
+        "{0} is for Plugin resources, which are not served beside plugin files: add --plugin-resources, or leave out --plugin and --plugin-dir"
+    )]
+    WithoutResources(&'static str),
     /// `--plugin-selector` does not parse.
     #[error("failed to understand --plugin-selector")]
     PluginSelector(#[source] InvalidSelector),
@@ -260,7 +265,8 @@ struct Cli {
 
 #[derive(Debug, clap::Subcommand)]
 enum CliCommand {
-    /// Reconcile a cluster with the given plugins until stopped; without any, with what its Plugin resources declare.
+    /// Reconcile a cluster with the given plugins until stopped; without any, or with --plugin-resources, with what its
+    /// Plugin resources declare.
     Run(run::RunArgs),
     /// Try plugins out: start a local cluster or use one, run the plugins, apply examples, show what becomes of them.
     Dev(dev::DevArgs),

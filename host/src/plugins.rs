@@ -9,7 +9,9 @@ mod finalizers;
 mod kinds;
 pub mod lifecycle;
 pub mod manager;
+mod orphans;
 pub mod resource;
+mod rivals;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,6 +32,7 @@ use crate::{
 };
 
 pub use kinds::{Served, forget_unused_kinds, interests, serve};
+pub use orphans::tend_orphans;
 
 /// Why a plugin is not served.
 #[derive(Debug, thiserror::Error)]
@@ -75,9 +78,9 @@ pub enum Error {
         /// The file that is not.
         second: PathBuf,
     },
-    /// Another plugin serves that kind of parent.
+    /// Another plugin serves that kind of parent, or is to serve it.
     #[error(
-        "{kind} is already served by plugin {by}, so {plugin} is not served: run only one of them"
+        "{kind} belongs to plugin {by}, which comes first, so {plugin} is not served: run only one of them"
     )]
     ParentTaken {
         /// The kind of parent.
@@ -204,6 +207,13 @@ impl Loaded {
         self.plugin.manifest()
     }
 
+    /// Its name and its kinds of parents, which nobody else may have.
+    pub fn claims(&self) -> (PluginName, BTreeSet<GroupKind>) {
+        let parents = self.manifest().parents.iter();
+        let kinds = parents.map(|parent| parent.kind.group_kind());
+        (self.name.clone(), kinds.collect())
+    }
+
     /// What its passes run with.
     fn serving(&self, limits: &Arc<Limits>) -> Serving {
         Serving::new(
@@ -299,13 +309,7 @@ pub fn admit(loaded: Vec<Loaded>) -> (Vec<Loaded>, Vec<(PathBuf, Error)>) {
     let mut refused = Vec::new();
     let mut taken: BTreeMap<GroupKind, PluginName> = BTreeMap::new();
     for candidate in loaded {
-        let name = candidate.name.clone();
-        let parents: BTreeSet<GroupKind> = candidate
-            .manifest()
-            .parents
-            .iter()
-            .map(|parent| parent.kind.group_kind())
-            .collect();
+        let (name, parents) = candidate.claims();
         let namesake = admitted.iter().find(|other| other.name == name);
         let rival = parents
             .iter()

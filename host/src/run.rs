@@ -7,7 +7,7 @@
 //! 3. discovery, which waits for the API server,
 //! 4. the lease, where hosts take turns: one that has to wait for it watches what its plugins will need,
 //! 5. the host's namespace, the hash key, the inventory,
-//! 6. per plugin: CRDs, watches, one controller per kind of parent; without plugin files, the same for Plugin resources
+//! 6. per plugin: CRDs, watches, one controller per kind of parent; where they are served, the same for Plugin resources
 //!    as they come.
 //!
 //! Order of the end:
@@ -58,13 +58,14 @@ use crate::{
         self, Engine, EngineSettings, Pool,
         artifact::{self, CompileBounds, Compiler, Program},
     },
-    plugins::{self, Loaded, Served, Workshop},
+    plugins::{self, Loaded, Served, Workshop, manager::Warm},
     reconcile::{HashKeySlot, Inventory, Shared},
 };
 use clients::Clients;
 pub use error::Error;
 pub use gallery::Gallery;
 use random::fill_random;
+use resources::{Before, Resources};
 pub use signals::{Stop, listen};
 use tasks::{Keeper, Tasks};
 
@@ -163,8 +164,6 @@ async fn start(
         lease: _,
         failpoint,
     } = settings;
-    let limits = Arc::new(plugin_settings.limits.clone());
-
     let cluster = tasks.read(clients.client()?, &scope, gallery.expect("watches"));
     gallery.reads(&cluster);
     let settings = apply::Settings {
@@ -176,7 +175,7 @@ async fn start(
     // The first failure counts: a host that has nothing to serve need not wait for an API server to say so.
     let prepare = || prepare_cluster(&cluster, &writer, &host_namespace);
     let ((pool, workshop, loaded), prepared) =
-        tokio::try_join!(load_all(&plugin_settings), async {
+        tokio::try_join!(load_all(&plugin_settings, sources.is_some()), async {
             namespaces::wait_for_all(&cluster).await?;
             if claim.is_held() {
                 prepare().await.map(Some)
@@ -184,11 +183,15 @@ async fn start(
                 Ok(None)
             }
         })?;
-    let (mut warm, (inventory, hash_key)) = if let Some(prepared) = prepared {
-        (standby::Warm::new(), prepared)
+    let resources = sources
+        .map(|sources| Resources::new(&sources, &cluster, Arc::clone(&workshop), &host_namespace));
+    let resources = resources.transpose()?;
+    let (warm, (inventory, hash_key)) = if let Some(prepared) = prepared {
+        (Warm::new(), prepared)
     } else {
-        let warm =
-            standby::wait(&cluster, &writer, &claim, &host_namespace, &loaded, gallery).await;
+        let plugins = (&*loaded, resources.as_ref());
+        let warm = standby::wait(&cluster, &writer, &claim, &host_namespace, plugins, gallery);
+        let warm = warm.await?;
         tasks.prove(cluster.clone());
         (warm, prepare().await?)
     };
@@ -213,18 +216,52 @@ async fn start(
     });
     gallery.begin(plugin_settings.files.len(), loaded.len(), &shared);
     watch_over(&shared, hash_key.is_none(), &host_namespace, tasks);
-    for loaded in loaded {
-        let (shared, limits) = (Arc::clone(&shared), Arc::clone(&limits));
-        let warm = warm.remove(&loaded.name).unwrap_or_default();
-        let (stop, gallery) = (stop.clone(), Arc::clone(gallery));
-        tasks.plugin(serve_plugin(shared, loaded, limits, warm, stop, gallery));
-    }
-    if let Some(sources) = sources {
-        let gallery = Arc::clone(gallery);
-        let serve = resources::serve(&sources, shared, workshop, host_namespace, stop, gallery)?;
-        tasks.plugin(serve);
-    }
+    let offer = Offer {
+        files: loaded,
+        limits: Arc::new(plugin_settings.limits),
+        resources,
+        warm,
+    };
+    offer.serve(&shared, tasks, stop, gallery);
     Ok(())
+}
+
+/// What is to be served.
+struct Offer {
+    files: Vec<Loaded>,
+    /// Of each file.
+    limits: Arc<Limits>,
+    /// None where Plugins are not looked at.
+    resources: Option<Resources>,
+    /// Watches that run already.
+    warm: Warm,
+}
+
+impl Offer {
+    fn serve(self, shared: &Arc<Shared>, tasks: &mut Tasks, stop: &Stop, gallery: &Arc<Gallery>) {
+        let Self {
+            files: loaded,
+            limits,
+            resources,
+            mut warm,
+        } = self;
+        let files = loaded.iter().map(Loaded::claims).collect();
+        for loaded in loaded {
+            let (shared, limits) = (Arc::clone(shared), Arc::clone(&limits));
+            let warm = warm.remove(&loaded.name).unwrap_or_default();
+            let (stop, gallery) = (stop.clone(), Arc::clone(gallery));
+            tasks.plugin(serve_plugin(shared, loaded, limits, warm, stop, gallery));
+        }
+        let (shared, gallery) = (Arc::clone(shared), Arc::clone(gallery));
+        if let Some(resources) = resources {
+            let before = Before { files, warm };
+            tasks.plugin(resources.serve(shared, before, stop, gallery));
+        } else {
+            tasks.background(async move {
+                match plugins::tend_orphans(&shared, |name| gallery.serves(name)).await {}
+            });
+        }
+    }
 }
 
 /// Ends the process when guests cannot be called any more, and waits for a hash key that is lost in a namespace.
@@ -250,6 +287,7 @@ fn compile_bounds() -> CompileBounds {
 /// Loads the plugins side by side; those that cannot be served are reported and left out.
 async fn load_all(
     settings: &config::PluginSettings,
+    serves_resources: bool,
 ) -> Result<(Pool, Arc<Workshop>, Vec<Loaded>), Error> {
     let workers = settings.workers;
     let engine = Engine::new(&EngineSettings {
@@ -301,7 +339,7 @@ async fn load_all(
     {
         return Err(Error::UnknownPlugin(unused.clone()));
     }
-    if admitted.is_empty() && !settings.files.is_empty() {
+    if admitted.is_empty() && !settings.files.is_empty() && !serves_resources {
         return Err(Error::NothingToServe(settings.files.len()));
     }
     Ok((pool, workshop, admitted))

@@ -181,7 +181,7 @@ fn of_two_plugins_for_one_kind_of_parent_the_first_serves_and_the_other_says_who
     assert_eq!(refusals.len(), 1, "{}", host.log().unwrap());
     for part in [
         "untidy.wasm",
-        "already served by plugin unruly, so untidy is not served",
+        "belongs to plugin unruly, which comes first, so untidy is not served",
     ] {
         assert!(refusals[0].contains(part), "{}", refusals[0]);
     }

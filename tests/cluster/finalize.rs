@@ -194,6 +194,33 @@ fn l1_an_annotation_releases_a_parent_whose_guest_does_not() {
 }
 
 #[test]
+fn l1_an_annotation_releases_a_parent_whose_plugin_is_not_served_any_more() {
+    let mut stage = stage();
+    let host = stage.host();
+    stage.wait_served(&host, &[CRD]);
+    let namespace = stage.namespace("farewell");
+    stage.apply(&namespace, &parent("trap"));
+    stage.wait(&host, &namespace, PARENT, |parent| {
+        is_synced(parent, "True", "Applied")
+    });
+    Stage::stop(host);
+
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    stage.options.plugins = vec![guests.join("memcached.wasm")];
+    let host = stage.host();
+    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    stage.delete(&namespace, PARENT);
+    let annotations = json!({ "innkeeper.dev/skip-finalize": "true" });
+    let skip = json!({ "metadata": { "annotations": annotations } });
+    stage.merge(&namespace, PARENT, &skip);
+    eventually("it goes", || {
+        let found = stage.find(&namespace, PARENT);
+        found.map_or(Ok(()), |found| Err(format!("{found:#}")))
+    });
+    Stage::stop(host);
+}
+
+#[test]
 fn a5_a_parent_that_goes_gets_no_child_outside_of_phase_finalize() {
     let mut held = parent("goodbye");
     held["metadata"]["finalizers"] = json!([FOREIGN]);

@@ -6,7 +6,10 @@ use innkeeper_tests::{Host, HostOptions, Write, eventually, eventually_for};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, is_synced, lines};
+use crate::{
+    plugins::{Site, WELL},
+    stage::{Stage, is_synced, lines},
+};
 
 const API: &str = "cache.example.com/v1";
 const CRD: &str = "memcacheds.cache.example.com";
@@ -149,6 +152,57 @@ fn l2_one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
     );
     Stage::stop(b);
     assert_eq!(lease(&stage)["spec"]["holderIdentity"], "");
+}
+
+#[test]
+fn l2_a_host_that_waits_has_loaded_what_plugins_declare() {
+    const NAME: &str = "cache";
+
+    let site = Site::new();
+    site.define();
+    site.put("memcached");
+    let Site {
+        stage, namespace, ..
+    } = &site;
+    let caches = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let start = |at: usize, identity: &str| {
+        let mut options = stage.options.clone();
+        // Nothing that one compiles helps the other.
+        options.cache = Some(caches[at].path().to_owned());
+        let elected = ["--leader-elect", "--lease-identity", identity];
+        let elected = elected.map(str::to_owned);
+        options.arguments.extend(elected);
+        Host::start(&stage.plane.kubeconfig(), &options).unwrap()
+    };
+    let mut a = start(0, "a");
+    wait_holder(stage, "a", Duration::from_secs(30));
+    site.apply_as(NAME, &json!({}));
+    site.wait_conditions_of(NAME, &a, &WELL);
+    stage.wait_served(&a, &[CRD]);
+    apply(stage, namespace, "first");
+    wait_applied(stage, &a, namespace, "first");
+
+    let b = start(1, "b");
+    eventually("the second host has loaded it, too", || {
+        let log = b.log().unwrap();
+        if log.contains("in case that this host takes over") {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    let mark = stage.settle(Duration::from_secs(1));
+    assert!(a.stop().unwrap().success(), "{}", a.log().unwrap());
+    let stopped = Instant::now();
+    apply(stage, namespace, "second");
+    wait_applied(stage, &b, namespace, "second");
+    // A compilation alone takes longer.
+    let taken_over = stopped.elapsed();
+    assert!(taken_over < SLACK, "{taken_over:?}\n{}", b.log().unwrap());
+    let writes = writes_by(stage, "b", mark);
+    let of_first = |write: &&Write| write.name.contains("first");
+    assert_eq!(writes.iter().find(of_first).map(|write| &write.name), None);
+    Stage::stop(b);
 }
 
 #[test]

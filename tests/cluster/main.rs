@@ -36,6 +36,7 @@ mod refusals;
 mod registries;
 mod relay;
 mod render;
+mod rivals;
 mod sharing;
 mod shutdown;
 mod stage;

@@ -69,7 +69,7 @@ impl Site {
     }
 
     /// Puts a guest below the source directory.
-    fn put(&self, guest: &str) {
+    pub(crate) fn put(&self, guest: &str) {
         let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
         self.put_bytes(&fs::read(guests.join(format!("{guest}.wasm"))).unwrap());
     }
@@ -82,7 +82,7 @@ impl Site {
         self.apply_as(NAME, more);
     }
 
-    fn apply_as(&self, name: &str, more: &Value) {
+    pub(crate) fn apply_as(&self, name: &str, more: &Value) {
         let mut spec = json!({
             "source": {"file": {"path": "plugin.wasm"}},
             "grants": {

@@ -5,7 +5,7 @@ use super::{
     admin::AdminArgs,
     cluster::{ClusterArgs, ClusterSettings},
     lease::{LeaseArgs, LeaseSettings, lease_name},
-    plugins::{PluginArgs, PluginSettings, plugin_files},
+    plugins::{PluginArgs, PluginSettings},
     scope::{ScopeArgs, ScopeSettings},
     sources::{SourceArgs, SourceSettings},
 };
@@ -25,7 +25,6 @@ Exit codes:
 /// Flags of `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
-#[command(group = plugin_files())]
 pub(super) struct RunArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -50,8 +49,7 @@ pub struct RunSettings {
     pub scope: ScopeSettings,
     /// Which plugins.
     pub plugins: PluginSettings,
-    /// Where the plugins of Plugin resources may come from; none: plugins are given as files, and Plugins are not looked
-    /// at.
+    /// Where the plugins of Plugin resources may come from; none: Plugins are not looked at.
     pub sources: Option<SourceSettings>,
     /// By which lease hosts take turns; none: this one is alone.
     pub lease: Option<LeaseSettings>,
@@ -74,11 +72,7 @@ impl RunArgs {
         let cluster = cluster.into_settings();
         let scope = scope.into_settings()?;
         let plugins = plugins.into_settings()?;
-        let sources = plugins
-            .files
-            .is_empty()
-            .then(|| sources.into_settings())
-            .transpose()?;
+        let sources = sources.into_settings(!plugins.files.is_empty())?;
         let selector = sources
             .as_ref()
             .and_then(|sources| sources.selector.as_deref());

@@ -8,35 +8,25 @@ use crate::model::LabelSelector;
 /// Flags for the sources of Plugin resources.
 #[derive(Debug, clap::Args)]
 #[command(
-    next_help_heading = "Plugin resources, which are served where no plugin files are given (proxies for their sources are taken from HTTPS_PROXY, HTTP_PROXY and NO_PROXY)"
+    next_help_heading = "Plugin resources, which are served where no plugin files are given or with --plugin-resources (proxies for their sources are taken from HTTPS_PROXY, HTTP_PROXY and NO_PROXY)"
 )]
 pub(super) struct SourceArgs {
+    /// Serve Plugin resources beside the plugins of --plugin and --plugin-dir; where both want the same kind of parents
+    /// the file gets it. Without plugin files they are served anyway.
+    #[arg(long, env = "INNKEEPER_PLUGIN_RESOURCES")]
+    plugin_resources: bool,
     /// Take the files that Plugins name in spec.source.file from this directory; nothing in it is loaded by itself
     /// [default: no Plugin may name a file].
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "INNKEEPER_SOURCE_DIR",
-        conflicts_with = "plugin-files"
-    )]
+    #[arg(long, value_name = "DIR", env = "INNKEEPER_SOURCE_DIR")]
     source_dir: Option<PathBuf>,
     /// Let Plugins name servers in the cluster's own network, on this node and in this Pod.
     ///
     /// Whoever writes a Plugin chooses the address, and the host may reach what they may not.
-    #[arg(
-        long,
-        env = "INNKEEPER_ALLOW_LOCAL_SOURCES",
-        conflicts_with = "plugin-files"
-    )]
+    #[arg(long, env = "INNKEEPER_ALLOW_LOCAL_SOURCES")]
     allow_local_sources: bool,
     /// Trust the authorities of this PEM file as well as those of the system when plugins are fetched, for registries and
     /// web servers with an authority of their own; read once, at the start.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "INNKEEPER_SOURCE_CA_FILE",
-        conflicts_with = "plugin-files"
-    )]
+    #[arg(long, value_name = "FILE", env = "INNKEEPER_SOURCE_CA_FILE")]
     source_ca_file: Option<PathBuf>,
     /// Ask this registry first for what plugins another one has, as in `ghcr.io=mirror.example/ghcr`; may be given
     /// several times, also for one registry, whose mirrors are asked in their order.
@@ -47,8 +37,7 @@ pub(super) struct SourceArgs {
         long = "source-mirror",
         value_name = "REGISTRY=MIRROR",
         env = "INNKEEPER_SOURCE_MIRRORS",
-        value_delimiter = ',',
-        conflicts_with = "plugin-files"
+        value_delimiter = ','
     )]
     source_mirrors: Vec<String>,
     /// Serve only the Plugins that this label selector chooses, written as for `kubectl get -l`, so that several hosts
@@ -56,12 +45,7 @@ pub(super) struct SourceArgs {
     ///
     /// The selectors of two hosts must not choose the same Plugin, and no two Plugins may have the same kind of parents:
     /// a host does not know what another one serves [default: all Plugins].
-    #[arg(
-        long,
-        value_name = "SELECTOR",
-        env = "INNKEEPER_PLUGIN_SELECTOR",
-        conflicts_with = "plugin-files"
-    )]
+    #[arg(long, value_name = "SELECTOR", env = "INNKEEPER_PLUGIN_SELECTOR")]
     plugin_selector: Option<String>,
 }
 
@@ -83,8 +67,14 @@ pub struct SourceSettings {
 }
 
 impl SourceArgs {
-    pub(super) fn into_settings(self) -> Result<SourceSettings, Error> {
+    /// None where Plugin resources are not served: there are plugin files, and nothing was said of both.
+    pub(super) fn into_settings(self, has_files: bool) -> Result<Option<SourceSettings>, Error> {
+        if has_files && !self.plugin_resources {
+            let without = self.first_given();
+            return without.map_or(Ok(None), |flag| Err(Error::WithoutResources(flag)));
+        }
         let Self {
+            plugin_resources: _,
             source_dir,
             allow_local_sources,
             source_ca_file,
@@ -95,14 +85,28 @@ impl SourceArgs {
             .map(read_authorities)
             .transpose()?
             .unwrap_or_default();
-        Ok(SourceSettings {
+        Ok(Some(SourceSettings {
             dir: source_dir,
             allow_local: allow_local_sources,
             certificates_pem,
             proxies: registry::proxies(),
             mirrors: mirrors(source_mirrors)?,
             selector: plugin_selector.map(checked_selector).transpose()?,
-        })
+        }))
+    }
+
+    /// A flag that is of use with Plugin resources alone.
+    fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.source_dir.is_some(), "--source-dir"),
+            (self.allow_local_sources, "--allow-local-sources"),
+            (self.source_ca_file.is_some(), "--source-ca-file"),
+            (!self.source_mirrors.is_empty(), "--source-mirror"),
+            (self.plugin_selector.is_some(), "--plugin-selector"),
+        ];
+        given
+            .iter()
+            .find_map(|(is_given, flag)| is_given.then_some(*flag))
     }
 }
 

@@ -57,7 +57,7 @@ fn fills_in_every_limit() {
 }
 
 #[test]
-fn plugin_resources_are_served_where_no_plugin_files_are_given() {
+fn plugin_resources_are_served_where_no_plugin_files_are_given_or_as_said() {
     let settings = run(&["--source-dir", "/plugins"]);
     assert!(settings.plugins.files.is_empty());
     let sources = settings.sources.unwrap();
@@ -71,6 +71,16 @@ fn plugin_resources_are_served_where_no_plugin_files_are_given() {
     };
     assert_eq!(usual, expected);
     assert_eq!(run(&["--plugin", "a.wasm"]).sources, None);
+    let both = run(&[
+        "--plugin",
+        "a.wasm",
+        "--plugin-resources",
+        "--source-dir",
+        "/plugins",
+    ]);
+    assert_eq!(both.plugins.files.len(), 1);
+    let dir = both.sources.unwrap().dir;
+    assert_eq!(dir.as_deref(), Some(Path::new("/plugins")));
 }
 
 #[test]
@@ -158,7 +168,7 @@ fn rejects_what_it_does_not_understand() {
         (&["dev", "--kubeconfig", "a"], "--plugin"),
         (
             &["run", "--plugin", "a", "--source-dir", "b"],
-            "cannot be used with",
+            "--source-dir is for Plugin resources",
         ),
         (&["run", "--plugin", "a", "--unknown"], "--unknown"),
         (&["run", "--plugin", "a", "--workers", "0"], "workers"),

@@ -12,31 +12,39 @@ mod load;
 mod rehearse;
 mod report;
 mod resume;
+mod rivalry;
 mod serve;
+mod warm;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Once},
     time::Duration,
 };
 
 use backon::ExponentialBackoff;
+use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use self::load::Component;
+pub use self::load::Loader;
 use self::serve::Running;
 pub use self::serve::Start;
+pub use self::warm::{OnceMade, Warm, Warmer};
 use super::{
-    Workshop,
     finalizers::Finalizers,
     lifecycle::{
         self, Beginning, History, Judgement, Problem, Revision, Situation, Stage, Step,
         loads_the_same,
     },
     resource::{self, Candidate, Declared, Plugin as Resource},
+    rivals::{Rivals, Seniority},
 };
 use crate::{
     apply::Target,
@@ -48,7 +56,6 @@ use crate::{
     },
     plugin::Plugin,
     reconcile::{InventoryError, Next, Shared, Turn},
-    source::Fetcher,
 };
 
 /// How often the numbers of parents and faults are looked at.
@@ -64,18 +71,19 @@ const WAITING_RECHECK: Duration = Duration::from_secs(30);
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_mins(5);
 
+/// The reason where another plugin serves the same kind of parents.
+const PARENT_TAKEN: &str = "ParentTaken";
+
 /// What the manager works with.
 pub struct Parts {
     /// What all plugins share.
     pub shared: Arc<Shared>,
-    /// What loading needs.
-    pub workshop: Arc<Workshop>,
-    /// Where bytes come from.
-    pub fetcher: Fetcher,
+    /// What loads what they declare.
+    pub loader: Arc<Loader>,
+    /// The plugins that the same host serves from files, with their kinds of parents.
+    pub files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
     /// Which Plugins are this host's, as a label selector; none: all.
     pub selector: Option<String>,
-    /// Where the Secrets and ConfigMaps are that sources name.
-    pub namespace: String,
     /// Takes plugins whose passes are to run.
     pub starts: mpsc::Sender<Start>,
     /// Ends the passes of all plugins.
@@ -91,11 +99,13 @@ pub struct Manager {
     /// What is known of each Plugin, but for those that have their pass.
     known: Mutex<BTreeMap<ObjectId, Known>>,
     /// Who serves which kind of parents.
-    claims: Mutex<BTreeMap<GroupKind, PluginName>>,
+    rivals: Mutex<Rivals>,
+    /// Told when somebody is to look at that again.
+    contest: Notify,
+    /// Set once the Plugins that there are at the start are known to [`Rivals`].
+    expected: Once,
     /// The Plugins with a revision whose first passes are being watched.
     on_trial: Mutex<BTreeSet<ObjectId>>,
-    /// The plugins whose passes run.
-    with_passes: Mutex<BTreeSet<PluginName>>,
     /// The bytes that each Plugin may come back to.
     kept: Mutex<BTreeMap<ObjectId, BTreeSet<Digest>>>,
 }
@@ -103,6 +113,8 @@ pub struct Manager {
 /// What is known of one Plugin.
 #[derive(Default)]
 struct Known {
+    /// When it was made.
+    created: Timestamp,
     attempt: Option<Attempt>,
     running: Option<Running>,
     /// Revisions that were to serve and do not.
@@ -154,6 +166,10 @@ struct Refusal {
 }
 
 impl Refusal {
+    fn is_for_a_rival(&self) -> bool {
+        self.problem.reason == PARENT_TAKEN
+    }
+
     fn is_due(&self) -> bool {
         self.due.is_some_and(|due| due <= Instant::now())
     }
@@ -191,25 +207,36 @@ pub fn kind() -> Gvk {
     Gvk::new(resource::GROUP, "v1alpha1", "Plugin")
 }
 
+/// The Plugins of a host, which goes by this name.
+fn interest(name: PluginName, selector: Option<String>) -> Interest {
+    Interest {
+        plugin: name,
+        parent: kind(),
+        children: Vec::new(),
+        reads: Vec::new(),
+        selector,
+        field_managers: BTreeSet::new(),
+    }
+}
+
 impl Manager {
     /// Starts to watch Plugins; without their definition it waits for that.
     pub fn new(parts: Parts, name: PluginName) -> Self {
-        let interest = Interest {
-            plugin: name.clone(),
-            parent: kind(),
-            children: Vec::new(),
-            reads: Vec::new(),
-            selector: parts.selector.clone(),
-            field_managers: BTreeSet::new(),
-        };
+        let interest = interest(name.clone(), parts.selector.clone());
+        let mut rivals = Rivals::default();
+        for (name, kinds) in &parts.files {
+            // No two files want the same, and nobody else is there yet.
+            drop(rivals.ask(&Seniority::File(name.clone()), kinds));
+        }
         Self {
             registration: parts.shared.cluster.register(interest),
             parts,
             name,
             known: Mutex::default(),
-            claims: Mutex::default(),
+            rivals: Mutex::new(rivals),
+            contest: Notify::new(),
+            expected: Once::new(),
             on_trial: Mutex::default(),
-            with_passes: Mutex::default(),
             kept: Mutex::default(),
         }
     }
@@ -222,59 +249,32 @@ impl Manager {
     async fn tend(&self, object: &Object, known: &mut Known) -> Next {
         known.generation = object.generation;
         known.target = Some(Target::new(object, &resource_of(object)));
+        if let Some((name, problem)) = self.name_taken(object) {
+            if object.is_deleting() {
+                // Its finalizers are the file's.
+                return self.let_go(known, name).await;
+            }
+            return self.report(object, known, None, Some(&problem)).await;
+        }
         if object.is_deleting() {
             return self.leave(object, known).await;
         }
         let declared = match declared(object) {
-            Ok(declared) => declared,
+            Ok((declared, created)) => {
+                known.created = created;
+                declared
+            }
             Err(problem) => return self.report(object, known, None, Some(&problem)).await,
         };
+        self.give_way(&declared.name, known).await;
         if let Some(attempt) = &mut known.attempt
             && loads_the_same(&attempt.of, &declared)
         {
             attempt.of.pull_every = declared.pull_every;
         }
-        for refusals in [&mut known.refusals, &mut known.lost] {
-            refusals.retain(|_, refusal| refusal.of == declared && !refusal.is_due());
-        }
-        loop {
-            let step = known.situation(&declared).next();
-            debug!(?step, "next step");
-            match step {
-                Step::Load => {
-                    self.load(&declared, known).await;
-                    known.find_again();
-                }
-                Step::Serve(revision) | Step::Swap(revision) => {
-                    let plugin = known.plugin(&revision);
-                    let Some(plugin) = plugin.filter(|_| !known.is_refused(&revision)) else {
-                        break;
-                    };
-                    let why = Beginning::Declared;
-                    if let Err(failed) = self.serve(&declared, known, plugin, why).await {
-                        known.refuse(revision, &declared, failed);
-                    }
-                }
-                Step::Resume(revision) => {
-                    self.come_back(&declared, known, &revision, Beginning::Resumed)
-                        .await;
-                }
-                Step::RollBack(revision) => {
-                    let why = known.faults().unwrap_or_default();
-                    let why = Beginning::RolledBack { why };
-                    self.come_back(&declared, known, &revision, why).await;
-                }
-                Step::Stop => {
-                    info!(plugin = %declared.name, "the grants of a plugin do not suffice any more, it stops");
-                    self.stop(&declared.name, known).await;
-                }
-                Step::Keep => {
-                    known.refusals.clear();
-                    break;
-                }
-                Step::Wait => break,
-            }
-        }
+        let has_turn = self.rivals.lock().has_turn(&declared.name);
+        known.try_again(&declared, has_turn);
+        self.take_steps(&declared, known).await;
         if known.refusals.is_empty() {
             known.candidate = None;
         }
@@ -288,6 +288,48 @@ impl Manager {
             .await
     }
 
+    /// Does what is to be done next until nothing is.
+    async fn take_steps(&self, declared: &Declared, known: &mut Known) {
+        loop {
+            let step = known.situation(declared).next();
+            debug!(?step, "next step");
+            match step {
+                Step::Load => {
+                    self.load(declared, known).await;
+                    known.find_again();
+                }
+                Step::Serve(revision) | Step::Swap(revision) => {
+                    let plugin = known.plugin(&revision);
+                    let Some(plugin) = plugin.filter(|_| !known.is_refused(&revision)) else {
+                        break;
+                    };
+                    let why = Beginning::Declared;
+                    if let Err(failed) = self.serve(declared, known, plugin, why).await {
+                        known.refuse(revision, declared, failed);
+                    }
+                }
+                Step::Resume(revision) => {
+                    self.come_back(declared, known, &revision, Beginning::Resumed)
+                        .await;
+                }
+                Step::RollBack(revision) => {
+                    let why = known.faults().unwrap_or_default();
+                    let why = Beginning::RolledBack { why };
+                    self.come_back(declared, known, &revision, why).await;
+                }
+                Step::Stop => {
+                    info!(plugin = %declared.name, "the grants of a plugin do not suffice any more, it stops");
+                    self.stop(&declared.name, known).await;
+                }
+                Step::Keep => {
+                    known.refusals.clear();
+                    break;
+                }
+                Step::Wait => break,
+            }
+        }
+    }
+
     /// Learns what the plugin made while it was another host's: where Plugins are shared out, one may come from there.
     async fn learn(&self, id: &ObjectId) -> Result<(), InventoryError> {
         let (Some(_), Ok(name)) = (&self.parts.selector, PluginName::new(&id.name)) else {
@@ -299,16 +341,21 @@ impl Manager {
 
     /// Ends what a Plugin that is gone had served; its children stay.
     async fn forget(&self, id: &ObjectId) {
-        self.parts.shared.metrics.plugin_gone(&id.name);
         let known = self.known.lock().remove(id);
-        if let (Some(mut known), Ok(name)) = (known, PluginName::new(&id.name)) {
-            info!(plugin = %name, "the Plugin is gone, or not chosen any more, its children stay");
-            self.stop(&name, &mut known).await;
+        let name = PluginName::new(&id.name);
+        let is_file = |name: &PluginName| self.parts.files.contains_key(name);
+        if name.as_ref().is_ok_and(is_file) {
+            return;
+        }
+        self.parts.shared.metrics.plugin_gone(&id.name);
+        if let Ok(name) = name {
+            if let Some(mut known) = known {
+                info!(plugin = %name, "the Plugin is gone, or not chosen any more, its children stay");
+                self.stop(&name, &mut known).await;
+            }
+            self.among_rivals(|rivals| rivals.withdraw(&name));
         }
         self.on_trial.lock().remove(id);
-        self.with_passes
-            .lock()
-            .retain(|name| *name.as_str() != *id.name);
         self.keep_only(id, BTreeSet::new());
     }
 }
@@ -320,6 +367,10 @@ impl Work for Manager {
             () = self.parts.shared.trials.notified() => {
                 let on_trial = self.on_trial.lock();
                 on_trial.iter().map(|id| (id.clone(), Class::Swapped)).collect()
+            }
+            () = self.contest.notified() => {
+                let affected = self.rivals.lock().take_affected();
+                affected.iter().map(|name| (id_of(name), Class::Swapped)).collect()
             }
         }
     }
@@ -337,6 +388,7 @@ impl Work for Manager {
             // What serves goes on.
             Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
         };
+        self.expected.call_once(|| self.expect_all());
         let known = self.known.lock().remove(&id);
         if known.is_none()
             && let Err(error) = self.learn(&id).await
@@ -346,6 +398,7 @@ impl Work for Manager {
         }
         let mut known = known.unwrap_or_else(|| Known::of(&observation.parent));
         let next = self.tend(&observation.parent, &mut known).await;
+        self.withdraw_unless_it_waits(&id, &known);
         self.look_after(&id, &known);
         self.known.lock().insert(id, known);
         next
@@ -365,9 +418,10 @@ fn resource_of(object: &Object) -> Served {
     }
 }
 
-fn declared(object: &Object) -> Result<Declared, Problem> {
+/// What a Plugin declares, and when it was made.
+fn declared(object: &Object) -> Result<(Declared, Timestamp), Problem> {
     let resource = Resource::read(&object.json);
-    let declared = resource.and_then(|resource| resource.declared());
+    let declared = resource.and_then(|resource| Ok((resource.declared()?, resource.created())));
     declared.map_err(|error| Problem {
         stage: Stage::Fetched,
         reason: "InvalidSpec".to_owned(),
@@ -425,6 +479,16 @@ impl Known {
         let due = self.due(retry);
         let of = declared.clone();
         self.refusals.insert(revision, Refusal { of, problem, due });
+    }
+
+    /// Forgets refusals whose time is over, or that something else was declared for.
+    fn try_again(&mut self, declared: &Declared, has_turn: bool) {
+        for refusals in [&mut self.refusals, &mut self.lost] {
+            refusals.retain(|_, refusal| {
+                let is_over = refusal.is_due() || has_turn && refusal.is_for_a_rival();
+                refusal.of == *declared && !is_over
+            });
+        }
     }
 
     /// Why what is declared does not serve.

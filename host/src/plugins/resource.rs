@@ -22,6 +22,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+use jiff::Timestamp;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -189,5 +190,11 @@ impl Plugin {
     pub fn read(text: &str) -> Result<Self, Error> {
         let mut reader = serde_json::Deserializer::from_str(text);
         serde_path_to_error::deserialize(&mut reader).map_err(Error::Read)
+    }
+
+    /// When it was made; the API server says that of every object.
+    pub fn created(&self) -> Timestamp {
+        let created = self.metadata.creation_timestamp.as_ref();
+        created.map_or(Timestamp::MAX, |created| created.0)
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     cluster::Cluster,
     controller::Witness,
     metrics::{ControllerMetrics, Metrics},
+    model::PluginName,
     plugins::Served,
     reconcile::{Reconciler, Shared},
 };
@@ -50,6 +51,14 @@ impl Gallery {
     /// The plugins that serve now.
     pub fn serving(&self) -> Vec<Arc<Served>> {
         self.serving.read().clone()
+    }
+
+    /// Whether passes of a plugin run, or may begin.
+    pub(super) fn serves(&self, name: &PluginName) -> bool {
+        self.serving
+            .read()
+            .iter()
+            .any(|served| served.name == *name)
     }
 
     /// Whether every plugin serves, or was tried and does not, or all of them wait for the lease.

@@ -1,21 +1,27 @@
 //! Plugin resources: the task of their manager, and the tasks of the plugins that it has served.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, Gallery, Stop, controllers};
 use crate::{
+    cluster::Cluster,
     config::SourceSettings,
     controller::{self, Bounds},
-    model::PluginName,
+    model::{GroupKind, PluginName},
     plugins::{
-        Workshop,
-        manager::{Manager, Parts, Start},
+        self, Workshop,
+        manager::{Loader, Manager, OnceMade, Parts, Start, Warm, Warmer},
     },
     reconcile::Shared,
     source::{self, Fetcher},
@@ -30,35 +36,107 @@ const PLACES: usize = 4;
 /// How many plugins may wait until their controllers are started.
 const STARTS_MAX: usize = PLACES;
 
+/// How long watches that were there before are kept for Plugins that do not serve yet.
+const WARM_FOR: Duration = Duration::from_mins(1);
+
 /// Passes that begin in a second at most.
 const PASSES_PER_SECOND_MAX: u32 = 100;
 
-/// Serves Plugins until told to stop, and then until all passes have ended.
-///
-/// Fails if nothing can be fetched; begins to watch before the future is polled.
-pub(super) fn serve(
-    settings: &SourceSettings,
-    shared: Arc<Shared>,
-    workshop: Arc<Workshop>,
-    namespace: String,
-    stop: &Stop,
-    gallery: Arc<Gallery>,
-) -> Result<impl Future<Output = Result<(), Error>> + use<>, Error> {
-    let fetcher = Fetcher::new(source_settings(settings));
-    let fetcher = fetcher.map_err(|error| Error::Sources(Box::new(error)))?;
-    let name = PluginName::new(NAME).map_err(Error::Name)?;
-    let (sender, starts) = mpsc::channel(STARTS_MAX);
-    let parts = Parts {
-        shared: Arc::clone(&shared),
-        workshop,
-        fetcher,
-        selector: settings.selector.clone(),
-        namespace,
-        starts: sender,
-        stop: stop.first_token(),
-    };
-    let manager = Manager::new(parts, name);
-    Ok(manage(shared, manager, starts, stop.first_token(), gallery))
+/// What it takes to serve Plugins.
+pub(super) struct Resources {
+    name: PluginName,
+    loader: Arc<Loader>,
+    selector: Option<String>,
+}
+
+/// What was there before the first Plugin is served.
+pub(super) struct Before {
+    /// The plugins that are served from files, with their kinds of parents.
+    pub(super) files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
+    /// Watches that run already.
+    pub(super) warm: Warm,
+}
+
+/// A manager, and what it is given and gives.
+struct Tended {
+    manager: Arc<Manager>,
+    starts: mpsc::Receiver<Start>,
+    warm: Warm,
+}
+
+impl Resources {
+    /// Fails if nothing can be fetched.
+    pub(super) fn new(
+        settings: &SourceSettings,
+        cluster: &Cluster,
+        workshop: Arc<Workshop>,
+        namespace: &str,
+    ) -> Result<Self, Error> {
+        let fetcher = Fetcher::new(source_settings(settings));
+        let fetcher = fetcher.map_err(|error| Error::Sources(Box::new(error)))?;
+        let loader = Loader {
+            cluster: cluster.clone(),
+            workshop,
+            fetcher,
+            namespace: namespace.to_owned(),
+        };
+        Ok(Self {
+            name: PluginName::new(NAME).map_err(Error::Name)?,
+            loader: Arc::new(loader),
+            selector: settings.selector.clone(),
+        })
+    }
+
+    /// Keeps Plugins at hand without serving them, for as long as the future is polled.
+    pub(super) fn warm(
+        &self,
+        once_made: OnceMade,
+        gallery: &Gallery,
+    ) -> (Arc<Warmer>, impl Future<Output = Result<(), Error>> + use<>) {
+        let (name, selector) = (self.name.clone(), self.selector.clone());
+        let warmer = Warmer::new(Arc::clone(&self.loader), name, selector, once_made);
+        let warmer = Arc::new(warmer);
+        let witness = gallery.witness_of("innkeeper/standby", PLACES);
+        let never = CancellationToken::new();
+        let warming = controller::run(Arc::clone(&warmer), bounds(), witness, never);
+        (warmer, async { warming.await.map_err(Error::Manager) })
+    }
+
+    /// Serves Plugins until told to stop, and then until all passes have ended.
+    ///
+    /// Begins to watch before the future is polled.
+    pub(super) fn serve(
+        self,
+        shared: Arc<Shared>,
+        before: Before,
+        stop: &Stop,
+        gallery: Arc<Gallery>,
+    ) -> impl Future<Output = Result<(), Error>> + use<> {
+        let (sender, starts) = mpsc::channel(STARTS_MAX);
+        let parts = Parts {
+            shared: Arc::clone(&shared),
+            loader: self.loader,
+            files: before.files,
+            selector: self.selector,
+            starts: sender,
+            stop: stop.first_token(),
+        };
+        let manager = Manager::new(parts, self.name);
+        let tended = Tended {
+            manager: Arc::new(manager),
+            starts,
+            warm: before.warm,
+        };
+        manage(shared, tended, stop.first_token(), gallery)
+    }
+}
+
+fn bounds() -> Bounds {
+    Bounds {
+        places: Arc::new(Semaphore::new(PLACES)),
+        passes_per_second_max: PASSES_PER_SECOND_MAX,
+        queue: controllers::queue_options(),
+    }
 }
 
 /// How sources are reached; what bounds a fetch is the same for all hosts.
@@ -83,21 +161,22 @@ fn source_settings(settings: &SourceSettings) -> source::Settings {
 
 async fn manage(
     shared: Arc<Shared>,
-    manager: Manager,
-    mut starts: mpsc::Receiver<Start>,
+    tended: Tended,
     stop: CancellationToken,
     gallery: Arc<Gallery>,
 ) -> Result<(), Error> {
-    let bounds = Bounds {
-        places: Arc::new(Semaphore::new(PLACES)),
-        passes_per_second_max: PASSES_PER_SECOND_MAX,
-        queue: controllers::queue_options(),
-    };
+    let Tended {
+        manager,
+        mut starts,
+        mut warm,
+    } = tended;
     let witness = gallery.witness_of("innkeeper/plugin", PLACES);
-    let manager = Arc::new(manager);
-    let managing = controller::run(Arc::clone(&manager), bounds, witness, stop.clone());
+    let managing = controller::run(Arc::clone(&manager), bounds(), witness, stop.clone());
+    let cold = Instant::now() + WARM_FOR;
     let mut managing = Box::pin(managing);
-    let mut orphans = Box::pin(manager.tend_orphans());
+    let mut orphans = Box::pin(plugins::tend_orphans(&shared, |name| {
+        gallery.serves(name) || !manager.may_be_own(name)
+    }));
     let mut serving: JoinSet<Result<(), Error>> = JoinSet::new();
     loop {
         tokio::select! {
@@ -105,7 +184,10 @@ async fn manage(
             () = stop.cancelled() => break,
             ended = &mut managing => return ended.map_err(Error::Manager),
             never = &mut orphans => match never {},
+            () = sleep_until(cold), if !warm.is_empty() => warm.clear(),
             Some(start) = starts.recv() => {
+                // Its own registrations use the same watches.
+                warm.remove(&start.served.name);
                 let (shared, gallery) = (Arc::clone(&shared), Arc::clone(&gallery));
                 serving.spawn(async move { run(&shared, start, &gallery).await });
             }

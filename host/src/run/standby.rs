@@ -3,28 +3,20 @@
 //! It watches what its plugins will watch; once it may write, they find their watches running, in doubt until they
 //! are proven to be current.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
-    future::pending,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc};
 
-use futures::future::{join, join_all};
+use futures::future::{OptionFuture, join, join_all};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::{Gallery, key};
+use super::{Error, Gallery, key, resources::Resources};
 use crate::{
     apply::{Claim, Writer},
     cluster::{Cluster, Registration},
     model::{PluginName, error_chain},
-    plugins::{self, Loaded},
+    plugins::{self, Loaded, manager::Warm},
     reconcile::Inventory,
 };
-
-/// The watches of each plugin, while nobody else holds them.
-pub(super) type Warm = BTreeMap<PluginName, Vec<Registration>>;
 
 /// Waits for the claim with running watches; these are what is left of the waiting.
 pub(super) async fn wait(
@@ -32,18 +24,18 @@ pub(super) async fn wait(
     writer: &Arc<Writer>,
     claim: &Claim,
     namespace: &str,
-    plugins: &[Loaded],
+    (plugins, resources): (&[Loaded], Option<&Resources>),
     gallery: &Gallery,
-) -> Warm {
+) -> Result<Warm, Error> {
     if claim.is_held() {
-        return Warm::new();
+        return Ok(Warm::new());
     }
     info!("standing by: another process may write");
     let inventory = tokio::select! {
         inventory = Inventory::read(cluster, Arc::clone(writer), namespace) => inventory,
-        () = claim.acquired() => return Warm::new(),
+        () = claim.acquired() => return Ok(Warm::new()),
     };
-    let once_made = |plugin: &PluginName| match &inventory {
+    let once_made = move |plugin: &PluginName| match &inventory {
         Ok(inventory) => inventory.of(plugin),
         // It is read again before anything is done; until then only what is declared is watched.
         Err(_) => BTreeSet::new(),
@@ -61,13 +53,17 @@ pub(super) async fn wait(
         join(each, find_key(cluster, namespace)).await;
         pending::<Infallible>().await
     };
+    let warmer = resources.map(|resources| resources.warm(Box::new(once_made), gallery));
+    let (warmer, warming) = warmer.unzip();
     tokio::select! {
         never = tend => match never {},
+        ended = OptionFuture::from(warming), if warmer.is_some() => ended.unwrap_or(Ok(()))?,
         () = claim.acquired() => {}
     }
     gallery.stand_by(false);
     cluster.doubt();
-    warm
+    warm.extend(warmer.iter().flat_map(|warmer| warmer.take()));
+    Ok(warm)
 }
 
 /// Takes triggers that nobody follows, so that they do not pile up.

@@ -3,22 +3,17 @@
 //! For that the Plugin has a finalizer of the host's, from before the first parent gets one of the plugin's.
 //! Children and definitions stay.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{Failed, Known, Manager, id_of};
 use crate::{
     apply,
-    model::{Gvk, Object, PluginName, error_chain},
+    model::{Gvk, Object, ObjectId, PluginName, error_chain},
     plugin::Plugin,
     plugins::{
-        finalizers::{Finalizers, Parents},
+        finalizers::Parents,
         lifecycle::{Problem, Stage, unserved},
     },
     reconcile::Next,
@@ -26,9 +21,6 @@ use crate::{
 
 /// Between two looks at what is left.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
-
-/// Between two looks at parents without passes.
-const ORPHANS_LOOKED_AT_EVERY: Duration = Duration::from_secs(3);
 
 impl Manager {
     /// Makes sure that a Plugin does not go before its finalizers have, where it has any.
@@ -134,7 +126,7 @@ impl Manager {
     }
 
     /// Takes the host's finalizer off a Plugin.
-    async fn let_go(&self, known: &mut Known, name: &PluginName) -> Next {
+    pub(super) async fn let_go(&self, known: &mut Known, name: &PluginName) -> Next {
         let Some(target) = &mut known.target else {
             return Next::UntilChanged;
         };
@@ -159,31 +151,10 @@ impl Manager {
         }
     }
 
-    /// Lets parents go that ask for it, where no passes run that would see to it: nothing is served for them, or it is
-    /// suspended, or their Plugin is gone.
-    pub async fn tend_orphans(&self) -> Infallible {
-        let mut orphans: BTreeMap<PluginName, Finalizers> = BTreeMap::new();
-        loop {
-            sleep(ORPHANS_LOOKED_AT_EVERY).await;
-            let shared = &self.parts.shared;
-            let mut names = shared.inventory.finalizing();
-            {
-                let with_passes = self.with_passes.lock();
-                names.retain(|name| !with_passes.contains(name));
-            }
-            if self.parts.selector.is_some() {
-                // What is not chosen may be another host's; a Plugin does not go before its finalizers have.
-                let chosen = self.registration.parents();
-                names.retain(|name| chosen.iter().any(|id| *id.name == *name.as_str()));
-            }
-            orphans.retain(|name, _| names.contains(name));
-            for name in names {
-                let kinds = shared.inventory.parents(&name);
-                let finalizers = orphans.entry(name.clone()).or_default();
-                finalizers
-                    .release(shared, &name, &kinds, Parents::Skipping)
-                    .await;
-            }
-        }
+    /// Whether a plugin without passes may be this host's: where Plugins are shared out, what is not chosen may be another
+    /// one's, and a Plugin does not go before its finalizers have.
+    pub fn may_be_own(&self, name: &PluginName) -> bool {
+        let is_it = |id: &ObjectId| *id.name == *name.as_str();
+        self.parts.selector.is_none() || self.registration.parents().iter().any(is_it)
     }
 }

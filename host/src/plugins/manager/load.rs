@@ -11,6 +11,7 @@ use tracing::{info, warn};
 
 use super::{Attempt, Failed, Known, Manager};
 use crate::{
+    cluster::Cluster,
     model::{Digest, Gvk, Limits, Object, Retry, error_chain},
     plugin::{Described, Plugin},
     plugins::{
@@ -19,8 +20,8 @@ use crate::{
         resource::{Declared, Origin},
     },
     source::{
-        ConfigMap, Credentials, DockerConfig, Expectation, Failure, Fetched, File, Http, Oci,
-        Source,
+        ConfigMap, Credentials, DockerConfig, Expectation, Failure, Fetched, Fetcher, File, Http,
+        Oci, PublicKey, Source,
     },
 };
 
@@ -74,7 +75,7 @@ impl Manager {
         let component = last.filter(usable).and_then(|last| last.component);
         let component = match component {
             Some(component) => Ok(component),
-            None => self.component(declared).await,
+            None => self.parts.loader.component(declared).await,
         };
         let ended = component
             .as_ref()
@@ -99,8 +100,23 @@ impl Manager {
             retry_at,
         });
     }
+}
 
-    async fn component(&self, declared: &Declared) -> Result<Component, Failed> {
+/// What loads what Plugins declare.
+pub struct Loader {
+    /// Where Secrets and ConfigMaps are read.
+    pub cluster: Cluster,
+    /// What loading needs.
+    pub workshop: Arc<Workshop>,
+    /// Where bytes come from.
+    pub fetcher: Fetcher,
+    /// Where the Secrets and ConfigMaps are that sources name.
+    pub namespace: String,
+}
+
+impl Loader {
+    /// What is declared, from the bytes that are kept or from its source; its configuration is left out.
+    pub(super) async fn component(&self, declared: &Declared) -> Result<Component, Failed> {
         // What is named by its content is the same wherever it comes from.
         if let Some(digest) = &declared.digest
             && let Ok(component) = self.kept(declared, digest).await
@@ -111,7 +127,7 @@ impl Manager {
         let fetched = self.fetch(declared).await?;
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
-        let workshop = Arc::clone(&self.parts.workshop);
+        let workshop = Arc::clone(&self.workshop);
         let limits = declared.charter.limits.clone();
         let work = move || {
             let described = compile(&workshop, &fetched.bytes, &limits)?;
@@ -127,13 +143,39 @@ impl Manager {
         })
     }
 
+    /// A component out of bytes that are kept: of this digest, and signed as the Plugin asks for.
+    pub(super) async fn kept(
+        &self,
+        declared: &Declared,
+        digest: &Digest,
+    ) -> Result<Component, Failed> {
+        let not_kept =
+            |message: String| Failed::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
+        let Some(cache) = &self.workshop.cache else {
+            return Err(not_kept("there is no cache directory".to_owned()));
+        };
+        let keys: Vec<Digest> = declared.keys.iter().map(PublicKey::id).collect();
+        let signed_by = cache.signer(digest, &keys).cloned();
+        if signed_by.is_none() && !keys.is_empty() {
+            let message =
+                format!("the bytes {digest} are not known to be signed by one of the keys");
+            return Err(not_kept(message));
+        }
+        let (workshop, digest) = (Arc::clone(&self.workshop), digest.clone());
+        let limits = declared.charter.limits.clone();
+        let work = move || Component::of_kept(&workshop, &digest, signed_by, &limits);
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|error| Failed::of(Stage::Compiled, "HostFault", &error, Retry::Backoff))?
+    }
+
     async fn fetch(&self, declared: &Declared) -> Result<Fetched, Failed> {
         let source = self.source(&declared.origin).await?;
         let expectation = Expectation {
             digest: declared.digest.clone(),
             keys: declared.keys.clone(),
         };
-        let fetched = self.parts.fetcher.fetch(&source, &expectation).await;
+        let fetched = self.fetcher.fetch(&source, &expectation).await;
         fetched.map_err(|error| {
             let stage = match error.failure() {
                 Failure::WrongDigest { .. }
@@ -205,9 +247,9 @@ impl Manager {
 
     /// An object of the host's namespace, by a read of its own: it is in no cache.
     async fn object(&self, kind: &str, name: &str) -> Result<Object, Failed> {
-        let namespace = &*self.parts.namespace;
+        let namespace = &*self.namespace;
         let gvk = Gvk::new("", "v1", kind);
-        let found = self.cluster().live_get(&gvk, Some(namespace), name).await;
+        let found = self.cluster.live_get(&gvk, Some(namespace), name).await;
         let found = found
             .map_err(|error| Failed::of(Stage::Fetched, "ReadFailed", &error, Retry::Backoff))?;
         found.ok_or_else(|| {

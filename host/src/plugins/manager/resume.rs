@@ -11,17 +11,15 @@ use super::{
     Attempt, Failed, Known, Manager, Refusal,
     load::{Component, configure},
     report::status_of,
-    serve::Running,
 };
 use crate::{
-    model::{Digest, Object, ObjectId, PluginName, Retry},
+    model::{Digest, Object, ObjectId, Retry},
     plugin::Plugin,
     plugins::{
         lifecycle::{Beginning, FirstPasses, History, Judgement, Past, Stage},
         resource::{self, Declared, revision_name},
     },
     reconcile::TrialFault,
-    source::PublicKey,
 };
 
 impl Manager {
@@ -77,35 +75,9 @@ impl Manager {
         let loaded = attempt.and_then(|attempt| attempt.component.clone());
         let component = match loaded.filter(|component| *component.digest() == past.digest) {
             Some(component) => component,
-            None => self.kept(declared, &past.digest).await?,
+            None => self.parts.loader.kept(declared, &past.digest).await?,
         };
         configure(&component, &past.config)
-    }
-
-    /// A component out of bytes that are kept: of this digest, and signed as the Plugin asks for.
-    pub(super) async fn kept(
-        &self,
-        declared: &Declared,
-        digest: &Digest,
-    ) -> Result<Component, Failed> {
-        let not_kept =
-            |message: String| Failed::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
-        let Some(cache) = &self.parts.workshop.cache else {
-            return Err(not_kept("there is no cache directory".to_owned()));
-        };
-        let keys: Vec<Digest> = declared.keys.iter().map(PublicKey::id).collect();
-        let signed_by = cache.signer(digest, &keys).cloned();
-        if signed_by.is_none() && !keys.is_empty() {
-            let message =
-                format!("the bytes {digest} are not known to be signed by one of the keys");
-            return Err(not_kept(message));
-        }
-        let (workshop, digest) = (Arc::clone(&self.parts.workshop), digest.clone());
-        let limits = declared.charter.limits.clone();
-        let work = move || Component::of_kept(&workshop, &digest, signed_by, &limits);
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|error| Failed::of(Stage::Compiled, "HostFault", &error, Retry::Backoff))?
     }
 
     /// Remembers what is to be looked at without a trigger of its own, and which bytes are worth to be kept.
@@ -116,19 +88,6 @@ impl Manager {
                 on_trial.insert(id.clone());
             } else {
                 on_trial.remove(id);
-            }
-        }
-        if let Ok(name) = PluginName::new(&id.name) {
-            let mut with_passes = self.with_passes.lock();
-            if known
-                .running
-                .as_ref()
-                .and_then(Running::passes_since)
-                .is_some()
-            {
-                with_passes.insert(name);
-            } else {
-                with_passes.remove(&name);
             }
         }
         let attempt = known.attempt.as_ref();
@@ -143,7 +102,7 @@ impl Manager {
         let before = kept.insert(id.clone(), digests).unwrap_or_default();
         let needed = |digest: &Digest| kept.values().any(|digests| digests.contains(digest));
         for digest in before.into_iter().filter(|digest| !needed(digest)) {
-            if let Some(cache) = &self.parts.workshop.cache {
+            if let Some(cache) = &self.parts.loader.workshop.cache {
                 cache.forget(&digest);
             }
         }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, info};
 
-use super::{Failed, Known, Manager, accounts, rehearse::refusal};
+use super::{Failed, Known, Manager, PARENT_TAKEN, accounts, rehearse::refusal};
 use crate::{
     model::{GroupKind, Limits, PluginName, Retry},
     plugin::Plugin,
@@ -14,6 +14,7 @@ use crate::{
         Error, Served, crds,
         lifecycle::{Beginning, Moment, Past, Stage},
         resource::{Charter, Crds, Declared, Selection, ServiceAccount, revision_name},
+        rivals::{Rival, Seniority},
     },
     reconcile::Serving,
 };
@@ -83,15 +84,10 @@ impl Manager {
         let serving = self.serving(declared, &plugin).await?;
         let limits = Arc::clone(&serving.limits);
         let kinds = parents(&plugin);
-        self.claim(name, &kinds)?;
-        let prepared = match self.prepare(declared, known, &serving, &why).await {
-            Ok(()) => self.hold(known, name, &plugin).await,
-            failed => failed,
-        };
-        if let Err(failed) = prepared {
+        if let Err(failed) = self.take(declared, known, &serving, &why).await {
             let kept = known.running.as_ref();
             let kept = kept.map(|running| parents(&running.plugin));
-            self.release(name, &kept.unwrap_or_default());
+            self.among_rivals(|rivals| rivals.release(name, &kept.unwrap_or_default()));
             return Err(failed);
         }
 
@@ -127,7 +123,7 @@ impl Manager {
                 (Arc::new(served), None)
             }
         };
-        self.release(name, &kinds);
+        self.among_rivals(|rivals| rivals.release(name, &kinds));
         let passes = match passes {
             None if !charter.suspend => Some(self.start(&served, limits).await),
             passes => passes,
@@ -147,6 +143,29 @@ impl Manager {
             since: since.filter(|_| !is_new).unwrap_or_else(Instant::now),
         });
         Ok(())
+    }
+
+    /// Takes the kinds of parents of a revision that can serve.
+    async fn take(
+        &self,
+        declared: &Declared,
+        known: &mut Known,
+        serving: &Serving,
+        why: &Beginning,
+    ) -> Result<(), Failed> {
+        let name = &declared.name;
+        let kinds = parents(&serving.plugin);
+        let seniority = Seniority::Plugin(known.created, name.clone());
+        let taken = |Rival { kind, by }| {
+            let plugin = name.clone();
+            not_served(&Error::ParentTaken { kind, by, plugin })
+        };
+        self.among_rivals(|rivals| rivals.ask(&seniority, &kinds))
+            .map_err(taken)?;
+        self.prepare(declared, known, serving, why).await?;
+        self.hold(known, name, &serving.plugin).await?;
+        self.among_rivals(|rivals| rivals.insist(&seniority, &kinds))
+            .map_err(taken)
     }
 
     /// A revision under the charter that is declared, if that can be kept.
@@ -242,28 +261,7 @@ impl Manager {
             let moment = self.moment(known);
             known.history.end(moment);
         }
-        self.release(name, &BTreeSet::new());
-    }
-
-    /// Takes kinds of parents, all of them or none.
-    fn claim(&self, name: &PluginName, kinds: &BTreeSet<GroupKind>) -> Result<(), Failed> {
-        let mut claims = self.claims.lock();
-        let other = kinds.iter().find_map(|kind| {
-            let by = claims.get(kind).filter(|by| *by != name)?;
-            Some((kind.clone(), by.clone()))
-        });
-        if let Some((kind, by)) = other {
-            let plugin = name.clone();
-            return Err(not_served(&Error::ParentTaken { kind, by, plugin }));
-        }
-        claims.extend(kinds.iter().map(|kind| (kind.clone(), name.clone())));
-        Ok(())
-    }
-
-    /// Lets others have all kinds of parents but these.
-    fn release(&self, name: &PluginName, kept: &BTreeSet<GroupKind>) {
-        let mut claims = self.claims.lock();
-        claims.retain(|kind, by| by != name || kept.contains(kind));
+        self.among_rivals(|rivals| rivals.release(name, &BTreeSet::new()));
     }
 }
 
@@ -275,7 +273,7 @@ fn parents(plugin: &Plugin) -> BTreeSet<GroupKind> {
 fn not_served(error: &Error) -> Failed {
     let (reason, retry) = match error {
         // The other one may go.
-        Error::ParentTaken { .. } => ("ParentTaken", Retry::Backoff),
+        Error::ParentTaken { .. } => (PARENT_TAKEN, Retry::Backoff),
         Error::BeyondNamespaces { .. } => ("BeyondNamespaces", error.retry()),
         Error::CrdRefused { .. } => ("CrdRefused", error.retry()),
         Error::NotServed { .. } => ("ParentNotServed", error.retry()),

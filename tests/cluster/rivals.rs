@@ -1,0 +1,160 @@
+//! Several plugins that want the same kind of parents: a file comes before Plugins, and of Plugins the oldest serves.
+
+use std::{thread::sleep, time::Duration};
+
+use innkeeper_tests::{Host, manifest::condition, process::path_from_env};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    moods,
+    plugins::{PLUGIN, Site, WELL, cache_grants},
+    stage::{Stage, lines},
+    suite::{Target, is_ready},
+};
+
+const PARENT: Target<'static> = ("cache.example.com/v1", "Memcached", "example-memcached");
+const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
+const CRD: &str = "memcacheds.cache.example.com";
+const TAKEN: [&str; 2] = ["Serving=False/ParentTaken", "Degraded=True/ParentTaken"];
+const ELDER: &str = "the-elder";
+const JUNIOR: &str = "junior";
+
+impl Site {
+    /// Waits until the children of the parent are those of a plugin.
+    #[track_caller]
+    fn wait_made_by(&self, host: &Host, plugin: &str) -> Value {
+        self.stage
+            .wait(host, &self.namespace, DEPLOYMENT, |deployment| {
+                deployment["metadata"]["labels"]["innkeeper.dev/plugin"] == plugin
+            });
+        self.stage.wait(host, &self.namespace, PARENT, is_ready);
+        self.stage.get(&self.namespace, DEPLOYMENT)["metadata"]["uid"].clone()
+    }
+
+    /// Why a Plugin does not serve.
+    fn why(&self, name: &str) -> String {
+        condition(&self.plugin_of(name), "Serving").unwrap_or_default()
+    }
+}
+
+/// Waits until nothing that is made has the creation time of what was made before.
+fn next_second() {
+    let before = Timestamp::now().as_second();
+    while Timestamp::now().as_second() == before {
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn of_plugins_for_the_same_parents_the_oldest_serves() {
+    let site = Site::new();
+    site.define();
+    site.put("memcached");
+    let host = site.stage.host();
+    site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+
+    // The older one cannot serve, and is in nobody's way.
+    site.apply_as(ELDER, &json!({"grants": {}, "crds": "Ignore"}));
+    site.wait_conditions_of(ELDER, &host, &["Granted=False/NotGranted"]);
+    next_second();
+    site.apply_as(JUNIOR, &json!({}));
+    site.wait_conditions_of(JUNIOR, &host, &WELL);
+    site.stage.wait_served(&host, &[CRD]);
+    site.stage.restart_collector();
+    site.stage
+        .apply_example(&site.namespace, "examples/memcached/01-article.yaml");
+    let uid = site.wait_made_by(&host, JUNIOR);
+
+    // Once it can, it takes over what the other one made.
+    let granted = json!({"grants": cache_grants(), "crds": "Ignore"});
+    site.apply_as(ELDER, &granted);
+    site.wait_conditions_of(ELDER, &host, &WELL);
+    site.wait_conditions_of(JUNIOR, &host, &TAKEN);
+    let why = site.why(JUNIOR);
+    let expected = format!("Memcached.cache.example.com belongs to plugin {ELDER}");
+    assert!(why.contains(&expected), "{why}");
+    assert_eq!(site.wait_made_by(&host, ELDER), uid);
+
+    // A start does not depend on which of them is looked at first.
+    let mark = site.stage.settle(Duration::from_secs(2));
+    Stage::stop(host);
+    let host = site.stage.host();
+    site.wait_conditions_of(ELDER, &host, &WELL);
+    site.wait_conditions_of(JUNIOR, &host, &TAKEN);
+    site.stage.settle(Duration::from_secs(2));
+    let mut written = lines(&site.stage.writes_since(mark));
+    written.retain(|line| !line.contains("plugins.innkeeper.dev"));
+    assert_eq!(written, Vec::<String>::new());
+
+    site.stage.plane.user().delete(PLUGIN, ELDER).unwrap();
+    site.wait_conditions_of(JUNIOR, &host, &WELL);
+    assert_eq!(site.wait_made_by(&host, JUNIOR), uid);
+    Stage::stop(host);
+}
+
+#[test]
+fn plugins_serve_beside_files_which_come_first() {
+    const FILE: &str = "memcached";
+    const MOODY: Target<'static> = (moods::API, "Moody", "calm");
+
+    let mut site = Site::new();
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let options = &mut site.stage.options;
+    options.plugins = vec![guests.join(format!("{FILE}.wasm"))];
+    options.arguments.push("--plugin-resources".to_owned());
+    site.define();
+    site.put(FILE);
+    let host = site.stage.host();
+    site.stage.wait_served(&host, &[CRD]);
+    site.stage.restart_collector();
+    site.stage
+        .apply_example(&site.namespace, "examples/memcached/01-article.yaml");
+    site.wait_made_by(&host, FILE);
+
+    site.apply_as(JUNIOR, &json!({"crds": "Ignore"}));
+    site.wait_conditions_of(JUNIOR, &host, &TAKEN);
+    site.apply_as(FILE, &json!({}));
+    site.wait_conditions_of(FILE, &host, &["Serving=False/NameTaken"]);
+    let why = site.why(FILE);
+    assert!(why.contains("give the Plugin another name"), "{why}");
+
+    // What wants other parents serves.
+    site.put_bytes(&moods::guest("moody"));
+    let granted = json!({
+        "grants": {
+            "parents": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
+            "children": [{"kind": "ConfigMap"}, {"kind": "Secret"}],
+        },
+        "config": {"mood": "good", "says": "both"},
+    });
+    site.apply_as("moody", &granted);
+    site.wait_conditions_of("moody", &host, &WELL);
+    site.stage
+        .wait_served(&host, &["moodies.test.innkeeper.dev"]);
+    let (api_version, kind, name) = MOODY;
+    let parent = json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {},
+    });
+    site.stage.apply_new(&site.namespace, &parent);
+    site.stage
+        .wait(&host, &site.namespace, moods::config_map(name), |child| {
+            child["data"]["says"] == "both"
+        });
+
+    // Those that do not serve go, and what the file made stays as it is.
+    let mark = site.stage.settle(Duration::from_secs(1));
+    for name in [FILE, JUNIOR] {
+        site.stage.plane.user().delete(PLUGIN, name).unwrap();
+    }
+    site.stage.settle(Duration::from_secs(2));
+    let written = lines(&site.stage.writes_since(mark));
+    assert_eq!(written, Vec::<String>::new());
+    site.stage
+        .merge(&site.namespace, PARENT, &json!({"spec": {"size": 2}}));
+    site.stage
+        .wait(&host, &site.namespace, DEPLOYMENT, |deployment| {
+            deployment["spec"]["replicas"] == 2
+        });
+    Stage::stop(host);
+}
