@@ -80,6 +80,7 @@ struct Families {
     conflicts: Family<Plugin, Counter>,
     conditions: Family<PluginCondition, Gauge>,
     memory_peak: Family<Plugin, Gauge>,
+    memory_waits: Family<Plugin, Counter>,
     log_dropped: Family<Plugin, Counter>,
 }
 
@@ -115,6 +116,7 @@ impl Metrics {
             conflicts: Family::default(),
             conditions: Family::default(),
             memory_peak: Family::default(),
+            memory_waits: Family::default(),
             log_dropped: Family::default(),
         };
         let mut registry = Registry::default();
@@ -222,6 +224,12 @@ impl PluginMetrics {
         if bytes > peak.get() {
             peak.set(bytes);
         }
+    }
+
+    /// A call that waited for memory which others might have needed.
+    pub fn waited_for_memory(&self) {
+        let waits = self.families.memory_waits.get_or_create_owned(&self.plugin);
+        waits.inc();
     }
 
     /// A fault, by the reason that the parent's condition gives.
@@ -388,6 +396,11 @@ impl Families {
             "memory_peak_bytes",
             "The most memory that one call took",
             self.memory_peak.clone(),
+        );
+        plugins.register(
+            "memory_waits",
+            "Calls that waited for memory which other calls might have needed",
+            self.memory_waits.clone(),
         );
         plugins.register(
             "log_lines_dropped",

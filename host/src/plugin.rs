@@ -26,6 +26,7 @@ mod loaded;
 mod log;
 mod pool;
 mod random;
+mod reserve;
 mod sandbox;
 mod slots;
 mod state;

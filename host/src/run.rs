@@ -284,6 +284,12 @@ fn compile_bounds() -> CompileBounds {
     )
 }
 
+/// What is left to the guests where the container has a bound: the cache needs the rest.
+fn half_of_the_memory() -> Option<usize> {
+    let bytes = plugin::memory_bytes_max()? / 2;
+    Some(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 /// Loads the plugins side by side; those that cannot be served are reported and left out.
 async fn load_all(
     settings: &config::PluginSettings,
@@ -291,6 +297,7 @@ async fn load_all(
 ) -> Result<(Pool, Arc<Workshop>, Vec<Loaded>), Error> {
     let workers = settings.workers;
     let engine = Engine::new(&EngineSettings {
+        memory_together_bytes_max: settings.guest_memory_bytes_max.or_else(half_of_the_memory),
         pagemap_scan: plugin::swap_is_off(),
         ..EngineSettings::new(NonZeroU32::try_from(workers).unwrap_or(NonZeroU32::MAX))
     })

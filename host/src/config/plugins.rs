@@ -51,6 +51,16 @@ pub(super) struct PluginArgs {
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     workers: Option<u16>,
+    /// Let plugins that run at the same time have so much memory together, in MiB, 16 to 1048576; a call that might need
+    /// more than is left waits [default: half of the memory that the container has; without a bound of it, what the
+    /// limits of the plugins come to].
+    #[arg(
+        long = "guest-memory",
+        value_name = "MIB",
+        env = "INNKEEPER_GUEST_MEMORY",
+        value_parser = clap::value_parser!(u32).range(16..=1_048_576)
+    )]
+    guest_memory_mib: Option<u32>,
     /// Wait so many seconds for running passes after the first signal, 0 to 3600, and then cut them off.
     #[arg(
         long = "drain-timeout",
@@ -87,6 +97,8 @@ pub struct PluginSettings {
     pub workers: NonZeroUsize,
     /// What each plugin may use.
     pub limits: Limits,
+    /// Memory that all guests that run may have together, in bytes; none: what the host takes by itself.
+    pub guest_memory_bytes_max: Option<usize>,
     /// How long passes may take to end after the first signal.
     pub drain: Duration,
     /// Whether a pass that would do nothing is left out.
@@ -102,6 +114,7 @@ impl PluginArgs {
             grants,
             cache_dir,
             workers,
+            guest_memory_mib,
             drain_seconds,
             forget_passes,
         } = self;
@@ -121,6 +134,8 @@ impl PluginArgs {
                 .or_else(|| thread::available_parallelism().ok())
                 .unwrap_or(NonZeroUsize::MIN),
             limits: Limits::default(),
+            guest_memory_bytes_max: guest_memory_mib
+                .and_then(|mib| usize::try_from(mib).ok()?.checked_mul(1024 * 1024)),
             drain: Duration::from_secs(drain_seconds),
             remember_passes: !forget_passes,
         })

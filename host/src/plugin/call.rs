@@ -80,6 +80,8 @@ pub struct CallReport {
     pub log_dropped: Dropped,
     /// Where the time went.
     pub timing: Timing,
+    /// Whether it waited for memory that other calls might have needed.
+    pub waited_for_memory: bool,
 }
 
 /// Wall time of the steps of a call.

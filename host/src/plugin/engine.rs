@@ -8,6 +8,7 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 
 use crate::plugin::{
     Error, limiter,
+    reserve::{Reserve, Taken},
     slots::{self, Slots},
     ticker::{Ticker, Ticking},
 };
@@ -45,6 +46,9 @@ pub struct EngineSettings {
     pub instances_max: NonZeroU32,
     /// The largest memory limit that any plugin may have, in bytes; address space only, nothing is allocated.
     pub memory_bytes_max: usize,
+    /// Memory that all instances may have together, in bytes; none: as much as each of them may have. A call that may
+    /// need more than is left waits.
+    pub memory_together_bytes_max: Option<usize>,
     /// Whether the kernel is asked which pages a guest has touched, which makes wiping cheaper.
     /// Only where swap is off ([`swap_is_off`](crate::plugin::swap_is_off)): a touched page that was swapped out is not
     /// wiped, and the next guest could read it.
@@ -61,6 +65,7 @@ impl EngineSettings {
         Self {
             instances_max,
             memory_bytes_max: 1024 * MIB,
+            memory_together_bytes_max: None,
             pagemap_scan: false,
             metering: Metering::Epochs,
             tick: Duration::from_millis(2),
@@ -79,6 +84,7 @@ struct Inner {
     settings: EngineSettings,
     // Beyond the pool, wasmtime answers with an error, so that nobody may try.
     slots: Slots,
+    memory: Reserve,
     // Joined when the last clone goes.
     ticker: Ticker,
 }
@@ -104,6 +110,7 @@ impl Engine {
                 engine,
                 settings: settings.clone(),
                 slots: Slots::new(settings.instances_max),
+                memory: Reserve::new(settings.memory_together_bytes_max.unwrap_or(usize::MAX)),
                 ticker,
             }),
         })
@@ -115,6 +122,17 @@ impl Engine {
 
     pub(super) fn settings(&self) -> &EngineSettings {
         &self.inner.settings
+    }
+
+    /// What an instance may have of this much memory.
+    pub(super) fn memory_bytes_max(&self, bytes: usize) -> usize {
+        let pool = self.inner.settings.memory_bytes_max;
+        bytes.min(pool).min(self.inner.memory.bytes_max())
+    }
+
+    /// Waits until instances leave this much memory.
+    pub(super) fn memory(&self, bytes: usize) -> Taken<'_> {
+        self.inner.memory.take(bytes)
     }
 
     /// Waits until an instance may be made; while it lives, the epochs tick.

@@ -33,6 +33,7 @@ pub(super) struct Ran {
     fuel: Option<u64>,
     cpu: Duration,
     timing: Timing,
+    waited_for_memory: bool,
 }
 
 /// Runs guest code; the instance and all that it holds are gone afterwards.
@@ -43,11 +44,13 @@ pub(super) fn run<T>(
     limits: &Limits,
     guest: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
 ) -> (Ended<T>, Ran) {
-    // Held until the store is gone, taken before the clock starts: a wait for it is not the guest's.
+    // Both held until the store is gone, taken before the clock starts: a wait for them is not the guest's.
+    let memory_bytes_max = engine.memory_bytes_max(limits.memory_bytes_max);
+    let memory = engine.memory(memory_bytes_max);
     let _slot = engine.slot();
     let settings = engine.settings();
     let watch = Stopwatch::start();
-    let state = State::new(reads, context, limits, settings.memory_bytes_max);
+    let state = State::new(reads, context, limits, memory_bytes_max);
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.meter);
     let lift_bytes_max = limits.output_bytes_max.saturating_add(LIFT_BYTES_EXTRA);
@@ -61,6 +64,7 @@ pub(super) fn run<T>(
     let mut state = store.into_data();
     state.output.finish(&mut state.log);
     let timing = timing(watch.started_at(), &state, ended_at);
+    let waited_for_memory = memory.has_waited();
     let ended = match (state.ending.take(), result) {
         (Some(Ending::Parked(kind)), _) => Ended::Parked(kind),
         (Some(Ending::Fault(fault)), _) => Ended::Faulted(fault),
@@ -75,6 +79,7 @@ pub(super) fn run<T>(
             fuel,
             cpu,
             timing,
+            waited_for_memory,
         },
     )
 }
@@ -87,6 +92,7 @@ impl Ran {
             fuel,
             cpu,
             timing,
+            waited_for_memory,
         } = self;
         let (log, log_dropped) = state.log.into_parts();
         let report = CallReport {
@@ -101,6 +107,7 @@ impl Ran {
             log,
             log_dropped,
             timing,
+            waited_for_memory,
         };
         let reads = state
             .reads

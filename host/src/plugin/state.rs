@@ -78,10 +78,10 @@ impl State {
         reads: Box<dyn AnyReads>,
         context: &Context,
         limits: &Limits,
-        pool_memory_bytes_max: usize,
+        memory_bytes_max: usize,
     ) -> Self {
         Self {
-            meter: MemoryMeter::new(limits.memory_bytes_max.min(pool_memory_bytes_max)),
+            meter: MemoryMeter::new(memory_bytes_max),
             log: LogBuffer::new(limits.log_bytes_max),
             ending: None,
             reads,

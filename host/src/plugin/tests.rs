@@ -64,7 +64,11 @@ fn compiled(guest: Guest) -> artifact::Artifact {
 }
 
 fn plugin(guest: Guest) -> Plugin {
-    described(&ENGINE, &guest.build())
+    plugin_of(&ENGINE, guest)
+}
+
+fn plugin_of(engine: &Engine, guest: Guest) -> Plugin {
+    described(engine, &guest.build())
         .configure(&serde_json::Map::new())
         .unwrap()
 }

@@ -79,6 +79,7 @@ impl Reconciler {
             reads,
             used_now,
             used_random,
+            waited_for_memory,
             ..
         } = report;
         explain_unseen(&recording.reads, &mut end);
@@ -94,6 +95,9 @@ impl Reconciler {
             return Ok(called);
         }
         self.metrics.called(cpu, memory_peak_bytes);
+        if waited_for_memory {
+            self.metrics.waited_for_memory();
+        }
         write_log(&log);
         if log_dropped.lines > 0 {
             self.metrics.log_dropped(log_dropped.lines);

@@ -49,6 +49,7 @@ impl Guest for Pond {
             log: Vec::new(),
             log_dropped: Dropped::default(),
             timing: Timing::default(),
+            waited_for_memory: false,
         };
         (report, reads)
     }

@@ -217,6 +217,50 @@ fn memory_ends_at_its_limit() {
 }
 
 #[test]
+fn a_call_waits_for_memory_that_others_may_need() {
+    const ALL: usize = 1 << 20;
+
+    let settings = EngineSettings {
+        memory_together_bytes_max: Some(ALL),
+        ..EngineSettings::new(4.try_into().unwrap())
+    };
+    let engine = Engine::new(&settings).unwrap();
+    let limits = Limits {
+        memory_bytes_max: ALL * 3 / 4,
+        ..Limits::default()
+    };
+    let plugin = plugin_of(&engine, guest());
+    let call = |limits: &Limits| {
+        plugin
+            .call(&request(), FakeReads::default(), &CONTEXT, limits)
+            .0
+    };
+    let alone = call(&limits);
+    assert!(!alone.waited_for_memory, "{alone:?}");
+    let held = engine.memory(ALL / 2);
+    let together = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| call(&limits));
+        // It cannot end before.
+        drop(held);
+        waiting.join().unwrap()
+    });
+    assert_eq!(together.end, alone.end);
+
+    // Nobody may have more than there is.
+    let growing = "(loop $again (drop (memory.grow (i32.const 1))) (br $again))";
+    let growing = plugin_of(&engine, guest().doing(growing, &[]));
+    let (called, _) = growing.call(
+        &request(),
+        FakeReads::default(),
+        &CONTEXT,
+        &Limits::default(),
+    );
+    let limit_bytes = ALL;
+    let exceeded = End::Faulted(CallFault::MemoryExceeded { limit_bytes });
+    assert_eq!(called.end, exceeded);
+}
+
+#[test]
 fn memory_ends_at_the_engine_s_limit() {
     let limits = Limits {
         memory_bytes_max: 1 << 30,
