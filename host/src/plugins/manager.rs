@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use backon::ExponentialBackoff;
+use backon::{BackoffBuilder, ExponentialBackoff};
 use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -113,6 +113,8 @@ struct Known {
     history: History,
     /// The generation of the Plugin's spec.
     generation: Option<i64>,
+    /// When the change of it was seen that its pass is for; none if only its time has come.
+    change: Option<Instant>,
     /// The Plugin as it is written to.
     target: Option<Target>,
     /// Parents that lose the plugin's finalizer.
@@ -324,7 +326,7 @@ impl Work for Manager {
         }
     }
 
-    async fn pass(&self, id: ObjectId, _: Turn) -> Next {
+    async fn pass(&self, id: ObjectId, turn: Turn) -> Next {
         let observation = match self.registration.observe(&id).await {
             Observed::Ready(observation) => observation,
             Observed::Gone => {
@@ -345,6 +347,7 @@ impl Work for Manager {
             return Next::Backoff;
         }
         let mut known = known.unwrap_or_else(|| Known::of(&observation.parent));
+        known.change = turn.changed;
         let next = self.tend(&observation.parent, &mut known).await;
         self.look_after(&id, &known);
         self.known.lock().insert(id, known);
@@ -485,8 +488,6 @@ impl Known {
 }
 
 fn delays() -> ExponentialBackoff {
-    use backon::BackoffBuilder;
-
     backon::ExponentialBuilder::new()
         .with_min_delay(BACKOFF_MIN)
         .with_max_delay(BACKOFF_MAX)
