@@ -77,6 +77,7 @@ struct Families {
     call_seconds: Histograms<Plugin>,
     event_to_write: Histograms<Plugin>,
     swaps: Family<Plugin, Counter>,
+    swap_seconds: Histograms<Plugin>,
     conflicts: Family<Plugin, Counter>,
     conditions: Family<PluginCondition, Gauge>,
     memory_peak: Family<Plugin, Gauge>,
@@ -113,6 +114,7 @@ impl Metrics {
             call_seconds: Family::new_with_constructor(|| Histogram::new(CALL_SECONDS)),
             event_to_write: Family::new_with_constructor(seconds),
             swaps: Family::default(),
+            swap_seconds: Family::new_with_constructor(seconds),
             conflicts: Family::default(),
             conditions: Family::default(),
             memory_peak: Family::default(),
@@ -270,6 +272,12 @@ impl PluginMetrics {
         self.families.swaps.get_or_create_owned(&self.plugin).inc();
     }
 
+    /// The first pass on what a change brought began, so long after the change was seen.
+    pub fn took_over(&self, after: Duration) {
+        let seconds = self.families.swap_seconds.get_or_create_owned(&self.plugin);
+        seconds.observe(after.as_secs_f64());
+    }
+
     /// Somebody else keeps changing a child, and it is put back less often from now on.
     pub fn contested(&self) {
         let conflicts = self.families.conflicts.get_or_create_owned(&self.plugin);
@@ -381,6 +389,11 @@ impl Families {
             "swaps",
             "Revisions, grants and limits that took over while the plugin served, per kind of parents",
             self.swaps.clone(),
+        );
+        plugins.register(
+            "swap_seconds",
+            "From a change of the Plugin that was seen to the first pass on what it brought, per kind of parents",
+            self.swap_seconds.clone(),
         );
         plugins.register(
             "conflicts",

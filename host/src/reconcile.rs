@@ -153,13 +153,15 @@ impl Reconciler {
     /// Lets every pass that begins from now on run with something else, and makes every parent due for one, the one
     /// whose last pass is the longest ago first.
     ///
+    /// `change` is when was seen what asks for it, if anything does: from then on the time to the first pass is taken.
     /// Passes that run end as they began, and what they read stays watched until then.
     /// A parent has at most one pass at a time all along, and no trigger is lost: they wait in the same queue.
-    pub fn swap(&self, serving: Serving) {
+    pub fn swap(&self, serving: Serving, change: Option<Instant>) {
         self.metrics.swapped();
         let trial = self.trial_of(&serving);
-        self.slot
-            .switch(serving, trial, |newest, others| self.watch(newest, others));
+        self.slot.switch(serving, change, trial, |newest, others| {
+            self.watch(newest, others);
+        });
         // Listed again: the pass of a parent that came meanwhile may have begun before the switch.
         let parents = self.registration.parents();
         let parents = self.ledger.lock().longest_ago_first(parents);
@@ -238,6 +240,9 @@ impl Reconciler {
                 return self.wait(parent.as_ref(), &waiting, turn).await;
             }
         };
+        if let Some(change) = stint.begin_pass() {
+            self.metrics.took_over(change.elapsed());
+        }
         stint.begin_trial(|| self.registration.parents());
         let serving = &stint.serving;
         let manifest = serving.plugin.manifest();

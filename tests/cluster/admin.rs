@@ -1,12 +1,11 @@
 //! What a running host answers to those who ask how it is (O1, O2).
 
-use std::{
-    io::{Read as _, Write as _},
-    net::TcpStream,
+use anyhow::{Result, bail};
+use innkeeper_tests::{
+    Host, HostOptions,
+    admin::{self, address, ask, sum},
+    eventually,
 };
-
-use anyhow::{Context as _, Result, bail};
-use innkeeper_tests::{Host, HostOptions, eventually};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, is_synced};
@@ -17,38 +16,9 @@ const CONTROLLER: &str = "controller=\"memcached/memcached\"";
 /// Starts a host that can be asked.
 fn host(stage: &Stage, arguments: &[&str]) -> Host {
     let mut options = stage.options.clone();
-    let arguments = ["--admin-address", "127.0.0.1:0"].iter().chain(arguments);
+    let arguments = admin::ARGUMENTS.iter().chain(arguments);
     options.arguments = arguments.map(|argument| (*argument).to_owned()).collect();
     Host::start(&stage.plane.kubeconfig(), &options).unwrap()
-}
-
-/// Where a host says that it answers.
-#[track_caller]
-pub(crate) fn address(host: &Host) -> String {
-    eventually("the host says where it answers", || {
-        let log = host.log().unwrap();
-        let line = |line: &str| {
-            let line: Value = serde_json::from_str(line).ok()?;
-            let is_it = line["message"] == "answering for health and metrics";
-            is_it.then(|| line["address"].as_str().map(str::to_owned))?
-        };
-        log.lines().find_map(line).ok_or(log)
-    })
-}
-
-/// Status and body of an answer.
-fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
-    let mut stream = TcpStream::connect(address)?;
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nhost: innkeeper\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
-    let status = head.split(' ').nth(1).context("no status")?;
-    Ok((status.parse()?, body.to_owned()))
 }
 
 fn get(address: &str, path: &str) -> (u16, String) {
@@ -65,20 +35,8 @@ fn wait_ready(address: &str) {
     });
 }
 
-/// The sum of a metric's samples whose labels hold a text.
-pub(crate) fn sum(metrics: &str, name: &str, label: &str) -> f64 {
-    let samples = metrics.lines().filter_map(|line| {
-        let labels = line.strip_prefix(name)?.strip_prefix('{')?;
-        let (labels, value) = labels.split_once("} ")?;
-        labels.contains(label).then(|| value.parse::<f64>().ok())?
-    });
-    samples.sum()
-}
-
 pub(crate) fn scrape(address: &str) -> String {
-    let (status, metrics) = get(address, "/metrics");
-    assert_eq!(status, 200, "{metrics}");
-    metrics
+    admin::scrape(address).unwrap()
 }
 
 /// The metrics, once they are as they should be.

@@ -4,11 +4,16 @@
 use std::time::Instant;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use innkeeper_tests::{eventually, manifest::condition, user::Kind};
+use innkeeper_tests::{
+    admin::{address, sum},
+    eventually,
+    manifest::condition,
+    user::Kind,
+};
 use serde_json::{Value, json};
 
 use crate::{
-    admin::{address, scrape, sum},
+    admin::scrape,
     faults::{Case, GARBAGE, NOSY, UNRULY, check, check_garbage, check_in, check_unruly, shared},
 };
 

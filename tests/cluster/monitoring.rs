@@ -2,12 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_tests::{Host, HostOptions, eventually, manifest, process::path_from_env};
+use innkeeper_tests::{
+    Host, HostOptions,
+    admin::{self, address},
+    eventually, manifest,
+    process::path_from_env,
+};
 use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::{
-    admin::{address, scrape},
+    admin::scrape,
     moods::{Scene, good},
     stage::Stage,
 };
@@ -135,7 +140,7 @@ fn resources(exposed: &mut Exposed) {
         .stage
         .options
         .arguments
-        .extend(["--admin-address", "127.0.0.1:0"].map(str::to_owned));
+        .extend(admin::ARGUMENTS.map(str::to_owned));
     let host = scene.begin();
     // Another revision takes over.
     scene.apply(&good("two"));

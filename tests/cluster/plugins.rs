@@ -4,7 +4,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use innkeeper_tests::{
-    Host, astray, eventually,
+    Host, astray, eventually, harmless,
     manifest::{self, condition},
     process::path_from_env,
     user::Kind,
@@ -150,9 +150,7 @@ impl Site {
 
 /// The same component with other bytes: behind a section that nobody reads.
 pub(crate) fn marked(bytes: &[u8]) -> Vec<u8> {
-    const CUSTOM_SECTION: &[u8] = b"\x00\x05\x04mark";
-
-    [bytes, CUSTOM_SECTION].concat()
+    harmless::marked(bytes, 1)
 }
 
 /// A configuration that changes a child.

@@ -9,11 +9,10 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use innkeeper_tests::{Host, eventually, process::path_from_env};
+use innkeeper_tests::{Host, admin::address, eventually, process::path_from_env};
 use serde_json::{Value, json};
 
 use crate::{
-    admin::address,
     stage::{Stage, is_synced},
     suite::Target,
 };

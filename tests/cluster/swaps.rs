@@ -9,7 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_tests::{Write, eventually_for, manifest::root, process::is_full, user::Kind};
+use innkeeper_tests::{
+    Write, eventually_for,
+    manifest::root,
+    process::{is_full, seed},
+    user::Kind,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -42,6 +47,16 @@ const FULL: Load = Load {
 
 /// What the two revisions have every child say.
 const SAYS: [&str; 2] = ["one", "two"];
+
+/// Parents that are edited while revisions take turns one by one, and how often.
+const TURNS_PARENTS: usize = 10;
+const EDITS_PER_TURN: usize = 3;
+const TURNS_SAMPLE: usize = 15;
+const TURNS_FULL: usize = 1000;
+
+/// An edit comes at most so long after the last thing that was done: somewhere in the rehearsal, the switch or the first
+/// passes of the turn.
+const EDITED_WITHIN: Duration = Duration::from_millis(40);
 
 /// One pass as the host's log tells of it.
 struct Pass {
@@ -170,17 +185,41 @@ fn reactions(writes: &[Write], notes: &BTreeMap<String, (String, Timestamp)>) ->
     reactions
 }
 
+/// Nothing was pruned or made again, nor did a pass of a parent overlap another; how many passes there were.
+#[track_caller]
+fn check_undisturbed(scene: &Scene, uids: &[Value], writes: &[Write], log: &str) -> usize {
+    assert_eq!(scene.uids(), uids);
+    let lost: Vec<String> = writes
+        .iter()
+        .filter(|write| {
+            write.verb == "delete" || (write.resource == "configmaps" && write.code == 201)
+        })
+        .map(Write::line)
+        .collect();
+    assert_eq!(lost, Vec::<String>::new());
+    check_serial(log)
+}
+
+/// How many revisions a host has let serve.
+fn served(log: &str) -> usize {
+    let lines = log.lines();
+    let served = lines.filter(|line| line.contains("\"serving plugin\"") && line.contains(NAME));
+    served.count()
+}
+
+/// A scene whose host logs its passes.
+fn logging(parents: usize) -> Scene {
+    let mut scene = Scene::new(parents);
+    let log = ["--log", "info,innkeeper::reconcile=debug"];
+    let arguments = &mut scene.site.stage.options.arguments;
+    arguments.extend(log.map(str::to_owned));
+    scene
+}
+
 #[test]
 fn l5_swaps_under_load_lose_nothing_and_overtake_nothing() {
     let load = if is_full() { FULL } else { SAMPLE };
-    let mut scene = Scene::new(load.parents);
-    let log = ["--log", "info,innkeeper::reconcile=debug"];
-    scene
-        .site
-        .stage
-        .options
-        .arguments
-        .extend(log.map(str::to_owned));
+    let scene = logging(load.parents);
     let host = scene.begin();
     let uids = scene.uids();
     let mark = scene.site.stage.mark();
@@ -192,25 +231,12 @@ fn l5_swaps_under_load_lose_nothing_and_overtake_nothing() {
     let took = begin.elapsed();
     scene.wait(&host, &WELL);
 
-    // Nothing was pruned, or made again.
-    assert_eq!(scene.uids(), uids);
     let writes = scene.site.stage.writes_since(mark);
-    let lost: Vec<String> = writes
-        .iter()
-        .filter(|write| {
-            write.verb == "delete" || (write.resource == "configmaps" && write.code == 201)
-        })
-        .map(Write::line)
-        .collect();
-    assert_eq!(lost, Vec::<String>::new());
     let log = host.log().unwrap();
-    let passes = check_serial(&log);
+    let passes = check_undisturbed(&scene, &uids, &writes, &log);
     assert!(passes >= load.parents * 2, "{passes} passes");
     // A swap that comes before the one before it is done takes its place.
-    let served = log
-        .lines()
-        .filter(|line| line.contains("\"serving plugin\"") && line.contains(NAME));
-    let served = served.count();
+    let served = served(&log);
     assert!(
         served > usize::try_from(load.swaps).unwrap() / 2,
         "{served} revisions served\n{log}"
@@ -236,6 +262,48 @@ fn l5_swaps_under_load_lose_nothing_and_overtake_nothing() {
     )
     .unwrap();
     fs::write(root().join("target/swap-report.txt"), report).unwrap();
+}
+
+/// A swap makes every parent due, and so makes up for what the one before it lost: here each turn ends before the next
+/// one begins, with all edits seen.
+#[test]
+fn l5_no_edit_is_lost_in_a_thousand_swaps() {
+    let turns = if is_full() { TURNS_FULL } else { TURNS_SAMPLE };
+    let scene = logging(TURNS_PARENTS);
+    // More writes than any parent should need.
+    let spec = |says| {
+        let mut spec = good(says);
+        spec["limits"] = json!({"writesPerMinute": 6000});
+        spec
+    };
+    let host = scene.begin_with(&spec(SAYS[0]));
+    let uids = scene.uids();
+    let mark = scene.site.stage.mark();
+    let user = scene.site.stage.plane.user();
+    let kind = Kind::new(API, "Moody", &scene.site.namespace);
+    let mut random = fastrand::Rng::with_seed(seed());
+    let mut notes = BTreeMap::new();
+    let before = served(&host.log().unwrap());
+
+    for turn in 1..=turns {
+        let says = SAYS[turn % 2];
+        scene.apply(&spec(says));
+        for edit in 0..EDITS_PER_TURN {
+            sleep(EDITED_WITHIN.mul_f64(random.f64()));
+            let name = name(random.usize(..TURNS_PARENTS));
+            let note = format!("turn {turn}, edit {edit}");
+            user.merge(kind, &name, &json!({"spec": {"note": note}}))
+                .unwrap();
+            notes.insert(name, (note, Timestamp::now()));
+        }
+        wait_settled(&scene, says, &notes);
+    }
+
+    let writes = scene.site.stage.writes_since(mark);
+    let log = host.log().unwrap();
+    let passes = check_undisturbed(&scene, &uids, &writes, &log);
+    assert!(passes >= turns * TURNS_PARENTS, "{passes} passes");
+    assert_eq!(served(&log) - before, turns);
 }
 
 #[test]

@@ -80,12 +80,25 @@ pub fn has_data_out_of_bounds() -> Vec<u8> {
 
 /// A plugin with a description in it that is not what it says when it runs.
 pub fn described_falsely(plugin: &[u8]) -> Vec<u8> {
-    const NAME: &[u8] = b"innkeeper:description";
+    with_section(plugin, b"innkeeper:description", br#"{"name":"another"}"#)
+}
+
+/// Answers what lies at address 0 of its memory when it is asked what it is.
+pub(crate) fn describing(memory: &str) -> Vec<u8> {
+    component(&Parts {
+        describe: "",
+        fields: memory,
+        ..GOOD
+    })
+}
+
+/// A plugin with one more custom section behind it.
+pub(crate) fn with_section(plugin: &[u8], name: &[u8], content: &[u8]) -> Vec<u8> {
     const CUSTOM_SECTION: u8 = 0;
 
     let byte = |length: usize| u8::try_from(length).expect("the section is short");
-    let content = [&[byte(NAME.len())], NAME, br#"{"name":"another"}"#].concat();
-    [plugin, &[CUSTOM_SECTION, byte(content.len())], &content].concat()
+    let section = [&[byte(name.len())], name, content].concat();
+    [plugin, &[CUSTOM_SECTION, byte(section.len())], &section].concat()
 }
 
 /// WebAssembly, but no component.

@@ -10,10 +10,12 @@
     reason = "a failed expectation of a test is a panic"
 )]
 
+pub mod admin;
 pub mod astray;
 pub mod audit;
 pub mod control_plane;
 pub mod handmade;
+pub mod harmless;
 pub mod host;
 pub mod manifest;
 pub mod owned;

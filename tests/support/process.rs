@@ -99,6 +99,8 @@ pub struct Usage {
     pub cpu: Duration,
     /// What is resident now.
     pub resident_bytes: u64,
+    /// What of it belongs to no file.
+    pub anonymous_bytes: u64,
     /// The most that was resident at one time.
     pub resident_max_bytes: u64,
 }
@@ -155,6 +157,7 @@ impl Running {
         Ok(Usage {
             cpu: TICK * (ticks(11)? + ticks(12)?),
             resident_bytes: bytes("VmRSS:")?,
+            anonymous_bytes: bytes("RssAnon:")?,
             resident_max_bytes: bytes("VmHWM:")?,
         })
     }

@@ -75,6 +75,7 @@ fn what_a_plugin_does_is_counted() {
     plugin.log_dropped(7);
     plugin.reacted(Duration::from_millis(3));
     plugin.swapped();
+    plugin.took_over(Duration::from_millis(30));
     plugin.contested();
     metrics.request("PATCH", "200");
     metrics.leads("innkeeper", true);
@@ -87,6 +88,8 @@ fn what_a_plugin_does_is_counted() {
         "innkeeper_plugin_event_to_write_seconds_bucket{le=\"0.0025\",plugin=\"web\"} 0",
         "innkeeper_plugin_event_to_write_seconds_bucket{le=\"0.005\",plugin=\"web\"} 1",
         "innkeeper_plugin_swaps_total{plugin=\"web\"} 1",
+        "innkeeper_plugin_swap_seconds_bucket{le=\"0.025\",plugin=\"web\"} 0",
+        "innkeeper_plugin_swap_seconds_bucket{le=\"0.05\",plugin=\"web\"} 1",
         "innkeeper_plugin_conflicts_total{plugin=\"web\"} 1",
         "innkeeper_plugin_memory_peak_bytes{plugin=\"web\"} 2000000",
         "innkeeper_plugin_log_lines_dropped_total{plugin=\"web\"} 7",

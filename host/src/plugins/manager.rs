@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use backon::ExponentialBackoff;
+use backon::{BackoffBuilder, ExponentialBackoff};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{
@@ -125,6 +125,8 @@ struct Known {
     history: History,
     /// The generation of the Plugin's spec.
     generation: Option<i64>,
+    /// When the change of it was seen that its pass is for; none if only its time has come.
+    change: Option<Instant>,
     /// The Plugin as it is written to.
     target: Option<Target>,
     /// Parents that lose the plugin's finalizer.
@@ -375,7 +377,7 @@ impl Work for Manager {
         }
     }
 
-    async fn pass(&self, id: ObjectId, _: Turn) -> Next {
+    async fn pass(&self, id: ObjectId, turn: Turn) -> Next {
         let observation = match self.registration.observe(&id).await {
             Observed::Ready(observation) => observation,
             Observed::Gone => {
@@ -397,6 +399,7 @@ impl Work for Manager {
             return Next::Backoff;
         }
         let mut known = known.unwrap_or_else(|| Known::of(&observation.parent));
+        known.change = turn.changed;
         let next = self.tend(&observation.parent, &mut known).await;
         self.withdraw_unless_it_waits(&id, &known);
         self.look_after(&id, &known);
@@ -549,8 +552,6 @@ impl Known {
 }
 
 fn delays() -> ExponentialBackoff {
-    use backon::BackoffBuilder;
-
     backon::ExponentialBuilder::new()
         .with_min_delay(BACKOFF_MIN)
         .with_max_delay(BACKOFF_MAX)

@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 
 use super::{given_up::GivenUp, memory::Memory, trial::Trial};
 use crate::{
@@ -74,6 +75,8 @@ impl Serving {
 /// The time during which passes begin with the same [`Serving`]; held by each of them until it has ended.
 pub(super) struct Stint {
     pub(super) serving: Serving,
+    /// When the change was seen that brought it; none once a pass has begun with it.
+    change: Mutex<Option<Instant>>,
     /// Passes of the revision that ended with a fault of the guest.
     pub(super) faults: AtomicU64,
     /// How the first passes of a new revision end.
@@ -85,14 +88,20 @@ pub(super) struct Stint {
 }
 
 impl Stint {
-    fn new(serving: Serving, trial: Trial, faults: u64) -> Arc<Self> {
+    fn new(serving: Serving, change: Option<Instant>, trial: Trial, faults: u64) -> Arc<Self> {
         Arc::new(Self {
             serving,
+            change: Mutex::new(change),
             faults: AtomicU64::new(faults),
             trial: Mutex::new(trial),
             memory: Memory::default(),
             given_up: GivenUp::default(),
         })
+    }
+
+    /// Takes note that a pass begins; of the first one it gives when the change was seen that it is on, if one was.
+    pub(super) fn begin_pass(&self) -> Option<Instant> {
+        self.change.lock().take()
     }
 
     /// Begins a trial that waits for it; to be called before the guest is.
@@ -116,7 +125,7 @@ struct State {
 impl Slot {
     pub(super) fn new(serving: Serving) -> Self {
         Self(RwLock::new(State {
-            current: Stint::new(serving, Trial::default(), 0),
+            current: Stint::new(serving, None, Trial::default(), 0),
             leaving: Vec::new(),
         }))
     }
@@ -133,10 +142,12 @@ impl Slot {
 
     /// Lets every pass that begins from now on run with `serving`.
     ///
+    /// `change` is when was seen what asks for it, if anything does.
     /// Before the first of them begins, `watch` is told of it and of those, newest first, that passes still run with.
     pub(super) fn switch(
         &self,
         serving: Serving,
+        change: Option<Instant>,
         trial: Trial,
         watch: impl FnOnce(&Serving, &[Arc<Stint>]),
     ) {
@@ -149,7 +160,7 @@ impl Slot {
         } else {
             0
         };
-        let next = Stint::new(serving, trial, faults);
+        let next = Stint::new(serving, change, trial, faults);
         let last = std::mem::replace(&mut state.current, next);
         state.leaving.push(Arc::downgrade(&last));
         // One that nobody runs with is gone before anybody is told of it.
@@ -203,7 +214,7 @@ mod tests {
         let told = Mutex::new(Vec::new());
         let watch = |_: &Serving, others: &[Arc<Stint>]| told.lock().push(others.len());
         let passes = [slot.current(), slot.current()];
-        slot.switch(new.clone(), Trial::default(), watch);
+        slot.switch(new.clone(), None, Trial::default(), watch);
         assert!(!slot.is_current(&passes[0]));
         assert_eq!(
             slot.current().serving.plugin.revision(),
@@ -216,7 +227,7 @@ mod tests {
         slot.settle(watch);
         slot.settle(watch);
         // Nobody runs with what is left now.
-        slot.switch(new, Trial::default(), watch);
+        slot.switch(new, None, Trial::default(), watch);
         slot.settle(watch);
         assert_eq!(*told.lock(), [1, 0, 0]);
     }

@@ -3,20 +3,17 @@
 use std::{
     env,
     fs::{self, File},
-    io::{Read as _, Write as _},
-    net::TcpStream,
     path::Path,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
 use innkeeper_tests::{
-    ControlPlane, Host, HostOptions, Write, eventually,
+    ControlPlane, Host, HostOptions, Write, admin,
     process::{Running, Usage, bound, path_from_env, spawn_bound},
 };
 use rustix::process::Signal;
 use serde::Serialize;
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::kube_rs;
@@ -68,7 +65,7 @@ impl Contender {
             Self::Innkeeper => {
                 let options = HostOptions {
                     cache: Some(cache.to_owned()),
-                    arguments: vec!["--admin-address".to_owned(), "127.0.0.1:0".to_owned()],
+                    arguments: admin::ARGUMENTS.map(str::to_owned).to_vec(),
                     ..HostOptions::with_guests(&["memcached"])?
                 };
                 return Ok(Started::Host(Host::start(&kubeconfig, &options)?));
@@ -151,20 +148,8 @@ impl Started {
 
 /// The host's own count.
 fn passes(host: &Host) -> Result<u64> {
-    let address = eventually("the host says where it answers", || {
-        let log = host.log().unwrap_or_default();
-        let address = log.lines().find_map(|line| {
-            let line: Value = serde_json::from_str(line).ok()?;
-            let is_it = line["message"] == "answering for health and metrics";
-            is_it.then(|| line["address"].as_str().map(str::to_owned))?
-        });
-        address.ok_or("no such line")
-    });
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: innkeeper\r\nconnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let samples = answer.lines().filter_map(|line| {
+    let metrics = admin::scrape(&admin::address(host))?;
+    let samples = metrics.lines().filter_map(|line| {
         let labels = line.strip_prefix("controller_runtime_reconcile_total{")?;
         let (labels, value) = labels.split_once("} ")?;
         let is_ours = labels.contains("controller=\"memcached/memcached\"");

@@ -127,7 +127,7 @@ async fn l5_a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_th
             watched.running.lock().contains(&parent("a"))
         })
         .await;
-        watched.reconciler.swap(serving_of(saying("new")));
+        watched.reconciler.swap(serving_of(saying("new")), None);
         // Arrives during the swap.
         world.put_parent("b", 2);
         until("others run on the new one", || {
@@ -177,7 +177,7 @@ async fn l5_every_parent_has_exactly_one_pass_after_a_swap_the_longest_waiting_f
         // Another component that does the same.
         watched
             .reconciler
-            .swap(serving_of(saying("same").with_pages(3)));
+            .swap(serving_of(saying("same").with_pages(3)), None);
         until("every parent had its first pass", idle).await;
         assert_eq!(world.server.writes(), writes);
         // A pass too many would come before this one.
@@ -204,7 +204,7 @@ async fn l5_the_first_passes_of_a_revision_that_breaks_down_are_counted() {
         .await;
         watched
             .reconciler
-            .swap(serving_of(saying("new").doing("(unreachable)", &[])));
+            .swap(serving_of(saying("new").doing("(unreachable)", &[])), None);
         until("every parent had its first pass", || {
             watched.reconciler.trial().pending() == 0
         })
@@ -213,7 +213,7 @@ async fn l5_the_first_passes_of_a_revision_that_breaks_down_are_counted() {
         assert_eq!((trial.well(), trial.faulted()), (0, 2));
         let fault = trial.first_fault().unwrap();
         assert_eq!(fault.reason, "GuestTrapped");
-        watched.reconciler.swap(serving_of(saying("old")));
+        watched.reconciler.swap(serving_of(saying("old")), None);
         until("the old one serves again", || {
             ["a", "b"]
                 .iter()

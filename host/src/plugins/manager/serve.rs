@@ -105,7 +105,7 @@ impl Manager {
                     running.rest().await;
                 }
                 for reconciler in &running.served.reconcilers {
-                    reconciler.swap(serving.clone());
+                    reconciler.swap(serving.clone(), known.change);
                 }
                 (running.served, running.passes)
             }

@@ -16,7 +16,8 @@ async fn o2_writes_calls_skips_and_faults_are_counted_under_the_plugins_name() {
     let counted = world.shared.metrics.encode().unwrap();
     assert!(!counted.contains("plugin_faults_total{"), "{counted}");
 
-    reconciler.swap(serving_of(saying("bye").doing("(unreachable)", &[])));
+    let traps = serving_of(saying("bye").doing("(unreachable)", &[]));
+    reconciler.swap(traps, Some(Instant::now()));
     world
         .drive(&reconciler, "trapped", |world| {
             world.synced("a") == "GuestTrapped"
@@ -29,6 +30,9 @@ async fn o2_writes_calls_skips_and_faults_are_counted_under_the_plugins_name() {
         "passes_skipped_total{plugin=\"east\"} 1",
         "faults_total{plugin=\"east\",reason=\"GuestTrapped\"} ",
         "call_cpu_seconds_count{plugin=\"east\"} ",
+        "swaps_total{plugin=\"east\"} 1",
+        // Only the first pass on what took over.
+        "swap_seconds_count{plugin=\"east\"} 1",
         "memory_peak_bytes{plugin=\"east\"} ",
     ] {
         let line = format!("innkeeper_plugin_{sample}");

@@ -87,7 +87,7 @@ async fn a_pass_that_depends_on_what_the_last_one_did_is_left_out_until_that_cha
     until_skipped(&world, &reconciler).await;
 
     // Another revision begins without memory.
-    reconciler.swap(serving_of(reading().with_pages(3)));
+    reconciler.swap(serving_of(reading().with_pages(3)), None);
     let skipped = reconciler.passes_skipped();
     reconciler.pass(&parent("a"), Turn::default()).await;
     assert_eq!(reconciler.passes_skipped(), skipped);

@@ -1,0 +1,101 @@
+//! What plugins cost that serve and have nothing to do: CPU time and memory of the host, with one and with many.
+
+use std::{thread::sleep, time::Duration};
+
+use anyhow::{Result, ensure};
+use innkeeper_tests::{Host, harmless::idle, process::Usage};
+use serde_json::{Value, json};
+
+use crate::site::{Site, wait_logged};
+
+const MANY: u32 = 50;
+
+/// How long nothing happens.
+const WATCHED_FOR: Duration = Duration::from_secs(30);
+
+/// None was promised; more than this in a second is beyond what clocks tick.
+const CPU_PER_SECOND_MAX: Duration = Duration::from_millis(1);
+
+pub(crate) fn run() -> Result<()> {
+    let site = Site::new()?;
+    let mut host = site.host()?;
+    serve(&site, &host, 0..1)?;
+    let one = watch(&site, &mut host)?;
+    serve(&site, &host, 1..MANY)?;
+    let many = watch(&site, &mut host)?;
+    println!(
+        "CPU time of the host in {WATCHED_FOR:.0?}: {:.0?} with one idle plugin, {:.0?} with {MANY}",
+        one.cpu, many.cpu
+    );
+    let more = MANY - 1;
+    let each = many.cpu.saturating_sub(one.cpu) / more;
+    let each = each.div_f64(WATCHED_FOR.as_secs_f64());
+    println!("each further idle plugin: {each:.1?} of CPU time in a second, promised none");
+    let kib = |of: fn(&Usage) -> u64| of(&many).saturating_sub(of(&one)) / u64::from(more) / 1024;
+    println!(
+        "each further idle plugin that serves, with its two watches: {} KiB resident, {} KiB of it anonymous",
+        kib(|usage| usage.resident_bytes),
+        kib(|usage| usage.anonymous_bytes),
+    );
+    ensure!(
+        each <= CPU_PER_SECOND_MAX,
+        "idle plugins cost CPU time: more than {CPU_PER_SECOND_MAX:?} each in a second"
+    );
+    Ok(())
+}
+
+/// Has plugins serve, each with a kind of parents of its own.
+fn serve(site: &Site, host: &Host, numbers: std::ops::Range<u32>) -> Result<()> {
+    for number in numbers.clone() {
+        let group = format!("group-{number}.test");
+        site.apply_new(&definition(&group));
+        let file = format!("{number}.wasm");
+        site.put(&file, &idle(&group))?;
+        let fields = json!({"grants": {
+            "parents": [{"group": group, "kind": "Idle"}],
+            "children": [{"kind": "ConfigMap"}],
+        }});
+        site.apply(&format!("plugin-{number}"), &file, &fields)?;
+    }
+    wait_logged(host, "serving plugin", usize::try_from(numbers.end)?)?;
+    site.settle(Duration::from_secs(5))
+}
+
+fn definition(group: &str) -> Value {
+    let conditions = json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object", "required": ["type"], "properties": {"type": {"type": "string"}},
+            "x-kubernetes-preserve-unknown-fields": true,
+        },
+    });
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object"},
+            "status": {"type": "object", "properties": {"conditions": conditions}},
+        },
+    });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("idles.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": "Idle", "plural": "idles", "singular": "idle", "listKind": "IdleList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    })
+}
+
+/// What the host uses while nothing happens; its memory at the end of that.
+fn watch(site: &Site, host: &mut Host) -> Result<Usage> {
+    site.settle(Duration::from_secs(3))?;
+    let before = host.process().usage()?;
+    sleep(WATCHED_FOR);
+    let after = host.process().usage()?;
+    let cpu = after.cpu.saturating_sub(before.cpu);
+    Ok(Usage { cpu, ..after })
+}

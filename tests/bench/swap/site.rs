@@ -1,0 +1,169 @@
+//! A control plane that knows Plugins, and the files that they come from.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+use innkeeper_tests::{
+    ControlPlane, Host, HostOptions, admin, eventually, eventually_for,
+    manifest::{self, condition_status},
+    process::path_from_env,
+    user::Kind,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(crate) const PLUGIN: Kind<'static> = Kind {
+    api_version: "innkeeper.dev/v1alpha1",
+    kind: "Plugin",
+    namespace: None,
+};
+
+/// How long one step may take on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// Where no change is looked for less often.
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(2);
+
+pub(crate) struct Site {
+    pub(crate) plane: ControlPlane,
+    options: HostOptions,
+    // All hosts of the site have one cache, as the restarts of one host would.
+    _cache: TempDir,
+    sources: TempDir,
+}
+
+impl Site {
+    pub(crate) fn new() -> Result<Self> {
+        let plane = ControlPlane::start_with(&["--api-only"])?;
+        let (cache, sources) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        let directory = ["--source-dir", &sources.path().display().to_string()].map(str::to_owned);
+        let options = HostOptions {
+            cache: Some(cache.path().to_owned()),
+            arguments: admin::ARGUMENTS
+                .map(str::to_owned)
+                .into_iter()
+                .chain(directory)
+                .collect(),
+            ..HostOptions::default()
+        };
+        for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml")? {
+            plane.user().apply(&object)?;
+        }
+        let site = Self {
+            plane,
+            options,
+            _cache: cache,
+            sources,
+        };
+        site.wait_served("plugins.innkeeper.dev");
+        Ok(site)
+    }
+
+    pub(crate) fn host(&self) -> Result<Host> {
+        Host::start(&self.plane.kubeconfig(), &self.options)
+    }
+
+    /// Puts a file below the directory of sources, whole or not at all.
+    pub(crate) fn put(&self, file: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.sources.path().join(file);
+        let new = path.with_extension("new");
+        fs::write(&new, bytes)?;
+        Ok(fs::rename(new, path)?)
+    }
+
+    /// Applies an object of a kind that is about to be served: an API server says so a little too early.
+    pub(crate) fn apply_new(&self, object: &Value) {
+        eventually("an object can be applied", || {
+            self.plane.user().apply(object).map(drop)
+        });
+    }
+
+    /// Applies a Plugin that comes from a file, with these fields beside that.
+    pub(crate) fn apply(&self, name: &str, file: &str, more: &Value) -> Result<()> {
+        let mut spec = json!({"source": {"file": {"path": file}}});
+        for (field, value) in more.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        let plugin = json!({
+            "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
+            "metadata": {"name": name}, "spec": spec,
+        });
+        self.plane.user().apply(&plugin).map(drop)
+    }
+
+    pub(crate) fn plugin(&self, name: &str) -> Result<Value> {
+        Ok(self.plane.user().get(PLUGIN, name)?.unwrap_or_default())
+    }
+
+    /// Waits until a CRD is served.
+    pub(crate) fn wait_served(&self, crd: &str) {
+        let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        eventually(&format!("{crd} is served"), || -> Result<()> {
+            let crd = self.plane.user().get(kind, crd)?.unwrap_or_default();
+            match condition_status(&crd, "Established").as_str() {
+                "True" => Ok(()),
+                _ => bail!("{}", crd["status"]),
+            }
+        });
+    }
+
+    /// Waits until the host has written nothing for so long.
+    pub(crate) fn settle(&self, quiet: Duration) -> Result<()> {
+        let begin = Instant::now();
+        let (mut mark, mut since) = (self.plane.audit().mark()?, Instant::now());
+        while since.elapsed() < quiet {
+            if begin.elapsed() > PATIENCE {
+                bail!("the host does not stop to write");
+            }
+            thread::sleep(Duration::from_millis(100));
+            if !self.plane.audit().by_host_since(mark)?.is_empty() {
+                (mark, since) = (self.plane.audit().mark()?, Instant::now());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A guest of the tests.
+pub(crate) fn guest(name: &str) -> Result<Vec<u8>> {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS")?;
+    Ok(fs::read(guests.join(format!("{name}.wasm")))?)
+}
+
+/// How often a host has logged a message.
+pub(crate) fn count(host: &Host, message: &str) -> Result<usize> {
+    Ok(host.log()?.matches(&format!("\"{message}\"")).count())
+}
+
+/// Waits until a host has logged a message so often: its log costs it nothing to look at.
+pub(crate) fn wait_logged(host: &Host, message: &str, times: usize) -> Result<()> {
+    let begin = Instant::now();
+    while count(host, message)? < times {
+        if begin.elapsed() > PATIENCE {
+            bail!("{message:?} is not there {times} times\n{}", host.log()?);
+        }
+        thread::sleep(LOOKED_AT_EVERY);
+    }
+    Ok(())
+}
+
+/// Waits until a metric, summed over what is labelled so, comes to a number.
+pub(crate) fn wait_metric(host: &Host, name: &str, label: &str, wanted: f64, patience: Duration) {
+    let address = admin::address(host);
+    eventually_for(
+        patience,
+        &format!("{name} comes to {wanted}"),
+        || -> Result<()> {
+            // As often as does no harm to a host that is busy with it.
+            thread::sleep(Duration::from_millis(500));
+            let value = admin::sum(&admin::scrape(&address)?, name, label);
+            if value < wanted {
+                bail!("{value}");
+            }
+            Ok(())
+        },
+    );
+}
