@@ -271,7 +271,7 @@ impl Reconciler {
         };
 
         // Plan, apply, report, requeue.
-        let manager = self.name.field_manager();
+        let manager = serving.manager(&self.name);
         let context = self.context(serving, &manager, &observation.parent, phase, &hash_key);
         let ended = match &*outcome {
             Outcome::Desired(desired) => {

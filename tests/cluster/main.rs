@@ -18,6 +18,7 @@ mod delays;
 mod etcd;
 mod examples;
 mod faults;
+mod field_managers;
 mod finalize;
 mod hogs;
 mod lease;

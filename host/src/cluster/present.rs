@@ -33,7 +33,8 @@ pub fn present(
     let shape = Shape {
         kind: kind.clone(),
         form: access,
-        managers: Some(std::collections::BTreeSet::new()),
+        // Which of them writes children is not known here.
+        managers: None,
         hash_key: Some(key.clone()),
     };
     let text = Value::Object(object).to_string();

@@ -148,8 +148,16 @@ pub struct PluginSpec {
     /// Who must have signed the component; without it signatures are not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifySpec>,
-    /// The field manager of the children, to continue what another one owns; `innkeeper:` and the name of the Plugin
-    /// when absent.
+    /// The field manager of the children, to continue what another one has applied; `innkeeper:` and the name of the
+    /// Plugin when absent.
+    ///
+    /// Of what was applied (server-side) under this name before, the fields that the plugin does not state go with the
+    /// first apply, and all others stay: stop the other one first, because two that apply under one name take away each
+    /// other's fields. What it wrote by update or patch is not continued: the plugin overwrites what it states, and the
+    /// rest stays.
+    ///
+    /// With another name every child is applied once more. Nothing else changes, but what was applied under the former
+    /// name stays owned by it: a field that the plugin states no more stays until somebody takes it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(

@@ -1,6 +1,6 @@
 //! What the passes of one kind of parent need to have watched.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::serving::Serving;
 use crate::{
@@ -39,7 +39,9 @@ pub(super) fn interest<'a>(
         });
     }
     let mut reads = newest.reads.to_vec();
+    let mut field_managers: BTreeSet<Arc<str>> = newest.field_manager.iter().cloned().collect();
     for other in others {
+        field_managers.extend(other.field_manager.clone());
         let declared = &other.plugin.manifest().children;
         children.extend(declared.iter().map(|child| optional(&child.kind, other)));
         for read in &*other.reads {
@@ -58,7 +60,7 @@ pub(super) fn interest<'a>(
         children,
         reads,
         selector: None,
-        field_managers: BTreeSet::new(),
+        field_managers,
     }
 }
 
@@ -118,6 +120,16 @@ mod tests {
                 "Endpoints, Pod".to_owned()
             )
         );
+        let as_operator = serving("ConfigMap", "Pod").applying_as("operator");
+        let managers = |newest: &Serving, others: &[&Serving]| {
+            let others = others.iter().copied();
+            let interest = interest(&plugin, &parent, newest, others, &once_made);
+            let managers = interest.field_managers.iter();
+            managers.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(managers(&new, &[&old, &as_operator]), ["operator"]);
+        assert_eq!(managers(&as_operator, &[&new]), ["operator"]);
+        assert_eq!(managers(&new, &[&old]), [""; 0]);
         let after = told(&[], &once_made);
         let children = "Service true, ConfigMap false, Secret false".to_owned();
         assert_eq!(after, (children, "Endpoints".to_owned()));

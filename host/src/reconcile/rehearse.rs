@@ -146,7 +146,7 @@ impl Reconciler {
         if matches!(outcome, Outcome::Keep(_)) {
             return Rehearsal::Planned(Changes::default());
         }
-        let manager = self.name.field_manager();
+        let manager = serving.manager(&self.name);
         let context = self.context(serving, &manager, &observation.parent, phase, &hash_key);
         let plan = plan::plan(&context, &observation.children, &outcome);
         Rehearsal::Planned(Changes::of(&plan))

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{given_up::GivenUp, memory::Memory, trial::Trial};
 use crate::{
-    model::{GroupKind, Gvk, Limits, ObjectId, ReadKind},
+    model::{GroupKind, Gvk, Limits, ObjectId, PluginName, ReadKind},
     plugin::Plugin,
     policy::Grants,
 };
@@ -32,6 +32,8 @@ pub struct Serving {
     pub(super) reads: Arc<[ReadKind]>,
     /// The user as whom its children are written; none: the host itself.
     pub(super) account: Option<Arc<str>>,
+    /// The field manager of its children; none: the plugin's own.
+    pub(super) field_manager: Option<Arc<str>>,
     /// The kinds of which it may adopt objects.
     pub(super) adoptable: Arc<BTreeSet<GroupKind>>,
 }
@@ -52,6 +54,7 @@ impl Serving {
             limits,
             reads: reads.into(),
             account: None,
+            field_manager: None,
         }
     }
 
@@ -61,6 +64,20 @@ impl Serving {
             account: user.map(Arc::from),
             ..self
         }
+    }
+
+    /// Has its children applied under a field manager of this name.
+    pub fn applying_as(self, manager: &str) -> Self {
+        Self {
+            field_manager: Some(Arc::from(manager)),
+            ..self
+        }
+    }
+
+    /// The field manager of its children.
+    pub(super) fn manager(&self, plugin: &PluginName) -> Arc<str> {
+        let own = || Arc::from(plugin.field_manager());
+        self.field_manager.clone().unwrap_or_else(own)
     }
 
     /// Whether it may state children of this kind.

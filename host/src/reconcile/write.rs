@@ -203,7 +203,7 @@ impl Reconciler {
             }
             let mut affordable = plan.clone();
             let parent = context.parent.id();
-            self.set_aside(&parent, &mut affordable).await;
+            self.set_aside(context, &mut affordable).await;
             // A parent that may go has nothing more to write than that.
             let held_back = match outcome {
                 Outcome::Desired(_) => self.hold_back(&parent, &mut affordable, &observed),

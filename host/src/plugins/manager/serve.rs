@@ -159,8 +159,10 @@ impl Manager {
         }
         let limits = Arc::new(charter.limits.clone());
         let grants = Arc::new(charter.grants.clone());
-        let serving = Serving::new(Arc::clone(plugin), grants, limits);
-        Ok(serving.acting_as(account.map(ServiceAccount::user)))
+        let serving = Serving::new(Arc::clone(plugin), grants, limits)
+            .applying_as(&charter.field_manager)
+            .acting_as(account.map(ServiceAccount::user));
+        Ok(serving)
     }
 
     /// Writes into the history that a revision begins to serve.
@@ -286,25 +288,10 @@ fn not_served(error: &Error) -> Failed {
 
 /// Refuses what would be served in another way than it is declared.
 fn check_supported(declared: &Declared) -> Result<(), Failed> {
-    let Declared { name, charter, .. } = declared;
-    let fields = [
-        ("spec.parents", charter.parents != Selection::default()),
-        (
-            "spec.fieldManager",
-            charter.field_manager != name.field_manager(),
-        ),
-    ];
-    let fields: Vec<&str> = fields
-        .into_iter()
-        .filter_map(|(field, is_set)| is_set.then_some(field))
-        .collect();
-    if fields.is_empty() {
+    if declared.charter.parents == Selection::default() {
         return Ok(());
     }
-    let message = format!(
-        "this host does not support {}: leave it out",
-        fields.join(" and ")
-    );
+    let message = "this host does not support spec.parents: leave it out";
     Err(Failed::new(
         Stage::Serving,
         "NotSupported",
