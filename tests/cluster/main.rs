@@ -37,6 +37,7 @@ mod refusals;
 mod registries;
 mod relay;
 mod render;
+mod selections;
 mod sharing;
 mod shutdown;
 mod stage;

@@ -41,6 +41,23 @@ pub fn present(
     object_of(&stored::keep(&text, &shape)?, kind, access)
 }
 
+/// All labels of an object as guests see it.
+pub fn labels(json: &str) -> BTreeMap<String, String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Labelled {
+        metadata: Metadata,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Metadata {
+        labels: Option<BTreeMap<String, String>>,
+    }
+
+    let labelled: Labelled = serde_json::from_str(json).unwrap_or_default();
+    labelled.metadata.labels.unwrap_or_default()
+}
+
 /// Makes the model's object of a stored one.
 pub(super) fn object_of(stored: &Stored, kind: &Gvk, form: Access) -> Result<Object, Malformed> {
     let metadata = Fields::parse(stored.metadata())?;

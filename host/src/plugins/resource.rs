@@ -30,7 +30,7 @@ pub use access::{
     ChildAccess, CrdAccess, GrantsSpec, ParentAccess, ReadAccess, ReadForm, ReadPlace,
     ServiceAccountRef,
 };
-pub use charter::{Charter, PruneBudget, Rollout, Selection, ServiceAccount};
+pub use charter::{Charter, PruneBudget, Rollout, ServiceAccount};
 pub use convert::{Declared, Origin};
 pub use crd::{NAME as CRD_NAME, crd};
 pub use file::grants_of_file;
@@ -167,6 +167,10 @@ pub struct PluginSpec {
     )]
     pub field_manager: Option<String>,
     /// Which parents are served; all of the granted kinds when absent.
+    ///
+    /// A parent that leaves the selection keeps its children as they are, loses the plugin's finalizer, so that its
+    /// deletion is the garbage collector's, and says Synced=Unknown with the reason NotSelected; one that never was in
+    /// it is not touched. When it comes back, the plugin goes on where it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<ParentsSpec>,
     /// What the plugin may do; nothing when absent.

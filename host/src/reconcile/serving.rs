@@ -12,11 +12,11 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 
-use super::{given_up::GivenUp, memory::Memory, trial::Trial};
+use super::{given_up::GivenUp, memory::Memory, selection, trial::Trial};
 use crate::{
     model::{GroupKind, Gvk, Limits, ObjectId, PluginName, ReadKind},
     plugin::Plugin,
-    policy::Grants,
+    policy::{Grants, Selection},
 };
 
 /// One revision of a plugin under one set of rules; immutable, so that a pass ends under what it began with.
@@ -34,6 +34,10 @@ pub struct Serving {
     pub(super) account: Option<Arc<str>>,
     /// The field manager of its children; none: the plugin's own.
     pub(super) field_manager: Option<Arc<str>>,
+    /// Which parents it has.
+    pub(super) selection: Arc<Selection>,
+    /// What the host itself reads to find that out.
+    pub(super) own_reads: Arc<[ReadKind]>,
     /// The kinds of which it may adopt objects.
     pub(super) adoptable: Arc<BTreeSet<GroupKind>>,
 }
@@ -55,6 +59,8 @@ impl Serving {
             reads: reads.into(),
             account: None,
             field_manager: None,
+            selection: Arc::default(),
+            own_reads: Arc::default(),
         }
     }
 
@@ -70,6 +76,18 @@ impl Serving {
     pub fn applying_as(self, manager: &str) -> Self {
         Self {
             field_manager: Some(Arc::from(manager)),
+            ..self
+        }
+    }
+
+    /// Has only the parents that are selected.
+    pub fn selecting(self, selection: Selection) -> Self {
+        let namespaces = selection
+            .asks_for_namespaces()
+            .then(selection::namespace_read);
+        Self {
+            own_reads: namespaces.into_iter().collect(),
+            selection: Arc::new(selection),
             ..self
         }
     }

@@ -4,6 +4,7 @@ mod counting;
 mod managers;
 mod rehearsals;
 mod remembering;
+mod selecting;
 mod server;
 mod throttling;
 

@@ -164,8 +164,7 @@ impl Reconciler {
     }
 
     /// Takes the finalizer off without the guest.
-    pub(super) async fn release(&self, observation: &Observation) -> Next {
-        let parent = &observation.parent;
+    pub(super) async fn release(&self, parent: &Object) -> Next {
         let mut target = self.target(parent);
         let id = parent.id();
         match self.shared.writer.release(&mut target, &self.name).await {

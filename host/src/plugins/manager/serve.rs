@@ -13,7 +13,7 @@ use crate::{
     plugins::{
         Error, Served, crds,
         lifecycle::{Beginning, Moment, Past, Stage},
-        resource::{Charter, Crds, Declared, Selection, ServiceAccount, revision_name},
+        resource::{Charter, Crds, Declared, ServiceAccount, revision_name},
     },
     reconcile::Serving,
 };
@@ -152,7 +152,6 @@ impl Manager {
     /// A revision under the charter that is declared, if that can be kept.
     async fn serving(&self, declared: &Declared, plugin: &Arc<Plugin>) -> Result<Serving, Failed> {
         let Declared { name, charter, .. } = declared;
-        check_supported(declared)?;
         let account = charter.service_account.as_ref();
         if let Some(account) = account {
             accounts::check(self.cluster(), name, account).await?;
@@ -161,6 +160,7 @@ impl Manager {
         let grants = Arc::new(charter.grants.clone());
         let serving = Serving::new(Arc::clone(plugin), grants, limits)
             .applying_as(&charter.field_manager)
+            .selecting(charter.parents.clone())
             .acting_as(account.map(ServiceAccount::user));
         Ok(serving)
     }
@@ -284,18 +284,4 @@ fn not_served(error: &Error) -> Failed {
         _ => ("CrdFailed", error.retry()),
     };
     Failed::of(Stage::Serving, reason, error, retry)
-}
-
-/// Refuses what would be served in another way than it is declared.
-fn check_supported(declared: &Declared) -> Result<(), Failed> {
-    if declared.charter.parents == Selection::default() {
-        return Ok(());
-    }
-    let message = "this host does not support spec.parents: leave it out";
-    Err(Failed::new(
-        Stage::Serving,
-        "NotSupported",
-        message,
-        Retry::OnChange,
-    ))
 }
