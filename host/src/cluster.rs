@@ -46,7 +46,7 @@ pub use self::{
     interest::{ChildInterest, Interest, Observation, Observed, Unavailable, Waiting, Why},
     lease::LeaseReader,
     options::Options,
-    present::present,
+    present::{labels, present},
     reads::{Answer, PassReads, Recording},
     registration::Registration,
     report::{Status, WatchStatus},

@@ -13,6 +13,7 @@ mod order;
 mod privilege;
 mod rejection;
 mod report;
+mod selection;
 #[cfg(test)]
 mod tests;
 
@@ -24,3 +25,4 @@ pub use privilege::{
     is_secret,
 };
 pub use rejection::Rejection;
+pub use selection::{NotSelected, Selection};

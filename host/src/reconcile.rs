@@ -8,6 +8,7 @@
 mod answer;
 mod budget;
 mod conflicts;
+mod entry;
 mod faults;
 mod given_up;
 mod guest;
@@ -20,6 +21,7 @@ mod quarrel;
 mod rehearse;
 mod report;
 mod seen;
+mod selection;
 mod serving;
 mod shared;
 #[cfg(test)]
@@ -50,13 +52,13 @@ pub use trial::{Fault as TrialFault, Trial};
 
 use crate::{
     apply::Target,
-    cluster::{Cause, Observation, Observed, Registration, Waiting},
+    cluster::{Cause, Observation, Observed, Registration},
     metrics::PluginMetrics,
     model::{
-        ANNOTATION_PAUSED, Checked, Condition, ConditionStatus, Fault, FaultKind, Gvk, HashKey,
-        Object, ObjectId, Outcome, Phase, PluginName, Report, reason,
+        Checked, Condition, ConditionStatus, Fault, FaultKind, Gvk, HashKey, Object, ObjectId,
+        Outcome, Phase, PluginName, Report, reason,
     },
-    plan::{self, Entry},
+    plan,
 };
 use answer::Answer;
 use faults::RecentFaults;
@@ -65,12 +67,6 @@ use ledger::Ledger;
 use report::{Ended, Verdict};
 use serving::{Slot, Stint};
 use trial::FirstPass;
-
-/// How long a pass may wait for a cache before its parent says so.
-const WAITING_SAID_AFTER: Duration = Duration::from_secs(10);
-
-/// How often a pass that waits for a cache looks again without having been told.
-const WAITING_RECHECK: Duration = Duration::from_secs(30);
 
 /// The shortest requeue; a guest that asks for less does not get a loop.
 const REQUEUE_MIN: Duration = Duration::from_millis(100);
@@ -237,6 +233,7 @@ impl Reconciler {
                 return Next::Again(until.saturating_duration_since(Instant::now()));
             }
             Observed::NotReady { parent, waiting } => {
+                let parent = parent.filter(|parent| self.may_be_told(&stint.serving, parent));
                 return self.wait(parent.as_ref(), &waiting, turn).await;
             }
         };
@@ -245,16 +242,9 @@ impl Reconciler {
         }
         stint.begin_trial(|| self.registration.parents());
         let serving = &stint.serving;
-        let manifest = serving.plugin.manifest();
-        let entry = plan::enter(&observation.parent, &self.name, manifest);
-        if !matches!(entry, Entry::Pass(_)) {
-            self.excuse(&stint, id);
-        }
-        let phase = match entry {
-            Entry::Ignore => return Next::UntilChanged,
-            Entry::Paused => return self.stop(&observation, paused(), Next::UntilChanged).await,
-            Entry::Release => return self.release(&observation).await,
-            Entry::Pass(phase) => phase,
+        let (phase, own_reads) = match self.enter(&stint, &observation, turn).await {
+            Ok(entered) => entered,
+            Err(next) => return next,
         };
         let Some(hash_key) = self.shared.hash_key.get() else {
             return self
@@ -264,19 +254,20 @@ impl Reconciler {
 
         let inputs = self.inputs(serving, &hash_key, &observation, phase);
         if let Some(inputs) = &inputs
-            && let Some(next) = self.recall(&stint, &observation, inputs)
+            && let Some(next) = self.recall(&stint, &observation, inputs, &own_reads)
         {
             return next;
         }
 
         // Call, check.
-        let (outcome, reads) = match self.ask(&stint, &observation, phase, turn).await {
+        let called = Purpose::Pass(&own_reads);
+        let (outcome, reads) = match self.ask(&stint, &observation, phase, called, turn).await {
             Ok(answer) => answer,
             Err(next) => return next,
         };
 
         // Plan, apply, report, requeue.
-        let manager = self.name.field_manager();
+        let manager = serving.manager(&self.name);
         let context = self.context(serving, &manager, &observation.parent, phase, &hash_key);
         let ended = match &*outcome {
             Outcome::Desired(desired) => {
@@ -338,6 +329,7 @@ impl Reconciler {
         stint: &Stint,
         observation: &Observation,
         phase: Phase,
+        purpose: Purpose<'_>,
         turn: Turn,
     ) -> Result<(Checked<Outcome>, Option<ReadsMade>), Next> {
         let Stint {
@@ -352,7 +344,7 @@ impl Reconciler {
         {
             return Err(self.stop(observation, synced, Next::UntilChanged).await);
         }
-        let Ok(Called { end, reads }) = self.call(serving, observation, phase, Purpose::Pass).await
+        let Ok(Called { end, reads }) = self.call(serving, observation, phase, purpose).await
         else {
             // A guest thread is gone: whoever watches over the pool ends the process.
             return Err(Next::Backoff);
@@ -386,7 +378,10 @@ impl Reconciler {
                 let synced = not_synced(reason, message);
                 Err(self.stop(observation, synced, Next::Backoff).await)
             }
-            Answer::Parked(kind) => Err(self.park(observation, &kind.to_string(), turn).await),
+            Answer::Parked(kind) => {
+                let parent = Some(&observation.parent);
+                Err(self.park(parent, &kind.to_string(), turn).await)
+            }
         }
     }
 
@@ -403,38 +398,13 @@ impl Reconciler {
         self.report(&mut self.target(parent), parent, verdict).await
     }
 
-    /// No pass: a kind that it needs is not cached. Said on the parent once it takes long.
-    async fn wait(&self, parent: Option<&Object>, waiting: &[Waiting], turn: Turn) -> Next {
-        let since = waiting.iter().map(|waiting| waiting.since).min();
-        let waited = since.map_or(Duration::ZERO, |since| since.elapsed());
-        let waited = waited.max(turn.parked.unwrap_or_default());
-        if waited < WAITING_SAID_AFTER {
-            return Next::Parked(WAITING_SAID_AFTER.saturating_sub(waited));
-        }
-        if let Some(parent) = parent {
-            let verdict = Verdict::of_host(
-                waiting_for_cache(&named(waiting)),
-                Next::Parked(WAITING_RECHECK),
-            );
-            let mut target = self.target(parent);
-            return self.report(&mut target, parent, verdict).await.next;
-        }
-        Next::Parked(WAITING_RECHECK)
-    }
-
-    /// The guest read what is not cached; its pass is as if it had never been.
-    async fn park(&self, observation: &Observation, what: &str, turn: Turn) -> Next {
-        let waited = turn.parked.unwrap_or_default();
-        if waited < WAITING_SAID_AFTER {
-            return Next::Parked(WAITING_SAID_AFTER.saturating_sub(waited));
-        }
-        let next = Next::Parked(WAITING_RECHECK);
-        self.stop(observation, waiting_for_cache(what), next).await
-    }
-
     /// Ends a pass without touching children, status or `Ready`.
     async fn stop(&self, observation: &Observation, synced: Condition, next: Next) -> Next {
-        let parent = &observation.parent;
+        self.say_of_host(&observation.parent, synced, next).await
+    }
+
+    /// Says what the host has to say of a parent, and nothing else.
+    async fn say_of_host(&self, parent: &Object, synced: Condition, next: Next) -> Next {
         let verdict = Verdict::of_host(synced, next);
         let mut target = self.target(parent);
         self.report(&mut target, parent, verdict).await.next
@@ -467,27 +437,8 @@ fn asked(report: &Report) -> Option<Next> {
     Some(Next::RequeueAfter(after.max(REQUEUE_MIN)))
 }
 
-/// What is waited for, and why it is not there.
-fn named(waiting: &[Waiting]) -> String {
-    let named = waiting
-        .iter()
-        .map(|one| format!("{}: {}", one.kind, one.why));
-    named.collect::<Vec<_>>().join("; ")
-}
-
 fn not_synced(reason: &'static str, message: impl Into<String>) -> Condition {
     plan::synced(ConditionStatus::False, reason, message)
-}
-
-fn paused() -> Condition {
-    let message =
-        format!("passes are stopped by the annotation {ANNOTATION_PAUSED}; remove it to go on");
-    plan::synced(ConditionStatus::Unknown, reason::PAUSED, message)
-}
-
-fn waiting_for_cache(what: &str) -> Condition {
-    let message = format!("waiting until the cluster has been read: {what}");
-    plan::synced(ConditionStatus::Unknown, reason::WAITING_FOR_CACHE, message)
 }
 
 fn hash_key_missing() -> Condition {

@@ -158,6 +158,9 @@ struct ParentRow {
     message: String,
     /// How its last pass ended, where a host was asked.
     last_pass: Option<PassState>,
+    /// Whether no plugin is to have it, so that it is no concern of anybody's how it is.
+    #[serde(skip)]
+    left_out: bool,
 }
 
 /// A fault.
@@ -228,7 +231,9 @@ fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<E
             Asked::Host(address) => host::survey(address, PATIENCE).await,
             Asked::Cluster(connection) => {
                 let mut survey = cluster::survey(connection, PATIENCE, None).await?;
-                survey.parents.retain(|parent| !parent.is_ready());
+                survey
+                    .parents
+                    .retain(|parent| !parent.is_ready() && !parent.left_out);
                 Ok(survey)
             }
         };

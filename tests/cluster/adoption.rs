@@ -39,7 +39,7 @@ fn found(scene: &Scene, number: usize, owners: &Value) -> Value {
     scene.site.stage.apply(&scene.site.namespace, &object)
 }
 
-fn child(scene: &Scene, number: usize) -> Value {
+pub(crate) fn child(scene: &Scene, number: usize) -> Value {
     let name = name(number);
     scene
         .site
@@ -48,7 +48,13 @@ fn child(scene: &Scene, number: usize) -> Value {
 }
 
 #[track_caller]
-fn wait_synced(scene: &Scene, host: &Host, number: usize, status: &str, reason: &str) -> String {
+pub(crate) fn wait_synced(
+    scene: &Scene,
+    host: &Host,
+    number: usize,
+    status: &str,
+    reason: &str,
+) -> String {
     let name = name(number);
     let target = (API, "Moody", &*name);
     let namespace = &scene.site.namespace;
@@ -57,7 +63,7 @@ fn wait_synced(scene: &Scene, host: &Host, number: usize, status: &str, reason: 
     condition(&parent, "Synced").unwrap_or_default()
 }
 
-fn annotate(scene: &Scene, number: usize) {
+pub(crate) fn annotate(scene: &Scene, number: usize) {
     let name = name(number);
     let asks = json!({"metadata": {"annotations": {"innkeeper.dev/adopt": "true"}}});
     let target = (API, "Moody", &*name);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     plugins::{PLUGIN, cache_grants},
     sharing::{plugin, wait_serving},
-    stage::{Stage, lines},
+    stage::{Stage, is_synced, lines},
     suite::{Target, is_ready},
 };
 
@@ -413,4 +413,69 @@ fn children_are_written_as_the_account_of_a_plugin_and_by_its_rights_alone() {
     stage.wait(&host, "a", CACHE, |parent| {
         parent["status"]["readyReplicas"] == 4 && is_ready(parent)
     });
+}
+
+/// Lets the host read namespaces, or not.
+fn allow_namespaces(site: &Site, allowed: bool) {
+    let user = site.stage.plane.user();
+    let kind = Kind::cluster("rbac.authorization.k8s.io/v1", "ClusterRole");
+    let is_role = |object: &&Value| {
+        object["kind"] == "ClusterRole" && object["metadata"]["name"] == "innkeeper"
+    };
+    let role = site.applied.iter().find(is_role).unwrap();
+    let mut rules = role["rules"].as_array().unwrap().clone();
+    let before = rules.len();
+    rules.retain(|rule| allowed || rule["resources"] != json!(["namespaces"]));
+    assert_eq!(rules.len() < before, !allowed);
+    user.merge(kind, "innkeeper", &json!({"rules": rules}))
+        .unwrap();
+}
+
+#[test]
+fn parents_are_chosen_by_the_labels_of_namespaces_as_far_as_the_host_may_read_them() {
+    let arguments = ["--namespaces", "a,b", "--plugin-resources"];
+    let mut site = Site::new(&["memcached"], &["a", "b"], &arguments);
+    site.stage.options.plugins.clear();
+    let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
+    let guests = guests.to_str().unwrap().to_owned();
+    let start = || site.host(&["--namespaces", "a,b", "--source-dir", &guests]);
+    let (stage, user) = (&site.stage, site.stage.plane.user());
+    let team = json!({"metadata": {"labels": {"team": "red"}}});
+    user.merge(Kind::cluster("v1", "Namespace"), "a", &team)
+        .unwrap();
+    let mut chosen = plugin("memcached", "memcached", &cache_grants(), "red");
+    chosen["spec"]["parents"] = json!({"namespaceSelector": {"matchLabels": {"team": "red"}}});
+    let host = start();
+    stage.apply_new("", &chosen);
+    wait_serving(stage, &host, "memcached");
+    stage.restart_collector();
+    for namespace in ["b", "a"] {
+        stage.apply_example(namespace, "examples/memcached/01-article.yaml");
+    }
+    stage.wait(&host, "a", CACHE, is_ready);
+    assert_eq!(stage.get("b", CACHE)["status"], Value::Null);
+    site.check_requests(&["a", "b"]);
+    Stage::stop(host);
+
+    // A host that may not read them does nothing for parents, and they say why.
+    allow_namespaces(&site, false);
+    let host = start();
+    let waits = |parent: &Value| is_synced(parent, "Unknown", "WaitingForCache");
+    let parent = stage.wait(&host, "a", CACHE, waits);
+    let said = condition(&parent, "Synced").unwrap();
+    for part in ["v1 Namespace", "namespaceSelector", "get, list and watch"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let mark = stage.mark();
+    stage.merge("a", CACHE, &json!({"spec": {"size": 4}}));
+    stage.settle(Duration::from_secs(2));
+    let written = lines(&stage.writes_since(mark));
+    let of_children = |line: &&String| line.contains("deployments");
+    assert_eq!(written.iter().find(of_children), None);
+    allow_namespaces(&site, true);
+    stage.wait(&host, "a", DEPLOYMENT, |deployment| {
+        deployment["spec"]["replicas"] == 4
+    });
+    stage.wait(&host, "a", CACHE, is_ready);
+    Stage::stop(host);
 }

@@ -88,6 +88,19 @@ impl User {
         Ok(serde_json::to_value(applied)?)
     }
 
+    /// Applies an object's status with `force` under a field manager's name.
+    pub fn apply_status_as(&self, manager: &str, object: &Value) -> Result<Value> {
+        let api = self.api_of(object)?;
+        let name = object["metadata"]["name"]
+            .as_str()
+            .context("the object has no name")?;
+        let params = PatchParams::apply(manager).force();
+        let applied =
+            self.runtime
+                .block_on(api.patch_status(name, &params, &Patch::Apply(object)))?;
+        Ok(serde_json::to_value(applied)?)
+    }
+
     /// Creates an object as `kubectl create` does.
     pub fn create(&self, object: &Value) -> Result<Value> {
         let api = self.api_of(object)?;

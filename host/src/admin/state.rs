@@ -47,8 +47,10 @@ pub struct KindState {
     pub passes_skipped: u64,
     /// Passes of this revision that ended with a fault of the guest.
     pub faults: u64,
-    /// Parents in the cluster.
+    /// Parents in the cluster, as far as they are selected.
     pub parents: usize,
+    /// The others of their kind.
+    pub not_selected: usize,
     /// Those of them whose conditions Synced and Ready hold.
     pub ready: usize,
     /// Those of them whose last pass was parked.

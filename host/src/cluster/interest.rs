@@ -20,7 +20,7 @@ pub struct Interest {
     pub children: Vec<ChildInterest>,
     /// What the plugin may read.
     pub reads: Vec<ReadKind>,
-    /// Field managers, beyond those that begin with `innkeeper:`, whose managedFields entries are kept.
+    /// Field managers, beyond those that begin with `innkeeper:`, whose managedFields entries are kept of children.
     pub field_managers: BTreeSet<Arc<str>>,
 }
 

@@ -33,11 +33,29 @@ pub fn present(
     let shape = Shape {
         kind: kind.clone(),
         form: access,
-        managers: Some(std::collections::BTreeSet::new()),
+        // Which of them writes children is not known here.
+        managers: None,
         hash_key: Some(key.clone()),
     };
     let text = Value::Object(object).to_string();
     object_of(&stored::keep(&text, &shape)?, kind, access)
+}
+
+/// All labels of an object as guests see it.
+pub fn labels(json: &str) -> BTreeMap<String, String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Labelled {
+        metadata: Metadata,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Metadata {
+        labels: Option<BTreeMap<String, String>>,
+    }
+
+    let labelled: Labelled = serde_json::from_str(json).unwrap_or_default();
+    labelled.metadata.labels.unwrap_or_default()
 }
 
 /// Makes the model's object of a stored one.

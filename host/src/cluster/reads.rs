@@ -52,6 +52,12 @@ impl PassReads {
         }
     }
 
+    /// Keeps the parent subscribed to what was read for it before, whatever is asked for from now on.
+    pub fn beside(mut self, before: &Recording) -> Self {
+        self.recording.made.subscribe_to(&before.made);
+        self
+    }
+
     /// Answers a read.
     pub fn ask(&mut self, key: &ReadKey) -> Answer {
         let known = self

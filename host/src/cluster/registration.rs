@@ -14,7 +14,7 @@ use super::{
     triggers::{Cause, Trigger},
     wire::Failure,
 };
-use crate::model::{GroupKind, Object, ObjectId, ReadKind, ResourceVersion, Uid};
+use crate::model::{GroupKind, Gvk, Object, ObjectId, ReadKind, ResourceVersion, Uid};
 
 /// One plugin's view of one kind of parent; the watches that it needs run until the last clone is dropped.
 #[derive(Clone)]
@@ -178,6 +178,14 @@ impl Registration {
     /// A known parent as it was last seen; to look at, not to act on.
     pub fn parent(&self, id: &ObjectId) -> Option<Object> {
         self.0.shared.state.lock().parent(self.0.member, id)
+    }
+
+    /// The metadata of an object of a cluster-scoped kind that is read, as it was last seen; none if that is not known.
+    ///
+    /// To look at: nobody is subscribed to it.
+    pub fn related(&self, kind: &Gvk, name: &str) -> Option<Arc<str>> {
+        let state = self.0.shared.state.lock();
+        state.related(self.0.member, kind, name)
     }
 
     /// How many children of a kind the plugin has in the whole cluster; none if that is not known.

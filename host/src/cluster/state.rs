@@ -289,8 +289,13 @@ impl State {
 
     /// Takes every watch that an interest needs.
     fn acquire(&mut self, member: Member, interest: &Interest, now: Instant) -> Held {
-        let managers = &interest.field_managers;
         let mut take = |kind: &Gvk, selector: Option<&str>, role, access| {
+            let none = BTreeSet::new();
+            // Only children are written by these.
+            let managers = match role {
+                Role::Child => &interest.field_managers,
+                Role::Parent | Role::Read => &none,
+            };
             let key = WatchKey::new(kind, selector);
             self.acquire_slot(key, (member, role), access, managers, now)
         };

@@ -89,11 +89,10 @@ fn everywhere_rules(setup: &Setup<'_>, crds: &[&str]) -> Vec<Value> {
             rule(resource::GROUP, &["plugins/status"], &["patch"]),
             // Where owner references that block deletion are protected, this is what making one takes.
             rule(resource::GROUP, &["plugins/finalizers"], &["update"]),
+            // A Plugin may choose parents by the labels of their namespaces. And the host makes sure of its namespace
+            // before it puts its key there, and makes it only where it runs outside.
+            rule("", &["namespaces"], &READ_VERBS),
         ]);
-    }
-    if !is_limited {
-        // The host makes sure of its namespace before it puts its key there, and makes it only where it runs outside.
-        rules.push(named("", "namespaces", &["get"], &[setup.namespace]));
     }
     if has_definitions && !crds.is_empty() {
         rules.push(named(

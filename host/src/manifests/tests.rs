@@ -459,6 +459,7 @@ fn to_run_from_plugin_resources_takes_no_more_than_they_name() {
             },
             {"apiGroups": ["innkeeper.dev"], "resources": ["plugins/status"], "verbs": ["patch"]},
             {"apiGroups": ["innkeeper.dev"], "resources": ["plugins/finalizers"], "verbs": ["update"]},
+            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]},
         ])
     );
     let own = rules_of("Role").to_string();

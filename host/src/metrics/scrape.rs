@@ -61,7 +61,7 @@ pub struct PluginSample {
     pub plugin: String,
     /// Whether it serves.
     pub serving: bool,
-    /// Its parents in the cluster.
+    /// Its parents in the cluster, as far as they are selected.
     pub parents: usize,
     /// Kinds without which its passes cannot run.
     pub waiting: usize,
@@ -185,7 +185,7 @@ fn encode_plugins(encoder: &mut DescriptorEncoder<'_>, plugins: &[PluginSample])
     gauges(
         encoder,
         "innkeeper_plugin_parents",
-        "The plugin's parents in the cluster",
+        "The plugin's parents in the cluster, as far as they are selected",
         plugins
             .iter()
             .map(|plugin| (label(plugin), count(plugin.parents))),

@@ -87,6 +87,16 @@ pub fn status(
     }
 }
 
+/// Whether what the condition `Synced` of a parent says is the host's own word, for this plugin.
+pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
+    let owned = owned(parent, &plugin.host_manager());
+    let synced = owned
+        .as_ref()
+        .and_then(|owned| owned_condition(owned, reason::SYNCED));
+    // Who has said something else since leaves the name of the condition to both.
+    synced.is_some_and(|synced| synced.get("f:status").is_some())
+}
+
 fn guest_status(observed: &Observed<'_>, report: &Report) -> Option<Map<String, Value>> {
     let mut status = report.status.clone().unwrap_or_default();
     drop_nulls(&mut status);
@@ -162,9 +172,12 @@ impl<'a> Observed<'a> {
         value
     }
 
-    /// The condition `Ready` as it stands, unknown if there is none.
+    /// The condition `Ready` as it stands, unknown if there is none or it is from a time without passes.
     fn ready_so_far(&self) -> Value {
-        self.find(reason::READY).cloned().unwrap_or_else(|| {
+        let known = self.find(reason::READY);
+        let is_left_out = |ready: &&Value| ready["reason"] == reason::NOT_SELECTED;
+        let known = known.filter(|ready| !is_left_out(ready));
+        known.cloned().unwrap_or_else(|| {
             self.condition(&Condition {
                 kind: reason::READY.to_owned(),
                 status: crate::model::ConditionStatus::Unknown,
@@ -174,32 +187,14 @@ impl<'a> Observed<'a> {
         })
     }
 
-    /// What a manager owns of the status, in `FieldsV1` form; none if it owns nothing.
-    fn owned(&self, manager: &str) -> Option<Value> {
-        let entry = self.parent.managed.iter().find(|entry| {
-            entry.applied
-                && entry.subresource.as_deref() == Some("status")
-                && *entry.manager == *manager
-        })?;
-        let mut fields: Value = serde_json::from_str(&entry.fields).ok()?;
-        fields.get_mut("f:status").map(Value::take)
-    }
-
     fn owns_condition(&self, manager: &str, kind: &str) -> bool {
-        let owned = self.owned(manager);
-        let conditions = owned.as_ref().and_then(|owned| owned.get("f:conditions"));
-        let names_it = |member: &String| {
-            fields::item_keys(member)
-                .is_some_and(|keys| keys.get("type").and_then(Value::as_str) == Some(kind))
-        };
-        conditions
-            .and_then(Value::as_object)
-            .is_some_and(|members| members.keys().any(names_it))
+        let owned = owned(self.parent, manager);
+        owned.is_some_and(|owned| owned_condition(&owned, kind).is_some())
     }
 
     /// The write that makes a manager own exactly this status; none if it does.
     fn due(&self, manager: String, status: Option<Map<String, Value>>) -> Option<StatusWrite> {
-        let owned = self.owned(&manager);
+        let owned = owned(self.parent, &manager);
         let unchanged = match &status {
             None => owned.is_none(),
             Some(status) => {
@@ -210,6 +205,29 @@ impl<'a> Observed<'a> {
         let skipped = unchanged && Guard::UnchangedStatusSkipped.holds();
         (!skipped).then_some(StatusWrite { manager, status })
     }
+}
+
+/// What a manager owns of a parent's status, in `FieldsV1` form; none if it owns nothing.
+fn owned(parent: &Object, manager: &str) -> Option<Value> {
+    let entry = parent.managed.iter().find(|entry| {
+        entry.applied
+            && entry.subresource.as_deref() == Some("status")
+            && *entry.manager == *manager
+    })?;
+    let mut fields: Value = serde_json::from_str(&entry.fields).ok()?;
+    fields.get_mut("f:status").map(Value::take)
+}
+
+/// What is owned of one condition.
+fn owned_condition<'a>(owned: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = owned.get("f:conditions")?.as_object()?;
+    let is_it = |member: &str| {
+        fields::item_keys(member)
+            .is_some_and(|keys| keys.get("type").and_then(Value::as_str) == Some(kind))
+    };
+    conditions
+        .iter()
+        .find_map(|(member, owned)| is_it(member).then_some(owned))
 }
 
 /// A time as Kubernetes writes it in conditions: whole seconds in UTC.

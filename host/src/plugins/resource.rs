@@ -31,7 +31,7 @@ pub use access::{
     ChildAccess, CrdAccess, GrantsSpec, ParentAccess, ReadAccess, ReadForm, ReadPlace,
     ServiceAccountRef,
 };
-pub use charter::{Charter, PruneBudget, Rollout, Selection, ServiceAccount};
+pub use charter::{Charter, PruneBudget, Rollout, ServiceAccount};
 pub use convert::{Declared, Origin};
 pub use crd::{NAME as CRD_NAME, crd};
 pub use file::grants_of_file;
@@ -149,8 +149,16 @@ pub struct PluginSpec {
     /// Who must have signed the component; without it signatures are not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifySpec>,
-    /// The field manager of the children, to continue what another one owns; `innkeeper:` and the name of the Plugin
-    /// when absent.
+    /// The field manager of the children, to continue what another one has applied; `innkeeper:` and the name of the
+    /// Plugin when absent.
+    ///
+    /// Of what was applied (server-side) under this name before, the fields that the plugin does not state go with the
+    /// first apply, and all others stay: stop the other one first, because two that apply under one name take away each
+    /// other's fields. What it wrote by update or patch is not continued: the plugin overwrites what it states, and the
+    /// rest stays.
+    ///
+    /// With another name every child is applied once more. Nothing else changes, but what was applied under the former
+    /// name stays owned by it: a field that the plugin states no more stays until somebody takes it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
@@ -160,6 +168,10 @@ pub struct PluginSpec {
     )]
     pub field_manager: Option<String>,
     /// Which parents are served; all of the granted kinds when absent.
+    ///
+    /// A parent that leaves the selection keeps its children as they are, loses the plugin's finalizer, so that its
+    /// deletion is the garbage collector's, and says Synced=Unknown with the reason NotSelected; one that never was in
+    /// it is not touched. When it comes back, the plugin goes on where it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<ParentsSpec>,
     /// What the plugin may do; nothing when absent.

@@ -12,8 +12,8 @@ use crate::{
 /// What a guest is called for.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose<'a> {
-    /// A pass: its parent is subscribed to what was read.
-    Pass,
+    /// A pass: its parent is subscribed to what was read, beside what the host itself has read for it.
+    Pass(&'a Recording),
     /// To see what would be done; reads are answered through this registration.
     Rehearsal(&'a Registration),
 }
@@ -42,15 +42,17 @@ impl Reconciler {
         let mut seed = [0; 32];
         (self.shared.random)(&mut seed);
         let now = (self.shared.now)().as_millisecond();
-        let registration = match purpose {
-            Purpose::Pass => &self.registration,
-            Purpose::Rehearsal(registration) => registration,
+        let none = Recording::default();
+        let (registration, own_reads) = match purpose {
+            Purpose::Pass(own_reads) => (&self.registration, own_reads),
+            Purpose::Rehearsal(registration) => (registration, &none),
         };
+        let reads = registration.reads(&observation.parent, &serving.reads);
         let job = Job {
             parent: observation.parent.json.clone(),
             children: observation.children.iter().map(observed_child).collect(),
             phase,
-            reads: registration.reads(&observation.parent, &serving.reads),
+            reads: reads.beside(own_reads),
             context: Context {
                 now_ms: u64::try_from(now).unwrap_or_default(),
                 seed,
@@ -59,14 +61,14 @@ impl Reconciler {
         };
         let (pool, plugin) = (&self.shared.pool, serving.plugin.clone());
         let (report, reads) = match purpose {
-            Purpose::Pass => pool.call(&self.name, plugin, job).await?,
+            Purpose::Pass(_) => pool.call(&self.name, plugin, job).await?,
             Purpose::Rehearsal(_) => pool.rehearse(plugin, job).await?,
         };
         let parent = observation.parent.id();
         let recording = reads.into_recording();
         match purpose {
             // After every call, also one that failed: what was read is what can make the next one succeed.
-            Purpose::Pass => registration.commit(&parent, &recording),
+            Purpose::Pass(_) => registration.commit(&parent, &recording),
             Purpose::Rehearsal(_) => registration.commit(&parent, &Recording::default()),
         }
         let CallReport {

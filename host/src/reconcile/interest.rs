@@ -1,11 +1,11 @@
 //! What the passes of one kind of parent need to have watched.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::serving::Serving;
 use crate::{
     cluster::{ChildInterest, Interest},
-    model::{Gvk, PluginName, Scope},
+    model::{Gvk, PluginName, ReadKind, Scope},
 };
 
 /// What is to be watched while passes begin with `newest`, and those that began with others have not all ended.
@@ -38,15 +38,21 @@ pub(super) fn interest<'a>(
             ..optional(&child.kind, newest)
         });
     }
-    let mut reads = newest.reads.to_vec();
-    for other in others {
-        let declared = &other.plugin.manifest().children;
-        children.extend(declared.iter().map(|child| optional(&child.kind, other)));
-        for read in &*other.reads {
+    let mut reads: Vec<ReadKind> = Vec::new();
+    let mut add_reads = |serving: &Serving| {
+        for read in serving.reads.iter().chain(&*serving.own_reads) {
             if !reads.contains(read) {
                 reads.push(read.clone());
             }
         }
+    };
+    add_reads(newest);
+    let mut field_managers: BTreeSet<Arc<str>> = newest.field_manager.iter().cloned().collect();
+    for other in others {
+        field_managers.extend(other.field_manager.clone());
+        let declared = &other.plugin.manifest().children;
+        children.extend(declared.iter().map(|child| optional(&child.kind, other)));
+        add_reads(other);
     }
     // Nothing new is made of these, so that they must not hold anything up.
     children.extend(once_made.iter().map(|kind| optional(kind, newest)));
@@ -58,7 +64,7 @@ pub(super) fn interest<'a>(
         children,
         reads,
         selector: None,
-        field_managers: BTreeSet::new(),
+        field_managers,
     }
 }
 
@@ -78,7 +84,9 @@ impl Serving {
 mod tests {
     use super::*;
     use crate::{
+        model::LabelSelector,
         plugin::fixture::{Description, guest},
+        policy::Selection,
         reconcile::tests::serving_of,
     };
 
@@ -118,6 +126,30 @@ mod tests {
                 "Endpoints, Pod".to_owned()
             )
         );
+        let as_operator = serving("ConfigMap", "Pod").applying_as("operator");
+        let managers = |newest: &Serving, others: &[&Serving]| {
+            let others = others.iter().copied();
+            let interest = interest(&plugin, &parent, newest, others, &once_made);
+            let managers = interest.field_managers.iter();
+            managers.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(managers(&new, &[&old, &as_operator]), ["operator"]);
+        assert_eq!(managers(&as_operator, &[&new]), ["operator"]);
+        assert_eq!(managers(&new, &[&old]), [""; 0]);
+        let by_labels = LabelSelector::parse("team=a").unwrap();
+        let choosy = serving("Service", "Pod").selecting(Selection {
+            namespaces: by_labels,
+            ..Selection::default()
+        });
+        let reads = |newest: &Serving, others: &[&Serving]| {
+            let others = others.iter().copied();
+            let interest = interest(&plugin, &parent, newest, others, &once_made);
+            let read = |read: &ReadKind| format!("{} {}", read.kind.kind, read.access);
+            interest.reads.iter().map(read).collect::<Vec<_>>()
+        };
+        assert_eq!(reads(&choosy, &[]), ["Pod full", "Namespace metadata"]);
+        let both = ["Endpoints full", "Pod full", "Namespace metadata"];
+        assert_eq!(reads(&new, &[&choosy]), both);
         let after = told(&[], &once_made);
         let children = "Service true, ConfigMap false, Secret false".to_owned();
         assert_eq!(after, (children, "Endpoints".to_owned()));

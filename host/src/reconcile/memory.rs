@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::{Next, Reconciler, Serving, Stint};
 use crate::{
-    cluster::{Answer, Observation},
+    cluster::{Answer, Observation, Recording},
     model::{
         Access, Gvk, HashKey, ManagedEntry, Object, ObjectId, Phase, ReadFailure, ReadKey, Resource,
     },
@@ -232,15 +232,17 @@ impl Reconciler {
         Some(inputs)
     }
 
-    /// When the next pass comes, if this one would do nothing.
+    /// When the next pass comes, if this one would do nothing; `own_reads` is what the host itself has read for it.
     pub(super) fn recall(
         &self,
         stint: &Stint,
         observation: &Observation,
         inputs: &Inputs,
+        own_reads: &Recording,
     ) -> Option<Next> {
         let parent = &observation.parent;
-        let mut reads = self.registration.reads(parent, &stint.serving.reads);
+        let reads = self.registration.reads(parent, &stint.serving.reads);
+        let mut reads = reads.beside(own_reads);
         let next = stint
             .memory
             .recall(&parent.id(), inputs, |read| reads.ask(read))?;

@@ -33,8 +33,9 @@ impl Quarrel {
 impl Reconciler {
     /// Takes out of a plan what would restore a contested child before its time, and with it the prunes, which come only
     /// after everything else is as it should be.
-    pub(super) async fn set_aside(&self, parent: &ObjectId, plan: &mut Plan) {
+    pub(super) async fn set_aside(&self, context: &plan::Context<'_>, plan: &mut Plan) {
         let now = Instant::now();
+        let parent = &context.parent.id();
         let contested: Vec<Operation> = {
             let mut ledger = self.ledger.lock();
             let conflicts = ledger.conflicts(parent);
@@ -57,7 +58,7 @@ impl Reconciler {
             if let Some(child) = operation.child()
                 && self.ledger.lock().conflicts(parent).is_untold(child)
             {
-                let about = self.disputed(operation, child).await;
+                let about = self.disputed(operation, child, context.manager).await;
                 self.ledger.lock().conflicts(parent).tell(child, about);
             }
         }
@@ -82,7 +83,7 @@ impl Reconciler {
     }
 
     /// What an operation would put back, and who has changed it: `spec.replicas of apps/Deployment demo/a (by scaler)`.
-    async fn disputed(&self, operation: &Operation, child: &ObjectId) -> String {
+    async fn disputed(&self, operation: &Operation, child: &ObjectId, own: &str) -> String {
         let Operation::Update { kind, body, .. } = operation else {
             return child.to_string();
         };
@@ -100,7 +101,6 @@ impl Reconciler {
         let Some(field) = plan::first_difference(body, &live) else {
             return child.to_string();
         };
-        let own = self.name.field_manager();
         let managers = field.managers(&live);
         let others: Vec<&str> = managers.into_iter().filter(|name| *name != own).collect();
         match &*others {

@@ -4,9 +4,11 @@
 
 use tracing::{Instrument, debug_span};
 
-use super::{Answer, Reconciler, Serving, guest::Purpose, interest};
+use super::{
+    Answer, Reconciler, Serving, entry::named, guest::Purpose, interest, selection::Choice,
+};
 use crate::{
-    cluster::{Observed, Registration},
+    cluster::{Observed, Recording, Registration},
     model::{FaultKind, ObjectId, Operation, Outcome, error_chain},
     plan::{self, Entry, Plan},
 };
@@ -50,7 +52,7 @@ pub enum Rehearsal {
         /// What it waits for.
         waiting: String,
     },
-    /// The guest would not be called: the parent is gone, paused, or leaving without it.
+    /// The guest would not be called: the parent is gone, paused, not selected, or leaving without it.
     Idle,
 }
 
@@ -115,10 +117,20 @@ impl Reconciler {
         let observation = match registration.observe(parent).await {
             Observed::Ready(observation) => observation,
             Observed::Gone => return Rehearsal::Idle,
-            Observed::NotReady { waiting, .. } => return parked(&super::named(&waiting)),
+            Observed::NotReady { waiting, .. } => return parked(&named(&waiting)),
             // Nobody writes for a candidate.
             Observed::Behind { .. } => return parked("writes are not seen yet"),
         };
+        let (choice, _) = Self::choose(serving, registration, &observation.parent);
+        match choice {
+            Choice::Selected => {}
+            Choice::NotSelected(_) => {
+                registration.commit(parent, &Recording::default());
+                return Rehearsal::Idle;
+            }
+            Choice::NotSeen => return parked("the namespace of the parent is not seen yet"),
+            Choice::Parked(kind) => return parked(&kind.to_string()),
+        }
         let manifest = serving.plugin.manifest();
         let Entry::Pass(phase) = plan::enter(&observation.parent, &self.name, manifest) else {
             return Rehearsal::Idle;
@@ -146,7 +158,7 @@ impl Reconciler {
         if matches!(outcome, Outcome::Keep(_)) {
             return Rehearsal::Planned(Changes::default());
         }
-        let manager = self.name.field_manager();
+        let manager = serving.manager(&self.name);
         let context = self.context(serving, &manager, &observation.parent, phase, &hash_key);
         let plan = plan::plan(&context, &observation.children, &outcome);
         Rehearsal::Planned(Changes::of(&plan))

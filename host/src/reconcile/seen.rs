@@ -22,6 +22,16 @@ impl Reconciler {
         Some((outcome, at.elapsed()))
     }
 
+    /// How many parents there are, without those that are known not to be selected.
+    pub fn parent_count(&self) -> usize {
+        let mut parents = self.registration.parents();
+        if !self.slot.current().serving.selection.is_all() {
+            let parent = |id: &ObjectId| self.registration.parent(id);
+            parents.retain(|id| parent(id).is_some_and(|it| self.selects(&it) != Some(false)));
+        }
+        parents.len()
+    }
+
     /// How many passes were left out so far, because they would have done nothing.
     pub fn passes_skipped(&self) -> u64 {
         self.skipped.load(Ordering::Relaxed)

@@ -13,11 +13,11 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::{given_up::GivenUp, memory::Memory, trial::Trial};
+use super::{given_up::GivenUp, memory::Memory, selection, trial::Trial};
 use crate::{
-    model::{GroupKind, Gvk, Limits, ObjectId, ReadKind},
+    model::{GroupKind, Gvk, Limits, ObjectId, PluginName, ReadKind},
     plugin::Plugin,
-    policy::Grants,
+    policy::{Grants, Selection},
 };
 
 /// One revision of a plugin under one set of rules; immutable, so that a pass ends under what it began with.
@@ -33,6 +33,12 @@ pub struct Serving {
     pub(super) reads: Arc<[ReadKind]>,
     /// The user as whom its children are written; none: the host itself.
     pub(super) account: Option<Arc<str>>,
+    /// The field manager of its children; none: the plugin's own.
+    pub(super) field_manager: Option<Arc<str>>,
+    /// Which parents it has.
+    pub(super) selection: Arc<Selection>,
+    /// What the host itself reads to find that out.
+    pub(super) own_reads: Arc<[ReadKind]>,
     /// The kinds of which it may adopt objects.
     pub(super) adoptable: Arc<BTreeSet<GroupKind>>,
 }
@@ -53,6 +59,9 @@ impl Serving {
             limits,
             reads: reads.into(),
             account: None,
+            field_manager: None,
+            selection: Arc::default(),
+            own_reads: Arc::default(),
         }
     }
 
@@ -62,6 +71,32 @@ impl Serving {
             account: user.map(Arc::from),
             ..self
         }
+    }
+
+    /// Has its children applied under a field manager of this name.
+    pub fn applying_as(self, manager: &str) -> Self {
+        Self {
+            field_manager: Some(Arc::from(manager)),
+            ..self
+        }
+    }
+
+    /// Has only the parents that are selected.
+    pub fn selecting(self, selection: Selection) -> Self {
+        let namespaces = selection
+            .asks_for_namespaces()
+            .then(selection::namespace_read);
+        Self {
+            own_reads: namespaces.into_iter().collect(),
+            selection: Arc::new(selection),
+            ..self
+        }
+    }
+
+    /// The field manager of its children.
+    pub(super) fn manager(&self, plugin: &PluginName) -> Arc<str> {
+        let own = || Arc::from(plugin.field_manager());
+        self.field_manager.clone().unwrap_or_else(own)
     }
 
     /// Whether it may state children of this kind.

@@ -1,8 +1,10 @@
 //! Whole passes of real guests against an API server in memory.
 
 mod counting;
+mod managers;
 mod rehearsals;
 mod remembering;
+mod selecting;
 mod server;
 mod throttling;
 

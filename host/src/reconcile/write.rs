@@ -164,8 +164,7 @@ impl Reconciler {
     }
 
     /// Takes the finalizer off without the guest.
-    pub(super) async fn release(&self, observation: &Observation) -> Next {
-        let parent = &observation.parent;
+    pub(super) async fn release(&self, parent: &Object) -> Next {
         let mut target = self.target(parent);
         let id = parent.id();
         match self.shared.writer.release(&mut target, &self.name).await {
@@ -203,7 +202,7 @@ impl Reconciler {
             }
             let mut affordable = plan.clone();
             let parent = context.parent.id();
-            self.set_aside(&parent, &mut affordable).await;
+            self.set_aside(context, &mut affordable).await;
             // A parent that may go has nothing more to write than that.
             let held_back = match outcome {
                 Outcome::Desired(_) => self.hold_back(&parent, &mut affordable, &observed),

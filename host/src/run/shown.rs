@@ -196,6 +196,10 @@ fn kind_state(reconciler: &Reconciler) -> KindState {
         let Some(parent) = registration.parent(&id) else {
             continue;
         };
+        if reconciler.selects(&parent) == Some(false) {
+            state.not_selected += 1;
+            continue;
+        }
         let last = reconciler.last_pass(&id);
         let standing = Standing::of(&parent);
         state.parents += 1;
@@ -277,7 +281,7 @@ impl Source for Counted {
                     parents: plugin
                         .reconcilers
                         .iter()
-                        .map(|reconciler| reconciler.registration().parents().len())
+                        .map(|reconciler| reconciler.parent_count())
                         .sum(),
                     waiting: plugin
                         .reconcilers

@@ -12,10 +12,11 @@ use serde_json::{Map, Value};
 
 use super::{Error, FaultRow, ParentRow, PluginRow, Survey};
 use crate::{
-    cluster::{Standing, Viewer},
+    cluster::{Standing, Viewer, labels},
     config::{self, Connection},
-    model::{GroupKind, LABEL_PLUGIN, Object},
+    model::{GroupKind, LABEL_PLUGIN, Object, reason},
     plugins::resource::{self, FaultReason, Plugin},
+    policy::Selection,
     schema::kind_of_crd,
 };
 
@@ -44,9 +45,16 @@ pub(super) async fn survey(
     for object in list(&viewer, &crds, Some(LABEL_PLUGIN), None).await? {
         found.crd(&object);
     }
-    for (kind, owner) in std::mem::take(&mut found.kinds) {
+    let kinds = std::mem::take(&mut found.kinds);
+    let mut asks = kinds.values().flatten();
+    if asks.any(|owner| owner.selection.asks_for_namespaces()) {
+        let listed = list(&viewer, &GroupKind::new("", "Namespace"), None, None).await;
+        // Who may not see them is shown what the conditions say.
+        found.namespaces = listed.unwrap_or_default();
+    }
+    for (kind, owners) in kinds {
         let parents = list(&viewer, &kind, None, namespace).await?;
-        found.parents(&kind, &owner, &parents);
+        found.parents(&kind, &owners, &parents);
     }
     Ok(found.into_survey(from))
 }
@@ -77,7 +85,9 @@ fn cluster(source: crate::cluster::Error) -> Error {
 #[derive(Default)]
 struct Found {
     plugins: BTreeMap<String, PluginRow>,
-    kinds: BTreeMap<GroupKind, Owner>,
+    /// Whoever may have parents of a kind; never nobody.
+    kinds: BTreeMap<GroupKind, Vec<Owner>>,
+    namespaces: Vec<Object>,
     parents: Vec<ParentRow>,
     faults: Vec<FaultRow>,
 }
@@ -88,6 +98,25 @@ struct Owner {
     plugin: String,
     /// Whether it is known to be a kind of parents.
     is_sure: bool,
+    /// Which of them it has.
+    selection: Selection,
+}
+
+impl Owner {
+    /// Whether it has a parent, as far as that can be told.
+    fn selects(&self, parent: &Object, namespaces: &[Object]) -> Option<bool> {
+        let own = labels(&parent.json);
+        if self.selection.select(&own, None).is_err() {
+            return Some(false);
+        }
+        let asks = self.selection.asks_for_namespaces();
+        let Some(name) = parent.namespace.as_ref().filter(|_| asks) else {
+            return Some(true);
+        };
+        let namespace = namespaces.iter().find(|one| one.name == *name)?;
+        let selected = self.selection.select(&own, Some(&labels(&namespace.json)));
+        Some(selected.is_ok())
+    }
 }
 
 impl Found {
@@ -99,15 +128,17 @@ impl Found {
         };
         match Plugin::read(&object.json) {
             Ok(plugin) => {
+                // Of a spec that is wrong the conditions say so.
+                let declared = plugin.declared().map(|declared| declared.charter.parents);
+                let selection = declared.unwrap_or_default();
                 let granted = plugin.spec.grants.iter().flat_map(|grants| &grants.parents);
                 for parent in granted {
-                    self.kinds.insert(
-                        GroupKind::new(&*parent.group, &*parent.kind),
-                        Owner {
-                            plugin: name.clone(),
-                            is_sure: true,
-                        },
-                    );
+                    let kind = GroupKind::new(&*parent.group, &*parent.kind);
+                    self.kinds.entry(kind).or_default().push(Owner {
+                        plugin: name.clone(),
+                        is_sure: true,
+                        selection: selection.clone(),
+                    });
                 }
                 let status = plugin.status.unwrap_or_default();
                 row.revision = status.revision.unwrap_or_default();
@@ -142,27 +173,54 @@ impl Found {
         let (Some(kind), Some(plugin)) = (kind, object.labels.get(LABEL_PLUGIN)) else {
             return;
         };
-        self.kinds.entry(kind).or_insert_with(|| Owner {
-            plugin: plugin.to_string(),
-            is_sure: false,
-        });
+        let found = || {
+            vec![Owner {
+                plugin: plugin.to_string(),
+                is_sure: false,
+                selection: Selection::default(),
+            }]
+        };
+        self.kinds.entry(kind).or_insert_with(found);
     }
 
-    fn parents(&mut self, kind: &GroupKind, owner: &Owner, parents: &[Object]) {
+    fn parents(&mut self, kind: &GroupKind, owners: &[Owner], parents: &[Object]) {
         let standings: Vec<Standing> = parents.iter().map(Standing::of).collect();
         let is_kind_of_parents = standings.iter().any(|standing| standing.synced.is_some());
-        if !owner.is_sure && !is_kind_of_parents {
+        if !owners.iter().any(|owner| owner.is_sure) && !is_kind_of_parents {
             return;
         }
-        let rows = parents.iter().zip(&standings);
-        let rows = rows.map(|(parent, standing)| parent_row(kind, owner, parent, standing));
-        self.parents.extend(rows);
+        for (parent, standing) in parents.iter().zip(&standings) {
+            self.parents
+                .extend(self.parent(kind, owners, parent, standing));
+        }
+    }
+
+    /// The row of a parent: below the plugin that has it, or below the first that does not.
+    fn parent(
+        &self,
+        kind: &GroupKind,
+        owners: &[Owner],
+        parent: &Object,
+        standing: &Standing,
+    ) -> Option<ParentRow> {
+        let selects = |owner: &Owner| owner.selects(parent, &self.namespaces);
+        let owner = owners.iter().find(|owner| selects(owner) != Some(false));
+        let owner = owner.or_else(|| owners.first())?;
+        let mut row = parent_row(kind, owner, parent, standing);
+        let is_said = row.reason == reason::NOT_SELECTED;
+        row.left_out = selects(owner).map_or(is_said, |selected| !selected);
+        if row.left_out && !is_said {
+            reason::NOT_SELECTED.clone_into(&mut row.reason);
+            row.message.clear();
+        }
+        Some(row)
     }
 
     fn into_survey(self, from: String) -> Survey {
         let Self {
             mut plugins,
             kinds: _,
+            namespaces: _,
             mut parents,
             mut faults,
         } = self;
@@ -174,7 +232,7 @@ impl Found {
                 ..PluginRow::default()
             });
         }
-        for parent in &parents {
+        for parent in parents.iter().filter(|parent| !parent.left_out) {
             if let Some(plugin) = plugins.get_mut(&parent.plugin) {
                 plugin.parents += 1;
                 plugin.ready += usize::from(parent.is_ready());
@@ -206,6 +264,7 @@ fn parent_row(kind: &GroupKind, owner: &Owner, parent: &Object, standing: &Stand
         reason: why.reason,
         message: why.message,
         last_pass: None,
+        left_out: false,
     }
 }
 

@@ -159,5 +159,6 @@ fn parent_row(plugin: &str, parent: ParentState) -> ParentRow {
         reason,
         message,
         last_pass,
+        left_out: false,
     }
 }

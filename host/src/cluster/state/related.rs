@@ -46,6 +46,14 @@ impl Made {
         }
     }
 
+    /// Adds what somebody else has subscribed to for the same parent.
+    pub(in crate::cluster) fn subscribe_to(&mut self, other: &Self) {
+        for (watch, subscriptions) in &other.subscriptions {
+            let known = self.subscriptions.entry(*watch).or_default();
+            known.extend(subscriptions.iter().cloned());
+        }
+    }
+
     fn may(&self, read: &ReadKind) -> bool {
         self.within
             .as_ref()
@@ -164,6 +172,22 @@ impl State {
             self.subscribe(reader, *watch, &subscription, &selector, *access, made);
         }
         Ok(chosen.into_values().collect())
+    }
+
+    /// The metadata of one object of a cluster-scoped kind, as it was last seen.
+    pub(in crate::cluster) fn related(
+        &self,
+        member: Member,
+        kind: &Gvk,
+        name: &str,
+    ) -> Option<Arc<str>> {
+        let held = &self.members.get(&member)?.held;
+        let shows_all = |read: &ReadKind| read.kind == *kind && read.label_selector.is_none();
+        let (_, slot) = held.reads.iter().find(|(read, _)| shows_all(read))?;
+        let slot = self.slots.get(slot)?;
+        let stored = slot.store.get(&Key::new("", name))?;
+        let shape = self.shape(slot, Access::Metadata);
+        project(stored, slot.form(), &shape).ok()
     }
 
     /// Makes what a pass read the subscriptions of its parent, in the place of what former passes read.

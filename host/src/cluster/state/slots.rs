@@ -86,9 +86,12 @@ impl Slot {
         let managers: BTreeSet<Arc<str>> = needs()
             .flat_map(|need| need.managers.iter().cloned())
             .collect();
-        let same = form == self.form && managers == self.managers;
-        self.form = form;
-        self.managers = managers;
+        // What is kept although nobody needs it any more is not worth a list.
+        let same = form == self.form && managers.is_subset(&self.managers);
+        if !same {
+            self.form = form;
+            self.managers = managers;
+        }
         !same
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::build::*;
 use crate::{
     model::{Condition, ConditionStatus, Report},
-    plan::{GuestPart, ReadyPart, StatusWrite, StatusWrites, status, synced},
+    plan::{GuestPart, ReadyPart, StatusWrite, StatusWrites, has_spoken, status, synced},
 };
 
 const EARLIER: &str = "2026-01-01T00:00:00Z";
@@ -262,4 +262,56 @@ fn entries_of_other_managers_and_operations_do_not_count() {
     parent.0["metadata"]["managedFields"][0]["operation"] = json!("Update");
     let writes = due(&parent, GuestPart::Leave, &applied(), ready());
     assert!(writes.host.is_some());
+}
+
+#[test]
+fn who_owns_the_status_of_synced_has_spoken_last() {
+    let name = &manifest().name;
+    let owning = |managers: Value| parent("p1").with("/metadata", "managedFields", managers);
+    let of = |manager: &str, fields: Value| {
+        entry(
+            manager,
+            json!({"f:conditions": {"k:{\"type\":\"Synced\"}": fields}}),
+        )
+    };
+    let whole = json!({".": {}, "f:type": {}, "f:status": {}, "f:reason": {}});
+    // What is left of it once another manager has said something else.
+    let named = json!({".": {}, "f:type": {}});
+    for (managers, expected) in [
+        (json!([]), false),
+        (json!([of("innkeeper:web:host", whole.clone())]), true),
+        (json!([of("innkeeper:other:host", whole.clone())]), false),
+        (
+            json!([
+                of("innkeeper:web:host", named),
+                of("innkeeper:other:host", whole.clone()),
+            ]),
+            false,
+        ),
+        // Both say the same.
+        (
+            json!([
+                of("innkeeper:web:host", whole.clone()),
+                of("innkeeper:other:host", whole),
+            ]),
+            true,
+        ),
+        (
+            json!([entry("innkeeper:web:host", owned_conditions(&["Ready"]))]),
+            false,
+        ),
+    ] {
+        let parent = owning(managers.clone()).object();
+        assert_eq!(has_spoken(name, &parent), expected, "{managers}");
+    }
+}
+
+#[test]
+fn readiness_from_a_time_without_passes_is_none() {
+    let mut parent = written();
+    parent.0["status"]["conditions"][1] = shown("Ready", "Unknown", "NotSelected");
+    let retrying = synced(ConditionStatus::False, "Retrying", "");
+    let writes = due(&parent, GuestPart::Leave, &retrying, ReadyPart::Leave);
+    let status = writes.host.unwrap().status.unwrap();
+    assert_eq!(status["conditions"][1]["reason"], "NoAnswerYet");
 }

@@ -174,7 +174,7 @@ pub(super) fn status_of(object: &Object) -> PluginStatus {
     stated.map_or_else(|_| PluginStatus::default(), |stated: Stated| stated.status)
 }
 
-/// None while it is not known which parents there are.
+/// Only those that are selected; none while it is not known which there are.
 fn parents(running: &Running) -> Option<Parents> {
     let mut counts = Parents::default();
     for reconciler in &running.served.reconcilers {
@@ -183,7 +183,10 @@ fn parents(running: &Running) -> Option<Parents> {
             return None;
         }
         for id in registration.parents() {
-            if let Some(parent) = registration.parent(&id) {
+            let Some(parent) = registration.parent(&id) else {
+                continue;
+            };
+            if reconciler.selects(&parent)? {
                 let Standings { synced, ready } = standings(&parent);
                 counts.total += 1;
                 counts.synced += i32::from(synced);

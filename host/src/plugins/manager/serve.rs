@@ -13,7 +13,7 @@ use crate::{
     plugins::{
         Error, Served, crds,
         lifecycle::{Beginning, Moment, Past, Stage},
-        resource::{Charter, Crds, Declared, Selection, ServiceAccount, revision_name},
+        resource::{Charter, Crds, Declared, ServiceAccount, revision_name},
         rivals::{Rival, Seniority},
     },
     reconcile::Serving,
@@ -171,15 +171,17 @@ impl Manager {
     /// A revision under the charter that is declared, if that can be kept.
     async fn serving(&self, declared: &Declared, plugin: &Arc<Plugin>) -> Result<Serving, Failed> {
         let Declared { name, charter, .. } = declared;
-        check_supported(declared)?;
         let account = charter.service_account.as_ref();
         if let Some(account) = account {
             accounts::check(self.cluster(), name, account).await?;
         }
         let limits = Arc::new(charter.limits.clone());
         let grants = Arc::new(charter.grants.clone());
-        let serving = Serving::new(Arc::clone(plugin), grants, limits);
-        Ok(serving.acting_as(account.map(ServiceAccount::user)))
+        let serving = Serving::new(Arc::clone(plugin), grants, limits)
+            .applying_as(&charter.field_manager)
+            .selecting(charter.parents.clone())
+            .acting_as(account.map(ServiceAccount::user));
+        Ok(serving)
     }
 
     /// Writes into the history that a revision begins to serve.
@@ -280,33 +282,4 @@ fn not_served(error: &Error) -> Failed {
         _ => ("CrdFailed", error.retry()),
     };
     Failed::of(Stage::Serving, reason, error, retry)
-}
-
-/// Refuses what would be served in another way than it is declared.
-fn check_supported(declared: &Declared) -> Result<(), Failed> {
-    let Declared { name, charter, .. } = declared;
-    let fields = [
-        ("spec.parents", charter.parents != Selection::default()),
-        (
-            "spec.fieldManager",
-            charter.field_manager != name.field_manager(),
-        ),
-    ];
-    let fields: Vec<&str> = fields
-        .into_iter()
-        .filter_map(|(field, is_set)| is_set.then_some(field))
-        .collect();
-    if fields.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
-        "this host does not support {}: leave it out",
-        fields.join(" and ")
-    );
-    Err(Failed::new(
-        Stage::Serving,
-        "NotSupported",
-        message,
-        Retry::OnChange,
-    ))
 }

@@ -2,8 +2,8 @@
 
 use super::options::{Crds, RolloutMode};
 use crate::{
-    model::{LabelSelector, Limits, Manifest},
-    policy::{Assessment, Grants, Shortfall},
+    model::{Limits, Manifest},
+    policy::{Assessment, Grants, Selection, Shortfall},
 };
 
 /// However large a percentage of the children is, so many may be deleted.
@@ -39,15 +39,6 @@ impl Charter {
         }
         assessment
     }
-}
-
-/// Which parents are served; the default is all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
-    /// By the labels of their namespaces.
-    pub namespaces: LabelSelector,
-    /// By their own labels.
-    pub parents: LabelSelector,
 }
 
 /// An account.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Charter, Error, GrantsSpec, LimitsSpec, ParentsSpec, Plugin, PruneBudget, ReadAccess, ReadForm,
-    ReadPlace, Rollout, RolloutSpec, Selection, ServiceAccount, SourceSpec, VerifySpec,
+    ReadPlace, Rollout, RolloutSpec, ServiceAccount, SourceSpec, VerifySpec,
     forms::{
         DATA_KEY, DIGEST, FIELD_MANAGER, Form, GROUP, KIND, NAME, NAMESPACE, PATH, PERCENTAGE,
         PUBLIC_KEY, REFERENCE, RESERVED_MANAGER, REVISION, URL,
@@ -22,7 +22,8 @@ use super::{
 use crate::{
     model::{Access, Digest, GroupKind, LabelSelector, Limits, PluginName, ReadScope},
     policy::{
-        ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, is_built_in, is_privileged, is_secret,
+        ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, Selection, is_built_in,
+        is_privileged, is_secret,
     },
     source::{PublicKey, Reference},
 };

@@ -19,13 +19,13 @@ pub struct VerifySpec {
     pub keys: Vec<String>,
 }
 
-/// Which parents are served, out of those of the granted kinds.
-///
-/// A parent that leaves the selection keeps its children.
+/// Which parents are served, out of those of the granted kinds; both selectors have to choose a parent.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentsSpec {
-    /// Only parents in namespaces with these labels.
+    /// Only parents in namespaces with these labels; parents of cluster-scoped kinds are not concerned.
+    ///
+    /// The host needs get, list and watch of namespaces for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
     /// Only parents with these labels.

@@ -15,7 +15,7 @@ use crate::{
         Access, ChildKind, GroupKind, Gvk, Limits, Manifest, ParentKind, PluginName, ReadKind,
         ReadScope, Scope,
     },
-    policy::{Grants, ReadGrant},
+    policy::{Grants, ReadGrant, Selection},
     schema::Schema,
     yaml,
 };

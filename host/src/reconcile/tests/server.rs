@@ -12,9 +12,10 @@ use tokio::{
 };
 
 /// The kinds that are served: API version, kind, plural.
-const KINDS: [(&str, &str, &str); 4] = [
+const KINDS: [(&str, &str, &str); 5] = [
     ("example.com/v1", "Web", "webs"),
     ("v1", "ConfigMap", "configmaps"),
+    ("v1", "Namespace", "namespaces"),
     ("v1", "Pod", "pods"),
     ("v1", "Service", "services"),
 ];
@@ -441,8 +442,13 @@ fn discovery(core: bool) -> Value {
         .filter(|(api_version, ..)| api_version.contains('/') != core)
         .map(|(api_version, kind, plural)| {
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let scope = if *kind == "Namespace" {
+                "Cluster"
+            } else {
+                "Namespaced"
+            };
             json!({"metadata": {"name": group}, "versions": [{"version": version, "resources": [{
-                "resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced",
+                "resource": plural, "responseKind": {"kind": kind}, "scope": scope,
                 "verbs": ["get", "list", "watch"],
             }]}]})
         })

@@ -1,0 +1,64 @@
+//! Children that are applied under another name than the plugin's own.
+
+use super::{remembering::until_skipped, *};
+
+/// The managers that have applied the child of a parent.
+fn managers(world: &World, namespace: &str) -> Vec<String> {
+    let child = world.server.get("configmaps", namespace, "child").unwrap();
+    let entries = child["metadata"]["managedFields"].as_array().unwrap();
+    let manager = |entry: &Value| entry["manager"].as_str().unwrap().to_owned();
+    entries.iter().map(manager).collect()
+}
+
+/// What was written of children after so many writes.
+fn written(world: &World, before: usize) -> Vec<String> {
+    world.server.writes().split_off(before)
+}
+
+#[tokio::test]
+async fn another_field_manager_applies_each_child_once_and_is_known_by_what_it_owns() {
+    let world = World::start().await;
+    world.put_parent("a", 1);
+    let reconciler = world.reconciler("web", serving_of(saying("hello")));
+    world
+        .drive(&reconciler, "applied", |world| {
+            world.synced("a") == "Applied"
+        })
+        .await;
+    until_skipped(&world, &reconciler).await;
+    assert_eq!(managers(&world, "a"), ["innkeeper:web"]);
+
+    for (serving, expected) in [
+        (
+            serving_of(saying("hello")).applying_as("operator"),
+            vec!["innkeeper:web", "operator"],
+        ),
+        (
+            serving_of(saying("hello")).applying_as("another"),
+            vec!["another", "innkeeper:web", "operator"],
+        ),
+    ] {
+        let before = world.server.writes().len();
+        let changed = serving.clone();
+        reconciler.swap(serving);
+        world
+            .drive(&reconciler, "applied once more", |world| {
+                managers(world, "a") == expected
+            })
+            .await;
+        until_skipped(&world, &reconciler).await;
+        assert_eq!(written(&world, before), ["PATCH configmaps a/child"]);
+
+        // It is the same to a host that starts with it.
+        let before = world.server.writes().len();
+        let restarted = world.reconciler("web", changed);
+        until_skipped(&world, &restarted).await;
+        assert_eq!(written(&world, before), [""; 0]);
+    }
+
+    // The plugin's own entry is still there, and all of it still stands.
+    let before = world.server.writes().len();
+    reconciler.swap(serving_of(saying("hello")));
+    until_skipped(&world, &reconciler).await;
+    assert_eq!(written(&world, before), [""; 0]);
+}

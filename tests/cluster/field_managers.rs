@@ -1,0 +1,165 @@
+//! The field manager of a plugin's children (`spec.fieldManager`), on the real API server: what another one has applied is
+//! continued under its name, and another name costs one write for each child.
+
+use std::time::Duration;
+
+use innkeeper_tests::{Host, eventually};
+use serde_json::{Value, json};
+
+use crate::{
+    adoption::{annotate, child, wait_synced},
+    moods::{API, Scene, config_map, name},
+    stage::{Stage, lines},
+};
+
+const OPERATOR: &str = "old-operator";
+
+/// Well above the time of a pass and its watch events.
+const QUIET: Duration = Duration::from_millis(800);
+
+/// What works, with the right to adopt ConfigMaps, under a field manager.
+fn under(manager: Option<&str>) -> Value {
+    let mut spec = json!({
+        "config": {"mood": "good", "says": "one"},
+        "grants": {
+            "parents": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
+            "children": [{"kind": "ConfigMap", "adopt": true}],
+            "crds": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
+        },
+    });
+    if let Some(manager) = manager {
+        spec["fieldManager"] = json!(manager);
+    }
+    spec
+}
+
+/// Who has applied an object.
+fn appliers(object: &Value) -> Vec<&str> {
+    let entries = object["metadata"]["managedFields"].as_array().unwrap();
+    let applied = entries.iter().filter(|entry| entry["operation"] == "Apply");
+    let mut names: Vec<&str> = applied
+        .filter_map(|entry| entry["manager"].as_str())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// The host's writes in the namespace of the parents.
+fn written(scene: &Scene, mark: usize) -> Vec<String> {
+    let audit = scene.site.stage.plane.audit();
+    let writes = audit.in_namespace_since(mark, &scene.site.namespace);
+    let mut lines = lines(&writes.unwrap());
+    lines.sort_unstable();
+    lines
+}
+
+/// Holds that a child that somebody changes is put back by one write.
+#[track_caller]
+fn check_mended(scene: &Scene, host: &Host, number: usize) {
+    let (stage, namespace, name) = (&scene.site.stage, &scene.site.namespace, name(number));
+    let mark = stage.mark();
+    let changed = json!({"data": {"says": "something else"}});
+    stage.merge(namespace, config_map(&name), &changed);
+    stage.wait(host, namespace, config_map(&name), |child| {
+        child["data"]["says"] == "one"
+    });
+    stage.settle(QUIET);
+    let expected = format!("patch configmaps {name} 200");
+    assert_eq!(written(scene, mark), [expected]);
+}
+
+/// Ends a host, and starts another one, which finds everything as it should be.
+#[track_caller]
+fn restart(scene: &Scene, host: Host) -> Host {
+    Stage::stop(host);
+    let mark = scene.site.stage.mark();
+    let host = scene.site.stage.host();
+    eventually("the plugin serves again", || match host.log().unwrap() {
+        log if log.contains("serving plugin") => Ok(()),
+        log => Err(log),
+    });
+    scene.site.stage.settle(Duration::from_secs(2));
+    assert_eq!(written(scene, mark), [""; 0]);
+    host
+}
+
+#[test]
+fn what_was_applied_under_the_name_before_goes_where_the_plugin_does_not_state_it() {
+    let scene = Scene::new(1);
+    let host = scene.begin_with(&under(Some(OPERATOR)));
+    let (stage, namespace) = (&scene.site.stage, &scene.site.namespace);
+    let user = stage.plane.user();
+    let config_map_of = |data: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {"name": name(1), "namespace": namespace},
+        })
+    };
+    let theirs = config_map_of(json!({"says": "hello", "theirs": "yes"}));
+    let before = user.apply_as(OPERATOR, &theirs).unwrap();
+    let anothers = config_map_of(json!({"anothers": "yes"}));
+    user.apply_as("another", &anothers).unwrap();
+    let patched = json!({"data": {"patched": "yes"}});
+    stage.merge(namespace, config_map(&name(1)), &patched);
+
+    scene.put(1, &json!({}));
+    annotate(&scene, 1);
+    wait_synced(&scene, &host, 1, "True", "Applied");
+    let mark = stage.settle(QUIET);
+    let after = child(&scene, 1);
+    let expected = json!({"says": "one", "note": "", "anothers": "yes", "patched": "yes"});
+    assert_eq!(after["data"], expected);
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    assert_eq!(appliers(&after), ["another", OPERATOR]);
+    assert_eq!(appliers(&child(&scene, 0)), [OPERATOR]);
+    // The status is the host's own to say.
+    let parent = stage.get(namespace, (API, "Moody", &name(1)));
+    assert_eq!(appliers(&parent)[0], "innkeeper:moody:host");
+
+    stage.settle(Duration::from_secs(2));
+    assert_eq!(written(&scene, mark), [""; 0]);
+    check_mended(&scene, &host, 1);
+    let host = restart(&scene, host);
+    check_mended(&scene, &host, 1);
+    Stage::stop(host);
+}
+
+#[test]
+fn another_name_costs_one_write_for_each_child_and_changes_nothing_else() {
+    let scene = Scene::new(3);
+    let mut host = scene.begin_with(&under(None));
+    let data = || (0..3).map(|number| child(&scene, number)["data"].clone());
+    let before: Vec<Value> = data().collect();
+    let uids = scene.uids();
+    let children = (0..3).map(|number| format!("patch configmaps {} 200", name(number)));
+    let children: Vec<String> = children.collect();
+    for manager in ["first", "second"] {
+        let mark = scene.site.stage.settle(QUIET);
+        scene.apply(&under(Some(manager)));
+        scene.well(&host);
+        for number in 0..3 {
+            let name = name(number);
+            let target = config_map(&name);
+            let namespace = &scene.site.namespace;
+            scene.site.stage.wait(&host, namespace, target, |child| {
+                appliers(child).contains(&manager)
+            });
+        }
+        scene.site.stage.settle(Duration::from_secs(2));
+        assert_eq!(written(&scene, mark), children, "{manager}");
+        check_mended(&scene, &host, 0);
+        host = restart(&scene, host);
+    }
+    // What the plugin applied under its own name is owned by that still, and nothing has to be said again but what was
+    // mended under another.
+    let mark = scene.site.stage.mark();
+    scene.apply(&under(None));
+    scene.well(&host);
+    scene.site.stage.settle(Duration::from_secs(2));
+    assert_eq!(written(&scene, mark), children[..1]);
+    assert_eq!(data().collect::<Vec<_>>(), before);
+    assert_eq!(scene.uids(), uids);
+    let all_managers = ["first", "innkeeper:moody", "second"];
+    assert_eq!(appliers(&child(&scene, 1)), all_managers);
+    Stage::stop(host);
+}

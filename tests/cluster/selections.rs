@@ -1,0 +1,439 @@
+//! Which parents a plugin has (`spec.parents`), on the real API server: those that leave the selection are let go of, and
+//! those that never were in it are not touched.
+
+use std::{fs, process::Command, time::Duration};
+
+use innkeeper_tests::{Host, eventually, manifest::condition, process::path_from_env, user::Kind};
+use serde_json::{Value, json};
+
+use crate::{
+    moods::{self, config_map},
+    plugins::{PLUGIN, Site, WELL},
+    stage::{Stage, is_synced, lines},
+    suite::Target,
+};
+
+const NAME: &str = "farewell";
+const CRD: &str = "farewells.test.innkeeper.dev";
+const API: &str = "test.innkeeper.dev/v1";
+const FINALIZER: &str = "innkeeper.dev/farewell";
+
+/// Well above the time of a pass and its watch events.
+const QUIET: Duration = Duration::from_millis(800);
+
+/// A site whose plugin finalizes and has only some of the parents, with a host and two namespaces.
+struct Scene {
+    site: Site,
+    host: Host,
+    /// Labelled `team=a`.
+    ours: String,
+    /// Labelled `team=b`.
+    theirs: String,
+}
+
+/// In namespaces of team a, with a tier.
+fn choosy() -> Value {
+    json!({
+        "namespaceSelector": {"matchLabels": {"team": "a"}},
+        "labelSelector": {"matchExpressions": [{"key": "tier", "operator": "Exists"}]},
+    })
+}
+
+impl Scene {
+    /// Serves parents that are chosen by `parents`.
+    fn new(parents: &Value) -> Self {
+        let mut site = Site::new();
+        // Passes are counted by what the log says of them.
+        let log = ["--log", "info,innkeeper=debug"].map(str::to_owned);
+        site.stage.options.arguments.extend(log);
+        site.define();
+        let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+        site.put_bytes(&fs::read(guests.join("farewell.wasm")).unwrap());
+        let (ours, theirs) = (site.stage.namespace("ours"), site.stage.namespace("theirs"));
+        let host = site.stage.host();
+        site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+        let scene = Self {
+            site,
+            host,
+            ours,
+            theirs,
+        };
+        scene.label_namespace(&scene.ours, &json!({"team": "a"}));
+        scene.label_namespace(&scene.theirs, &json!({"team": "b"}));
+        scene.select(parents);
+        scene.site.stage.wait_served(&scene.host, &[CRD]);
+        scene.site.stage.restart_collector();
+        scene
+    }
+
+    /// Serves parents that are chosen in this way from now on.
+    fn select(&self, parents: &Value) {
+        let mut spec = json!({
+            "source": {"file": {"path": "plugin.wasm"}},
+            "grants": {
+                "parents": [{"group": "test.innkeeper.dev", "kind": "Farewell"}],
+                "children": [{"kind": "ConfigMap"}],
+                "crds": [{"group": "test.innkeeper.dev", "kind": "Farewell"}],
+            },
+        });
+        if !parents.is_null() {
+            spec["parents"] = parents.clone();
+        }
+        let plugin = json!({
+            "apiVersion": PLUGIN.api_version, "kind": PLUGIN.kind,
+            "metadata": {"name": NAME}, "spec": spec,
+        });
+        self.site.stage.apply_new("", &plugin);
+        self.site.wait_conditions_of(NAME, &self.host, &WELL);
+    }
+
+    fn label_namespace(&self, name: &str, labels: &Value) {
+        let labels = json!({"metadata": {"labels": labels}});
+        self.site
+            .stage
+            .merge("", ("v1", "Namespace", name), &labels);
+    }
+
+    fn label(&self, namespace: &str, name: &str, labels: &Value) {
+        let labels = json!({"metadata": {"labels": labels}});
+        self.site.stage.merge(namespace, parent(name), &labels);
+    }
+
+    /// Makes a parent that breaks down when it is to go.
+    fn put(&self, namespace: &str, name: &str, labels: &Value) {
+        let parent = json!({
+            "apiVersion": API, "kind": "Farewell", "spec": {"end": "trap"},
+            "metadata": {"name": name, "labels": labels},
+        });
+        self.site.stage.apply_new(namespace, &parent);
+    }
+
+    fn get(&self, namespace: &str, name: &str) -> Value {
+        self.site.stage.get(namespace, parent(name))
+    }
+
+    fn child(&self, namespace: &str, name: &str) -> Value {
+        let name = format!("{name}-hello");
+        self.site.stage.get(namespace, config_map(&name))
+    }
+
+    #[track_caller]
+    fn wait(&self, namespace: &str, name: &str, check: impl Fn(&Value) -> bool) -> Value {
+        let stage = &self.site.stage;
+        stage.wait(&self.host, namespace, parent(name), check)
+    }
+
+    /// Waits until a parent is served, finalizer and all.
+    #[track_caller]
+    fn wait_served(&self, namespace: &str, name: &str) {
+        self.wait(namespace, name, |parent| {
+            is_synced(parent, "True", "Applied") && finalizers(parent) == [FINALIZER]
+        });
+    }
+
+    /// Waits until a parent says that it is not selected because of a field.
+    #[track_caller]
+    fn wait_left(&self, namespace: &str, name: &str, field: &str) {
+        let parent = self.wait(namespace, name, |parent| {
+            is_synced(parent, "Unknown", "NotSelected") && finalizers(parent).is_empty()
+        });
+        let said = condition(&parent, "Synced").unwrap();
+        assert!(said.contains(field) && said.contains(NAME), "{said}");
+        let ready = condition(&parent, "Ready").unwrap();
+        assert!(ready.starts_with("Unknown/NotSelected:"), "{ready}");
+    }
+
+    #[track_caller]
+    fn wait_gone(&self, namespace: &str, target: Target<'_>) {
+        eventually(&format!("{target:?} goes"), || {
+            let found = self.site.stage.find(namespace, target);
+            let log = self.host.log().unwrap_or_default();
+            found.map_or(Ok(()), |found| Err(format!("{found:#}\n{log}")))
+        });
+    }
+
+    /// The host's writes in both namespaces.
+    fn written(&self, mark: usize) -> Vec<String> {
+        let mut writes = self.site.stage.writes_since(mark);
+        writes.retain(|write| [&self.ours, &self.theirs].contains(&&write.namespace));
+        // What the guest did is told as an event where it broke down.
+        writes.retain(|write| write.resource != "events.events.k8s.io");
+        lines(&writes)
+    }
+
+    /// How many passes the parents in a namespace have had.
+    fn passes(&self, namespace: &str) -> usize {
+        let log = self.host.log().unwrap();
+        let place = format!("{namespace}/");
+        let ended = log.lines().filter(|line| line.contains("\"pass ended\""));
+        ended.filter(|line| line.contains(&place)).count()
+    }
+
+    /// How many parents the Plugin says that it has.
+    #[track_caller]
+    fn wait_total(&self, total: usize) {
+        eventually("the parents are counted", || {
+            let parents = self.site.plugin_of(NAME)["status"]["parents"].clone();
+            if parents["total"] == total {
+                Ok(())
+            } else {
+                Err(parents)
+            }
+        });
+    }
+}
+
+fn parent(name: &str) -> Target<'_> {
+    (API, "Farewell", name)
+}
+
+fn finalizers(object: &Value) -> Vec<&str> {
+    let all = object["metadata"]["finalizers"].as_array();
+    let all = all.into_iter().flatten();
+    all.filter_map(Value::as_str).collect()
+}
+
+/// What the host writes of a parent that comes back and whose child is as it was.
+fn return_of(name: &str) -> Vec<String> {
+    ["", "/status"]
+        .map(|sub| format!("patch {CRD}{sub} {name} 200"))
+        .to_vec()
+}
+
+#[test]
+fn a_parent_that_leaves_the_selection_is_let_go_of_and_comes_back_to_its_children() {
+    let scene = Scene::new(&choosy());
+    let (ours, stage) = (&scene.ours, &scene.site.stage);
+    scene.put(ours, "moves", &json!({"tier": "1"}));
+    scene.wait_served(ours, "moves");
+    let uid = scene.child(ours, "moves")["metadata"]["uid"].clone();
+
+    // By its own label: what happens to its child is nobody's concern, until it is back.
+    scene.label(ours, "moves", &json!({"tier": null}));
+    scene.wait_left(ours, "moves", "spec.parents.labelSelector");
+    let mark = stage.settle(QUIET);
+    let changed = json!({"data": {"said": "something else"}});
+    stage.merge(ours, config_map("moves-hello"), &changed);
+    stage.settle(QUIET);
+    assert_eq!(scene.written(mark), [""; 0]);
+    assert_eq!(scene.child(ours, "moves")["data"], changed["data"]);
+    scene.label(ours, "moves", &json!({"tier": "2"}));
+    scene.wait_served(ours, "moves");
+    assert_eq!(scene.child(ours, "moves")["data"]["said"], "hello");
+
+    // By the labels of its namespace.
+    scene.label_namespace(ours, &json!({"team": "c"}));
+    scene.wait_left(ours, "moves", "spec.parents.namespaceSelector");
+    let mark = stage.settle(QUIET);
+    scene.label_namespace(ours, &json!({"team": "a"}));
+    scene.wait_served(ours, "moves");
+    stage.settle(QUIET);
+    assert_eq!(scene.written(mark), return_of("moves"));
+
+    // By an edit of the Plugin.
+    scene.select(&json!({"labelSelector": {"matchLabels": {"tier": "1"}}}));
+    scene.wait_left(ours, "moves", "spec.parents.labelSelector");
+    scene.wait_total(0);
+    let mark = stage.settle(QUIET);
+    scene.select(&Value::Null);
+    scene.wait_served(ours, "moves");
+    stage.settle(QUIET);
+    assert_eq!(scene.written(mark), return_of("moves"));
+    assert_eq!(scene.child(ours, "moves")["metadata"]["uid"], uid);
+    scene.wait_total(1);
+}
+
+#[test]
+fn a_parent_that_never_was_selected_is_not_touched() {
+    let mut scene = Scene::new(&choosy());
+    let stage = &scene.site.stage;
+    scene.put(&scene.theirs, "outside", &json!({"tier": "1"}));
+    scene.put(&scene.ours, "bare", &json!({}));
+    scene.put(&scene.ours, "chosen", &json!({"tier": "1"}));
+    scene.wait_served(&scene.ours, "chosen");
+    let mark = stage.settle(QUIET);
+    scene.wait_total(1);
+
+    // The labels of a namespace concern those in it; what they say is read in passes that are left out, too.
+    let (ours, theirs) = (&scene.ours, &scene.theirs);
+    for (relabelled, other) in [(theirs, ours), (ours, theirs), (theirs, ours)] {
+        let (before, others) = (scene.passes(relabelled), scene.passes(other));
+        let count = json!({"count": before.to_string()});
+        scene.label_namespace(relabelled, &count);
+        eventually(
+            "the parents in the namespace are looked at",
+            || match scene.passes(relabelled) {
+                passes if passes > before => Ok(()),
+                passes => Err(passes),
+            },
+        );
+        stage.settle(QUIET);
+        assert_eq!(scene.passes(other), others);
+    }
+    assert_eq!(scene.written(mark), [""; 0]);
+
+    // Nor by a host that starts, and not when it goes.
+    let mark = stage.mark();
+    let host = stage.host();
+    let old = std::mem::replace(&mut scene.host, host);
+    Stage::stop(old);
+    let stage = &scene.site.stage;
+    scene.site.wait_conditions_of(NAME, &scene.host, &WELL);
+    scene.label(&scene.ours, "chosen", &json!({"tier": "2"}));
+    eventually("the host looks at all parents", || {
+        match (scene.passes(&scene.theirs), scene.passes(&scene.ours)) {
+            (1.., 2..) => Ok(()),
+            passes => Err(format!("{passes:?}")),
+        }
+    });
+    stage.delete(&scene.theirs, parent("outside"));
+    scene.wait_gone(&scene.theirs, parent("outside"));
+    stage.settle(QUIET);
+    assert_eq!(scene.written(mark), [""; 0]);
+    let audit = stage.plane.audit().by_host_since(0).unwrap();
+    let untouched = |name: &str| name.starts_with("outside") || name.starts_with("bare");
+    let touched: Vec<String> = audit
+        .iter()
+        .filter(|write| untouched(&write.name))
+        .map(innkeeper_tests::Write::line)
+        .collect();
+    assert_eq!(touched, [""; 0]);
+    assert_eq!(scene.get(&scene.ours, "bare")["status"], Value::Null);
+
+    // It is served as soon as it is chosen.
+    scene.label(&scene.ours, "bare", &json!({"tier": "1"}));
+    scene.wait_served(&scene.ours, "bare");
+    scene.wait_total(2);
+}
+
+#[test]
+fn a_parent_that_is_not_selected_goes_when_it_is_deleted() {
+    let scene = Scene::new(&choosy());
+    let (ours, stage) = (&scene.ours, &scene.site.stage);
+    for name in ["before", "after"] {
+        scene.put(ours, name, &json!({"tier": "1"}));
+        scene.wait_served(ours, name);
+    }
+    // It has left when it is deleted, and the guest that would hold it is not asked.
+    scene.label(ours, "before", &json!({"tier": null}));
+    scene.wait_left(ours, "before", "spec.parents.labelSelector");
+    stage.delete(ours, parent("before"));
+    // It leaves while its guest holds it.
+    stage.delete(ours, parent("after"));
+    scene.wait(ours, "after", |parent| {
+        is_synced(parent, "False", "GuestTrapped") && finalizers(parent) == [FINALIZER]
+    });
+    scene.label(ours, "after", &json!({"tier": null}));
+    for name in ["before", "after"] {
+        scene.wait_gone(ours, parent(name));
+        scene.wait_gone(ours, config_map(&format!("{name}-hello")));
+    }
+}
+
+#[test]
+fn two_plugins_of_two_hosts_do_not_speak_over_each_other() {
+    let scene = Scene::new(&choosy());
+    let (ours, stage) = (&scene.ours, &scene.site.stage);
+    scene.put(ours, "shared", &json!({"tier": "1"}));
+    scene.wait_served(ours, "shared");
+    scene.label(ours, "shared", &json!({"tier": null}));
+    scene.wait_left(ours, "shared", "spec.parents.labelSelector");
+    // As another host would that has it now.
+    let now = "2026-01-01T00:00:00Z";
+    let said = json!({
+        "apiVersion": API, "kind": "Farewell",
+        "metadata": {"name": "shared", "namespace": ours},
+        "status": {"conditions": [{
+            "type": "Synced", "status": "True", "reason": "Applied", "message": "",
+            "lastTransitionTime": now, "observedGeneration": 1,
+        }]},
+    });
+    let user = stage.plane.user();
+    user.apply_status_as("innkeeper:other:host", &said).unwrap();
+    let mark = stage.settle(QUIET);
+    scene.label(ours, "shared", &json!({"more": "1"}));
+    stage.merge(ours, parent("shared"), &json!({"spec": {"end": "keep"}}));
+    stage.settle(QUIET);
+    assert_eq!(scene.written(mark), [""; 0]);
+    let shared = scene.get(ours, "shared");
+    assert_eq!(condition(&shared, "Synced").unwrap(), "True/Applied: ");
+}
+
+/// `innkeeper` with these arguments on the cluster of a stage; how it ended, and what it printed.
+fn ask(stage: &Stage, arguments: &[&str]) -> (Option<i32>, Value) {
+    let output = Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(stage.plane.kubeconfig())
+        .args(["-o", "json"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let document = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{output:?}"));
+    (output.status.code(), document)
+}
+
+#[test]
+fn who_asks_how_a_plugin_is_hears_of_the_parents_that_it_has() {
+    let scene = moods::Scene::new(3);
+    let host = scene.begin();
+    let (stage, namespace) = (&scene.site.stage, &scene.site.namespace);
+    let label = json!({"metadata": {"labels": {"team": "x"}}});
+    let name = moods::name(0);
+    stage.merge(namespace, (API, "Moody", &name), &label);
+    let mut selecting = moods::good("one");
+    selecting["parents"] = json!({"labelSelector": {"matchLabels": {"team": "x"}}});
+    scene.apply(&selecting);
+    scene.well(&host);
+    for number in 1..3 {
+        let name = moods::name(number);
+        let left = |parent: &Value| is_synced(parent, "Unknown", "NotSelected");
+        stage.wait(&host, namespace, (API, "Moody", &name), left);
+    }
+    // One that never was selected.
+    scene.put(3, &json!({}));
+    eventually("the only parent is counted", || {
+        let parents = scene.status()["parents"].clone();
+        let expected = json!({"total": 1, "synced": 1, "ready": 1, "paused": 0});
+        if parents == expected {
+            Ok(())
+        } else {
+            Err(parents)
+        }
+    });
+    let (code, survey) = ask(stage, &["status"]);
+    assert_eq!(code, Some(0), "{survey:#}");
+    assert_eq!(survey["plugins"][0]["parents"], 1);
+    assert_eq!(survey["plugins"][0]["ready"], 1);
+    let (_, rows) = ask(stage, &["get", "parents"]);
+    let reasons: Vec<&Value> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["reason"])
+        .collect();
+    assert_eq!(reasons, ["", "NotSelected", "NotSelected", "NotSelected"]);
+
+    // What a revision would do to the others is nothing.
+    let mut nothing = moods::mood("nothing");
+    nothing["parents"] = selecting["parents"].clone();
+    nothing["rollout"] = json!({"maxPrunes": 0});
+    scene.apply(&nothing);
+    let waits = ["Serving=True/Serving", "Degraded=True/TooManyPrunes"];
+    let candidate = &scene.wait(&host, &waits)["candidate"];
+    let expected = json!({"parents": 1, "creates": 0, "updates": 0, "deletes": 1, "faults": 0});
+    assert_eq!(candidate["counts"], expected);
+
+    // And who breaks down for its only parent has broken down for all.
+    let mut trap = moods::mood("trap");
+    trap["parents"] = selecting["parents"].clone();
+    scene.apply(&trap);
+    scene.wait(
+        &host,
+        &["Serving=True/Serving", "RolledBack=True/TooManyFaults"],
+    );
+    let config_maps = Kind::new("v1", "ConfigMap", namespace);
+    let children = stage.plane.user().list(config_maps, "innkeeper.dev/plugin");
+    assert_eq!(children.unwrap().len(), 3);
+    Stage::stop(host);
+}
