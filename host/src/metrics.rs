@@ -216,8 +216,8 @@ pub struct PluginMetrics {
 }
 
 impl PluginMetrics {
-    /// A call of the guest that ended, however it ended.
-    pub fn called(&self, cpu: Duration, memory_peak_bytes: usize) {
+    /// A call of the guest that ended, however it ended, and whether it waited for memory that others might have needed.
+    pub fn called(&self, cpu: Duration, memory_peak_bytes: usize, waited_for_memory: bool) {
         let seconds = self.families.call_seconds.get_or_create_owned(&self.plugin);
         seconds.observe(cpu.as_secs_f64());
         let peak = self.families.memory_peak.get_or_create_owned(&self.plugin);
@@ -226,12 +226,10 @@ impl PluginMetrics {
         if bytes > peak.get() {
             peak.set(bytes);
         }
-    }
-
-    /// A call that waited for memory which others might have needed.
-    pub fn waited_for_memory(&self) {
-        let waits = self.families.memory_waits.get_or_create_owned(&self.plugin);
-        waits.inc();
+        if waited_for_memory {
+            let waits = self.families.memory_waits.get_or_create_owned(&self.plugin);
+            waits.inc();
+        }
     }
 
     /// A fault, by the reason that the parent's condition gives.

@@ -67,8 +67,8 @@ fn a_pass_that_runs_is_seen_until_it_is_dropped() {
 fn what_a_plugin_does_is_counted() {
     let metrics = Metrics::new();
     let plugin = metrics.plugin("web");
-    plugin.called(Duration::from_micros(80), 2_000_000);
-    plugin.called(Duration::from_micros(80), 1_000_000);
+    plugin.called(Duration::from_micros(80), 2_000_000, false);
+    plugin.called(Duration::from_micros(80), 1_000_000, true);
     plugin.fault("DeadlineExceeded");
     plugin.skipped();
     plugin.wrote("update");
@@ -92,6 +92,7 @@ fn what_a_plugin_does_is_counted() {
         "innkeeper_plugin_swap_seconds_bucket{le=\"0.05\",plugin=\"web\"} 1",
         "innkeeper_plugin_conflicts_total{plugin=\"web\"} 1",
         "innkeeper_plugin_memory_peak_bytes{plugin=\"web\"} 2000000",
+        "innkeeper_plugin_memory_waits_total{plugin=\"web\"} 1",
         "innkeeper_plugin_log_lines_dropped_total{plugin=\"web\"} 7",
         "rest_client_requests_total{code=\"200\",method=\"PATCH\"} 1",
         "leader_election_master_status{name=\"innkeeper\"} 1",

@@ -66,7 +66,7 @@ impl Rivals {
         }
     }
 
-    /// Whether a plugin may prepare to serve these kinds of parents; it has those then that nobody has.
+    /// Whether a plugin may prepare to serve these kinds of parents; where nobody has one of them it has them at once.
     pub(super) fn ask(
         &mut self,
         plugin: &Seniority,
@@ -83,9 +83,9 @@ impl Rivals {
         }
         let rightful = |kind: &GroupKind| self.rightful.get(kind).map(|(name, _)| name);
         first_other(name, kinds, rightful)?;
-        for kind in kinds {
-            let holder = self.holders.entry(kind.clone());
-            holder.or_insert_with(|| name.clone());
+        // All or none: who waits for one kind must not keep others from the rest.
+        if self.check(name, kinds).is_ok() {
+            self.hold(name, kinds);
         }
         Ok(())
     }
@@ -97,8 +97,9 @@ impl Rivals {
         kinds: &BTreeSet<GroupKind>,
     ) -> Result<(), Rival> {
         let free = self.check(plugin.name(), kinds);
-        if free.is_err()
-            && let Some(want) = self.wants.get_mut(plugin)
+        if free.is_ok() {
+            self.hold(plugin.name(), kinds);
+        } else if let Some(want) = self.wants.get_mut(plugin)
             && !mem::replace(&mut want.insists, true)
         {
             self.settle();
@@ -164,6 +165,11 @@ impl Rivals {
         };
         self.wants.insert(plugin, want);
         self.settle();
+    }
+
+    fn hold(&mut self, name: &PluginName, kinds: &BTreeSet<GroupKind>) {
+        let held = kinds.iter().map(|kind| (kind.clone(), name.clone()));
+        self.holders.extend(held);
     }
 
     fn holds(&self, name: &PluginName, kinds: &BTreeSet<GroupKind>) -> bool {
@@ -301,6 +307,16 @@ mod tests {
         assert_eq!(serve(&mut rivals, &first, &["A"]), Ok(()));
         let both = serve(&mut rivals, &second, &["A", "B"]);
         assert_eq!(both, Err("p1".to_owned()));
+        assert_eq!(serve(&mut rivals, &third, &["B"]), Ok(()));
+
+        // Nor does it keep what it got while it waited for the rest.
+        let mut rivals = Rivals::default();
+        let young = plugin(9, "young");
+        assert_eq!(serve(&mut rivals, &young, &["A"]), Ok(()));
+        let both = serve(&mut rivals, &second, &["A", "B"]);
+        assert_eq!(both, Err("young".to_owned()));
+        rivals.release(young.name(), &BTreeSet::new());
+        assert_eq!(serve(&mut rivals, &first, &["A"]), Ok(()));
         assert_eq!(serve(&mut rivals, &third, &["B"]), Ok(()));
     }
 

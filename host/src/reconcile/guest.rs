@@ -96,10 +96,8 @@ impl Reconciler {
             }
             return Ok(called);
         }
-        self.metrics.called(cpu, memory_peak_bytes);
-        if waited_for_memory {
-            self.metrics.waited_for_memory();
-        }
+        self.metrics
+            .called(cpu, memory_peak_bytes, waited_for_memory);
         write_log(&log);
         if log_dropped.lines > 0 {
             self.metrics.log_dropped(log_dropped.lines);

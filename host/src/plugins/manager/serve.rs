@@ -171,17 +171,10 @@ impl Manager {
     /// A revision under the charter that is declared, if that can be kept.
     async fn serving(&self, declared: &Declared, plugin: &Arc<Plugin>) -> Result<Serving, Failed> {
         let Declared { name, charter, .. } = declared;
-        let account = charter.service_account.as_ref();
-        if let Some(account) = account {
+        if let Some(account) = &charter.service_account {
             accounts::check(self.cluster(), name, account).await?;
         }
-        let limits = Arc::new(charter.limits.clone());
-        let grants = Arc::new(charter.grants.clone());
-        let serving = Serving::new(Arc::clone(plugin), grants, limits)
-            .applying_as(&charter.field_manager)
-            .selecting(charter.parents.clone())
-            .acting_as(account.map(ServiceAccount::user));
-        Ok(serving)
+        Ok(under(charter, Arc::clone(plugin)))
     }
 
     /// Writes into the history that a revision begins to serve.
@@ -265,6 +258,17 @@ impl Manager {
         }
         self.among_rivals(|rivals| rivals.release(name, &BTreeSet::new()));
     }
+}
+
+/// A revision under a charter.
+pub(super) fn under(charter: &Charter, plugin: Arc<Plugin>) -> Serving {
+    let limits = Arc::new(charter.limits.clone());
+    let grants = Arc::new(charter.grants.clone());
+    let account = charter.service_account.as_ref();
+    Serving::new(plugin, grants, limits)
+        .applying_as(&charter.field_manager)
+        .selecting(charter.parents.clone())
+        .acting_as(account.map(ServiceAccount::user))
 }
 
 fn parents(plugin: &Plugin) -> BTreeSet<GroupKind> {

@@ -13,13 +13,14 @@ use tracing::{info, warn};
 
 use super::{
     Failed, Loader, WAITING_RECHECK, declared, interest, load::configure, report::status_of,
+    serve::under,
 };
 use crate::{
     cluster::{Observed, Registration},
     controller::{self, Work, queue::Class},
     model::{Gvk, ObjectId, PluginName},
     plugins::resource::Declared,
-    reconcile::{Next, Serving, Turn},
+    reconcile::{Next, Turn},
 };
 
 /// Bounds what is taken in between two looks at everything else.
@@ -103,9 +104,7 @@ impl Warmer {
         let Declared { name, charter, .. } = declared;
         let component = self.loader.component(declared).await?;
         let plugin = configure(&component, &declared.config)?;
-        let limits = Arc::new(charter.limits.clone());
-        let grants = Arc::new(charter.grants.clone());
-        let serving = Serving::new(plugin, grants, limits);
+        let serving = under(charter, plugin);
         let once_made = (self.once_made)(name);
         let parents = serving.plugin.manifest().parents.iter();
         let interests = parents.map(|parent| serving.interest(name, &parent.kind, &once_made));

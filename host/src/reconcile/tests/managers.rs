@@ -40,7 +40,7 @@ async fn another_field_manager_applies_each_child_once_and_is_known_by_what_it_o
     ] {
         let before = world.server.writes().len();
         let changed = serving.clone();
-        reconciler.swap(serving);
+        reconciler.swap(serving, None);
         world
             .drive(&reconciler, "applied once more", |world| {
                 managers(world, "a") == expected
@@ -58,7 +58,7 @@ async fn another_field_manager_applies_each_child_once_and_is_known_by_what_it_o
 
     // The plugin's own entry is still there, and all of it still stands.
     let before = world.server.writes().len();
-    reconciler.swap(serving_of(saying("hello")));
+    reconciler.swap(serving_of(saying("hello")), None);
     until_skipped(&world, &reconciler).await;
     assert_eq!(written(&world, before), [""; 0]);
 }

@@ -197,14 +197,14 @@ async fn another_selection_looks_at_all_parents_again() {
     world.label_parent("b", json!({"tier": "1"}));
     rest(&reconciler).await;
     let of_b = serving_of(saying("hello")).selecting(selection("team=b", ""));
-    reconciler.swap(of_b);
+    reconciler.swap(of_b, None);
     world
         .drive(&reconciler, "the other one is served", |world| {
             world.says("a", "Unknown/NotSelected") && world.says("b", "True/Applied")
         })
         .await;
     assert_eq!(world.child_says("a").as_deref(), Some("hello"));
-    reconciler.swap(serving_of(saying("hello")));
+    reconciler.swap(serving_of(saying("hello")), None);
     world
         .drive(&reconciler, "both are served", |world| {
             world.says("a", "True/Applied") && world.says("b", "True/Applied")
