@@ -138,6 +138,15 @@ pub enum Error {
         #[source]
         source: Box<apply::Error>,
     },
+    /// It cannot be written down which kinds of parents will have the plugin's finalizer.
+    #[error("failed to write down the kinds of parents of plugin {plugin}")]
+    RecordParents {
+        /// The plugin.
+        plugin: PluginName,
+        /// Why.
+        #[source]
+        source: Box<apply::Error>,
+    },
     /// The children of parents that are in no namespace may be in any.
     #[error(
         "{plugin} makes {child}, which lives in namespaces, for parents of {parent}, which live in none, and this host is limited to namespaces: run it by a host without --namespaces"
@@ -181,10 +190,12 @@ impl Error {
             Self::CrdRefused { .. } | Self::ReadCrd { .. } | Self::NotServed { .. } => {
                 Retry::Backoff
             }
-            Self::ApplyCrd { source, .. } => match source.retry() {
-                Retry::At(least) => Retry::At(least),
-                Retry::Never | Retry::OnChange | Retry::Backoff => Retry::Backoff,
-            },
+            Self::ApplyCrd { source, .. } | Self::RecordParents { source, .. } => {
+                match source.retry() {
+                    Retry::At(least) => Retry::At(least),
+                    Retry::Never | Retry::OnChange | Retry::Backoff => Retry::Backoff,
+                }
+            }
         }
     }
 }

@@ -42,7 +42,7 @@ impl Served {
     }
 }
 
-/// Installs a plugin's CRDs and starts its watches.
+/// Installs a plugin's CRDs, writes down whose finalizers it will need, and starts its watches.
 pub async fn serve(
     shared: &Arc<Shared>,
     loaded: &Loaded,
@@ -50,6 +50,15 @@ pub async fn serve(
 ) -> Result<Served, Error> {
     let serving = loaded.serving(limits);
     crds::install(shared, &loaded.name, &serving, Crds::Install).await?;
+    if loaded.manifest().finalize {
+        let parents = loaded.manifest().parents.iter();
+        let parents = parents.map(|parent| parent.kind.clone());
+        let recorded = shared.inventory.record_parents(&loaded.name, parents).await;
+        recorded.map_err(|source| Error::RecordParents {
+            plugin: loaded.name.clone(),
+            source: Box::new(source),
+        })?;
+    }
     let served = Served::new(shared, &loaded.name, &serving);
     info!(
         plugin = %loaded.name,
