@@ -1,12 +1,13 @@
 //! Serves what the Plugin resources of a cluster declare: one pass for one resource.
 //!
 //! A Plugin is to this controller what a parent is to every other one: its watch, its queue, its back-off and the care
-//! for own writes are the same. What comes next is decided by [`lifecycle`].
+//! for own writes are the same. What comes next is decided by [`lifecycle`](super::lifecycle).
 //! It runs no passes of plugins: whoever owns the tasks of the process gets what to run over a bounded channel.
 //!
 //! A Plugin that goes leaves all children and all definitions as they are.
 
 mod accounts;
+mod known;
 mod leave;
 mod load;
 mod rehearse;
@@ -22,7 +23,6 @@ use std::{
     time::Duration,
 };
 
-use backon::{BackoffBuilder, ExponentialBackoff};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{
@@ -32,18 +32,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use self::load::Component;
+use self::known::{Attempt, Known, Refusal};
 pub use self::load::Loader;
-use self::serve::Running;
 pub use self::serve::Start;
 pub use self::warm::{OnceMade, Warm, Warmer};
 use super::{
-    finalizers::Finalizers,
-    lifecycle::{
-        self, Beginning, History, Judgement, Problem, Revision, Situation, Stage, Step,
-        loads_the_same,
-    },
-    resource::{self, Candidate, Declared, Plugin as Resource},
+    lifecycle::{Beginning, Judgement, Problem, Stage, Step, loads_the_same},
+    resource::{self, Declared, Plugin as Resource},
     rivals::{Rivals, Seniority},
 };
 use crate::{
@@ -54,22 +49,11 @@ use crate::{
         Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource as Served, Retry, Scope,
         error_chain,
     },
-    plugin::Plugin,
     reconcile::{InventoryError, Next, Shared, Turn},
 };
 
-/// How often the numbers of parents and faults are looked at.
-const REFRESHED_EVERY: Duration = Duration::from_secs(10);
-
-/// How often is looked at finalizers that are being taken off.
-const LEAVING_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
-
 /// How often a pass that cannot see its Plugin looks again without having been told.
 const WAITING_RECHECK: Duration = Duration::from_secs(30);
-
-/// How long to wait after a step that failed, first and at most.
-const BACKOFF_MIN: Duration = Duration::from_secs(1);
-const BACKOFF_MAX: Duration = Duration::from_mins(5);
 
 /// The reason where another plugin serves the same kind of parents.
 const PARENT_TAKEN: &str = "ParentTaken";
@@ -108,73 +92,6 @@ pub struct Manager {
     on_trial: Mutex<BTreeSet<ObjectId>>,
     /// The bytes that each Plugin may come back to.
     kept: Mutex<BTreeMap<ObjectId, BTreeSet<Digest>>>,
-}
-
-/// What is known of one Plugin.
-#[derive(Default)]
-struct Known {
-    /// When it was made.
-    created: Timestamp,
-    attempt: Option<Attempt>,
-    running: Option<Running>,
-    /// Revisions that were to serve and do not.
-    refusals: BTreeMap<Digest, Refusal>,
-    /// Revisions that were to serve again and cannot.
-    lost: BTreeMap<Digest, Refusal>,
-    /// The revisions that have served.
-    history: History,
-    /// The generation of the Plugin's spec.
-    generation: Option<i64>,
-    /// When the change of it was seen that its pass is for; none if only its time has come.
-    change: Option<Instant>,
-    /// The Plugin as it is written to.
-    target: Option<Target>,
-    /// Parents that lose the plugin's finalizer.
-    finalizers: Finalizers,
-    /// Whether some of them still have it.
-    is_leaving: bool,
-    /// What the one that was loaded would do.
-    candidate: Option<Candidate>,
-    delays: Option<ExponentialBackoff>,
-}
-
-/// An attempt to load what was declared.
-struct Attempt {
-    of: Declared,
-    component: Option<Component>,
-    ended: Result<Arc<Plugin>, Problem>,
-    at: Instant,
-    /// When to try again; none: when something else is declared, or the source is to be asked again.
-    retry_at: Option<Instant>,
-}
-
-impl Attempt {
-    /// When to try, or to ask the source, again.
-    fn due(&self) -> Option<Instant> {
-        let pull_at = self.of.pull_every.map(|every| self.at + every);
-        self.retry_at.or(pull_at)
-    }
-
-    fn is_due(&self) -> bool {
-        self.due().is_some_and(|due| due <= Instant::now())
-    }
-}
-
-/// Why a revision does not serve, or not under the charter that is declared.
-struct Refusal {
-    of: Declared,
-    problem: Problem,
-    due: Option<Instant>,
-}
-
-impl Refusal {
-    fn is_for_a_rival(&self) -> bool {
-        self.problem.reason == PARENT_TAKEN
-    }
-
-    fn is_due(&self) -> bool {
-        self.due.is_some_and(|due| due <= Instant::now())
-    }
 }
 
 /// A step that failed, and when it may succeed.
@@ -430,133 +347,6 @@ fn declared(object: &Object) -> Result<(Declared, Timestamp), Problem> {
         reason: "InvalidSpec".to_owned(),
         message: error_chain(&error).to_string(),
     })
-}
-
-impl Known {
-    fn situation<'a>(&'a self, declared: &'a Declared) -> Situation<'a> {
-        let revision = |plugin: &Plugin| Revision {
-            digest: plugin.revision().clone(),
-            is_granted: declared.charter.assess(plugin.manifest()).serves(),
-        };
-        let attempt = self.attempt.as_ref();
-        Situation {
-            declared,
-            attempt: attempt.map(|attempt| lifecycle::Attempt {
-                of: &attempt.of,
-                loaded: attempt
-                    .ended
-                    .as_ref()
-                    .ok()
-                    .filter(|plugin| !self.is_refused(plugin.revision()))
-                    .map(|plugin| revision(plugin)),
-                is_due: attempt.is_due(),
-                is_rolled_back: self.is_rolled_back(attempt),
-            }),
-            served: self.running.as_ref().map(|running| lifecycle::Served {
-                revision: revision(&running.plugin),
-                charter: &running.charter,
-                trial: self.judgement(),
-            }),
-            last: self.last(),
-            good: self.good(),
-        }
-    }
-
-    /// A revision that was loaded or serves.
-    fn plugin(&self, revision: &Digest) -> Option<Arc<Plugin>> {
-        let loaded = self.attempt.as_ref();
-        let loaded = loaded.and_then(|attempt| attempt.ended.as_ref().ok());
-        let serves = self.running.as_ref().map(|running| &running.plugin);
-        let mut plugins = loaded.into_iter().chain(serves);
-        plugins
-            .find(|plugin| plugin.revision() == revision)
-            .cloned()
-    }
-
-    fn is_refused(&self, revision: &Digest) -> bool {
-        self.refusals.contains_key(revision)
-    }
-
-    fn refuse(&mut self, revision: Digest, declared: &Declared, failed: Failed) {
-        let Failed { problem, retry } = failed;
-        let due = self.due(retry);
-        let of = declared.clone();
-        self.refusals.insert(revision, Refusal { of, problem, due });
-    }
-
-    /// Forgets refusals whose time is over, or that something else was declared for.
-    fn try_again(&mut self, declared: &Declared, has_turn: bool) {
-        for refusals in [&mut self.refusals, &mut self.lost] {
-            refusals.retain(|_, refusal| {
-                let is_over = refusal.is_due() || has_turn && refusal.is_for_a_rival();
-                refusal.of == *declared && !is_over
-            });
-        }
-    }
-
-    /// Why what is declared does not serve.
-    fn problem(&self, declared: &Declared) -> Option<Problem> {
-        let attempt = self.attempt.as_ref()?;
-        let plugin = match &attempt.ended {
-            Ok(plugin) => plugin,
-            Err(problem) => return Some(problem.clone()),
-        };
-        let assessment = declared.charter.assess(plugin.manifest());
-        if !assessment.serves() {
-            return Some(Problem {
-                stage: Stage::Granted,
-                reason: "NotGranted".to_owned(),
-                message: resource::lines(&assessment).unwrap_or_default(),
-            });
-        }
-        let why = self.history.rolled_back(plugin.revision(), self.generation);
-        if let Some(message) = why {
-            return Some(Problem {
-                stage: Stage::Serving,
-                reason: "RolledBack".to_owned(),
-                message,
-            });
-        }
-        let refusals = self.refusals.get(plugin.revision()).into_iter();
-        let mut refusals = refusals.chain(self.refusals.values());
-        refusals.next().map(|refusal| refusal.problem.clone())
-    }
-
-    /// When what failed is to be tried again.
-    fn due(&mut self, retry: Retry) -> Option<Instant> {
-        let mut delay = || {
-            let delays = self.delays.get_or_insert_with(delays);
-            delays.next().unwrap_or(BACKOFF_MAX)
-        };
-        let wait = match retry {
-            Retry::Never | Retry::OnChange => return None,
-            Retry::Backoff => delay(),
-            Retry::At(least) => delay().max(least),
-        };
-        Some(Instant::now() + wait)
-    }
-
-    /// The next time at which there is something to do although nothing has changed.
-    fn due_next(&self) -> Option<Instant> {
-        let attempt = self.attempt.as_ref().and_then(Attempt::due);
-        let refusals = self.refusals.values().chain(self.lost.values());
-        let refusal = refusals.filter_map(|one| one.due).min();
-        let refresh = self.running.as_ref();
-        let refresh = refresh.map(|_| Instant::now() + REFRESHED_EVERY);
-        let leaving = self
-            .is_leaving
-            .then(|| Instant::now() + LEAVING_LOOKED_AT_EVERY);
-        let dues = [attempt, refusal, refresh, leaving];
-        dues.into_iter().flatten().min()
-    }
-}
-
-fn delays() -> ExponentialBackoff {
-    backon::ExponentialBuilder::new()
-        .with_min_delay(BACKOFF_MIN)
-        .with_max_delay(BACKOFF_MAX)
-        .without_max_times()
-        .build()
 }
 
 #[cfg(test)]
