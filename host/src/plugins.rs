@@ -220,9 +220,7 @@ impl Loaded {
 
     /// Its name and its kinds of parents, which nobody else may have.
     pub fn claims(&self) -> (PluginName, BTreeSet<GroupKind>) {
-        let parents = self.manifest().parents.iter();
-        let kinds = parents.map(|parent| parent.kind.group_kind());
-        (self.name.clone(), kinds.collect())
+        (self.name.clone(), self.manifest().parent_kinds())
     }
 
     /// What its passes run with.

@@ -418,9 +418,7 @@ impl Stream {
             }
         }
     }
-}
 
-impl Stream {
     /// Whether what came so far ends within a line.
     pub(super) fn is_within_line(&self) -> bool {
         self.lines.pending() > 0

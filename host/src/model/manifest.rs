@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde_json::{Map, Value};
 
-use super::{Gvk, PluginName, Scope};
+use super::{GroupKind, Gvk, PluginName, Scope};
 
 /// What a plugin is and asks for; a request, not a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,14 @@ pub struct Manifest {
     pub finalize: bool,
     /// A JSON schema for its configuration; none: only `{}` is accepted.
     pub config_schema: Option<Value>,
+}
+
+impl Manifest {
+    /// The kinds of parents in whatever version; of each of them one plugin serves.
+    pub fn parent_kinds(&self) -> BTreeSet<GroupKind> {
+        let parents = self.parents.iter();
+        parents.map(|parent| parent.kind.group_kind()).collect()
+    }
 }
 
 /// A kind of parent.

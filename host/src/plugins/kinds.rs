@@ -71,11 +71,10 @@ pub async fn serve(
 }
 
 /// What a plugin will watch once it serves, one for each kind of parent.
-pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> impl Iterator<Item = Interest> {
+pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
     // What is watched does not depend on the limits.
     let serving = loaded.serving(&Arc::default());
-    let parents = loaded.manifest().parents.iter();
-    parents.map(move |parent| serving.interest(&loaded.name, &parent.kind, once_made))
+    serving.interests(&loaded.name, once_made)
 }
 
 /// Crosses out the kinds that a plugin no longer makes once nothing is left of them.

@@ -69,8 +69,16 @@ pub(super) fn interest<'a>(
 }
 
 impl Serving {
+    /// What is to be watched before the first passes, for each kind of parents.
+    pub fn interests(&self, plugin: &PluginName, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
+        let parents = self.plugin.manifest().parents.iter();
+        parents
+            .map(|parent| self.interest(plugin, &parent.kind, once_made))
+            .collect()
+    }
+
     /// What is to be watched before the first pass for a kind of parents.
-    pub fn interest(
+    pub(super) fn interest(
         &self,
         plugin: &PluginName,
         parent: &Gvk,

@@ -44,7 +44,9 @@ pub(super) async fn wait(
     for plugin in plugins {
         let once_made = once_made(&plugin.name);
         let interests = plugins::interests(plugin, &once_made);
-        let registrations = interests.map(|interest| cluster.register(interest));
+        let registrations = interests
+            .into_iter()
+            .map(|interest| cluster.register(interest));
         warm.insert(plugin.name.clone(), registrations.collect());
     }
     gallery.stand_by(true);

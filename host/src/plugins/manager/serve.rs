@@ -8,7 +8,7 @@ use tracing::{debug, info};
 
 use super::{Failed, Known, Manager, PARENT_TAKEN, accounts, rehearse::refusal};
 use crate::{
-    model::{GroupKind, Limits, PluginName, Retry},
+    model::{Limits, PluginName, Retry},
     plugin::Plugin,
     plugins::{
         Error, Served, crds,
@@ -83,10 +83,10 @@ impl Manager {
         let Declared { name, charter, .. } = declared;
         let serving = self.serving(declared, &plugin).await?;
         let limits = Arc::clone(&serving.limits);
-        let kinds = parents(&plugin);
+        let kinds = plugin.manifest().parent_kinds();
         if let Err(failed) = self.take(declared, known, &serving, &why).await {
             let kept = known.running.as_ref();
-            let kept = kept.map(|running| parents(&running.plugin));
+            let kept = kept.map(|running| running.plugin.manifest().parent_kinds());
             self.among_rivals(|rivals| rivals.release(name, &kept.unwrap_or_default()));
             return Err(failed);
         }
@@ -100,7 +100,7 @@ impl Manager {
         }
         let since = running.as_ref().and_then(Running::passes_since);
         let (served, passes) = match running {
-            Some(mut running) if parents(&running.plugin) == kinds => {
+            Some(mut running) if running.plugin.manifest().parent_kinds() == kinds => {
                 if !running.may_go_on(charter) {
                     running.rest().await;
                 }
@@ -154,7 +154,7 @@ impl Manager {
         why: &Beginning,
     ) -> Result<(), Failed> {
         let name = &declared.name;
-        let kinds = parents(&serving.plugin);
+        let kinds = serving.plugin.manifest().parent_kinds();
         let seniority = Seniority::Plugin(known.created, name.clone());
         let taken = |Rival { kind, by }| {
             let plugin = name.clone();
@@ -269,11 +269,6 @@ pub(super) fn under(charter: &Charter, plugin: Arc<Plugin>) -> Serving {
         .applying_as(&charter.field_manager)
         .selecting(charter.parents.clone())
         .acting_as(account.map(ServiceAccount::user))
-}
-
-fn parents(plugin: &Plugin) -> BTreeSet<GroupKind> {
-    let parents = plugin.manifest().parents.iter();
-    parents.map(|parent| parent.kind.group_kind()).collect()
 }
 
 fn not_served(error: &Error) -> Failed {

@@ -106,9 +106,9 @@ impl Warmer {
         let plugin = configure(&component, &declared.config)?;
         let serving = under(charter, plugin);
         let once_made = (self.once_made)(name);
-        let parents = serving.plugin.manifest().parents.iter();
-        let interests = parents.map(|parent| serving.interest(name, &parent.kind, &once_made));
+        let interests = serving.interests(name, &once_made);
         Ok(interests
+            .into_iter()
             .map(|interest| self.loader.cluster.register(interest))
             .collect())
     }
