@@ -40,6 +40,11 @@ fn l5_a_revision_that_faults_is_rolled_back_and_not_tried_again_before_the_plugi
     ] {
         assert!(said.contains(part), "{said}");
     }
+    let last = &status["faults"]["last"];
+    assert_eq!(last[0]["reason"], "GuestTrapped", "{status:#}");
+    assert_eq!(last[0]["parent"]["kind"], "Moody", "{status:#}");
+    assert_eq!(status["limits"]["children"], 256, "{status:#}");
+    assert_eq!(status["limits"]["memory"], "64Mi", "{status:#}");
     // What faulted deleted nothing, and all parents are well again.
     scene.all_say(&host, "one");
     scene.follows(&host, "after");
@@ -71,7 +76,8 @@ fn l5_a_revision_that_faults_is_rolled_back_and_not_tried_again_before_the_plugi
     let mut again = mood("trap");
     again["limits"] = json!({"children": 3});
     scene.apply(&again);
-    scene.wait(&host, &ROLLED_BACK);
+    let status = scene.wait(&host, &ROLLED_BACK);
+    assert_eq!(status["limits"]["children"], 3, "{status:#}");
     let log = host.log().unwrap();
     assert!(log.contains("rolled back to"), "{log}");
     scene.apply(&good("two"));

@@ -124,8 +124,8 @@ impl Engine {
         &self.inner.settings
     }
 
-    /// What an instance may have of this much memory.
-    pub(super) fn memory_bytes_max(&self, bytes: usize) -> usize {
+    /// What an instance may have of this much memory, in bytes.
+    pub fn memory_bytes_max(&self, bytes: usize) -> usize {
         let pool = self.inner.settings.memory_bytes_max;
         bytes.min(pool).min(self.inner.memory.bytes_max())
     }

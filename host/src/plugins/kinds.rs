@@ -1,6 +1,6 @@
 //! What a plugin that serves watches: its parents, its kinds of children, and those that it once made.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use tracing::{info, warn};
 
@@ -8,7 +8,7 @@ use super::{Error, Loaded, crds, resource::Crds};
 use crate::{
     cluster::Interest,
     model::{Gvk, Limits, PluginName, error_chain},
-    reconcile::{Reconciler, Serving, Shared},
+    reconcile::{RecentFault, Reconciler, Serving, Shared},
 };
 
 /// A plugin that is served.
@@ -39,6 +39,16 @@ impl Served {
         let group_kind = kind.group_kind();
         let mut reconcilers = self.reconcilers.iter();
         reconcilers.any(|reconciler| reconciler.parent().group_kind() == group_kind)
+    }
+
+    /// The last faults over all its kinds of parents, the latest first.
+    pub fn recent_faults(&self) -> Vec<RecentFault> {
+        let reconcilers = self.reconcilers.iter();
+        let mut faults: Vec<_> = reconcilers
+            .flat_map(|reconciler| reconciler.recent_faults())
+            .collect();
+        faults.sort_by_key(|fault| Reverse(fault.time));
+        faults
     }
 }
 

@@ -42,7 +42,8 @@ pub use source::{
 };
 pub use status::{
     Candidate, CandidateVerdict, ChildKindStatus, Counts, FaultReason, Faults, HistoryEntry,
-    HistoryVerdict, ObjectName, Parents, PluginStatus, revision_name,
+    HistoryVerdict, LAST_FAULTS_MAX, LimitsStatus, ObjectName, Parents, PluginStatus,
+    revision_name, whole_seconds,
 };
 
 use crate::schema;

@@ -150,11 +150,7 @@ fn text(waiting: &Waiting) -> String {
 }
 
 fn plugin_state(plugin: &Served) -> PluginState {
-    let reconcilers = plugin.reconcilers.iter();
-    let mut faults: Vec<RecentFault> = reconcilers
-        .flat_map(|reconciler| reconciler.recent_faults())
-        .collect();
-    faults.sort_by_key(|fault| std::cmp::Reverse(fault.time));
+    let faults = plugin.recent_faults();
     PluginState {
         name: plugin.name.to_string(),
         kinds: plugin

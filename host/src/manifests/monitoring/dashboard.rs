@@ -142,7 +142,7 @@ const USERS: [Panel; 3] = [
     },
 ];
 
-const PLUGINS: [Panel; 5] = [
+const PLUGINS: [Panel; 6] = [
     Panel {
         title: "Parents",
         unit: "none",
@@ -192,6 +192,14 @@ const PLUGINS: [Panel; 5] = [
                 "{{plugin}} swaps",
             ),
         ],
+    },
+    Panel {
+        title: "From a changed plugin to its first pass, 99 %",
+        unit: "s",
+        queries: &[(
+            "histogram_quantile(0.99, sum by (le, plugin) (rate(innkeeper_plugin_swap_seconds_bucket{plugin=~\"$plugin\"}[$__rate_interval])))",
+            "{{plugin}}",
+        )],
     },
 ];
 

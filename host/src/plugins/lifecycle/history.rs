@@ -4,13 +4,12 @@
 //! started knows what served before.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value};
 
 use crate::{
     model::Digest,
     plugin::revision_of,
-    plugins::resource::{HistoryEntry, HistoryVerdict, revision_name},
+    plugins::resource::{HistoryEntry, HistoryVerdict, revision_name, whole_seconds},
 };
 
 /// How many revisions are kept.
@@ -121,7 +120,9 @@ impl History {
     /// Takes note that nothing serves any more.
     pub fn end(&mut self, at: Moment) {
         if let Some(latest) = self.0.first_mut() {
-            latest.served_until.get_or_insert_with(|| time(at));
+            latest
+                .served_until
+                .get_or_insert_with(|| whole_seconds(at.now));
         }
     }
 
@@ -167,7 +168,7 @@ fn begun(past: &Past, verdict: HistoryVerdict, at: Moment) -> HistoryEntry {
         revision: revision_name(&past.revision),
         digest: past.digest.to_string(),
         config: past.config.clone(),
-        served_from: time(at),
+        served_from: whole_seconds(at.now),
         served_until: None,
         verdict,
         message: None,
@@ -203,11 +204,6 @@ fn because(entry: &HistoryEntry, generation: Option<i64>) -> Option<String> {
             entry.revision
         )
     })
-}
-
-/// In whole seconds, as the API server gives it back.
-fn time(at: Moment) -> Time {
-    Time(Timestamp::from_second(at.now.as_second()).unwrap_or(at.now))
 }
 
 #[cfg(test)]

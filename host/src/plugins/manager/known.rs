@@ -14,7 +14,7 @@ use crate::{
     plugins::{
         finalizers::Finalizers,
         lifecycle::{self, History, Problem, Revision, Situation, Stage},
-        resource::{self, Candidate, Declared},
+        resource::{self, Candidate, Declared, revision_name},
     },
 };
 
@@ -41,6 +41,8 @@ pub(super) struct Known {
     pub(super) lost: BTreeMap<Digest, Refusal>,
     /// The revisions that have served.
     pub(super) history: History,
+    /// The revision that an earlier process left serving, and how many faults it told of it.
+    pub(super) left_serving: Option<(String, i64)>,
     /// The generation of the Plugin's spec.
     pub(super) generation: Option<i64>,
     /// When the change of it was seen that its pass is for; none if only its time has come.
@@ -154,6 +156,16 @@ impl Known {
                 let is_over = refusal.is_due() || has_turn && refusal.is_for_a_rival();
                 refusal.of == *declared && !is_over
             });
+        }
+    }
+
+    /// How many faults an earlier process told of the revision that serves.
+    pub(super) fn faults_told(&self) -> i64 {
+        let serves = self.running.as_ref();
+        let serves = serves.map(|running| revision_name(running.plugin.revision()));
+        match (&self.left_serving, serves) {
+            (Some((left, told)), Some(serves)) if *left == serves => *told,
+            _ => 0,
         }
     }
 

@@ -15,10 +15,11 @@ use crate::{
     plugins::{
         lifecycle::{Judgement, Problem, Standing, dated},
         resource::{
-            ChildKindStatus, Declared, Faults, Parents, PluginStatus, lines, revision_name,
+            ChildKindStatus, Declared, FaultReason, Faults, LAST_FAULTS_MAX, LimitsStatus,
+            ObjectName, Parents, PluginStatus, lines, revision_name, whole_seconds,
         },
     },
-    reconcile::{Next, Reconciler},
+    reconcile::{Next, RecentFault, Reconciler},
 };
 
 /// The shortest wait for what is due.
@@ -89,7 +90,8 @@ impl Manager {
             candidate: known.candidate.clone(),
             child_kinds: running.map_or_else(Vec::new, |running| self.child_kinds(running)),
             parents: running.and_then(|running| parents(running).or(before.parents)),
-            faults: running.map(faults),
+            faults: running.map(|running| faults(known, running, before)),
+            limits: running.map(|running| self.limits(running)),
             history: known.history.entries().to_vec(),
             conditions: dated(standing.conditions(), &before.conditions, generation, now),
         }
@@ -110,6 +112,12 @@ impl Manager {
                 kind: kind.kind.to_string(),
             })
             .collect()
+    }
+
+    fn limits(&self, running: &Running) -> LimitsStatus {
+        let limits = &running.charter.limits;
+        let engine = &self.parts.loader.workshop.engine;
+        LimitsStatus::of(limits, engine.memory_bytes_max(limits.memory_bytes_max))
     }
 
     async fn write(
@@ -233,13 +241,39 @@ fn standings(parent: &Object) -> Standings {
     }
 }
 
-fn faults(running: &Running) -> Faults {
+/// What earlier processes and revisions have told stays: nothing is written because the host has been restarted.
+fn faults(known: &Known, running: &Running, before: &PluginStatus) -> Faults {
     let reconcilers = running.served.reconcilers.iter();
     let count: u64 = reconcilers
         .map(|reconciler| Reconciler::faults(reconciler))
         .sum();
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let recent = running.served.recent_faults().into_iter();
+    let mut last: Vec<_> = recent.map(fault_reason).collect();
+    let told = before.faults.iter().flat_map(|faults| &faults.last);
+    for fault in told {
+        if !last.contains(fault) {
+            last.push(fault.clone());
+        }
+    }
+    last.truncate(LAST_FAULTS_MAX);
     Faults {
-        count: i64::try_from(count).unwrap_or(i64::MAX),
-        last: Vec::new(),
+        count: count.saturating_add(known.faults_told()),
+        last,
+    }
+}
+
+fn fault_reason(fault: RecentFault) -> FaultReason {
+    let RecentFault {
+        parent,
+        reason,
+        message,
+        time,
+    } = fault;
+    FaultReason {
+        reason,
+        message,
+        parent: ObjectName::of(&parent),
+        time: whole_seconds(time),
     }
 }

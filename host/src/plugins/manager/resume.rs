@@ -113,8 +113,12 @@ impl Manager {
 impl Known {
     /// What a process that has just started knows of a Plugin.
     pub(super) fn of(object: &Object) -> Self {
+        let status = status_of(object);
         Self {
-            history: History::of(status_of(object).history),
+            left_serving: status
+                .revision
+                .zip(status.faults.map(|faults| faults.count)),
+            history: History::of(status.history),
             ..Self::default()
         }
     }

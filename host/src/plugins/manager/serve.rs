@@ -96,6 +96,9 @@ impl Manager {
             .as_ref()
             .is_none_or(|running| running.plugin.revision() != plugin.revision());
         if is_new {
+            if running.is_some() {
+                known.left_serving = None;
+            }
             self.note(known, &plugin, &why);
         }
         let since = running.as_ref().and_then(Running::passes_since);

@@ -223,11 +223,33 @@ fn between(min: &str, max: &str) -> Message {
     Message::Message(format!("must be between {min} and {max}"))
 }
 
+const KIB: u64 = 1024;
+/// The units of sizes, the smallest first.
+const SIZE_UNITS: [(&str, u64); 3] = [("Ki", KIB), ("Mi", KIB * KIB), ("Gi", KIB * KIB * KIB)];
+/// The units of durations in milliseconds, the smallest first: its name ends like that of the next.
+const DURATION_UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+
+/// A size in its form, in the largest unit of which it is a whole number.
+pub(super) fn size_text(bytes: usize) -> String {
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    in_units(bytes, &SIZE_UNITS).unwrap_or_else(|| bytes.to_string())
+}
+
+/// A duration in its form, in the largest unit of which it is a whole number; what is below a millisecond is left out.
+pub(super) fn duration_text(duration: Duration) -> String {
+    let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    in_units(ms, &DURATION_UNITS).unwrap_or_else(|| format!("{ms}ms"))
+}
+
+fn in_units(number: u64, units: &[(&str, u64)]) -> Option<String> {
+    let mut units = units.iter().rev();
+    let (unit, one) = units.find(|(_, one)| number > 0 && number.is_multiple_of(*one))?;
+    Some(format!("{}{unit}", number / one))
+}
+
 /// The bytes of a size in its form.
 fn size(text: &str) -> Option<u64> {
-    const KIB: u64 = 1024;
-    let units = [("Ki", KIB), ("Mi", KIB * KIB), ("Gi", KIB * KIB * KIB)];
-    let found = units
+    let found = SIZE_UNITS
         .iter()
         .find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
     let (digits, unit_bytes) = found.unwrap_or((text, 1));
@@ -236,8 +258,7 @@ fn size(text: &str) -> Option<u64> {
 
 /// The duration of a text in its form.
 fn duration(text: &str) -> Option<Duration> {
-    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-    let found = units
+    let found = DURATION_UNITS
         .iter()
         .find_map(|(unit, ms)| Some((whole(text.strip_suffix(unit)?)?, *ms)));
     let (number, unit_ms) = found?;
@@ -277,6 +298,17 @@ mod tests {
         assert_eq!(duration("2m"), Some(Duration::from_mins(2)));
         for text in ["", "0s", "5", "s", "1d", "1.5s", "-1s", "1m30s"] {
             assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_durations_are_written_as_they_are_read() {
+        for text in ["1", "1023", "1Ki", "1536Ki", "64Mi", "3Gi"] {
+            let bytes = usize::try_from(size(text).unwrap()).unwrap();
+            assert_eq!(size_text(bytes), text);
+        }
+        for text in ["1ms", "250ms", "1s", "90s", "2m", "36h"] {
+            assert_eq!(duration_text(duration(text).unwrap()), text);
         }
     }
 

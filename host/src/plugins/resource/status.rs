@@ -1,17 +1,29 @@
 //! `status`: what the host says of a plugin. Only the host writes it.
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::crd;
-use crate::model::Digest;
+use super::{
+    crd,
+    forms::{duration_text, size_text},
+};
+use crate::model::{Digest, Limits, ObjectId};
 
 /// A revision as resources name it: the first 16 hexadecimal digits of its digest.
 pub fn revision_name(revision: &Digest) -> String {
     revision.to_hex().chars().take(16).collect()
+}
+
+/// How many faults are named.
+pub const LAST_FAULTS_MAX: usize = 10;
+
+/// A time in whole seconds, as the API server gives it back.
+pub fn whole_seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
 /// What the host says of a plugin.
@@ -41,6 +53,9 @@ pub struct PluginStatus {
     /// What went wrong inside of the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<Faults>,
+    /// What its passes are held to at present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsStatus>,
     /// The revisions that have served, the latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
@@ -118,6 +133,18 @@ pub struct ObjectName {
     pub name: String,
 }
 
+impl ObjectName {
+    /// The name of an object.
+    pub fn of(id: &ObjectId) -> Self {
+        Self {
+            group: id.kind.group.to_string(),
+            kind: id.kind.kind.to_string(),
+            namespace: id.namespace.as_deref().map(str::to_owned),
+            name: id.name.to_string(),
+        }
+    }
+}
+
 /// A kind of which children were made.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChildKindStatus {
@@ -149,9 +176,9 @@ pub struct Parents {
 pub struct Faults {
     /// Passes of the serving revision that ended in a fault.
     pub count: i64,
-    /// Why the last ones did, the latest first.
+    /// Why the last ones did, those of earlier revisions included; the latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 10))]
+    #[schemars(length(max = LAST_FAULTS_MAX))]
     pub last: Vec<FaultReason>,
 }
 
@@ -167,6 +194,74 @@ pub struct FaultReason {
     pub parent: ObjectName,
     /// When.
     pub time: Time,
+}
+
+/// What the passes of a plugin are held to: spec.limits with every default filled in, and never more than the host has.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitsStatus {
+    /// Memory of one running instance, summed over its memories and tables; less than spec.limits.memory where all
+    /// guests of the host may not have as much together.
+    pub memory: String,
+    /// CPU time of one pass.
+    pub deadline: String,
+    /// One whole answer.
+    pub output: String,
+    /// JSON text of one child, and of the parent's status.
+    pub object: String,
+    /// Children of one parent.
+    pub children: i32,
+    /// Log text of one pass.
+    pub logs: String,
+    /// Log text per second over all passes.
+    pub logs_per_second: String,
+    /// Reads in one pass.
+    pub host_calls: i32,
+    /// What the reads of one pass may return.
+    pub host_call_bytes: String,
+    /// Passes at the same time.
+    pub concurrency: i32,
+    /// Passes per second.
+    pub passes_per_second: i32,
+    /// Writes per minute for one parent.
+    pub writes_per_minute: i32,
+}
+
+impl LimitsStatus {
+    /// The limits of a spec in a host that gives one instance at most so many bytes of memory.
+    pub fn of(limits: &Limits, memory_bytes_max: usize) -> Self {
+        fn number<N: TryInto<i32>>(number: N) -> i32 {
+            number.try_into().unwrap_or(i32::MAX)
+        }
+        let Limits {
+            memory_bytes_max: wanted,
+            deadline,
+            output_bytes_max,
+            object_bytes_max,
+            children_max,
+            log_bytes_max,
+            log_bytes_per_second_max,
+            host_calls_max,
+            host_call_bytes_max,
+            concurrency_max,
+            passes_per_second_max,
+            writes_per_minute_max,
+        } = *limits;
+        Self {
+            memory: size_text(wanted.min(memory_bytes_max)),
+            deadline: duration_text(deadline),
+            output: size_text(output_bytes_max),
+            object: size_text(object_bytes_max),
+            children: number(children_max),
+            logs: size_text(log_bytes_max),
+            logs_per_second: size_text(log_bytes_per_second_max),
+            host_calls: number(host_calls_max),
+            host_call_bytes: size_text(host_call_bytes_max),
+            concurrency: number(concurrency_max),
+            passes_per_second: number(passes_per_second_max),
+            writes_per_minute: number(writes_per_minute_max),
+        }
+    }
 }
 
 /// A revision that has served.
