@@ -42,7 +42,7 @@ pub use self::{
     engine::{Engine, EngineSettings, Metering},
     loaded::{Described, Plugin, revision_of},
     log::{Dropped, LogLevel, LogLine},
-    pool::{Job, Pool},
+    pool::{Job, Pool, Turn},
     swap::swap_is_off,
 };
 

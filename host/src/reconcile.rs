@@ -52,7 +52,7 @@ pub use trial::{Fault as TrialFault, Trial};
 
 use crate::{
     apply::Target,
-    cluster::{Cause, Observation, Observed, Registration},
+    cluster::{Cause, Observation, Observed, Recording, Registration},
     metrics::PluginMetrics,
     model::{
         Checked, Condition, ConditionStatus, Fault, FaultKind, Gvk, HashKey, Object, ObjectId,
@@ -62,7 +62,7 @@ use crate::{
 };
 use answer::Answer;
 use faults::RecentFaults;
-use guest::{Called, Purpose, ReadsMade};
+use guest::{Called, ReadsMade};
 use ledger::Ledger;
 use report::{Ended, Verdict};
 use serving::{Slot, Stint};
@@ -260,8 +260,8 @@ impl Reconciler {
         }
 
         // Call, check.
-        let called = Purpose::Pass(&own_reads);
-        let (outcome, reads) = match self.ask(&stint, &observation, phase, called, turn).await {
+        let asked = self.ask(&stint, &observation, phase, &own_reads, turn);
+        let (outcome, reads) = match asked.await {
             Ok(answer) => answer,
             Err(next) => return next,
         };
@@ -329,7 +329,7 @@ impl Reconciler {
         stint: &Stint,
         observation: &Observation,
         phase: Phase,
-        purpose: Purpose<'_>,
+        own_reads: &Recording,
         turn: Turn,
     ) -> Result<(Checked<Outcome>, Option<ReadsMade>), Next> {
         let Stint {
@@ -344,7 +344,7 @@ impl Reconciler {
         {
             return Err(self.stop(observation, synced, Next::UntilChanged).await);
         }
-        let Ok(Called { end, reads }) = self.call(serving, observation, phase, purpose).await
+        let Ok(Called { end, reads }) = self.call(serving, observation, phase, own_reads).await
         else {
             // A guest thread is gone: whoever watches over the pool ends the process.
             return Err(Next::Backoff);

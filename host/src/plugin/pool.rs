@@ -5,7 +5,7 @@
 //! moment that it exceeds its deadline until it answers again.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     num::NonZeroUsize,
     sync::{
         Arc,
@@ -13,6 +13,7 @@ use std::{
         mpsc,
     },
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -25,6 +26,12 @@ use crate::{
 };
 
 type Work = Box<dyn FnOnce() + Send>;
+
+/// How long calls that only try something out keep a thread, and the call that runs then comes to its end.
+///
+/// Many calls of the usual length, because it takes about as long as one of them to hand a thread over; far less than a
+/// deadline, because passes wait for the thread.
+const TURN_MAX: Duration = Duration::from_millis(5);
 
 /// One call, owned, so that it can go to another thread.
 #[derive(Clone, Debug)]
@@ -43,6 +50,17 @@ pub struct Job<R> {
     pub limits: Arc<Limits>,
 }
 
+impl<R: Reads + 'static> Job<R> {
+    fn run(self, plugin: &Plugin) -> (CallReport, R) {
+        let request = Request {
+            parent: &self.parent,
+            children: &self.children,
+            phase: self.phase,
+        };
+        plugin.call(&request, self.reads, &self.context, &self.limits)
+    }
+}
+
 /// The threads that run guests; joined when it is dropped, which waits for the calls that run.
 pub struct Pool {
     // None only while it is dropped.
@@ -54,6 +72,14 @@ pub struct Pool {
     share: u32,
     shares: Mutex<BTreeMap<PluginName, Arc<Share>>>,
     rehearsals: Arc<Semaphore>,
+}
+
+/// What a turn of calls came to.
+pub struct Turn<R> {
+    /// What those that ran came to, in the order of their jobs.
+    pub called: Vec<(CallReport, R)>,
+    /// The jobs that did not run.
+    pub left: VecDeque<Job<R>>,
 }
 
 /// What one plugin holds of the threads, over all its revisions.
@@ -118,18 +144,23 @@ impl Pool {
     ) -> Result<(CallReport, R), Error> {
         let share = self.share_of(name);
         let held = self.acquire(&share).await?;
-        let learn = move |end: &End| share.learn(end);
-        self.run(held, learn, plugin, job).await
+        self.run(held, move || {
+            let (report, reads) = job.run(&plugin);
+            share.learn(&report.end);
+            (report, reads)
+        })
+        .await
     }
 
-    /// Runs one call that only tries something out: one at a time of all plugins, on nobody's share.
+    /// Runs calls that only try something out, in their order, on one thread: one such turn at a time of all plugins, on
+    /// nobody's share. A turn that takes long ends early, but with one call at least, and leaves the rest of the jobs.
     ///
-    /// Whether it exceeds its deadline is no matter of the plugin that serves.
+    /// Whether they exceed their deadline is no matter of the plugin that serves.
     pub async fn rehearse<R: Reads + 'static>(
         &self,
         plugin: Arc<Plugin>,
-        job: Job<R>,
-    ) -> Result<(CallReport, R), Error> {
+        mut jobs: VecDeque<Job<R>>,
+    ) -> Result<Turn<R>, Error> {
         let closed = |_| Error::PoolClosed;
         let turn = Arc::clone(&self.rehearsals).acquire_owned().await;
         let thread = Arc::clone(&self.idle).acquire_owned().await;
@@ -137,28 +168,31 @@ impl Pool {
             _share: turn.map_err(closed)?,
             _thread: thread.map_err(closed)?,
         };
-        self.run(held, |_| {}, plugin, job).await
+        self.run(held, move || {
+            let begin = Instant::now();
+            let mut called = Vec::with_capacity(jobs.len());
+            while let Some(job) = jobs.pop_front() {
+                called.push(job.run(&plugin));
+                if begin.elapsed() >= TURN_MAX {
+                    break;
+                }
+            }
+            Turn { called, left: jobs }
+        })
+        .await
     }
 
-    async fn run<R: Reads + 'static>(
+    async fn run<T: Send + 'static>(
         &self,
         held: Held,
-        learn: impl FnOnce(&End) + Send + 'static,
-        plugin: Arc<Plugin>,
-        job: Job<R>,
-    ) -> Result<(CallReport, R), Error> {
+        calls: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         let work = move || {
-            let request = Request {
-                parent: &job.parent,
-                children: &job.children,
-                phase: job.phase,
-            };
-            let (report, reads) = plugin.call(&request, job.reads, &job.context, &job.limits);
-            learn(&report.end);
+            let said = calls();
             drop(held);
             // Nobody listens when the caller has gone: then nobody needs it.
-            drop(answer.send((report, reads)));
+            drop(answer.send(said));
         };
         self.work
             .as_ref()

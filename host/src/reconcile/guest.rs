@@ -4,19 +4,10 @@ use tracing::{debug, error, info, warn};
 
 use super::{Reconciler, Serving};
 use crate::{
-    cluster::{Answer, Observation, Recording, Registration},
+    cluster::{Answer, Observation, PassReads, Recording},
     model::{ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Object, Phase, ReadFailure, ReadKey},
     plugin::{self, CallReport, Context, End, Job, LogLevel, LogLine, ObservedChild},
 };
-
-/// What a guest is called for.
-#[derive(Clone, Copy)]
-pub(super) enum Purpose<'a> {
-    /// A pass: its parent is subscribed to what was read, beside what the host itself has read for it.
-    Pass(&'a Recording),
-    /// To see what would be done; reads are answered through this registration.
-    Rehearsal(&'a Registration),
-}
 
 /// The reads of a call with their answers.
 pub(super) type ReadsMade = Vec<(ReadKey, Answer)>;
@@ -30,84 +21,87 @@ pub(super) struct Called {
 }
 
 impl Reconciler {
-    /// Calls the guest with what was observed.
+    /// Calls the guest with what was observed; its parent is subscribed to what was read, beside `own_reads`, which the
+    /// host itself has read for it.
+    ///
     /// Fails only when the guest threads are gone.
     pub(super) async fn call(
         &self,
         serving: &Serving,
         observation: &Observation,
         phase: Phase,
-        purpose: Purpose<'_>,
+        own_reads: &Recording,
     ) -> Result<Called, plugin::Error> {
+        let reads = self.registration.reads(&observation.parent, &serving.reads);
+        let job = self.job(serving, observation, phase, reads.beside(own_reads));
+        let plugin = serving.plugin.clone();
+        let (report, reads) = self.shared.pool.call(&self.name, plugin, job).await?;
+        let recording = reads.into_recording();
+        // After every call, also one that failed: what was read is what can make the next one succeed.
+        let parent = observation.parent.id();
+        self.registration.commit(&parent, &recording);
+
+        let (cpu, memory, waited) = (
+            report.cpu,
+            report.memory_peak_bytes,
+            report.waited_for_memory,
+        );
+        self.metrics.called(cpu, memory, waited);
+        write_log(&report.log);
+        let dropped = &report.log_dropped;
+        if dropped.lines > 0 {
+            self.metrics.log_dropped(dropped.lines);
+            warn!(
+                lines = dropped.lines,
+                bytes = dropped.bytes,
+                "guest logged more than its limit"
+            );
+        }
+        Ok(called(report, recording))
+    }
+
+    /// What a guest is called with.
+    pub(super) fn job(
+        &self,
+        serving: &Serving,
+        observation: &Observation,
+        phase: Phase,
+        reads: PassReads,
+    ) -> Job<PassReads> {
         let mut seed = [0; 32];
         (self.shared.random)(&mut seed);
         let now = (self.shared.now)().as_millisecond();
-        let none = Recording::default();
-        let (registration, own_reads) = match purpose {
-            Purpose::Pass(own_reads) => (&self.registration, own_reads),
-            Purpose::Rehearsal(registration) => (registration, &none),
-        };
-        let reads = registration.reads(&observation.parent, &serving.reads);
-        let job = Job {
+        Job {
             parent: observation.parent.json.clone(),
             children: observation.children.iter().map(observed_child).collect(),
             phase,
-            reads: reads.beside(own_reads),
+            reads,
             context: Context {
                 now_ms: u64::try_from(now).unwrap_or_default(),
                 seed,
             },
             limits: serving.limits.clone(),
-        };
-        let (pool, plugin) = (&self.shared.pool, serving.plugin.clone());
-        let (report, reads) = match purpose {
-            Purpose::Pass(_) => pool.call(&self.name, plugin, job).await?,
-            Purpose::Rehearsal(_) => pool.rehearse(plugin, job).await?,
-        };
-        let parent = observation.parent.id();
-        let recording = reads.into_recording();
-        match purpose {
-            // After every call, also one that failed: what was read is what can make the next one succeed.
-            Purpose::Pass(_) => registration.commit(&parent, &recording),
-            Purpose::Rehearsal(_) => registration.commit(&parent, &Recording::default()),
         }
-        let CallReport {
-            mut end,
-            log,
-            log_dropped,
-            cpu,
-            timing,
-            memory_peak_bytes,
-            reads,
-            used_now,
-            used_random,
-            waited_for_memory,
-            ..
-        } = report;
-        explain_unseen(&recording.reads, &mut end);
-        let called = Called {
-            end,
-            reads: (!used_now && !used_random).then_some(recording.reads),
-        };
-        debug!(?cpu, ?timing, memory_peak_bytes, reads, "guest answered");
-        if matches!(purpose, Purpose::Rehearsal(_)) {
-            for LogLine { level, message } in &log {
-                debug!(target: "guest", ?level, "{message}");
-            }
-            return Ok(called);
-        }
-        self.metrics
-            .called(cpu, memory_peak_bytes, waited_for_memory);
-        write_log(&log);
-        if log_dropped.lines > 0 {
-            self.metrics.log_dropped(log_dropped.lines);
-            warn!(
-                lines = log_dropped.lines,
-                bytes = log_dropped.bytes,
-                "guest logged more than its limit"
-            );
-        }
-        Ok(called)
+    }
+}
+
+/// What is to be known of a call that has ended.
+pub(super) fn called(report: CallReport, recording: Recording) -> Called {
+    let CallReport {
+        mut end,
+        cpu,
+        timing,
+        memory_peak_bytes,
+        reads,
+        used_now,
+        used_random,
+        ..
+    } = report;
+    debug!(?cpu, ?timing, memory_peak_bytes, reads, "guest answered");
+    explain_unseen(&recording.reads, &mut end);
+    Called {
+        end,
+        reads: (!used_now && !used_random).then_some(recording.reads),
     }
 }
 

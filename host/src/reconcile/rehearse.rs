@@ -2,15 +2,18 @@
 //!
 //! Who is rehearsed before a swap, and what follows from it, is not decided here.
 
-use tracing::{Instrument, debug_span};
+use std::collections::VecDeque;
+
+use tracing::{Instrument, debug, debug_span};
 
 use super::{
-    Answer, Reconciler, Serving, entry::named, guest::Purpose, interest, selection::Choice,
+    Answer, Reconciler, Serving, entry::named, guest::called, interest, selection::Choice,
 };
 use crate::{
-    cluster::{Observed, Recording, Registration},
-    model::{FaultKind, ObjectId, Operation, Outcome, error_chain},
+    cluster::{Observation, Observed, PassReads, Recording, Registration},
+    model::{FaultKind, HashKey, ObjectId, Operation, Outcome, Phase, error_chain},
     plan::{self, Entry, Plan},
+    plugin::{CallReport, Job, LogLine},
 };
 
 /// A revision that is tried out while another one serves.
@@ -93,57 +96,132 @@ impl Reconciler {
         }
     }
 
-    /// Runs a pass of a candidate up to its plan.
+    /// Runs a pass of a candidate up to its plan for each of these parents, and says what it would come to.
     ///
     /// Nothing is written, no condition changes, nothing stays subscribed to, and no counter of the plugin moves; what
     /// the guest logs is logged as debug.
-    pub async fn rehearse(&self, candidate: &Candidate, parent: &ObjectId) -> Rehearsal {
-        let span = debug_span!("rehearsal", plugin = %self.name, %parent);
-        self.play(candidate, parent).instrument(span).await
+    /// Many parents at once cost less than one after another: a thread for guests is handed over once for all of them.
+    pub async fn rehearse(
+        &self,
+        candidate: &Candidate,
+        parents: Vec<ObjectId>,
+    ) -> Vec<(ObjectId, Rehearsal)> {
+        let mut rehearsals = Vec::with_capacity(parents.len());
+        let (mut jobs, mut entered) = (VecDeque::new(), VecDeque::new());
+        for parent in parents {
+            let span = debug_span!("rehearsal", plugin = %self.name, %parent);
+            let rehearsed = self.enter_rehearsal(candidate, &parent);
+            match rehearsed.instrument(span.clone()).await {
+                Ok(scene) => {
+                    jobs.push_back(self.rehearsal_job(candidate, &scene));
+                    entered.push_back((parent, scene, span));
+                }
+                Err(rehearsal) => rehearsals.push((parent, rehearsal)),
+            }
+        }
+        while !jobs.is_empty() {
+            let plugin = candidate.serving.plugin.clone();
+            let turn = match self.shared.pool.rehearse(plugin, jobs).await {
+                Ok(turn) => turn,
+                Err(error) => {
+                    let why = error_chain(&error).to_string();
+                    let rest = entered.drain(..);
+                    rehearsals.extend(rest.map(|(parent, ..)| (parent, parked(&why))));
+                    break;
+                }
+            };
+            let ran = entered.drain(..turn.called.len());
+            for ((parent, scene, span), (report, reads)) in ran.zip(turn.called) {
+                let _entered = span.entered();
+                let rehearsal = self.conclude(candidate, &scene, report, reads.into_recording());
+                rehearsals.push((parent, rehearsal));
+            }
+            jobs = turn.left;
+        }
+        rehearsals
     }
 
-    async fn play(&self, candidate: &Candidate, parent: &ObjectId) -> Rehearsal {
-        let parked = |waiting: &str| Rehearsal::Parked {
-            waiting: waiting.to_owned(),
-        };
+    /// What the guest is to be called with; otherwise why not.
+    async fn enter_rehearsal(
+        &self,
+        candidate: &Candidate,
+        parent: &ObjectId,
+    ) -> Result<Scene, Rehearsal> {
         let Candidate {
             serving,
             registration,
         } = candidate;
         // What the cache does not show yet would seem to be missing.
         if self.registration.is_behind(parent) {
-            return parked("the host's own last writes are not seen yet");
+            return Err(parked("the host's own last writes are not seen yet"));
         }
         let observation = match registration.observe(parent).await {
             Observed::Ready(observation) => observation,
-            Observed::Gone => return Rehearsal::Idle,
-            Observed::NotReady { waiting, .. } => return parked(&named(&waiting)),
+            Observed::Gone => return Err(Rehearsal::Idle),
+            Observed::NotReady { waiting, .. } => return Err(parked(&named(&waiting))),
             // Nobody writes for a candidate.
-            Observed::Behind { .. } => return parked("writes are not seen yet"),
+            Observed::Behind { .. } => return Err(parked("writes are not seen yet")),
         };
         let (choice, _) = Self::choose(serving, registration, &observation.parent);
         match choice {
             Choice::Selected => {}
             Choice::NotSelected(_) => {
                 registration.commit(parent, &Recording::default());
-                return Rehearsal::Idle;
+                return Err(Rehearsal::Idle);
             }
-            Choice::NotSeen => return parked("the namespace of the parent is not seen yet"),
-            Choice::Parked(kind) => return parked(&kind.to_string()),
+            Choice::NotSeen => {
+                return Err(parked("the namespace of the parent is not seen yet"));
+            }
+            Choice::Parked(kind) => return Err(parked(&kind.to_string())),
         }
         let manifest = serving.plugin.manifest();
         let Entry::Pass(phase) = plan::enter(&observation.parent, &self.name, manifest) else {
-            return Rehearsal::Idle;
+            return Err(Rehearsal::Idle);
         };
-        let Some(hash_key) = self.shared.hash_key.get() else {
-            return parked("the cluster's hash key is missing");
-        };
-        let purpose = Purpose::Rehearsal(registration);
-        let end = match self.call(serving, &observation, phase, purpose).await {
-            Ok(called) => called.end,
-            Err(error) => return parked(&error_chain(&error).to_string()),
-        };
-        let outcome = match self.check(serving, parent, phase, end) {
+        let hash_key = self.shared.hash_key.get();
+        Ok(Scene {
+            observation,
+            phase,
+            hash_key: hash_key.ok_or_else(|| parked("the cluster's hash key is missing"))?,
+        })
+    }
+
+    fn rehearsal_job(&self, candidate: &Candidate, scene: &Scene) -> Job<PassReads> {
+        let Candidate {
+            serving,
+            registration,
+        } = candidate;
+        let Scene {
+            observation, phase, ..
+        } = scene;
+        let reads = registration.reads(&observation.parent, &serving.reads);
+        self.job(serving, observation, *phase, reads)
+    }
+
+    /// What a pass would come to after its call.
+    fn conclude(
+        &self,
+        candidate: &Candidate,
+        scene: &Scene,
+        mut report: CallReport,
+        recording: Recording,
+    ) -> Rehearsal {
+        let Candidate {
+            serving,
+            registration,
+        } = candidate;
+        let Scene {
+            observation,
+            phase,
+            hash_key,
+        } = scene;
+        let (parent, phase) = (&observation.parent, *phase);
+        registration.commit(&parent.id(), &Recording::default());
+        for LogLine { level, message } in report.log.drain(..) {
+            debug!(target: "guest", ?level, "{message}");
+        }
+        let end = called(report, recording).end;
+        let outcome = match self.check(serving, &parent.id(), phase, end) {
             Answer::Outcome(outcome) => outcome.into_inner(),
             Answer::Fault(fault) => {
                 let fault = fault.into_inner();
@@ -159,8 +237,21 @@ impl Reconciler {
             return Rehearsal::Planned(Changes::default());
         }
         let manager = serving.manager(&self.name);
-        let context = self.context(serving, &manager, &observation.parent, phase, &hash_key);
+        let context = self.context(serving, &manager, parent, phase, hash_key);
         let plan = plan::plan(&context, &observation.children, &outcome);
         Rehearsal::Planned(Changes::of(&plan))
+    }
+}
+
+/// What a guest is called with in a rehearsal, and what its answer is held against.
+struct Scene {
+    observation: Observation,
+    phase: Phase,
+    hash_key: HashKey,
+}
+
+fn parked(waiting: &str) -> Rehearsal {
+    Rehearsal::Parked {
+        waiting: waiting.to_owned(),
     }
 }

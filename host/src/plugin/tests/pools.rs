@@ -1,6 +1,7 @@
 //! How threads are shared between plugins.
 
 use std::{
+    collections::VecDeque,
     num::NonZeroUsize,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
@@ -202,18 +203,23 @@ async fn what_is_tried_out_takes_one_thread_and_makes_nobody_slow() {
     let plugin = named("tried", READING);
     let gauge = Arc::new(Gauge::default());
     let reads = || SlowReads(Arc::clone(&gauge));
-    let calls =
-        (0..6).map(|_| pool.rehearse(Arc::clone(&plugin), job(reads(), Duration::from_secs(5))));
+    let calls = (0..6).map(|_| {
+        pool.rehearse(
+            Arc::clone(&plugin),
+            VecDeque::from([job(reads(), Duration::from_secs(5))]),
+        )
+    });
     futures::future::join_all(calls).await;
     assert_eq!(gauge.most.swap(0, Ordering::SeqCst), 1);
 
     let looping = named("tried", "(loop $again (br $again))");
     let job_of = |reads| job(reads, Duration::from_millis(10));
-    let (report, _) = pool
-        .rehearse(looping, job_of(FakeReads::default()))
-        .await
-        .unwrap();
+    let jobs = (0..3).map(|_| job_of(FakeReads::default()));
+    let turn = pool.rehearse(looping, jobs.collect()).await.unwrap();
+    let (report, _) = &turn.called[0];
     assert!(matches!(report.end, End::Faulted(_)), "{:?}", report.end);
+    let (called, left) = (turn.called.len(), turn.left.len());
+    assert_eq!((called, left), (1, 2), "others may want the thread");
     let calls = (0..6).map(|_| call(&pool, &plugin, job(reads(), Duration::from_secs(5))));
     futures::future::join_all(calls).await;
     assert_eq!(

@@ -16,8 +16,10 @@ use crate::{
     reconcile::{Candidate as Rehearsed, Changes, Reconciler, Rehearsal, Serving},
 };
 
-/// How many parents are rehearsed at the same time.
-const AT_A_TIME: usize = 4;
+/// How many parents are rehearsed with one turn of a guest's thread: enough that handing it over costs little.
+const TOGETHER: usize = 16;
+/// How many such groups are under way: one is called while what another one came to is looked at.
+const GROUPS: usize = 2;
 
 /// How long to wait until everything that a candidate reads has been read.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -81,7 +83,7 @@ impl Manager {
                 deletes: number(deletes.len()),
                 faults: number(outcome.faults),
             }),
-            deletes: deletes.iter().take(NAMED_MAX).map(named).collect(),
+            deletes: deletes.iter().take(NAMED_MAX).map(ObjectName::of).collect(),
         })
     }
 
@@ -116,11 +118,14 @@ impl Manager {
             until_read(reconciler, until).await?;
             let candidate = reconciler.candidate(serving.clone());
             let parents = reconciler.registration().parents();
-            let mut rehearsals = stream::iter(parents)
-                .map(|parent| play_one(reconciler, &candidate, parent, until))
-                .buffer_unordered(AT_A_TIME);
-            while let Some(rehearsal) = rehearsals.next().await {
-                outcome.add(rehearsal)?;
+            let groups: Vec<_> = parents.chunks(TOGETHER).map(<[_]>::to_vec).collect();
+            let mut rehearsals = stream::iter(groups)
+                .map(|group| play_group(reconciler, &candidate, group, until))
+                .buffer_unordered(GROUPS);
+            while let Some(rehearsals) = rehearsals.next().await {
+                for rehearsal in rehearsals {
+                    outcome.add(rehearsal)?;
+                }
             }
         }
         Ok(outcome)
@@ -179,18 +184,28 @@ fn waits(waiting: &str) -> Failed {
     Failed::new(Stage::Serving, reason, message, Retry::Backoff)
 }
 
-/// Rehearses one parent, again while something has not been read yet.
-async fn play_one(
+/// Rehearses some parents, some of them again while something has not been read yet.
+async fn play_group(
     reconciler: &Reconciler,
     candidate: &Rehearsed,
-    parent: ObjectId,
+    mut parents: Vec<ObjectId>,
     until: Instant,
-) -> Rehearsal {
+) -> Vec<Rehearsal> {
+    let mut ended = Vec::with_capacity(parents.len());
     loop {
-        match reconciler.rehearse(candidate, &parent).await {
-            Rehearsal::Parked { .. } if Instant::now() < until => sleep(LOOKED_AT_EVERY).await,
-            rehearsal => return rehearsal,
+        let rehearsals = reconciler.rehearse(candidate, parents).await;
+        parents = Vec::new();
+        for (parent, rehearsal) in rehearsals {
+            if matches!(rehearsal, Rehearsal::Parked { .. }) && Instant::now() < until {
+                parents.push(parent);
+            } else {
+                ended.push(rehearsal);
+            }
         }
+        if parents.is_empty() {
+            return ended;
+        }
+        sleep(LOOKED_AT_EVERY).await;
     }
 }
 
@@ -225,15 +240,6 @@ pub(super) fn refusal(candidate: &Candidate) -> Option<Failed> {
         "revision {revision} {why}: {would}; spec.rollout.approve: {revision} lets it serve"
     );
     Some(Failed::new(Stage::Serving, reason, message, retry))
-}
-
-fn named(id: &ObjectId) -> ObjectName {
-    ObjectName {
-        group: id.kind.group.to_string(),
-        kind: id.kind.kind.to_string(),
-        namespace: id.namespace.as_deref().map(str::to_owned),
-        name: id.name.to_string(),
-    }
 }
 
 fn number(count: usize) -> i32 {

@@ -21,18 +21,31 @@ async fn applied() -> (World, Arc<Reconciler>) {
     (world, reconciler)
 }
 
-/// Rehearses until it is no longer parked.
-async fn rehearse(reconciler: &Reconciler, guest: Guest) -> Rehearsal {
-    let candidate = reconciler.candidate(serving_of(guest));
+async fn rehearse_once(reconciler: &Reconciler, candidate: &Candidate, name: &str) -> Rehearsal {
+    let mut told = reconciler.rehearse(candidate, vec![parent(name)]).await;
+    let (id, told) = told.pop().unwrap();
+    assert_eq!(id, parent(name));
+    told
+}
+
+/// Rehearses parent `a` until it is no longer parked.
+pub(super) async fn rehearse_candidate(
+    reconciler: &Reconciler,
+    candidate: &Candidate,
+) -> Rehearsal {
     let told = async {
         loop {
-            match reconciler.rehearse(&candidate, &parent("a")).await {
+            match rehearse_once(reconciler, candidate, "a").await {
                 Rehearsal::Parked { .. } => sleep(Duration::from_millis(5)).await,
                 told => return told,
             }
         }
     };
     timeout(PATIENCE, told).await.unwrap()
+}
+
+async fn rehearse(reconciler: &Reconciler, guest: Guest) -> Rehearsal {
+    rehearse_candidate(reconciler, &reconciler.candidate(serving_of(guest))).await
 }
 
 fn config_map(name: &str, says: &str) -> String {
@@ -124,18 +137,10 @@ async fn a_candidate_waits_for_what_is_not_watched_yet_and_what_serves_does_not(
     let service = desired(vec![owned_child("s", &service.to_string())]);
     let candidate = guest().describing(services).answering(service);
     let candidate = reconciler.candidate(serving_of(candidate));
-    let told = reconciler.rehearse(&candidate, &parent("a")).await;
+    let told = rehearse_once(&reconciler, &candidate, "a").await;
     assert!(matches!(told, Rehearsal::Parked { .. }), "{told:?}");
     assert_eq!(reconciler.registration().waiting(), []);
-    let told = async {
-        loop {
-            match reconciler.rehearse(&candidate, &parent("a")).await {
-                Rehearsal::Parked { .. } => sleep(Duration::from_millis(5)).await,
-                told => return told,
-            }
-        }
-    };
-    let told = timeout(PATIENCE, told).await.unwrap();
+    let told = rehearse_candidate(&reconciler, &candidate).await;
     // The ConfigMap was made by what serves, and the inventory says so.
     let Rehearsal::Planned(changes) = told else {
         panic!("{told:?}");
@@ -153,6 +158,33 @@ async fn parents_without_a_pass_are_not_rehearsed() {
         .await;
     assert_eq!(rehearse(&reconciler, saying("new")).await, Rehearsal::Idle);
     let candidate = reconciler.candidate(serving_of(saying("new")));
-    let gone = reconciler.rehearse(&candidate, &parent("gone")).await;
+    let gone = rehearse_once(&reconciler, &candidate, "gone").await;
     assert_eq!(gone, Rehearsal::Idle);
+}
+
+#[tokio::test]
+async fn many_parents_are_rehearsed_together_each_with_its_own_end() {
+    let (world, reconciler) = applied().await;
+    let names: Vec<String> = (0..40).map(|number| format!("more-{number}")).collect();
+    for name in &names {
+        world.put_parent(name, 1);
+    }
+    let seen = || reconciler.registration().parents().len() > names.len();
+    world.drive(&reconciler, "all are seen", |_| seen()).await;
+    let candidate = reconciler.candidate(serving_of(saying("new")));
+    rehearse_candidate(&reconciler, &candidate).await;
+    let mut parents = reconciler.registration().parents();
+    parents.insert(7, parent("gone"));
+    let mut told = reconciler.rehearse(&candidate, parents.clone()).await;
+    told.sort_by(|(one, _), (other, _)| one.cmp(other));
+    parents.sort();
+    let ids: Vec<ObjectId> = told.iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(ids, parents, "each of them once");
+    for (id, told) in told {
+        if id == parent("gone") {
+            assert_eq!(told, Rehearsal::Idle);
+        } else {
+            assert!(matches!(told, Rehearsal::Planned(_)), "{id}: {told:?}");
+        }
+    }
 }

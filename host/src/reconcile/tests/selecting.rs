@@ -2,7 +2,7 @@
 
 use futures::FutureExt;
 
-use super::{remembering::until_skipped, *};
+use super::{rehearsals::rehearse_candidate, remembering::until_skipped, *};
 use crate::{
     cluster::Answer,
     model::{LabelSelector, ObjectRef, ReadFailure, ReadKey, ReadKind},
@@ -218,20 +218,13 @@ async fn a_rehearsal_leaves_out_what_the_candidate_would_not_have() {
     let nothing = guest().answering(desired(Vec::new()));
     let told = async |selected: Selection| {
         let candidate = serving_of(nothing.clone()).selecting(selected);
-        let candidate = reconciler.candidate(candidate);
-        loop {
-            match reconciler.rehearse(&candidate, &parent("a")).await {
-                Rehearsal::Parked { .. } => tokio::time::sleep(Duration::from_millis(5)).await,
-                told => return told,
-            }
-        }
+        rehearse_candidate(&reconciler, &reconciler.candidate(candidate)).await
     };
-    let within = async |selected| timeout(PATIENCE, told(selected)).await.unwrap();
     for (namespaces, parents) in [("team=b", ""), ("", "tier=2"), ("team=b", "tier")] {
-        let told = within(selection(namespaces, parents)).await;
+        let told = told(selection(namespaces, parents)).await;
         assert_eq!(told, Rehearsal::Idle, "{namespaces:?} {parents:?}");
     }
-    let Rehearsal::Planned(changes) = within(selection("team=a", "tier=1")).await else {
+    let Rehearsal::Planned(changes) = told(selection("team=a", "tier=1")).await else {
         panic!("it is selected");
     };
     assert_eq!(changes.deletes.len(), 1);
