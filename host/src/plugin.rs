@@ -16,6 +16,7 @@ pub mod manifest;
 mod bindings;
 mod call;
 mod cgroup;
+mod code;
 mod convert;
 mod deadline;
 mod engine;
@@ -52,6 +53,15 @@ pub enum Error {
     /// The engine refused its settings, or there is not enough address space.
     #[error("failed to set up the WebAssembly engine")]
     ConfigureEngine {
+        /// Why.
+        #[source]
+        source: wasmtime::Error,
+    },
+    /// The operating system did not map compiled code again that had been let go.
+    #[error(
+        "failed to map the compiled code of a plugin again: restart the host if it does not pass"
+    )]
+    MapAgain {
         /// Why.
         #[source]
         source: wasmtime::Error,

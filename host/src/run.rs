@@ -69,6 +69,13 @@ use resources::{Before, Resources};
 pub use signals::{Stop, listen};
 use tasks::{Keeper, Tasks};
 
+/// How long the code of a plugin stays in memory that nobody calls: passes that come every few seconds shall not map it
+/// each time.
+const CODE_IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// How often is looked for such code.
+const LOOKED_AT_CODE_EVERY: Duration = Duration::from_secs(10);
+
 /// Runs until a signal comes or something breaks.
 /// Blocks; makes the runtime that everything else runs on.
 pub fn run(settings: RunSettings, log: LogControl) -> Result<(), Error> {
@@ -183,6 +190,7 @@ async fn start(
                 Ok(None)
             }
         })?;
+    tasks.background(let_go_of_idle(workshop.engine.clone()));
     let resources = sources
         .map(|sources| Resources::new(&sources, &cluster, Arc::clone(&workshop), &host_namespace));
     let resources = resources.transpose()?;
@@ -271,6 +279,17 @@ fn watch_over(shared: &Arc<Shared>, is_lost: bool, namespace: &str, tasks: &mut 
     if is_lost {
         let namespace = namespace.to_owned();
         tasks.background(key::wait_until_restored(Arc::clone(shared), namespace));
+    }
+}
+
+/// Keeps the code of plugins that nobody calls out of memory.
+async fn let_go_of_idle(engine: Engine) -> Result<(), Error> {
+    loop {
+        sleep(LOOKED_AT_CODE_EVERY).await;
+        let count = engine.let_go_of_idle(CODE_IDLE_MAX);
+        if count > 0 {
+            debug!(count, "let the code of idle plugins go");
+        }
     }
 }
 

@@ -23,6 +23,8 @@ use std::{
 use serde_json::Value;
 use wasmtime::component::Component;
 
+pub(super) use self::cache::CodeFile;
+use self::cache::Mapped;
 pub use self::{
     cache::Cache,
     child::child,
@@ -97,6 +99,8 @@ impl Default for Limits {
 #[derive(Clone)]
 pub struct Artifact {
     pub(super) component: Component,
+    /// What the component is mapped from; none if it is in memory alone.
+    pub(super) file: Option<CodeFile>,
     pub(super) digest: Digest,
     pub(super) contract: String,
     /// What it carries of a description.
@@ -184,18 +188,20 @@ pub fn compile(
     let contract = inspection.contract.ok_or(Error::MissingExport)?;
     let digest = inspection.digest;
     let cached = cache.and_then(|cache| cache.load(engine, &digest));
-    let component = if let Some(component) = cached {
-        component
+    let (component, file) = if let Some(Mapped { component, file }) = cached {
+        (component, Some(file))
     } else {
         let component =
             Component::new(engine.wasmtime(), bytes).map_err(|source| Error::Compile { source })?;
         // The stored form is mapped from its file, so that many plugins share the page cache instead of the heap.
-        cache
-            .and_then(|cache| cache.store(engine, &digest, &component))
-            .unwrap_or(component)
+        let stored = cache.and_then(|cache| cache.store(engine, &digest, &component));
+        stored.map_or((component, None), |Mapped { component, file }| {
+            (component, Some(file))
+        })
     };
     Ok(Artifact {
         component,
+        file,
         digest,
         contract,
         description: inspection.description,

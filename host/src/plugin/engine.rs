@@ -2,12 +2,20 @@
 //!
 //! There is one engine per process and metering: compiled code, the pool of memories and the ticker belong to it.
 
-use std::{num::NonZeroU32, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU32,
+    ops::ControlFlow,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
+use parking_lot::Mutex;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::plugin::{
-    Error, limiter,
+    Error,
+    code::Code,
+    limiter,
     reserve::{Reserve, Taken},
     slots::{self, Slots},
     ticker::{Ticker, Ticking},
@@ -85,6 +93,8 @@ struct Inner {
     // Beyond the pool, wasmtime answers with an error, so that nobody may try.
     slots: Slots,
     memory: Reserve,
+    /// What may be let go while nobody calls it.
+    codes: Mutex<Vec<Weak<Code>>>,
     // Joined when the last clone goes.
     ticker: Ticker,
 }
@@ -111,9 +121,27 @@ impl Engine {
                 settings: settings.clone(),
                 slots: Slots::new(settings.instances_max),
                 memory: Reserve::new(settings.memory_together_bytes_max.unwrap_or(usize::MAX)),
+                codes: Mutex::default(),
                 ticker,
             }),
         })
+    }
+
+    /// Takes the code of components out of memory that nobody has called for so long; says of how many.
+    ///
+    /// Their next call maps it again, which takes some milliseconds; calls that run are not concerned.
+    pub fn let_go_of_idle(&self, idle: Duration) -> usize {
+        let codes: Vec<_> = {
+            let mut codes = self.inner.codes.lock();
+            codes.retain(|code| code.strong_count() > 0);
+            codes.iter().filter_map(Weak::upgrade).collect()
+        };
+        codes.iter().filter(|code| code.let_go(idle)).count()
+    }
+
+    /// Has code let go while nobody calls it.
+    pub(super) fn look_after(&self, code: &Arc<Code>) {
+        self.inner.codes.lock().push(Arc::downgrade(code));
     }
 
     pub(super) fn wasmtime(&self) -> &wasmtime::Engine {
@@ -145,12 +173,9 @@ impl Engine {
     }
 }
 
-/// An engine that compiles for those of this metering, on the calling thread alone, and runs nothing: it takes no
-/// address space for instances.
+/// An engine that compiles for those of this metering and runs nothing: it takes no address space for instances.
 pub(super) fn compiler(metering: Metering) -> wasmtime::Result<wasmtime::Engine> {
-    let mut config = compilation(metering);
-    config.parallel_compilation(false);
-    wasmtime::Engine::new(&config)
+    wasmtime::Engine::new(&compilation(metering))
 }
 
 /// All that compiled code depends on.

@@ -10,7 +10,7 @@ use crate::{
         Engine, Error,
         artifact::Artifact,
         call::{CallFault, CallReport, Context, End, Request},
-        convert::{self, Adapter},
+        code::Code,
         description,
         log::LogRate,
         sandbox::{self, Ended},
@@ -29,7 +29,8 @@ pub struct Described {
 /// What all configurations of one component share.
 struct Component {
     engine: Engine,
-    adapter: Box<dyn Adapter>,
+    code: Arc<Code>,
+    contract: &'static str,
     digest: Digest,
     manifest: Manifest,
 }
@@ -39,7 +40,8 @@ impl Described {
     ///
     /// Blocks for the time of a call.
     pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {
-        let adapter = convert::adapter(artifact.contract(), &artifact.component)?;
+        let code = Code::link(engine, artifact)?;
+        let adapter = code.adapter(engine)?;
         let context = Context {
             now_ms: 0,
             seed: [0; 32],
@@ -62,7 +64,8 @@ impl Described {
         Ok(Self {
             inner: Arc::new(Component {
                 engine: engine.clone(),
-                adapter,
+                contract: adapter.version(),
+                code,
                 digest: artifact.digest().clone(),
                 manifest,
             }),
@@ -124,7 +127,7 @@ impl Plugin {
 
     /// The contract version that it speaks.
     pub fn contract(&self) -> &'static str {
-        self.component.adapter.version()
+        self.component.contract
     }
 
     /// Runs one pass in a fresh instance, on this thread, and gives `reads` back with what it recorded.
@@ -139,16 +142,14 @@ impl Plugin {
         limits: &Limits,
     ) -> (CallReport, R) {
         let component = &self.component;
+        // Before the clock starts: that it was let go is not the guest's doing.
+        let adapter = component.code.adapter(&component.engine);
         let (ended, ran) = sandbox::run(
             &component.engine,
             Box::new(reads),
             context,
             limits,
-            |store| {
-                component
-                    .adapter
-                    .reconcile(store, request, &self.config, limits)
-            },
+            |store| adapter?.reconcile(store, request, &self.config, limits),
         );
         let end = match ended {
             Ended::Returned(Ok(Ok(outcome))) => End::Answered(outcome),

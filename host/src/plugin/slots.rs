@@ -25,7 +25,10 @@ impl Slots {
         let mut free = self.free.lock();
         self.freed.wait_while(&mut free, |free| *free == 0);
         *free -= 1;
-        Slot { slots: self }
+        Slot {
+            slots: self,
+            left: *free,
+        }
     }
 }
 
@@ -33,6 +36,14 @@ impl Slots {
 #[must_use = "the place is free again when it goes"]
 pub(super) struct Slot<'a> {
     slots: &'a Slots,
+    left: u32,
+}
+
+impl Slot<'_> {
+    /// How many were free still when it was taken.
+    pub(super) const fn left(&self) -> u32 {
+        self.left
+    }
 }
 
 impl Drop for Slot<'_> {

@@ -4,6 +4,7 @@ mod artifacts;
 mod calls;
 mod compiling;
 mod descriptions;
+mod letting_go;
 mod misbehaving;
 mod pools;
 mod wasi;

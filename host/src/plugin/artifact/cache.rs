@@ -8,8 +8,12 @@ use std::{
     fs::{self, File},
     hash,
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -85,15 +89,16 @@ impl Cache {
     }
 
     /// The compiled form of the bytes with this digest; none if it is missing, damaged or of another engine.
-    pub(super) fn load(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
+    pub(super) fn load(&self, engine: &Engine, digest: &Digest) -> Option<Mapped> {
         let entry = self.entry(engine, digest);
         let expected = fs::read_to_string(&entry.sum).ok()?;
-        let sum = File::open(&entry.code).and_then(sum_of).ok()?;
+        let code = File::open(&entry.code).ok()?;
+        let sum = sum_of(&code).ok()?;
         if sum != expected {
             tracing::warn!(path = %entry.code.display(), "a compiled artifact is damaged and is made again");
             return None;
         }
-        map(engine, &entry.code)
+        Mapped::new(engine, code)
             .inspect_err(|error| {
                 tracing::warn!(%error, path = %entry.code.display(), "failed to map compiled code");
             })
@@ -115,18 +120,18 @@ impl Cache {
         engine: &Engine,
         digest: &Digest,
         code: NamedTempFile,
-    ) -> io::Result<Result<Component, wasmtime::Error>> {
+    ) -> io::Result<Result<Mapped, wasmtime::Error>> {
         let entry = self.entry(engine, digest);
-        let sum = sum_of(code.reopen()?)?;
+        let sum = sum_of(&code.reopen()?)?;
         // The sum goes first: whoever sees the code sees its sum, and a sum without code is just a miss.
         self.write(&entry.sum, sum.as_bytes())?;
         finish(code, &entry.code)?;
-        let component = map(engine, &entry.code);
-        if component.is_err() {
+        let mapped = Mapped::new(engine, File::open(&entry.code)?);
+        if mapped.is_err() {
             // Nobody will want it.
             fs::remove_file(&entry.code)?;
         }
-        Ok(component)
+        Ok(mapped)
     }
 
     /// Stores a compiled form and gives it back mapped from its file; none if that fails, which costs memory and the
@@ -136,7 +141,7 @@ impl Cache {
         engine: &Engine,
         digest: &Digest,
         component: &Component,
-    ) -> Option<Component> {
+    ) -> Option<Mapped> {
         let entry = self.entry(engine, digest);
         let code = component
             .serialize()
@@ -224,7 +229,7 @@ fn finish(file: NamedTempFile, path: &Path) -> io::Result<()> {
 }
 
 /// The digest of a file, read piece by piece: compiled code has no place on the heap.
-fn sum_of(mut file: File) -> io::Result<String> {
+fn sum_of(mut file: &File) -> io::Result<String> {
     let mut sum = Digester::default();
     let mut piece = vec![0; PIECE_BYTES];
     loop {
@@ -280,14 +285,40 @@ fn check_owner(owner: u32, mode: u32, us: u32) -> Result<(), String> {
     Ok(())
 }
 
-#[expect(
-    unsafe_code,
-    reason = "compiled code is trusted by its nature: the file is in a directory that only we can write to, and its bytes were just compared with the digest that we stored"
-)]
-fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
-    // SAFETY: the file is what an engine of ours made of a component, came into a directory that nobody else can write
-    // to by `finish`, is read-only, and is replaced as a whole, never changed in place.
-    unsafe { Component::deserialize_file(engine.wasmtime(), path) }
+/// A component that is mapped from its file.
+pub(super) struct Mapped {
+    pub(super) component: Component,
+    pub(super) file: CodeFile,
+}
+
+impl Mapped {
+    fn new(engine: &Engine, file: File) -> wasmtime::Result<Self> {
+        let file = CodeFile(Arc::new(file));
+        Ok(Self {
+            component: file.map(engine)?,
+            file,
+        })
+    }
+}
+
+/// Compiled code on disk whose bytes were compared with their digest; held open, so that what is mapped later is the
+/// same, whatever becomes of the directory.
+#[derive(Clone)]
+pub(in crate::plugin) struct CodeFile(Arc<File>);
+
+impl CodeFile {
+    /// Maps the code.
+    #[expect(
+        unsafe_code,
+        reason = "compiled code is trusted by its nature: the file is in a directory that only we can write to, and its bytes were compared with the digest that we stored"
+    )]
+    pub(in crate::plugin) fn map(&self, engine: &Engine) -> wasmtime::Result<Component> {
+        // Opened anew by its descriptor: its name may stand for another file by now.
+        let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        // SAFETY: the file is what an engine of ours made of a component, came into a directory that nobody else can
+        // write to by `finish`, is read-only, and is replaced as a whole, never changed in place.
+        unsafe { Component::deserialize_file(engine.wasmtime(), path) }
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use std::{fs, io};
 
+use rayon::ThreadPoolBuilder;
 use rustix::{
     process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit},
     thread::set_no_new_privs,
@@ -29,6 +30,8 @@ enum Error {
     Limit(#[source] io::Error),
     #[error("failed to read the component from standard input")]
     Read(#[source] io::Error),
+    #[error("failed to start the threads that compile")]
+    Threads(#[source] rayon::ThreadPoolBuildError),
     #[error("failed to set up the compiler")]
     Engine(#[source] wasmtime::Error),
     #[error(transparent)]
@@ -57,6 +60,8 @@ fn compile(args: CompileArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
     } else {
         Metering::Epochs
     };
+    let threads = ThreadPoolBuilder::new().num_threads(args.threads.get());
+    threads.build_global().map_err(Error::Threads)?;
     let engine = engine::compiler(metering).map_err(Error::Engine)?;
     let code = engine
         .precompile_component(&bytes)
@@ -78,6 +83,7 @@ fn limit(args: &CompileArgs) -> io::Result<()> {
         memory_bytes_max: memory,
         cpu_seconds_max: cpu,
         code_bytes_max: code,
+        threads: _,
         fuel: _,
     } = *args;
     // First, and before the address space is small: in most places a process may always raise its own.

@@ -26,7 +26,7 @@ use rustix::{
 };
 use tracing::{debug, info};
 
-use super::{Artifact, Cache, Error, Limits, check, verdict::Verdict};
+use super::{Artifact, Cache, Error, Limits, cache::Mapped, check, verdict::Verdict};
 use crate::{
     config::Exit,
     model::Digest,
@@ -107,7 +107,7 @@ impl Program {
     }
 }
 
-/// Compiles plugins in processes of their own, each on one processor.
+/// Compiles plugins in processes of their own, one per processor at a time; one that is alone has all processors.
 pub struct Compiler {
     cache: Cache,
     program: Program,
@@ -139,24 +139,20 @@ impl Compiler {
         let inspection = check(bytes, limits)?;
         let contract = inspection.contract.ok_or(Error::MissingExport)?;
         let digest = inspection.digest;
-        let component = match self.cache.load(engine, &digest) {
-            Some(component) => component,
+        let Mapped { component, file } = match self.cache.load(engine, &digest) {
+            Some(mapped) => mapped,
             None => self.make(engine, &digest, bytes)?,
         };
         Ok(Artifact {
             component,
+            file: Some(file),
             digest,
             contract,
             description: inspection.description,
         })
     }
 
-    fn make(
-        &self,
-        engine: &Engine,
-        digest: &Digest,
-        bytes: &[u8],
-    ) -> Result<wasmtime::component::Component, Error> {
+    fn make(&self, engine: &Engine, digest: &Digest, bytes: &[u8]) -> Result<Mapped, Error> {
         let Self { cache, bounds, .. } = self;
         if let Some(verdict) = cache.verdict(engine, digest, bounds) {
             debug!(%digest, ?verdict, "it is known that a plugin cannot be compiled");
@@ -170,17 +166,19 @@ impl Compiler {
         let mut times = 0;
         loop {
             let ended = {
-                let _turn = self.turns.wait();
-                self.run(engine, bytes)?
+                let turn = self.turns.wait();
+                // As many as nobody else compiles on.
+                let threads = turn.left().saturating_add(1);
+                self.run(engine, bytes, threads)?
             };
             times += 1;
             match ended {
                 Ended::Compiled(code) => {
                     let kept = cache.adopt(engine, digest, code);
-                    let component = kept.map_err(|source| Error::Keep { source })?;
+                    let mapped = kept.map_err(|source| Error::Keep { source })?;
                     info!(%digest, elapsed = ?started.elapsed(), "compiled a plugin");
                     // Such as a memory that is larger than any instance may have.
-                    return component.map_err(|error| refused(Verdict::Refused(words_of(&error))));
+                    return mapped.map_err(|error| refused(Verdict::Refused(words_of(&error))));
                 }
                 Ended::Found(verdict) => return Err(refused(verdict)),
                 Ended::Killed(cause) if times > bounds.retries_max => {
@@ -194,7 +192,7 @@ impl Compiler {
     }
 
     /// Runs one process to its end.
-    fn run(&self, engine: &Engine, bytes: &[u8]) -> Result<Ended, Error> {
+    fn run(&self, engine: &Engine, bytes: &[u8], threads: u32) -> Result<Ended, Error> {
         let failed = |source| Error::RunCompiler { source };
         let code = self
             .cache
@@ -207,7 +205,7 @@ impl Compiler {
             .map_err(failed)?;
         let mut words = in_memory("words").map_err(failed)?;
         let fuel = engine.settings().metering == Metering::Fuel;
-        let mut command = self.command(fuel);
+        let mut command = self.command(threads, fuel);
         command
             .stdin(input)
             .stdout(code.reopen().map_err(failed)?)
@@ -238,7 +236,7 @@ impl Compiler {
         most.is_some_and(|most| most < self.bounds.code_bytes_max)
     }
 
-    fn command(&self, fuel: bool) -> Command {
+    fn command(&self, threads: u32, fuel: bool) -> Command {
         let CompileBounds {
             processes_max: _,
             memory_bytes_max,
@@ -254,6 +252,7 @@ impl Compiler {
             .arg(format!("--memory-bytes-max={memory_bytes_max}"))
             .arg(format!("--cpu-seconds-max={cpu_seconds_max}"))
             .arg(format!("--code-bytes-max={code_bytes_max}"))
+            .arg(format!("--threads={threads}"))
             .args(fuel.then_some("--fuel"))
             // Credentials are there, among other things that do not concern it.
             .env_clear()

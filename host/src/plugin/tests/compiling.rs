@@ -111,7 +111,7 @@ fn a_process_knows_its_bounds_and_nothing_else() {
     case.compile(script).unwrap();
     let read = |name: &str| fs::read_to_string(case.path(name)).unwrap();
     // The first of them is what a shell takes for its name.
-    let expected = "--cpu-seconds-max=7 --code-bytes-max=1048576\n";
+    let expected = "--cpu-seconds-max=7 --code-bytes-max=1048576 --threads=1\n";
     assert_eq!(read("arguments"), expected);
     assert_eq!(read("place"), "/\n");
     // What a shell makes for itself.
@@ -203,6 +203,28 @@ fn what_no_engine_of_this_host_takes_is_remembered() {
         assert!(matches!(error, Error::Refused { .. }), "{error}");
         assert_eq!(case.runs().len(), 1);
     }
+}
+
+#[test]
+fn a_process_computes_where_no_other_does() {
+    let case = Case::new();
+    let bounds = CompileBounds {
+        processes_max: NonZeroU32::MIN.saturating_add(2),
+        ..BOUNDS
+    };
+    // Each keeps its place until all three have said what they were told.
+    let script = "echo $3 >>$DIR/told; \
+                  while [ $(wc -l <$DIR/told) -lt 3 ]; do sleep 0.01; done; cat $DIR/code";
+    let compiler = case.compiler(script, bounds);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| check_runs(&compile(&compiler).unwrap()));
+        }
+    });
+    let told = fs::read_to_string(case.path("told")).unwrap();
+    let mut told: Vec<&str> = told.lines().collect();
+    told.sort_unstable();
+    assert_eq!(told, ["--threads=1", "--threads=2", "--threads=3"]);
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! Code that nobody calls leaves memory, and comes back.
+
+use std::{fs, time::Duration};
+
+use super::*;
+use crate::plugin::{artifact::Cache, fixture::guest};
+
+fn called(plugin: &Plugin) -> End {
+    let (report, _) = plugin.call(
+        &request(),
+        FakeReads::default(),
+        &CONTEXT,
+        &Limits::default(),
+    );
+    report.end
+}
+
+fn configured(engine: &Engine, cache: Option<&Cache>) -> Plugin {
+    let limits = artifact::Limits::default();
+    let artifact = artifact::compile(engine, &guest().build(), &limits, cache).unwrap();
+    let described = Described::load(engine, &artifact, &Limits::default()).unwrap();
+    described.configure(&serde_json::Map::new()).unwrap()
+}
+
+#[test]
+fn what_nobody_calls_is_let_go_and_had_again_by_the_next_call() {
+    let engine = engine(Metering::Epochs);
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let plugin = configured(&engine, Some(&cache));
+    assert_eq!(engine.let_go_of_idle(Duration::from_mins(1)), 0, "in use");
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1);
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0, "it is gone");
+    assert_eq!(plugin.manifest().name.to_string(), "web");
+    assert!(matches!(called(&plugin), End::Answered(_)));
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1, "it was back");
+
+    // Whatever becomes of the directory meanwhile.
+    fs::remove_dir_all(dir.path()).unwrap();
+    assert!(matches!(called(&plugin), End::Answered(_)));
+    drop(plugin);
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0, "nobody has it");
+}
+
+#[test]
+fn what_is_in_no_file_stays_in_memory() {
+    let engine = engine(Metering::Epochs);
+    let plugin = configured(&engine, None);
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0);
+    assert!(matches!(called(&plugin), End::Answered(_)));
+}
