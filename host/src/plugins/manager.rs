@@ -178,11 +178,8 @@ impl Manager {
         if object.is_deleting() {
             return self.leave(object, known).await;
         }
-        let declared = match declared(object) {
-            Ok((declared, created)) => {
-                known.created = created;
-                declared
-            }
+        let declared = match known.declared(object) {
+            Ok(declared) => declared,
             Err(problem) => return self.report(object, known, None, Some(&problem)).await,
         };
         self.give_way(&declared.name, known).await;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{Failed, PARENT_TAKEN, load::Component, serve::Running};
 use crate::{
     apply::Target,
-    model::{Digest, Retry},
+    model::{Digest, Object, Retry, Uid},
     plugin::Plugin,
     plugins::{
         finalizers::Finalizers,
@@ -31,6 +31,8 @@ const LEAVING_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
 /// What is known of one Plugin.
 #[derive(Default)]
 pub(super) struct Known {
+    /// What it was read as last, and what it was then; none if it could not be read.
+    pub(super) read: Option<(Edition, Declared)>,
     /// When it was made.
     pub(super) created: Timestamp,
     pub(super) attempt: Option<Attempt>,
@@ -56,6 +58,23 @@ pub(super) struct Known {
     /// What the one that was loaded would do.
     pub(super) candidate: Option<Candidate>,
     pub(super) delays: Option<ExponentialBackoff>,
+}
+
+/// Which spec of which Plugin.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Edition {
+    uid: Uid,
+    generation: i64,
+}
+
+impl Edition {
+    /// That of an object; none where the API server does not say.
+    pub(super) fn of(object: &Object) -> Option<Self> {
+        Some(Self {
+            uid: object.uid.clone(),
+            generation: object.generation?,
+        })
+    }
 }
 
 /// An attempt to load what was declared.
@@ -98,6 +117,21 @@ impl Refusal {
 }
 
 impl Known {
+    /// What a Plugin declares; read anew only where that may be something else.
+    pub(super) fn declared(&mut self, object: &Object) -> Result<Declared, Problem> {
+        let edition = Edition::of(object);
+        if let (Some((last, declared)), Some(edition)) = (&self.read, &edition)
+            && last == edition
+        {
+            return Ok(declared.clone());
+        }
+        self.read = None;
+        let (declared, created) = super::declared(object)?;
+        self.created = created;
+        self.read = edition.map(|edition| (edition, declared.clone()));
+        Ok(declared)
+    }
+
     pub(super) fn situation<'a>(&'a self, declared: &'a Declared) -> Situation<'a> {
         let revision = |plugin: &Plugin| Revision {
             digest: plugin.revision().clone(),

@@ -3,7 +3,7 @@
 //! A form becomes a CEL rule of the CustomResourceDefinition, and checks the same value when a spec is converted: a spec
 //! that was stored under an older definition is held to the same rules.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use kube::core::{Message, Rule};
 use regex::Regex;
@@ -16,9 +16,19 @@ pub(super) struct Form {
     pattern: &'static str,
     /// What the value has to be, as the end of a sentence that begins with the field.
     must: &'static str,
+    /// Made of the pattern when it is first asked for, which takes longer than all else that is done with a spec.
+    regex: OnceLock<Regex>,
 }
 
 impl Form {
+    const fn new(pattern: &'static str, must: &'static str) -> Self {
+        Self {
+            pattern,
+            must,
+            regex: OnceLock::new(),
+        }
+    }
+
     /// The rule for the field.
     pub(super) fn rule(&self) -> Rule {
         Rule::new(self.holds("self")).message(self.must)
@@ -44,90 +54,90 @@ impl Form {
     }
 
     fn fits(&self, value: &str) -> bool {
-        let pattern = Regex::new(self.pattern).expect("the pattern is a literal");
-        pattern.is_match(value)
+        let regex = || Regex::new(self.pattern).expect("the pattern is a literal");
+        self.regex.get_or_init(regex).is_match(value)
     }
 }
 
 /// The digest of the bytes.
-pub(super) const DIGEST: Form = Form {
-    pattern: "^sha256:[0-9a-f]{64}$",
-    must: "must be sha256: and 64 hexadecimal digits",
-};
+pub(super) static DIGEST: Form = Form::new(
+    "^sha256:[0-9a-f]{64}$",
+    "must be sha256: and 64 hexadecimal digits",
+);
 
 /// A revision as the status names it.
-pub(super) const REVISION: Form = Form {
-    pattern: "^[0-9a-f]{16}$",
-    must: "must be a revision as status.candidate.revision names it: 16 hexadecimal digits",
-};
+pub(super) static REVISION: Form = Form::new(
+    "^[0-9a-f]{16}$",
+    "must be a revision as status.candidate.revision names it: 16 hexadecimal digits",
+);
 
 /// Registry, repository, and a tag or a digest or both.
-pub(super) const REFERENCE: Form = Form {
-    pattern: "^([A-Za-z0-9-]+([.][A-Za-z0-9-]+)*:[0-9]{1,5}|[A-Za-z0-9-]+([.][A-Za-z0-9-]+)+|localhost)\
+pub(super) static REFERENCE: Form = Form::new(
+    "^([A-Za-z0-9-]+([.][A-Za-z0-9-]+)*:[0-9]{1,5}|[A-Za-z0-9-]+([.][A-Za-z0-9-]+)+|localhost)\
               (/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)+\
               (:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?@sha256:[0-9a-f]{64})$",
-    must: "must name registry, repository, and tag or digest: registry.example/plugins/memcached:1.4.0",
-};
+    "must name registry, repository, and tag or digest: registry.example/plugins/memcached:1.4.0",
+);
 
 /// A URL without credentials and fragment.
-pub(super) const URL: Form = Form {
-    pattern: "^https?://[^/?#@ ]+([/?][^# ]*)?$",
-    must: "must be a URL that begins with https:// or http:// and holds neither credentials nor a fragment",
-};
+pub(super) static URL: Form = Form::new(
+    "^https?://[^/?#@ ]+([/?][^# ]*)?$",
+    "must be a URL that begins with https:// or http:// and holds neither credentials nor a fragment",
+);
 
 /// A file below the source directory.
-pub(super) const PATH: Form = Form {
-    pattern: "^([.]{0,2}[^./][^/]*|[.]{3,}[^/]*)(/([.]{0,2}[^./][^/]*|[.]{3,}[^/]*))*$",
-    must: "must be a path below --source-dir, without a leading / and without . or .. as a part",
-};
+pub(super) static PATH: Form = Form::new(
+    "^([.]{0,2}[^./][^/]*|[.]{3,}[^/]*)(/([.]{0,2}[^./][^/]*|[.]{3,}[^/]*))*$",
+    "must be a path below --source-dir, without a leading / and without . or .. as a part",
+);
 
 /// The name of an object.
-pub(super) const NAME: Form = Form {
-    pattern: "^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
-    must: "must be a name: lower-case letters, digits, dashes and dots, starting and ending with a letter or digit",
-};
+pub(super) static NAME: Form = Form::new(
+    "^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
+    "must be a name: lower-case letters, digits, dashes and dots, starting and ending with a letter or digit",
+);
 
 /// The name of a namespace.
-pub(super) const NAMESPACE: Form = Form {
-    pattern: "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-    must: "must be a namespace: at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit",
-};
+pub(super) static NAMESPACE: Form = Form::new(
+    "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    "must be a namespace: at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit",
+);
 
 /// A key of a ConfigMap.
-pub(super) const DATA_KEY: Form = Form {
-    pattern: "^([A-Za-z0-9_-][A-Za-z0-9._-]*|[.][A-Za-z0-9_-][A-Za-z0-9._-]*)$",
-    must: "must be a key of a ConfigMap: letters, digits, dashes, underscores and dots",
-};
+pub(super) static DATA_KEY: Form = Form::new(
+    "^([A-Za-z0-9_-][A-Za-z0-9._-]*|[.][A-Za-z0-9_-][A-Za-z0-9._-]*)$",
+    "must be a key of a ConfigMap: letters, digits, dashes, underscores and dots",
+);
 
 /// An API group.
-pub(super) const GROUP: Form = Form {
-    pattern: "^([a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?$",
-    must: "must be an API group without a version, such as apps, or empty for the core group",
-};
+pub(super) static GROUP: Form = Form::new(
+    "^([a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?$",
+    "must be an API group without a version, such as apps, or empty for the core group",
+);
 
 /// A kind.
-pub(super) const KIND: Form = Form {
-    pattern: "^[A-Z][A-Za-z0-9]{0,62}$",
-    must: "must be a kind in CamelCase, such as Deployment",
-};
+pub(super) static KIND: Form = Form::new(
+    "^[A-Z][A-Za-z0-9]{0,62}$",
+    "must be a kind in CamelCase, such as Deployment",
+);
 
 /// A public key.
-pub(super) const PUBLIC_KEY: Form = Form {
-    pattern: "^-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=[:space:]]+-----END PUBLIC KEY-----[[:space:]]*$",
-    must: "must be a public key in PEM form, from BEGIN PUBLIC KEY to END PUBLIC KEY",
-};
+pub(super) static PUBLIC_KEY: Form = Form::new(
+    "^-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=[:space:]]+-----END PUBLIC KEY-----[[:space:]]*$",
+    "must be a public key in PEM form, from BEGIN PUBLIC KEY to END PUBLIC KEY",
+);
 
 /// A number or a percentage.
-pub(super) const PERCENTAGE: Form = Form {
-    pattern: "^(100|[1-9]?[0-9])%$",
-    must: "must be a number, or a percentage such as 20%",
-};
+pub(super) static PERCENTAGE: Form = Form::new(
+    "^(100|[1-9]?[0-9])%$",
+    "must be a number, or a percentage such as 20%",
+);
 
 /// A field manager that does not look like one of the host's own.
-pub(super) const FIELD_MANAGER: Form = Form {
-    pattern: "^[!-~]([ -~]*[!-~])?$",
-    must: "must be printable characters without a space at either end",
-};
+pub(super) static FIELD_MANAGER: Form = Form::new(
+    "^[!-~]([ -~]*[!-~])?$",
+    "must be printable characters without a space at either end",
+);
 
 /// What the host's own field managers begin with.
 pub(super) const RESERVED_MANAGER: &str = "innkeeper:";
