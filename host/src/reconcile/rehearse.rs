@@ -130,6 +130,8 @@ impl Reconciler {
                     break;
                 }
             };
+            // Another group may wait for the thread: it gets that before anything is made of what this one came to.
+            tokio::task::yield_now().await;
             let ran = entered.drain(..turn.called.len());
             for ((parent, scene, span), (report, reads)) in ran.zip(turn.called) {
                 let _entered = span.entered();
