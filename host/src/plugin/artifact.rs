@@ -147,6 +147,14 @@ pub fn read_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
 
 /// Says whether bytes are a plugin that this host can compile and link, without compiling them.
 pub fn check(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
+    let inspection = examine(bytes, limits)?;
+    scan::validate(bytes)?;
+    check_world(&inspection)?;
+    Ok(inspection)
+}
+
+/// All of [`check`] that has to be said of bytes although their compiled form is here already.
+fn examine(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
     if bytes.is_empty() {
         return Err(Error::Empty);
     }
@@ -168,9 +176,24 @@ pub fn check(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
             return Err(Error::NotWasm { start });
         }
     }
-    scan::check(bytes, limits)?;
-    check_world(&inspection)?;
+    scan::count(bytes, limits)?;
     Ok(inspection)
+}
+
+/// What is known of bytes, and their compiled form if it is here; they were valid when that was made.
+fn look_up(
+    engine: &Engine,
+    bytes: &[u8],
+    limits: &Limits,
+    cache: Option<&Cache>,
+) -> Result<(Inspection, Option<Mapped>), Error> {
+    let inspection = examine(bytes, limits)?;
+    let cached = cache.and_then(|cache| cache.load(engine, &inspection.digest));
+    if cached.is_none() {
+        scan::validate(bytes)?;
+    }
+    check_world(&inspection)?;
+    Ok((inspection, cached))
 }
 
 /// Checks and compiles in this process, or takes the compiled form from the cache.
@@ -184,10 +207,9 @@ pub fn compile(
     limits: &Limits,
     cache: Option<&Cache>,
 ) -> Result<Artifact, Error> {
-    let inspection = check(bytes, limits)?;
+    let (inspection, cached) = look_up(engine, bytes, limits, cache)?;
     let contract = inspection.contract.ok_or(Error::MissingExport)?;
     let digest = inspection.digest;
-    let cached = cache.and_then(|cache| cache.load(engine, &digest));
     let (component, file) = if let Some(Mapped { component, file }) = cached {
         (component, Some(file))
     } else {

@@ -26,7 +26,7 @@ use rustix::{
 };
 use tracing::{debug, info};
 
-use super::{Artifact, Cache, Error, Limits, cache::Mapped, check, verdict::Verdict};
+use super::{Artifact, Cache, Error, Limits, cache::Mapped, look_up, verdict::Verdict};
 use crate::{
     config::Exit,
     model::Digest,
@@ -136,10 +136,10 @@ impl Compiler {
         bytes: &[u8],
         limits: &Limits,
     ) -> Result<Artifact, Error> {
-        let inspection = check(bytes, limits)?;
+        let (inspection, cached) = look_up(engine, bytes, limits, Some(&self.cache))?;
         let contract = inspection.contract.ok_or(Error::MissingExport)?;
         let digest = inspection.digest;
-        let Mapped { component, file } = match self.cache.load(engine, &digest) {
+        let Mapped { component, file } = match cached {
             Some(mapped) => mapped,
             None => self.make(engine, &digest, bytes)?,
         };

@@ -22,10 +22,9 @@ struct Counts {
     globals: usize,
 }
 
-/// Validates all of a component and refuses one whose parts are too large or too many.
-pub(super) fn check(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
+/// Validates all of a component, which takes some milliseconds for each megabyte.
+pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
     let malformed = |source| Error::Malformed { source };
-    count(bytes, limits)?;
     let mut validator = Validator::new_with_features(features());
     let mut allocations = wasmparser::FuncValidatorAllocations::default();
     for payload in Parser::new(0).parse_all(bytes) {
@@ -41,8 +40,8 @@ pub(super) fn check(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
     Ok(())
 }
 
-/// Counted apart and first, so that nothing is done with a component that is too large.
-fn count(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
+/// Refuses a component whose parts are too large or too many; first, so that nothing else is done with it.
+pub(super) fn count(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
     let malformed = |source| Error::Malformed { source };
     let mut counts = Counts::default();
     for payload in Parser::new(0).parse_all(bytes) {
