@@ -34,30 +34,32 @@ pub(super) struct InFile {
 struct Linked {
     /// None while it is let go.
     adapter: Option<Arc<dyn Adapter>>,
+    /// When it was linked or last called.
     used_at: Instant,
+    /// Whether anybody has called it.
+    called: bool,
 }
 
 impl Code {
-    /// Links a component.
-    pub(super) fn link(engine: &Engine, artifact: &Artifact) -> Result<Arc<Self>, Error> {
-        let contract = artifact.contract();
-        let adapter: Arc<dyn Adapter> = convert::adapter(contract, &artifact.component)?.into();
+    /// Keeps a component that was linked for its description, until it is called or others are about to be.
+    pub(super) fn of(engine: &Engine, artifact: &Artifact, adapter: Arc<dyn Adapter>) -> Arc<Self> {
         let Some(file) = artifact.file.clone() else {
-            return Ok(Arc::new(Self::InMemory(adapter)));
+            return Arc::new(Self::InMemory(adapter));
         };
         let code = Arc::new(Self::InFile(InFile {
             file,
-            contract: contract.to_owned(),
+            contract: artifact.contract().to_owned(),
             linked: Mutex::new(Linked {
                 adapter: Some(adapter),
                 used_at: Instant::now(),
+                called: false,
             }),
         }));
         engine.look_after(&code);
-        Ok(code)
+        code
     }
 
-    /// The component as it can be called; mapped and linked again if it was let go.
+    /// The component for a call; mapped and linked again if it was let go.
     pub(super) fn adapter(&self, engine: &Engine) -> Result<Arc<dyn Adapter>, Error> {
         match self {
             Self::InMemory(adapter) => Ok(Arc::clone(adapter)),
@@ -69,17 +71,30 @@ impl Code {
     ///
     /// Says whether it was linked until now.
     pub(super) fn let_go(&self, idle: Duration) -> bool {
-        match self {
-            Self::InMemory(_) => false,
-            Self::InFile(code) => code.let_go(idle),
-        }
+        self.let_go_if(|linked| linked.used_at.elapsed() >= idle)
+    }
+
+    /// Lets the code go if nobody has called it.
+    pub(super) fn let_go_uncalled(&self) -> bool {
+        self.let_go_if(|linked| !linked.called)
+    }
+
+    fn let_go_if(&self, may_go: impl Fn(&Linked) -> bool) -> bool {
+        let Self::InFile(InFile { linked, .. }) = self else {
+            return false;
+        };
+        // Whoever holds it is about to call.
+        let Some(mut linked) = linked.try_lock() else {
+            return false;
+        };
+        may_go(&linked) && linked.adapter.take().is_some()
     }
 }
 
 impl InFile {
     fn adapter(&self, engine: &Engine) -> Result<Arc<dyn Adapter>, Error> {
         let mut linked = self.linked.lock();
-        linked.used_at = Instant::now();
+        (linked.used_at, linked.called) = (Instant::now(), true);
         if let Some(adapter) = &linked.adapter {
             return Ok(Arc::clone(adapter));
         }
@@ -88,13 +103,5 @@ impl InFile {
         let adapter: Arc<dyn Adapter> = convert::adapter(&self.contract, &component)?.into();
         linked.adapter = Some(Arc::clone(&adapter));
         Ok(adapter)
-    }
-
-    fn let_go(&self, idle: Duration) -> bool {
-        // Whoever holds it uses it.
-        let Some(mut linked) = self.linked.try_lock() else {
-            return false;
-        };
-        linked.used_at.elapsed() >= idle && linked.adapter.take().is_some()
     }
 }

@@ -37,6 +37,10 @@ const WASM_STACK_BYTES_MAX: usize = 512 * KIB;
 /// Functions named in a fault.
 const BACKTRACE_FRAMES_MAX: usize = 10;
 
+/// How many components that were loaded last wait for their first call in memory: a host that has just started loads
+/// many, and calls few of them.
+const UNCALLED_MAX: usize = 8;
+
 /// How the cost of calls is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metering {
@@ -139,9 +143,16 @@ impl Engine {
         codes.iter().filter(|code| code.let_go(idle)).count()
     }
 
-    /// Has code let go while nobody calls it.
+    /// Has code let go while nobody calls it; only the last ones wait for their first call.
     pub(super) fn look_after(&self, code: &Arc<Code>) {
-        self.inner.codes.lock().push(Arc::downgrade(code));
+        let mut codes = self.inner.codes.lock();
+        codes.push(Arc::downgrade(code));
+        let earlier = codes.len().checked_sub(UNCALLED_MAX + 1);
+        let earlier = earlier.and_then(|at| codes.get(at)?.upgrade());
+        drop(codes);
+        if let Some(earlier) = earlier {
+            earlier.let_go_uncalled();
+        }
     }
 
     pub(super) fn wasmtime(&self) -> &wasmtime::Engine {

@@ -11,6 +11,7 @@ use crate::{
         artifact::Artifact,
         call::{CallFault, CallReport, Context, End, Request},
         code::Code,
+        convert::{self, Adapter},
         description,
         log::LogRate,
         sandbox::{self, Ended},
@@ -40,8 +41,8 @@ impl Described {
     ///
     /// Blocks for the time of a call.
     pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {
-        let code = Code::link(engine, artifact)?;
-        let adapter = code.adapter(engine)?;
+        let adapter: Arc<dyn Adapter> =
+            convert::adapter(artifact.contract(), &artifact.component)?.into();
         let context = Context {
             now_ms: 0,
             seed: [0; 32],
@@ -65,7 +66,7 @@ impl Described {
             inner: Arc::new(Component {
                 engine: engine.clone(),
                 contract: adapter.version(),
-                code,
+                code: Code::of(engine, artifact, adapter),
                 digest: artifact.digest().clone(),
                 manifest,
             }),

@@ -43,6 +43,18 @@ fn what_nobody_calls_is_let_go_and_had_again_by_the_next_call() {
 }
 
 #[test]
+fn of_many_that_nobody_has_called_the_last_ones_stay() {
+    let engine = engine(Metering::Epochs);
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let first = configured(&engine, Some(&cache));
+    assert!(matches!(called(&first), End::Answered(_)));
+    let others: Vec<_> = (0..20).map(|_| configured(&engine, Some(&cache))).collect();
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1 + 8);
+    assert!(matches!(called(&others[0]), End::Answered(_)));
+}
+
+#[test]
 fn what_is_in_no_file_stays_in_memory() {
     let engine = engine(Metering::Epochs);
     let plugin = configured(&engine, None);
