@@ -133,7 +133,7 @@ impl Plan {
                 _ => 60,
             },
             Step::Crowd(count) if *count > 100 => 240,
-            Step::Server(_) => 120,
+            Step::Server(_) => 180,
             _ => 60,
         };
         Duration::from_secs(self.steps().map(of_step).max().unwrap_or(60))
