@@ -44,6 +44,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{task::JoinSet, time::sleep};
 use tracing::{debug, error, info, warn};
 
@@ -79,6 +80,7 @@ const LOOKED_AT_CODE_EVERY: Duration = Duration::from_secs(10);
 /// Runs until a signal comes or something breaks.
 /// Blocks; makes the runtime that everything else runs on.
 pub fn run(settings: RunSettings, log: LogControl) -> Result<(), Error> {
+    take_all_descriptors();
     let gallery = Arc::new(Gallery::default());
     let beat = gallery.expect("runtime");
     let house = shown::House::new(Arc::clone(&gallery), log);
@@ -279,6 +281,18 @@ fn watch_over(shared: &Arc<Shared>, is_lost: bool, namespace: &str, tasks: &mut 
     if is_lost {
         let namespace = namespace.to_owned();
         tasks.background(key::wait_until_restored(Arc::clone(shared), namespace));
+    }
+}
+
+/// Lets the process have as many descriptors as it may: every watch has one, and so has the code of every plugin.
+fn take_all_descriptors() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, all) {
+        debug!(%error, "the limit of descriptors stays as it is");
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use innkeeper_tests::{Host, HostOptions, process::path_from_env};
+use innkeeper_tests::{Host, HostOptions, eventually, process::path_from_env};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -95,6 +95,31 @@ impl Case {
         let log = host.log().expect("the host has a log");
         (status.expect(&log).code(), log)
     }
+}
+
+#[test]
+fn a_host_takes_as_many_descriptors_as_it_may() {
+    let directory = TempDir::new().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    fs::write(&kubeconfig, KUBECONFIG).unwrap();
+    let guests = HostOptions::with_guests(&["memcached"]).unwrap();
+    let options = HostOptions {
+        limits: vec!["--nofile=100:3000".to_owned()],
+        ..guests
+    };
+    let mut host = Host::start(&kubeconfig, &options).unwrap();
+    let limits = format!("/proc/{}/limits", host.process().id());
+    eventually("the limit is raised", || {
+        let limits = fs::read_to_string(&limits).map_err(|error| error.to_string())?;
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with("Max open files"));
+        let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+        match words[..] {
+            [_, _, _, "3000", "3000", _] => Ok(()),
+            _ => Err(limits),
+        }
+    });
 }
 
 fn texts(output: &Output) -> (String, String) {
