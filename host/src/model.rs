@@ -28,7 +28,7 @@ pub use answer::{
 pub use blame::{Blame, Retry};
 pub use chain::{Chain, causes, error_chain};
 pub use checked::Checked;
-pub use condition::{Condition, ConditionStatus, reason};
+pub use condition::{Condition, ConditionStatus, reason, whole_seconds};
 pub use digest::{Digest, Digester, InvalidDigest};
 pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order};
 pub use lease::{Lease, LeaseRecord};

@@ -1,5 +1,12 @@
 //! Conditions, and every reason that the host gives.
 
+use jiff::Timestamp;
+
+/// A time without what is below a second: so the API server gives the times of conditions back.
+pub fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
 /// A condition on a parent as the host or the guest states it.
 ///
 /// `observedGeneration` and `lastTransitionTime` are added where it is written.

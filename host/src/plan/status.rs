@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::fields;
 use crate::{
     config::Guard,
-    model::{Condition, Object, PluginName, Report, reason},
+    model::{Condition, Object, PluginName, Report, reason, whole_seconds},
 };
 
 /// What the guest says about its parent.
@@ -232,6 +232,5 @@ fn owned_condition<'a>(owned: &'a Value, kind: &str) -> Option<&'a Value> {
 
 /// A time as Kubernetes writes it in conditions: whole seconds in UTC.
 fn seconds(time: jiff::Timestamp) -> String {
-    let whole = jiff::Timestamp::from_second(time.as_second()).unwrap_or(time);
-    whole.to_string()
+    whole_seconds(time).to_string()
 }

@@ -75,8 +75,8 @@ impl Code {
     }
 
     /// Lets the code go if nobody has called it.
-    pub(super) fn let_go_uncalled(&self) -> bool {
-        self.let_go_if(|linked| !linked.called)
+    pub(super) fn let_go_uncalled(&self) {
+        self.let_go_if(|linked| !linked.called);
     }
 
     fn let_go_if(&self, may_go: impl Fn(&Linked) -> bool) -> bool {
@@ -100,7 +100,7 @@ impl InFile {
         }
         let component = self.file.map(engine);
         let component = component.map_err(|source| Error::MapAgain { source })?;
-        let adapter: Arc<dyn Adapter> = convert::adapter(&self.contract, &component)?.into();
+        let adapter = convert::adapter(&self.contract, &component)?;
         linked.adapter = Some(Arc::clone(&adapter));
         Ok(adapter)
     }

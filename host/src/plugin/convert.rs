@@ -7,6 +7,8 @@
 mod json;
 mod v0_1;
 
+use std::sync::Arc;
+
 use wasmtime::{
     Store,
     component::{Component, Linker},
@@ -70,11 +72,11 @@ pub(super) trait Adapter: Send + Sync {
 }
 
 /// The adapter for a component of a version, pre-linked.
-pub(super) fn adapter(version: &str, component: &Component) -> Result<Box<dyn Adapter>, Error> {
+pub(super) fn adapter(version: &str, component: &Component) -> Result<Arc<dyn Adapter>, Error> {
     let mut linker = Linker::new(component.engine());
     match version {
         v0_1::VERSION => v0_1::V0_1::new(&mut linker, component)
-            .map(|adapter| -> Box<dyn Adapter> { Box::new(adapter) })
+            .map(|adapter| -> Arc<dyn Adapter> { Arc::new(adapter) })
             .map_err(|source| Error::Link { source }),
         other => Err(Error::UnknownContract {
             found: other.to_owned(),

@@ -11,8 +11,7 @@ use crate::{
         artifact::Artifact,
         call::{CallFault, CallReport, Context, End, Request},
         code::Code,
-        convert::{self, Adapter},
-        description,
+        convert, description,
         log::LogRate,
         sandbox::{self, Ended},
     },
@@ -41,8 +40,7 @@ impl Described {
     ///
     /// Blocks for the time of a call.
     pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {
-        let adapter: Arc<dyn Adapter> =
-            convert::adapter(artifact.contract(), &artifact.component)?.into();
+        let adapter = convert::adapter(artifact.contract(), &artifact.component)?;
         let context = Context {
             now_ms: 0,
             seed: [0; 32],

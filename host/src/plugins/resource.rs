@@ -42,7 +42,7 @@ pub use source::{
 };
 pub use status::{
     Candidate, CandidateVerdict, ChildKindStatus, Counts, FaultReason, Faults, HistoryEntry,
-    HistoryVerdict, LAST_FAULTS_MAX, LimitsStatus, ObjectName, Parents, PluginStatus,
+    HistoryVerdict, LAST_FAULTS_MAX, LimitsStatus, ObjectName, Parents, PluginStatus, number,
     revision_name, whole_seconds,
 };
 

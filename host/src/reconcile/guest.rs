@@ -41,12 +41,11 @@ impl Reconciler {
         let parent = observation.parent.id();
         self.registration.commit(&parent, &recording);
 
-        let (cpu, memory, waited) = (
+        self.metrics.called(
             report.cpu,
             report.memory_peak_bytes,
             report.waited_for_memory,
         );
-        self.metrics.called(cpu, memory, waited);
         write_log(&report.log);
         let dropped = &report.log_dropped;
         if dropped.lines > 0 {

@@ -205,7 +205,7 @@ impl Reconciler {
         &self,
         candidate: &Candidate,
         scene: &Scene,
-        mut report: CallReport,
+        report: CallReport,
         recording: Recording,
     ) -> Rehearsal {
         let Candidate {
@@ -219,7 +219,7 @@ impl Reconciler {
         } = scene;
         let (parent, phase) = (&observation.parent, *phase);
         registration.commit(&parent.id(), &Recording::default());
-        for LogLine { level, message } in report.log.drain(..) {
+        for LogLine { level, message } in &report.log {
             debug!(target: "guest", ?level, "{message}");
         }
         let end = called(report, recording).end;

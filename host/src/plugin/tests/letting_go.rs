@@ -2,6 +2,8 @@
 
 use std::{fs, time::Duration};
 
+use tempfile::TempDir;
+
 use super::*;
 use crate::plugin::{artifact::Cache, fixture::guest};
 
@@ -15,9 +17,15 @@ fn called(plugin: &Plugin) -> End {
     report.end
 }
 
-fn configured(engine: &Engine, cache: Option<&Cache>) -> Plugin {
+fn cache() -> (TempDir, Cache) {
+    let dir = TempDir::new().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    (dir, cache)
+}
+
+fn configured(engine: &Engine, cache: &Cache) -> Plugin {
     let limits = artifact::Limits::default();
-    let artifact = artifact::compile(engine, &guest().build(), &limits, cache).unwrap();
+    let artifact = artifact::compile(engine, &guest().build(), &limits, Some(cache)).unwrap();
     let described = Described::load(engine, &artifact, &Limits::default()).unwrap();
     described.configure(&serde_json::Map::new()).unwrap()
 }
@@ -25,9 +33,8 @@ fn configured(engine: &Engine, cache: Option<&Cache>) -> Plugin {
 #[test]
 fn what_nobody_calls_is_let_go_and_had_again_by_the_next_call() {
     let engine = engine(Metering::Epochs);
-    let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let plugin = configured(&engine, Some(&cache));
+    let (dir, cache) = cache();
+    let plugin = configured(&engine, &cache);
     assert_eq!(engine.let_go_of_idle(Duration::from_mins(1)), 0, "in use");
     assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1);
     assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0, "it is gone");
@@ -45,11 +52,10 @@ fn what_nobody_calls_is_let_go_and_had_again_by_the_next_call() {
 #[test]
 fn of_many_that_nobody_has_called_the_last_ones_stay() {
     let engine = engine(Metering::Epochs);
-    let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let first = configured(&engine, Some(&cache));
+    let (_dir, cache) = cache();
+    let first = configured(&engine, &cache);
     assert!(matches!(called(&first), End::Answered(_)));
-    let others: Vec<_> = (0..20).map(|_| configured(&engine, Some(&cache))).collect();
+    let others: Vec<_> = (0..20).map(|_| configured(&engine, &cache)).collect();
     assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1 + 8);
     assert!(matches!(called(&others[0]), End::Answered(_)));
 }
@@ -57,7 +63,7 @@ fn of_many_that_nobody_has_called_the_last_ones_stay() {
 #[test]
 fn what_is_in_no_file_stays_in_memory() {
     let engine = engine(Metering::Epochs);
-    let plugin = configured(&engine, None);
+    let plugin = plugin_of(&engine, guest());
     assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0);
     assert!(matches!(called(&plugin), End::Answered(_)));
 }

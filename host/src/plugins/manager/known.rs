@@ -32,7 +32,7 @@ const LEAVING_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Known {
     /// What it was read as last, and what it was then; none if it could not be read.
-    pub(super) read: Option<(Edition, Declared)>,
+    pub(super) read: Option<(Edition, Arc<Declared>)>,
     /// When it was made.
     pub(super) created: Timestamp,
     pub(super) attempt: Option<Attempt>,
@@ -61,7 +61,7 @@ pub(super) struct Known {
 }
 
 /// Which spec of which Plugin.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub(super) struct Edition {
     uid: Uid,
     generation: i64,
@@ -69,7 +69,7 @@ pub(super) struct Edition {
 
 impl Edition {
     /// That of an object; none where the API server does not say.
-    pub(super) fn of(object: &Object) -> Option<Self> {
+    fn of(object: &Object) -> Option<Self> {
         Some(Self {
             uid: object.uid.clone(),
             generation: object.generation?,
@@ -118,17 +118,18 @@ impl Refusal {
 
 impl Known {
     /// What a Plugin declares; read anew only where that may be something else.
-    pub(super) fn declared(&mut self, object: &Object) -> Result<Declared, Problem> {
+    pub(super) fn declared(&mut self, object: &Object) -> Result<Arc<Declared>, Problem> {
         let edition = Edition::of(object);
         if let (Some((last, declared)), Some(edition)) = (&self.read, &edition)
             && last == edition
         {
-            return Ok(declared.clone());
+            return Ok(Arc::clone(declared));
         }
         self.read = None;
         let (declared, created) = super::declared(object)?;
+        let declared = Arc::new(declared);
         self.created = created;
-        self.read = edition.map(|edition| (edition, declared.clone()));
+        self.read = edition.map(|edition| (edition, Arc::clone(&declared)));
         Ok(declared)
     }
 

@@ -11,7 +11,9 @@ use crate::{
     model::{ObjectId, Retry},
     plugins::{
         lifecycle::{Stage, verdict},
-        resource::{Candidate, CandidateVerdict, Counts, Declared, ObjectName, revision_name},
+        resource::{
+            Candidate, CandidateVerdict, Counts, Declared, ObjectName, number, revision_name,
+        },
     },
     reconcile::{Candidate as Rehearsed, Changes, Reconciler, Rehearsal, Serving},
 };
@@ -240,8 +242,4 @@ pub(super) fn refusal(candidate: &Candidate) -> Option<Failed> {
         "revision {revision} {why}: {would}; spec.rollout.approve: {revision} lets it serve"
     );
     Some(Failed::new(Stage::Serving, reason, message, retry))
-}
-
-fn number(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }

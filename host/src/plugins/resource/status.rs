@@ -11,7 +11,7 @@ use super::{
     crd,
     forms::{duration_text, size_text},
 };
-use crate::model::{Digest, Limits, ObjectId};
+use crate::model::{self, Digest, Limits, ObjectId};
 
 /// A revision as resources name it: the first 16 hexadecimal digits of its digest.
 pub fn revision_name(revision: &Digest) -> String {
@@ -23,7 +23,12 @@ pub const LAST_FAULTS_MAX: usize = 10;
 
 /// A time in whole seconds, as the API server gives it back.
 pub fn whole_seconds(time: Timestamp) -> Time {
-    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+    Time(model::whole_seconds(time))
+}
+
+/// A number as a status has it: what is larger than the field can say is the largest that it can.
+pub fn number<N: TryInto<i32>>(number: N) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
 }
 
 /// What the host says of a plugin.
@@ -230,9 +235,6 @@ pub struct LimitsStatus {
 impl LimitsStatus {
     /// The limits of a spec in a host that gives one instance at most so many bytes of memory.
     pub fn of(limits: &Limits, memory_bytes_max: usize) -> Self {
-        fn number<N: TryInto<i32>>(number: N) -> i32 {
-            number.try_into().unwrap_or(i32::MAX)
-        }
         let Limits {
             memory_bytes_max: wanted,
             deadline,
