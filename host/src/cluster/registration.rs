@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     error::chain,
@@ -70,14 +73,21 @@ impl Registration {
 
     /// Waits until at least one parent is due, and takes up to `max`, most urgent first.
     ///
+    /// Nobody is due before the first lists are there, or for some seconds if they do not come.
     /// Dropping the future loses nothing. For one consumer only: a second one may wait although something is due.
     pub async fn triggers(&self, max: usize) -> Vec<(ObjectId, Trigger)> {
         loop {
-            let taken = self.0.shared.state.lock().take(self.0.member, max);
-            if !taken.is_empty() {
-                return taken;
+            let taken = {
+                let mut state = self.0.shared.state.lock();
+                state.take(self.0.member, max, Instant::now())
+            };
+            match taken {
+                Ok(taken) if !taken.is_empty() => return taken,
+                Ok(_) => self.0.wake.notified().await,
+                Err(until) => timeout_at(until, self.0.wake.notified())
+                    .await
+                    .unwrap_or_default(),
             }
-            self.0.wake.notified().await;
         }
     }
 

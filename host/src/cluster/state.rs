@@ -14,6 +14,7 @@ mod watching;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::{sync::Notify, time::Instant};
@@ -28,7 +29,7 @@ pub(super) use self::{
 use self::{gates::Gates, lanes::District, slots::WatchKey};
 use super::{
     discovery::Kinds,
-    interest::{ChildInterest, Interest, Unavailable, Waiting},
+    interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
     present::object_of,
     store::Key,
     stored::Stored,
@@ -40,6 +41,9 @@ use crate::{
         Access, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind, child_order,
     },
 };
+
+/// For how long the first triggers wait for the first lists at most.
+const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
 
 /// A registration, by a number that is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +69,8 @@ struct Enrolled {
     behind: BTreeSet<ObjectId>,
     /// Where passes have all that they need.
     ready: BTreeSet<District>,
+    /// Until when triggers wait for the first lists; none once these are there or that has passed.
+    held_until: Option<Instant>,
 }
 
 /// The watches of one registration.
@@ -108,6 +114,7 @@ impl State {
             gates: BTreeMap::new(),
             behind: BTreeSet::new(),
             ready: BTreeSet::new(),
+            held_until: Some(now + FIRST_LISTS_WAIT),
         };
         self.members.insert(member, enrolled);
         self.settle_all(&self.held_by(member), now);
@@ -155,10 +162,38 @@ impl State {
         self.settle_all(&held, now);
     }
 
-    /// Takes the most urgent triggers.
-    pub(super) fn take(&mut self, member: Member, max: usize) -> Vec<(ObjectId, Trigger)> {
-        let enrolled = self.members.get_mut(&member);
-        enrolled.map_or_else(Vec::new, |enrolled| enrolled.triggers.take(max))
+    /// Takes the most urgent triggers; none as long as the first lists are on their way, and until when that is waited
+    /// for.
+    ///
+    /// Whoever is listed would have a pass for nothing, and another one for every list that comes.
+    pub(super) fn take(
+        &mut self,
+        member: Member,
+        max: usize,
+        now: Instant,
+    ) -> Result<Vec<(ObjectId, Trigger)>, Instant> {
+        let enrolled = self.members.get(&member);
+        if let Some(until) = enrolled.and_then(|enrolled| enrolled.held_until)
+            && now < until
+            && self.is_listing(member)
+        {
+            return Err(until);
+        }
+        let Some(enrolled) = self.members.get_mut(&member) else {
+            return Ok(Vec::new());
+        };
+        enrolled.held_until = None;
+        Ok(enrolled.triggers.take(max))
+    }
+
+    /// Whether a list of anything that a registration wants, needed or not, is still to be expected soon.
+    fn is_listing(&self, member: Member) -> bool {
+        let held = self.held_by(member);
+        let mut slots = held.iter().filter_map(|(slot, _)| self.slots.get(slot));
+        slots.any(|slot| {
+            let why = self.why(slot, None);
+            matches!(why, Some(Why::Discovering | Why::Listing | Why::InDoubt))
+        })
     }
 
     /// Sets or takes away the key of hashes.

@@ -118,6 +118,12 @@ impl State {
         } else {
             slot.subscriptions.readers().cloned().collect()
         };
+        for (member, _) in slot.users() {
+            if let Some(enrolled) = self.members.get(&member) {
+                // Nobody may be triggered where nobody has had a pass.
+                enrolled.wake.notify_one();
+            }
+        }
         let users = slot.users().filter(|(_, role)| *role != Role::Read);
         let members: BTreeSet<Member> = users.map(|(member, _)| member).collect();
         for Reader { member, parent } in readers {

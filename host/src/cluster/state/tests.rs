@@ -152,14 +152,19 @@ impl World {
         );
     }
 
-    /// `name cause` of everything that is due.
+    /// `name cause` of everything that is due to whoever does not wait for first lists any more.
     fn due(&mut self, member: Member) -> Vec<String> {
-        let taken = self.state.take(member, usize::MAX);
+        self.due_at(member, self.now + FIRST_LISTS_WAIT).unwrap()
+    }
+
+    /// The same; until when it is waited for first lists if it is.
+    fn due_at(&mut self, member: Member, now: Instant) -> Result<Vec<String>, Instant> {
+        let taken = self.state.take(member, usize::MAX, now)?;
         let line =
             |(id, trigger): (ObjectId, Trigger)| format!("{} {}", id.name, trigger.cause.as_str());
         let mut lines: Vec<String> = taken.into_iter().map(line).collect();
         lines.sort();
-        lines
+        Ok(lines)
     }
 
     fn children(&self, member: Member, name: &str) -> Vec<String> {
@@ -263,6 +268,44 @@ fn w8_passes_wait_for_required_kinds_only() {
     assert_eq!(
         (&unavailable[0].kind, &unavailable[0].why),
         (&gvk(MONITOR), &Why::NotServed)
+    );
+}
+
+#[test]
+fn w8_the_first_passes_wait_for_every_list_that_is_on_its_way() {
+    let mut world = World::new();
+    let member = world.enrol();
+    let begin = world.now;
+    let until = begin + FIRST_LISTS_WAIT;
+    world.list(CACHE, vec![cache("web")]);
+    world.list(SERVICE, vec![owned("s", "web")]);
+    world.list(SECRET, Vec::new());
+    // Passes could begin, and those that read pods would be parked.
+    assert!(world.state.waiting(member, None).is_empty());
+    assert_eq!(world.due_at(member, begin), Err(until));
+    world.list(POD, Vec::new());
+    assert_eq!(
+        world.due_at(member, begin),
+        Ok(vec!["web kind-changed".to_owned()])
+    );
+
+    // Only the first: whoever has had a pass is told of what changes at once.
+    world.serve(&[CACHE, SERVICE, SECRET, POD, MONITOR]);
+    world.put(CACHE, cache("other"));
+    assert_eq!(
+        world.due_at(member, begin),
+        Ok(vec![
+            "other parent-changed".to_owned(),
+            "web kind-changed".to_owned()
+        ])
+    );
+
+    // What does not come is not waited for.
+    let late = world.enrol();
+    assert_eq!(world.due_at(late, begin), Err(until));
+    assert_eq!(
+        world.due_at(late, until),
+        Ok(vec!["other listed".to_owned(), "web listed".to_owned()])
     );
 }
 
