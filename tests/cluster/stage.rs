@@ -40,7 +40,8 @@ impl Stage {
         Self::with(plugins, &["--api-only"])
     }
 
-    fn with(plugins: Vec<PathBuf>, arguments: &[&str]) -> Self {
+    /// With what these arguments of the control plane say.
+    pub(crate) fn with(plugins: Vec<PathBuf>, arguments: &[&str]) -> Self {
         let plane = ControlPlane::start_with(arguments).expect("the control plane starts");
         let cache = tempfile::Builder::new()
             .prefix("innkeeper-cache-")

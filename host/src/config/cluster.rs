@@ -126,17 +126,24 @@ fn check_context(found: &Kubeconfig, context: Option<&str>, from: &str) -> Resul
     })
 }
 
-/// Whether the kubeconfig says through which proxy the API server is reached.
-fn names_proxy(found: &Kubeconfig, context: Option<&str>) -> bool {
+/// What the kubeconfig says of the cluster that is used.
+fn cluster_of<'a>(
+    found: &'a Kubeconfig,
+    context: Option<&str>,
+) -> Option<&'a kube::config::Cluster> {
     let context = context.or(found.current_context.as_deref());
     let mut contexts = found.contexts.iter();
-    let context = contexts.find(|it| context == Some(it.name.as_str()));
-    let cluster = context.and_then(|it| Some(&it.context.as_ref()?.cluster));
+    let context = contexts.find(|it| context == Some(it.name.as_str()))?;
+    let name = &context.context.as_ref()?.cluster;
     let mut clusters = found.clusters.iter();
-    let cluster = clusters.find(|it| cluster == Some(&it.name));
-    cluster
-        .and_then(|it| it.cluster.as_ref()?.proxy_url.as_ref())
-        .is_some()
+    clusters.find(|it| it.name == *name)?.cluster.as_ref()
+}
+
+/// The file with the certificates that the API server is trusted by, where it is one.
+fn authority_file(cluster: &kube::config::Cluster) -> Option<PathBuf> {
+    let file = cluster.certificate_authority.as_ref();
+    let file = file.filter(|_| cluster.certificate_authority_data.is_none())?;
+    Some(PathBuf::from(file))
 }
 
 /// Where the API server is and how to speak to it.
@@ -162,9 +169,12 @@ pub async fn client_config(connection: &Connection) -> Result<kube::Config, Erro
     if let Ok(found) = &read {
         check_context(found, context.as_deref(), &from)?;
     }
-    let through_proxy = read
+    let cluster = read
         .as_ref()
-        .is_ok_and(|found| names_proxy(found, context.as_deref()));
+        .ok()
+        .and_then(|found| cluster_of(found, context.as_deref()));
+    let through_proxy = cluster.is_some_and(|cluster| cluster.proxy_url.is_some());
+    let authority = cluster.and_then(authority_file);
     let options = KubeConfigOptions {
         context: context.clone(),
         ..KubeConfigOptions::default()
@@ -195,5 +205,7 @@ pub async fn client_config(connection: &Connection) -> Result<kube::Config, Erro
     if !through_proxy {
         config.proxy_url = None;
     }
+    // As in a Pod: who replaces the file need not start anything again.
+    config.root_cert_file = authority;
     Ok(config)
 }

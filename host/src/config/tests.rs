@@ -281,6 +281,42 @@ async fn a_kubeconfig_that_is_named_must_be_there() {
     );
 }
 
+#[tokio::test]
+async fn l6_an_authority_that_is_a_file_is_read_again_and_others_are_not() {
+    // A certificate need not be one before it is used.
+    const DATA: &str =
+        "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
+    const PEM: &str = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
+
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("ca.crt"), PEM).unwrap();
+    let read = async |authority: &str| {
+        let path = directory.path().join("kubeconfig");
+        let text = format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+             clusters: [{{name: c, cluster: {{server: 'https://h', {authority}}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
+        );
+        fs::write(&path, text).unwrap();
+        let connection = Connection {
+            kubeconfig: Some(path),
+            context: None,
+        };
+        client_config(&connection).await.unwrap().root_cert_file
+    };
+    let data = format!("certificate-authority-data: {DATA}");
+    assert_eq!(read("").await, None);
+    assert_eq!(read(&data).await, None);
+    assert_eq!(
+        read("certificate-authority: ca.crt").await,
+        Some(directory.path().join("ca.crt"))
+    );
+    // As for everybody who reads kubeconfigs, the text counts where there is both.
+    assert_eq!(
+        read(&format!("certificate-authority: ca.crt, {data}")).await,
+        None
+    );
+}
+
 #[test]
 fn namespaces_are_taken_in_order_and_bad_ones_are_named() {
     assert_eq!(run(&["--plugin", "a.wasm"]).scope, ScopeSettings::default());

@@ -1,18 +1,27 @@
-//! Credentials that end while a host runs (F19, L6).
+//! Credentials that end, and connections that cannot be trusted or made, while a host runs (F19, L6).
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use innkeeper_tests::{
-    ControlPlane, Host, HostOptions, eventually_for, manifest,
+    ControlPlane, Host, HostOptions, eventually, eventually_for,
     process::{is_full, path_from_env},
 };
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, is_synced};
+use crate::{
+    stage::{Stage, is_synced},
+    tunnel::{self, Passage, Tunnel},
+};
 
 const API: &str = "cache.example.com/v1";
+const CRD: &str = "memcacheds.cache.example.com";
 
-/// A token is read from its file once a minute, and the watches that it ended back off.
+/// Tokens and certificates are read from their files once a minute, and the watches that ended back off.
 const ROTATED: Duration = Duration::from_secs(150);
 
 /// An account that may do everything.
@@ -34,7 +43,14 @@ fn make_account(stage: &Stage, name: &str) {
     }
 }
 
-/// Puts a fresh token of an account into a file, at once.
+/// Writes a file at once.
+fn replace(file: &Path, bytes: &[u8]) {
+    let new = file.with_extension("new");
+    fs::write(&new, bytes).unwrap();
+    fs::rename(&new, file).unwrap();
+}
+
+/// Puts a fresh token of an account into a file.
 fn write_token(plane: &ControlPlane, name: &str, file: &Path) {
     let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
         .args(["kubectl", "--kubeconfig"])
@@ -43,9 +59,43 @@ fn write_token(plane: &ControlPlane, name: &str, file: &Path) {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let new = file.with_extension("new");
-    fs::write(&new, output.stdout.trim_ascii()).unwrap();
-    fs::rename(&new, file).unwrap();
+    replace(file, output.stdout.trim_ascii());
+}
+
+/// A kubeconfig file in the directory of a control plane.
+fn write_kubeconfig(stage: &Stage, kubeconfig: &Value) -> PathBuf {
+    let path = stage.plane.directory().join("kubeconfig-test");
+    fs::write(&path, kubeconfig.to_string()).unwrap();
+    path
+}
+
+fn stage() -> Stage {
+    Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins)
+}
+
+/// A host that serves caches, of which one is as it should be.
+fn serving(stage: &Stage, kubeconfig: &Path, namespace: &str) -> Host {
+    let host = Host::start(kubeconfig, &stage.options).unwrap();
+    stage.wait_served(&host, &[CRD]);
+    apply_cache(stage, namespace, "before");
+    stage.wait(&host, namespace, (API, "Memcached", "before"), is_applied);
+    host
+}
+
+fn is_applied(parent: &Value) -> bool {
+    is_synced(parent, "True", "Applied")
+}
+
+/// Waits until a host has done its work for a cache.
+#[track_caller]
+fn wait_applied(stage: &Stage, host: &Host, namespace: &str, name: &str) {
+    eventually_for(ROTATED, "the host goes on", || {
+        let found = stage.find(namespace, (API, "Memcached", name));
+        match found {
+            Some(parent) if is_applied(&parent) => Ok(()),
+            other => Err(format!("{other:?}\n{}", host.log().unwrap())),
+        }
+    });
 }
 
 fn apply_cache(stage: &Stage, namespace: &str, name: &str) {
@@ -61,37 +111,147 @@ fn f19_l6_a_token_that_ends_is_followed_by_the_one_in_the_file() {
     if !is_full() {
         return;
     }
-    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+    let stage = stage();
     let file = stage.plane.directory().join("token");
     make_account(&stage, "first");
     write_token(&stage.plane, "first", &file);
-    let text = fs::read_to_string(stage.plane.kubeconfig()).unwrap();
-    let mut kubeconfig: Value = manifest::parse(&text).unwrap().remove(0);
+    let mut kubeconfig = tunnel::kubeconfig(&stage.plane).unwrap();
     kubeconfig["users"] = json!([{ "name": "account", "user": { "tokenFile": file } }]);
     kubeconfig["contexts"][0]["context"]["user"] = json!("account");
-    let path = stage.plane.directory().join("kubeconfig-account");
-    fs::write(&path, kubeconfig.to_string()).unwrap();
-
-    let host = Host::start(&path, &stage.options).unwrap();
-    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let path = write_kubeconfig(&stage, &kubeconfig);
     let namespace = stage.namespace("token");
-    apply_cache(&stage, &namespace, "before");
-    let is_applied = |parent: &Value| is_synced(parent, "True", "Applied");
-    stage.wait(&host, &namespace, (API, "Memcached", "before"), is_applied);
+    let host = serving(&stage, &path, &namespace);
 
     // With its account the first token ends.
     make_account(&stage, "second");
     write_token(&stage.plane, "second", &file);
     stage.delete("default", ("v1", "ServiceAccount", "first"));
-    apply_cache(&stage, &namespace, "after");
+    let second = "system:serviceaccount:default:second";
+    let mut size = 1;
+    // The API server itself believes a token for some seconds after its end.
     eventually_for(ROTATED, "the host goes on with the second token", || {
-        let found = stage.find(&namespace, (API, "Memcached", "after"));
-        match found {
-            Some(parent) if is_applied(&parent) => Ok(()),
-            other => Err(format!("{other:?}\n{}", host.log().unwrap())),
+        size = 3 - size;
+        let spec = json!({ "spec": { "size": size } });
+        stage.merge(&namespace, (API, "Memcached", "before"), &spec);
+        let writes = stage.writes_since(0);
+        if writes.iter().any(|write| write.user == second) {
+            Ok(())
+        } else {
+            Err(host.log().unwrap())
         }
     });
-    let second = "system:serviceaccount:default:second";
-    let writes = stage.writes_since(0);
-    assert!(writes.iter().any(|write| write.user == second));
+    wait_applied(&stage, &host, &namespace, "before");
+}
+
+#[test]
+fn f19_connections_that_fail_below_http_are_made_again() {
+    let stage = stage();
+    let tunnel = Tunnel::to(&stage.plane).unwrap();
+    let kubeconfig = tunnel.kubeconfig(&stage.plane).unwrap();
+    let namespace = stage.namespace("tunnel");
+    let mut host = serving(&stage, &write_kubeconfig(&stage, &kubeconfig), &namespace);
+    let mark = stage.mark();
+    for (passage, name) in [(Passage::Closed, "closed"), (Passage::Plain, "plain")] {
+        tunnel.turn(passage);
+        let before = tunnel.refused();
+        apply_cache(&stage, &namespace, name);
+        eventually("the host tries again and again", || {
+            let tried = tunnel.refused() - before;
+            if tried >= 4 { Ok(()) } else { Err(tried) }
+        });
+        tunnel.turn(Passage::Open);
+        wait_applied(&stage, &host, &namespace, name);
+    }
+    assert!(host.process().try_wait().unwrap().is_none());
+    let log = host.log().unwrap();
+    // What somebody said who does not speak TLS.
+    assert!(log.contains("InvalidContentType"), "{log}");
+    // Nothing was made twice, and nothing was done for who was well all the time.
+    let mut made: Vec<String> = stage
+        .writes_since(mark)
+        .iter()
+        .filter(|write| write.is_by_host() && !write.resource.starts_with("events"))
+        .filter(|write| write.code == 201)
+        .map(|write| format!("{} {}", write.resource, write.name))
+        .collect();
+    made.sort();
+    assert_eq!(
+        made,
+        [
+            "deployments.apps closed",
+            "deployments.apps plain",
+            "services closed",
+            "services plain"
+        ]
+    );
+    Stage::stop(host);
+}
+
+#[test]
+fn f19_a_host_waits_for_a_name_that_cannot_be_looked_up() {
+    // A name that nobody ever has.
+    const NOWHERE: &str = "https://innkeeper.invalid:6443";
+
+    let stage = stage();
+    let mut kubeconfig = tunnel::kubeconfig(&stage.plane).unwrap();
+    kubeconfig["clusters"][0]["cluster"]["server"] = json!(NOWHERE);
+    let path = write_kubeconfig(&stage, &kubeconfig);
+    let mut host = Host::start(&path, &stage.options).unwrap();
+    eventually("the host says what it waits for", || {
+        let log = host.log().unwrap();
+        let says = |text: &str| log.contains(text);
+        if says(NOWHERE) && says("waiting for the API server") && says("dns error") {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    assert!(host.process().try_wait().unwrap().is_none());
+    let asked = Instant::now();
+    Stage::stop(host);
+    assert!(asked.elapsed() < Duration::from_secs(5));
+}
+
+/// Waits for a minute, as the client of the host does before it looks at the file again: only where there is time.
+#[test]
+fn f19_l6_an_authority_that_is_replaced_is_followed_by_the_one_in_the_file() {
+    if !is_full() {
+        return;
+    }
+    let stage = stage();
+    let pki = stage.plane.directory().join("pki");
+    let [right, wrong] =
+        ["ca.crt", "front-proxy-ca.crt"].map(|name| fs::read(pki.join(name)).unwrap());
+    let file = stage.plane.directory().join("authority");
+    replace(&file, &wrong);
+    let mut kubeconfig = tunnel::kubeconfig(&stage.plane).unwrap();
+    let cluster = &mut kubeconfig["clusters"][0]["cluster"];
+    cluster["certificate-authority-data"].take();
+    cluster["certificate-authority"] = json!(file);
+    let path = write_kubeconfig(&stage, &kubeconfig);
+    // A server that was trusted once is known again without its certificate.
+    let mut host = Host::start(&path, &stage.options).unwrap();
+    eventually("the host says whom it does not trust", || {
+        let log = host.log().unwrap();
+        if log.contains("UnknownIssuer") {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    replace(&file, &right);
+    eventually_for(ROTATED, "the host goes on", || {
+        let log = host.log().unwrap();
+        if log.contains("serving plugin") {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    let namespace = stage.namespace("authority");
+    stage.wait_served(&host, &[CRD]);
+    apply_cache(&stage, &namespace, "after");
+    wait_applied(&stage, &host, &namespace, "after");
+    assert!(host.process().try_wait().unwrap().is_none());
+    Stage::stop(host);
 }

@@ -323,7 +323,7 @@ fn nature() -> impl Strategy<Value = Nature> {
 
 proptest! {
     #[test]
-    fn l2_no_two_candidates_hold_claims_at_the_same_time(natures in vec(nature(), 2..=3)) {
+    fn l2_f15_no_two_candidates_hold_claims_at_the_same_time(natures in vec(nature(), 2..=3)) {
         let mut world = World::new(natures);
         world.run();
         for (index, one) in world.candidates.iter().enumerate() {

@@ -1,0 +1,160 @@
+//! An API server that takes two writes at a time, with more to do than that (A10, F11).
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use innkeeper_tests::{Host, HostOptions, Write, admin, eventually, eventually_for};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, is_synced};
+
+const API: &str = "cache.example.com/v1";
+const PARENTS: usize = 40;
+/// For how long who is refused is told to wait, a little less for clocks.
+const TOLD: SignedDuration = SignedDuration::from_millis(990);
+/// Who writes beside the host, each one object after the other.
+const OTHERS: usize = 4;
+
+/// With two writes at a time, all others are told to come again in a second.
+const NARROW: [&str; 5] = [
+    "--api-only",
+    "--apiserver-arg",
+    "--enable-priority-and-fairness=false",
+    "--apiserver-arg",
+    "--max-mutating-requests-inflight=2",
+];
+
+/// Ends the others, also where the test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Requests of the host that were answered so.
+fn answered(address: &str, code: &str) -> f64 {
+    let label = format!("code=\"{code}\"");
+    let metrics = admin::scrape(address).unwrap_or_default();
+    admin::sum(&metrics, "rest_client_requests_total", &label)
+}
+
+/// A host that is no administrator, who would never be refused.
+fn start(stage: &Stage) -> Host {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": { "name": "innkeeper" },
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin",
+        },
+        "subjects": [{ "kind": "User", "name": "innkeeper" }],
+    });
+    stage.plane.user().apply(&binding).unwrap();
+    let kubeconfig = stage.plane.directory().join("kubeconfig-innkeeper");
+    Host::start(&kubeconfig, &stage.options).unwrap()
+}
+
+/// Everything was made once, and who was refused waited for as long as they were told to.
+#[track_caller]
+fn check(writes: &[Write], namespace: &str) {
+    let own: Vec<_> = writes.iter().filter(|write| write.is_by_host()).collect();
+    let made = own
+        .iter()
+        .filter(|write| write.code == 201 && write.namespace == namespace)
+        .filter(|write| !write.resource.starts_with("events"));
+    assert_eq!(made.count(), 2 * PARENTS);
+    let refusals = own
+        .iter()
+        .filter(|write| write.code == 429 && write.namespace == namespace)
+        .filter(|write| !write.resource.starts_with("events"));
+    // Others of the same pass are under way with it.
+    let waits = refusals.filter_map(|refusal| {
+        let of_same = own
+            .iter()
+            .filter(|write| write.name == refusal.name && write.resource == refusal.resource);
+        let next = of_same.map(|write| write.received);
+        let next = next.filter(|received| *received > refusal.answered).min()?;
+        Some((next.duration_since(refusal.answered), refusal))
+    });
+    let shortest = waits.min_by_key(|(wait, _)| *wait);
+    assert!(
+        shortest.is_some_and(|(wait, _)| wait >= TOLD),
+        "{shortest:?}"
+    );
+}
+
+#[test]
+fn a10_f11_an_api_server_that_takes_two_writes_at_a_time_is_not_overrun() {
+    let plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
+    let mut stage = Stage::with(plugins, &NARROW);
+    stage.options.arguments = admin::ARGUMENTS.map(str::to_owned).to_vec();
+    let host = start(&stage);
+    stage.wait_served(&host, &["memcacheds.cache.example.com"]);
+    let address = admin::address(&host);
+    let namespace = stage.namespace("narrow");
+    let mark = stage.mark();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _end = End(&is_over);
+        for number in 0..OTHERS {
+            let (stage, namespace, is_over) = (&stage, &namespace, &is_over);
+            scope.spawn(move || {
+                for count in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let map = json!({
+                        "apiVersion": "v1", "kind": "ConfigMap",
+                        "metadata": { "name": format!("other-{number}"), "namespace": namespace },
+                        "data": { "count": count.to_string() },
+                    });
+                    // Refused as often as not.
+                    drop(stage.plane.user().apply(&map));
+                }
+            });
+        }
+        for number in 0..PARENTS {
+            let parent = json!({
+                "apiVersion": API, "kind": "Memcached",
+                "metadata": { "name": format!("cache-{number}"), "namespace": namespace },
+                "spec": { "size": 0 },
+            });
+            eventually("a user's write is taken", || {
+                stage.plane.user().apply(&parent).map(drop)
+            });
+        }
+        wait_refused(&host, &address);
+    });
+    let is_done = |parent: &Value| is_synced(parent, "True", "Applied");
+    eventually_for(Duration::from_mins(2), "all parents are applied", || {
+        let parents = (0..PARENTS).filter_map(|number| {
+            stage.find(&namespace, (API, "Memcached", &format!("cache-{number}")))
+        });
+        let count = parents.filter(is_done).count();
+        if count == PARENTS {
+            Ok(())
+        } else {
+            Err(format!("{count}\n{}", host.log().unwrap()))
+        }
+    });
+
+    check(&stage.writes_since(mark), &namespace);
+    Stage::stop(host);
+}
+
+#[track_caller]
+fn wait_refused(host: &Host, address: &str) {
+    eventually("the host was refused something", || {
+        let refused = answered(address, "429");
+        if refused >= 1.0 {
+            Ok(())
+        } else {
+            Err(host.log().unwrap())
+        }
+    });
+}
