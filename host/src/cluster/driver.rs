@@ -56,10 +56,11 @@ impl Driver {
             self.arrange(&mut tasks, &mut running);
             tokio::select! {
                 () = self.shared.rearrange.notified() => {}
-                ended = tasks.join_next() => match ended {
-                    Some(Err(error)) if error.is_panic() => return Err(Error::TaskDied(error)),
+                // None are left only while the runtime shuts down, which waits for this to wait.
+                Some(ended) = tasks.join_next() => match ended {
+                    Err(error) if error.is_panic() => return Err(Error::TaskDied(error)),
                     // A watch that was given up.
-                    _ => {}
+                    Ok(()) | Err(_) => {}
                 },
                 _ = turns.tick() => {}
             }
