@@ -82,8 +82,8 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
         .managed
         .iter()
         .filter(|entry| entry.applied && entry.subresource.is_none() && *entry.manager == *manager)
-        .filter_map(|entry| serde_json::from_str(&entry.fields).ok())
-        .any(|owned: Value| fields::covers(&owned, stated))
+        .filter_map(|entry| fields::Owned::parse(&entry.fields))
+        .any(|owned| fields::covers(&owned, stated))
 }
 
 /// The object as a child states it, complete, without the host's own metadata.

@@ -7,7 +7,80 @@
 //! `f:` is a field, `k:` an item of a list by its keys, `v:` an item of a set by its value, `.` the thing itself.
 //! A member without members of its own covers everything below it: it is a leaf, or atomic.
 
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
 use serde_json::{Map, Value};
+
+/// What a manager owns below some place: names all the way down.
+#[derive(Debug, Default)]
+pub(super) struct Owned<'a>(Vec<(Cow<'a, str>, Self)>);
+
+impl<'a> Owned<'a> {
+    /// Reads what a manager owns of an object; none if it is not of this form.
+    pub(super) fn parse(fields: &'a str) -> Option<Self> {
+        serde_json::from_str(fields).ok()
+    }
+
+    /// The members, by name.
+    pub(super) fn members(&self) -> impl Iterator<Item = (&str, &Self)> {
+        self.0.iter().map(|(name, member)| (&**name, member))
+    }
+
+    /// What is owned of a field.
+    pub(super) fn field(&self, field: &str) -> Option<&Self> {
+        let sought = || "f:".bytes().chain(field.bytes());
+        let by_name = |(name, _): &(Cow<'_, str>, Self)| name.bytes().cmp(sought());
+        let place = self.0.binary_search_by(by_name).ok()?;
+        Some(&self.0[place].1)
+    }
+
+    /// What is owned of a field, taken out.
+    pub(super) fn into_field(self, field: &str) -> Option<Self> {
+        let members = self.0.into_iter();
+        let mut members = members.filter(|(name, _)| name.strip_prefix("f:") == Some(field));
+        members.next().map(|(_, member)| member)
+    }
+
+    /// Whether it is a leaf, or atomic.
+    fn is_whole(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Owned<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Owned<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the members of managed fields")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Owned<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some((Name(name), member)) = map.next_entry()? {
+                    members.push((name, member));
+                }
+                // They are sorted already where the API server has written them.
+                members
+                    .sort_unstable_by(|(left, _), (right, _): &(Cow<'_, str>, _)| left.cmp(right));
+                Ok(Owned(members))
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A name that is copied only where it has escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// What the API server fills in for a key of a list item that is left out, where every kind agrees on it.
 const KEY_DEFAULTS: [(&str, &str); 1] = [("protocol", "TCP")];
@@ -18,29 +91,26 @@ const IDENTITY: [&str; 2] = ["name", "namespace"];
 /// Whether the manager owns every leaf of the object.
 ///
 /// Identity needs no owner, nor does `status`, which an apply of the object itself cannot set.
-pub(super) fn covers(owned: &Value, object: &Map<String, Value>) -> bool {
-    let Value::Object(members) = owned else {
-        return false;
-    };
+pub(super) fn covers(owned: &Owned<'_>, object: &Map<String, Value>) -> bool {
     object
         .iter()
         .all(|(key, value)| match (key.as_str(), value) {
             ("apiVersion" | "kind" | "status", _) => true,
             ("metadata", Value::Object(metadata)) => {
-                let Some(Value::Object(members)) = members.get("f:metadata") else {
+                let Some(owned) = owned.field("metadata") else {
                     return false;
                 };
                 metadata
                     .iter()
                     .filter(|(key, _)| !IDENTITY.contains(&key.as_str()))
-                    .all(|(key, value)| field_covered(members, key, value))
+                    .all(|(key, value)| field_covered(owned, key, value))
             }
-            _ => field_covered(members, key, value),
+            _ => field_covered(owned, key, value),
         })
 }
 
-fn field_covered(members: &Map<String, Value>, key: &str, value: &Value) -> bool {
-    match members.get(&format!("f:{key}")) {
+fn field_covered(owned: &Owned<'_>, key: &str, value: &Value) -> bool {
+    match owned.field(key) {
         Some(node) => covered(node, value),
         None => !leaves_path(value),
     }
@@ -55,24 +125,18 @@ pub(super) fn leaves_path(value: &Value) -> bool {
     }
 }
 
-fn covered(node: &Value, value: &Value) -> bool {
-    let Value::Object(members) = node else {
-        return false;
-    };
-    if members.is_empty() {
+fn covered(owned: &Owned<'_>, value: &Value) -> bool {
+    if owned.is_whole() {
         return true;
     }
     match value {
         Value::Object(fields) => fields
             .iter()
-            .all(|(key, value)| field_covered(members, key, value)),
-        Value::Array(items) => {
-            let pairs = match_items(members, items);
-            pairs
-                .iter()
-                .zip(items)
-                .all(|(node, item)| node.is_some_and(|node| covered(node, item)))
-        }
+            .all(|(key, value)| field_covered(owned, key, value)),
+        Value::Array(items) => match_items(owned, items)
+            .into_iter()
+            .zip(items)
+            .all(|(found, item)| found.is_some_and(|(_, owned)| covered(owned, item))),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
@@ -85,15 +149,16 @@ pub(super) fn item_keys(member: &str) -> Option<Map<String, Value>> {
 /// Finds the member for each item of a list, none where there is none; no member is used twice.
 ///
 /// Items that state all their keys choose first, so that an item that leaves one out gets what is left.
-pub(super) fn match_items<'a>(
-    members: &'a Map<String, Value>,
+fn match_items<'o, 'a>(
+    owned: &'o Owned<'a>,
     items: &[Value],
-) -> Vec<Option<&'a Value>> {
-    let mut free: Vec<(Member, &Value)> = members
+) -> Vec<Option<(Member, &'o Owned<'a>)>> {
+    let mut free: Vec<(Member, &Owned<'a>)> = owned
+        .0
         .iter()
-        .filter_map(|(name, node)| Some((Member::parse(name)?, node)))
+        .filter_map(|(name, owned)| Some((Member::parse(name)?, owned)))
         .collect();
-    let mut found = vec![None; items.len()];
+    let mut found: Vec<_> = items.iter().map(|_| None).collect();
     for exact in [true, false] {
         for (item, found) in items.iter().zip(&mut found) {
             if found.is_some() {
@@ -102,7 +167,7 @@ pub(super) fn match_items<'a>(
             let place = free
                 .iter()
                 .position(|(member, _)| member.matches(item, exact));
-            *found = place.map(|place| free.remove(place).1);
+            *found = place.map(|place| free.remove(place));
         }
     }
     found
@@ -142,58 +207,48 @@ impl Member {
 /// Whether a manager owns exactly the paths of `stated`, and they have these values in `observed`.
 ///
 /// `owned` is the member for this place; none if the manager owns nothing here.
-pub(super) fn owns_exactly(owned: Option<&Value>, stated: &Value, observed: &Value) -> bool {
-    let members = match owned {
-        None => return !leaves_path(stated) && has_lists(stated, observed),
-        Some(Value::Object(members)) => members,
-        Some(_) => return false,
+pub(super) fn owns_exactly(owned: Option<&Owned<'_>>, stated: &Value, observed: &Value) -> bool {
+    let Some(owned) = owned else {
+        return !leaves_path(stated) && has_lists(stated, observed);
     };
     match (stated, observed) {
         // Others may own fields of it.
-        (Value::Object(fields), Value::Object(_)) if fields.is_empty() => members.is_empty(),
-        (Value::Object(fields), Value::Object(observed)) if !members.is_empty() => {
+        (Value::Object(fields), Value::Object(_)) if fields.is_empty() => owned.is_whole(),
+        (Value::Object(fields), Value::Object(observed)) if !owned.is_whole() => {
             let stated_all = fields.iter().all(|(key, value)| {
-                let member = members.get(&format!("f:{key}"));
                 observed
                     .get(key)
-                    .is_some_and(|observed| owns_exactly(member, value, observed))
+                    .is_some_and(|observed| owns_exactly(owned.field(key), value, observed))
             });
-            let no_more = members
-                .keys()
-                .filter_map(|member| member.strip_prefix("f:"))
+            let no_more = owned
+                .members()
+                .filter_map(|(name, _)| name.strip_prefix("f:"))
                 .all(|key| fields.contains_key(key));
             stated_all && no_more
         }
-        (Value::Array(items), Value::Array(observed)) if !members.is_empty() => {
-            let items_owned = members.keys().filter(|member| *member != ".").count();
+        (Value::Array(items), Value::Array(observed)) if !owned.is_whole() => {
+            let items_owned = owned.members().filter(|(name, _)| *name != ".").count();
             items_owned == items.len()
-                && match_items(members, items)
+                && match_items(owned, items)
                     .into_iter()
                     .zip(items)
-                    .all(|(member, item)| item_owned_exactly(members, member, item, observed))
+                    .all(|(found, item)| item_owned_exactly(found, item, observed))
         }
         _ => same(stated, observed),
     }
 }
 
 fn item_owned_exactly(
-    members: &Map<String, Value>,
-    member: Option<&Value>,
+    found: Option<(Member, &Owned<'_>)>,
     item: &Value,
     observed: &[Value],
 ) -> bool {
-    let Some(node) = member else {
+    let Some((member, owned)) = found else {
         return false;
     };
-    let named = members
-        .iter()
-        .filter(|(_, other)| std::ptr::eq(*other, node))
-        .find_map(|(name, _)| Member::parse(name));
-    let found = observed.iter().find(|observed| match &named {
-        Some(named) => named.matches(observed, false),
-        None => false,
-    });
-    found.is_some_and(|observed| owns_exactly(Some(node), item, observed))
+    let mut observed = observed.iter();
+    let observed = observed.find(|observed| member.matches(observed, false));
+    observed.is_some_and(|observed| owns_exactly(Some(owned), item, observed))
 }
 
 /// Whether two values are the same to the API server, which writes the number 1.0 as 1.

@@ -3,9 +3,10 @@
 //! The guest's part and the host's conditions have a manager each, so that a refused status of the guest never hides
 //! what the host has to say.
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::fields;
+use super::fields::{self, Owned};
 use crate::{
     config::Guard,
     model::{Condition, Object, PluginName, Report, reason, whole_seconds},
@@ -94,7 +95,7 @@ pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
         .as_ref()
         .and_then(|owned| owned_condition(owned, reason::SYNCED));
     // Who has said something else since leaves the name of the condition to both.
-    synced.is_some_and(|synced| synced.get("f:status").is_some())
+    synced.is_some_and(|synced| synced.field("status").is_some())
 }
 
 fn guest_status(observed: &Observed<'_>, report: &Report) -> Option<Map<String, Value>> {
@@ -125,6 +126,13 @@ fn drop_nested_nulls(value: &mut Value) {
     }
 }
 
+/// What is read of the parent; the rest of it is skipped.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Shown {
+    status: Value,
+}
+
 /// The parent's status as it is.
 struct Observed<'a> {
     parent: &'a Object,
@@ -134,11 +142,10 @@ struct Observed<'a> {
 
 impl<'a> Observed<'a> {
     fn new(parent: &'a Object, now: jiff::Timestamp) -> Self {
-        let mut object: Value = serde_json::from_str(&parent.json).unwrap_or_default();
-        let status = object.get_mut("status").map(Value::take);
+        let Shown { status } = serde_json::from_str(&parent.json).unwrap_or_default();
         Self {
             parent,
-            status: status.unwrap_or_default(),
+            status,
             now,
         }
     }
@@ -207,27 +214,24 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// What a manager owns of a parent's status, in `FieldsV1` form; none if it owns nothing.
-fn owned(parent: &Object, manager: &str) -> Option<Value> {
+/// What a manager owns of a parent's status; none if it owns nothing.
+fn owned<'a>(parent: &'a Object, manager: &str) -> Option<Owned<'a>> {
     let entry = parent.managed.iter().find(|entry| {
         entry.applied
             && entry.subresource.as_deref() == Some("status")
             && *entry.manager == *manager
     })?;
-    let mut fields: Value = serde_json::from_str(&entry.fields).ok()?;
-    fields.get_mut("f:status").map(Value::take)
+    Owned::parse(&entry.fields)?.into_field("status")
 }
 
 /// What is owned of one condition.
-fn owned_condition<'a>(owned: &'a Value, kind: &str) -> Option<&'a Value> {
-    let conditions = owned.get("f:conditions")?.as_object()?;
+fn owned_condition<'o, 'a>(owned: &'o Owned<'a>, kind: &str) -> Option<&'o Owned<'a>> {
+    let mut conditions = owned.field("conditions")?.members();
     let is_it = |member: &str| {
         fields::item_keys(member)
             .is_some_and(|keys| keys.get("type").and_then(Value::as_str) == Some(kind))
     };
-    conditions
-        .iter()
-        .find_map(|(member, owned)| is_it(member).then_some(owned))
+    conditions.find_map(|(member, owned)| is_it(member).then_some(owned))
 }
 
 /// A time as Kubernetes writes it in conditions: whole seconds in UTC.

@@ -1,6 +1,6 @@
 //! The rules for one child.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io};
 
 use serde_json::{Map, Value};
 
@@ -149,9 +149,10 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
 
 fn check_size(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     let max = rules.limits.object_bytes_max;
-    let size = serde_json::to_vec(&child.object)
-        .map_err(|source| Rejection::output(format!("it cannot be written as JSON: {source}")))?
-        .len();
+    let mut size = Size(0);
+    serde_json::to_writer(&mut size, &child.object)
+        .map_err(|source| Rejection::output(format!("it cannot be written as JSON: {source}")))?;
+    let Size(size) = size;
     if size <= max || !Guard::ObjectMax.holds() {
         return Ok(());
     }
@@ -160,39 +161,64 @@ fn check_size(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     )))
 }
 
+/// Counts what is written.
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn check_object(object: &Map<String, Value>) -> Result<(), Rejection> {
     for (key, value) in object {
         if key == "metadata" {
             check_metadata(value)?;
         }
-        let mut path = vec![key.clone()];
-        if let Some(path) = find_null(value, &mut path) {
+        let null = match value {
+            // Typed objects often have this one.
+            Value::Object(fields) if key == "metadata" => null_in(
+                fields
+                    .iter()
+                    .filter(|(name, value)| *name != "creationTimestamp" || !value.is_null()),
+            ),
+            value => find_null(value),
+        };
+        if let Some(mut path) = null {
+            path.push(key.clone());
+            path.reverse();
             return Err(Rejection::output(format!(
-                "`{path}` is null: leave the field out"
+                "`{}` is null: leave the field out",
+                path.join(".")
             )));
         }
     }
     Ok(())
 }
 
-/// The path of the first null; `metadata.creationTimestamp` may be one, as typed objects often have it.
-fn find_null(value: &Value, path: &mut Vec<String>) -> Option<String> {
+/// The path of the first null, its last step first.
+fn find_null(value: &Value) -> Option<Vec<String>> {
     match value {
-        Value::Null => (*path != ["metadata", "creationTimestamp"]).then(|| path.join(".")),
-        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
-            path.push(index.to_string());
-            let found = find_null(item, path);
-            path.pop();
-            found
-        }),
-        Value::Object(fields) => fields.iter().find_map(|(key, field)| {
-            path.push(key.clone());
-            let found = find_null(field, path);
-            path.pop();
-            found
-        }),
+        Value::Null => Some(Vec::new()),
+        Value::Array(items) => null_in(items.iter().enumerate()),
+        Value::Object(fields) => null_in(fields),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
+}
+
+fn null_in<'a>(
+    fields: impl IntoIterator<Item = (impl ToString, &'a Value)>,
+) -> Option<Vec<String>> {
+    fields.into_iter().find_map(|(step, value)| {
+        let mut path = find_null(value)?;
+        path.push(step.to_string());
+        Some(path)
+    })
 }
 
 fn check_metadata(metadata: &Value) -> Result<(), Rejection> {
