@@ -1,58 +1,154 @@
 //! What the cache costs: resident bytes for each byte of JSON, time of a list and of an event.
 //!
-//! A server in the same process makes its answers page by page, so that next to nothing but the cache stays resident.
+//! With `soak`, five times as many objects come, change and go for ten minutes more, in which memory must not grow.
+//! A server in the same process makes its answers as they are asked for, so that next to nothing but the cache stays
+//! resident.
 //! Fails when the cache takes more than twice the size of the objects.
 
 use std::{
-    io::{BufRead, BufReader, BufWriter, Write},
+    env, fs,
+    io::{self, BufRead, BufReader, BufWriter, Write},
     net::{TcpListener, TcpStream},
-    sync::Arc,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
+use anyhow::{Context as _, bail, ensure};
+use fastrand::Rng;
 use innkeeper::{
-    cluster::{Cluster, Interest, Options, WatchStatus},
+    cluster::{Cluster, Interest, Options, Registration, WatchStatus},
     model::{Access, Gvk, PluginName, ReadKind, ReadScope},
 };
 
-/// As many, and as large, as the promise says.
-const PODS: u64 = 20_000;
+/// As large as the promise says.
 const POD_BYTES: usize = 5 * 1024;
 const RATIO_MAX: f64 = 2.0;
 const PATIENCE: Duration = Duration::from_mins(5);
 
+/// How many objects there are without and with a soak.
+const PODS: usize = 20_000;
+const PODS_OF_SOAK: usize = 100_000;
+
+/// How long the soak lasts, and after which part of it memory must not grow.
+const SOAK: Duration = Duration::from_mins(10);
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(30);
+const SETTLED_AFTER: Duration = Duration::from_mins(2);
+/// How much more may be resident at any later time.
+const GROWTH_MAX: f64 = 1.05;
+/// Between two events of the soak.
+const PAUSE: Duration = Duration::from_micros(500);
+
 fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = env::args()
+        .skip(1)
+        .filter(|word| word != "--bench")
+        .collect();
+    let pods = match &arguments[..] {
+        [] => PODS,
+        [word] if word == "soak" => PODS_OF_SOAK,
+        others => bail!("{others:?}: say soak, or nothing"),
+    };
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}", listener.local_addr()?);
-    let churn = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&churn);
+    let world = Arc::new(World::new(pods));
+    let served = Arc::clone(&world);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let flag = Arc::clone(&flag);
-            thread::spawn(move || serve(stream, &flag));
+            let served = Arc::clone(&served);
+            thread::spawn(move || serve(stream, &served));
         }
     });
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?
-        .block_on(measure(&url, &churn))
+        .block_on(measure(&url, &world, pods > PODS))
 }
 
-async fn measure(url: &str, churn: &AtomicBool) -> anyhow::Result<()> {
-    let mut config = kube::Config::new(url.parse()?);
-    config.default_retry = false;
-    let client = kube::Client::try_from(config)?;
-    let (cluster, driver) = Cluster::new(client, Options::new(1));
-    let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(driver.run(|| {}));
-    cluster.wait_discovered().await;
-    let before = resident_bytes()?;
+/// What the server has.
+struct World {
+    pods: usize,
+    state: Mutex<State>,
+}
 
-    let begun = Instant::now();
-    let _registration = cluster.register(Interest {
+struct State {
+    phase: Phase,
+    version: u64,
+    /// Which objects exist.
+    alive: Vec<bool>,
+    rng: Rng,
+}
+
+/// What the watch tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing.
+    Calm,
+    /// Every object changes once; so many have.
+    Sweep(usize),
+    /// Objects come, change and go.
+    Churn,
+}
+
+impl World {
+    fn new(pods: usize) -> Self {
+        Self {
+            pods,
+            state: Mutex::new(State {
+                phase: Phase::Calm,
+                version: number(pods) + 1,
+                alive: vec![true; pods],
+                rng: Rng::with_seed(1),
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.lock().phase = phase;
+    }
+}
+
+impl State {
+    /// The next thing that happens, as a line of a watch, and how long after the one before.
+    fn next(&mut self) -> Option<(String, Duration)> {
+        let (at, kind, bytes, pause) = match self.phase {
+            Phase::Calm => return None,
+            Phase::Sweep(done) if done == self.alive.len() => return None,
+            Phase::Sweep(done) => {
+                self.phase = Phase::Sweep(done + 1);
+                (done, "MODIFIED", POD_BYTES, Duration::ZERO)
+            }
+            Phase::Churn => {
+                let at = self.rng.usize(..self.alive.len());
+                let goes = self.rng.u8(..8) == 0;
+                let kind = match (self.alive[at], goes) {
+                    (true, true) => "DELETED",
+                    (true, false) => "MODIFIED",
+                    (false, _) => "ADDED",
+                };
+                self.alive[at] = kind != "DELETED";
+                let bytes = self.rng.usize(POD_BYTES / 2..POD_BYTES * 3 / 2);
+                (at, kind, bytes, PAUSE)
+            }
+        };
+        self.version += 1;
+        let object = pod(at, self.version, bytes);
+        Some((format!(r#"{{"type":"{kind}","object":{object}}}"#), pause))
+    }
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn interest(cluster: &Cluster) -> anyhow::Result<Registration> {
+    Ok(cluster.register(Interest {
         plugin: PluginName::new("bench")?,
         parent: Gvk::new("example.com", "v1", "Cache"),
         children: Vec::new(),
@@ -64,21 +160,86 @@ async fn measure(url: &str, churn: &AtomicBool) -> anyhow::Result<()> {
         }],
         selector: None,
         field_managers: std::collections::BTreeSet::new(),
-    });
+    }))
+}
+
+async fn measure(url: &str, world: &World, soaks: bool) -> anyhow::Result<()> {
+    let mut config = kube::Config::new(url.parse()?);
+    config.default_retry = false;
+    let client = kube::Client::try_from(config)?;
+    let (cluster, driver) = Cluster::new(client, Options::new(1));
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(driver.run(|| {}));
+    cluster.wait_discovered().await;
+    let before = resident_bytes()?;
+
+    let begun = Instant::now();
+    let _registration = interest(&cluster)?;
     let listed = until(&cluster, |pods| pods.why.is_none() && pods.objects > 0).await?;
     let took = begun.elapsed();
     report("listed", &listed, before, took)?;
 
     let begun = Instant::now();
-    churn.store(true, Ordering::Release);
-    let last = 2 * PODS + 1;
+    world.enter(Phase::Sweep(0));
+    let last = number(2 * world.pods) + 1;
     let changed = until(&cluster, |pods| pods.version.0 >= last).await?;
     report(
         "every object changed once",
         &changed,
         before,
         begun.elapsed(),
-    )
+    )?;
+    if soaks {
+        soak(&cluster, world, before).await?;
+    }
+    Ok(())
+}
+
+/// Lets objects come, change and go, and looks whether memory stays as it is.
+#[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+async fn soak(cluster: &Cluster, world: &World, before: u64) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let first = world.lock().version;
+    world.enter(Phase::Churn);
+    let (mut settled, mut highest) = (None, 0);
+    while begun.elapsed() < SOAK {
+        tokio::time::sleep(LOOKED_AT_EVERY).await;
+        let resident = resident_bytes()?.saturating_sub(before);
+        println!("{:.0?}: {} MiB resident", begun.elapsed(), resident >> 20);
+        if begun.elapsed() >= SETTLED_AFTER {
+            settled.get_or_insert(resident);
+            highest = highest.max(resident);
+        }
+    }
+    let (events, alive) = {
+        let mut state = world.lock();
+        state.phase = Phase::Calm;
+        let alive = state.alive.iter().filter(|is_alive| **is_alive).count();
+        (state.version - first, alive)
+    };
+    let last = first + events;
+    let pods = until(cluster, |pods| pods.version.0 >= last).await?;
+    ensure!(
+        pods.objects == alive,
+        "{} objects are cached, and there are {alive}",
+        pods.objects
+    );
+    report("after the soak", &pods, before, Duration::ZERO)?;
+    let settled = settled.context("the soak ended before memory settled")?;
+    let growth = mib(highest)? / mib(settled)?;
+    println!(
+        "{events} events in {:.0?}: at most {growth:.3} times what was resident after {SETTLED_AFTER:?}",
+        begun.elapsed()
+    );
+    ensure!(
+        growth <= GROWTH_MAX,
+        "memory grows: {growth:.3} times, at most {GROWTH_MAX} is wanted"
+    );
+    Ok(())
+}
+
+fn mib(bytes: u64) -> anyhow::Result<f64> {
+    Ok(f64::from(u32::try_from(bytes >> 10)?) / 1024.0)
 }
 
 async fn until(
@@ -95,7 +256,7 @@ async fn until(
         if let Some(pods) = pods.filter(&fits) {
             return Ok(pods);
         }
-        anyhow::ensure!(
+        ensure!(
             Instant::now() < deadline,
             "gave up: {:#?}",
             cluster.status()
@@ -115,7 +276,7 @@ fn report(what: &str, pods: &WatchStatus, before: u64, took: Duration) -> anyhow
         "{what}: {objects} objects of {json:.0} bytes, {resident:.0} resident bytes each, ratio {:.2}, {each:?} each",
         resident / json
     );
-    anyhow::ensure!(
+    ensure!(
         resident <= RATIO_MAX * json,
         "the cache takes more than {RATIO_MAX} times the size of the objects"
     );
@@ -123,7 +284,7 @@ fn report(what: &str, pods: &WatchStatus, before: u64, took: Duration) -> anyhow
 }
 
 fn resident_bytes() -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
+    let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
     let kib: u64 = kib
@@ -134,18 +295,18 @@ fn resident_bytes() -> anyhow::Result<u64> {
 }
 
 /// Answers one request; whoever hangs up ends it.
-fn serve(stream: TcpStream, churn: &AtomicBool) {
+fn serve(stream: TcpStream, world: &World) {
     let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
     let request = lines.next().unwrap_or_default();
     let _head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
     let target = request.split(' ').nth(1).unwrap_or_default();
     let mut out = BufWriter::new(&stream);
-    if answer(&mut out, target, churn).is_ok() {
+    if answer(&mut out, target, world).is_ok() {
         out.flush().unwrap_or_default();
     }
 }
 
-fn answer(out: &mut impl Write, target: &str, churn: &AtomicBool) -> std::io::Result<()> {
+fn answer(out: &mut impl Write, target: &str, world: &World) -> io::Result<()> {
     let group = |name: &str, plural: &str, kind: &str| {
         format!(
             r#"{{"kind":"APIGroupDiscoveryList","items":[{{"metadata":{{"name":"{name}"}},"versions":[{{"version":"v1","resources":[{{"resource":"{plural}","responseKind":{{"kind":"{kind}"}},"scope":"Namespaced","verbs":["list","watch"]}}]}}]}}]}}"#
@@ -165,29 +326,25 @@ fn answer(out: &mut impl Write, target: &str, churn: &AtomicBool) -> std::io::Re
         "/apis" => return write!(out, "{}", group("example.com", "caches", "Cache")),
         _ => {}
     }
+    let number_of = |name: &str| value(name).and_then(|text| text.parse().ok());
     if value("watch").is_some() {
         out.flush()?;
-        while !(churn.load(Ordering::Acquire) && path.ends_with("/pods")) {
-            thread::sleep(Duration::from_millis(20));
-        }
-        for number in 0..PODS {
-            writeln!(
-                out,
-                r#"{{"type":"MODIFIED","object":{}}}"#,
-                pod(number, PODS + 2 + number)
-            )?;
-        }
-        out.flush()?;
-        thread::sleep(PATIENCE);
-        return Ok(());
+        let seconds = number_of("timeoutSeconds").unwrap_or(60);
+        let end = Instant::now() + Duration::from_secs(seconds);
+        return if path.ends_with("/pods") {
+            watch(out, world, end)
+        } else {
+            thread::sleep(end.saturating_duration_since(Instant::now()));
+            Ok(())
+        };
     }
-    let all = if path.ends_with("/pods") { PODS } else { 0 };
-    let limit: u64 = value("limit")
-        .and_then(|limit| limit.parse().ok())
-        .unwrap_or(all);
-    let first: u64 = value("continue")
-        .and_then(|next| next.parse().ok())
-        .unwrap_or(0);
+    let all = if path.ends_with("/pods") {
+        number(world.pods)
+    } else {
+        0
+    };
+    let limit = number_of("limit").unwrap_or(all);
+    let first = number_of("continue").unwrap_or(0);
     let next = (first + limit).min(all);
     let following = if next < all {
         next.to_string()
@@ -197,17 +354,36 @@ fn answer(out: &mut impl Write, target: &str, churn: &AtomicBool) -> std::io::Re
     write!(
         out,
         r#"{{"metadata":{{"resourceVersion":"{}","continue":"{following}"}},"items":["#,
-        PODS + 1
+        number(world.pods) + 1
     )?;
-    for number in first..next {
-        let comma = if number > first { "," } else { "" };
-        write!(out, "{comma}{}", pod(number, number + 1))?;
+    for at in first..next {
+        let comma = if at > first { "," } else { "" };
+        let pod = pod(usize::try_from(at).unwrap_or_default(), at + 1, POD_BYTES);
+        write!(out, "{comma}{pod}")?;
     }
     write!(out, "]}}")
 }
 
+/// Tells what happens until a watch is over; whoever comes next is told what comes then.
+fn watch(out: &mut impl Write, world: &World, end: Instant) -> io::Result<()> {
+    while Instant::now() < end {
+        let next = world.lock().next();
+        let Some((line, pause)) = next else {
+            out.flush()?;
+            thread::sleep(Duration::from_millis(20));
+            continue;
+        };
+        writeln!(out, "{line}")?;
+        if !pause.is_zero() {
+            out.flush()?;
+            thread::sleep(pause);
+        }
+    }
+    out.flush()
+}
+
 /// A Pod of the usual shape and size; what the cache drops comes on top.
-fn pod(number: u64, version: u64) -> String {
+fn pod(number: usize, version: u64, bytes: usize) -> String {
     static FILL: AtomicU64 = AtomicU64::new(0);
     let head = format!(
         r#"{{"metadata":{{"name":"web-{:010x}-{number:05}","namespace":"team-{}","uid":"00000000-0000-4000-8000-{number:012}","resourceVersion":"{version}","creationTimestamp":"2026-01-01T00:00:00Z","labels":{{"app.kubernetes.io/name":"web","app.kubernetes.io/instance":"web-{}","pod-template-hash":"{:010x}"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"11111111-0000-4000-8000-{:012}","controller":true}}]"#,
@@ -222,7 +398,7 @@ fn pod(number: u64, version: u64) -> String {
         "m".repeat(1500)
     );
     let rest = r#"},"spec":{"containers":[{"name":"web","env":""#;
-    let fill = POD_BYTES.saturating_sub(head.len() + rest.len() + 5);
+    let fill = bytes.saturating_sub(head.len() + rest.len() + 5);
     // Texts that differ, or the kernel could share their pages.
     let seed = FILL.fetch_add(1, Ordering::Relaxed);
     let mut text: String = (0..fill)
