@@ -1,19 +1,23 @@
 //! A tunnel between a host and the API server that carries bytes as they are: what goes wrong below HTTP.
 
 use std::{
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use http::Uri;
 use innkeeper_tests::{ControlPlane, manifest};
 use serde_json::{Value, json};
+
+/// How long somebody who connects may take to say something.
+const READ: Duration = Duration::from_secs(1);
 
 /// What becomes of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +124,10 @@ impl Shared {
         if state.passage != Passage::Open {
             self.refused.fetch_add(1, Ordering::Relaxed);
             if state.passage == Passage::Plain {
+                drop(state);
+                // Who closes with something unread resets the connection, and may be heard no more.
+                client.set_read_timeout(Some(READ))?;
+                let _hello = client.read(&mut [0; 4096])?;
                 client.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")?;
             }
             return Ok(());
