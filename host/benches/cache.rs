@@ -8,8 +8,8 @@
 use std::{
     env, fs,
     io::{self, BufRead, BufReader, BufWriter, Write},
+    iter,
     net::{TcpListener, TcpStream},
-    sync::atomic::{AtomicU64, Ordering},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -31,10 +31,11 @@ const PATIENCE: Duration = Duration::from_mins(5);
 const PODS: usize = 20_000;
 const PODS_OF_SOAK: usize = 100_000;
 
-/// How long the soak lasts, and after which part of it memory must not grow.
+/// How long the soak lasts, and after how much of it memory must not grow any more: pages fill up as objects of other
+/// sizes take the places of those before.
 const SOAK: Duration = Duration::from_mins(10);
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(30);
-const SETTLED_AFTER: Duration = Duration::from_mins(2);
+const SETTLED_AFTER: Duration = Duration::from_mins(5);
 /// How much more may be resident at any later time.
 const GROWTH_MAX: f64 = 1.05;
 /// Between two events of the soak.
@@ -76,9 +77,11 @@ struct World {
 struct State {
     phase: Phase,
     version: u64,
-    /// Which objects exist.
-    alive: Vec<bool>,
+    /// Version and size of every object that exists.
+    objects: Vec<Option<(u64, usize)>>,
     rng: Rng,
+    /// How many requests there were; what happens is told to the last one alone.
+    requests: u64,
 }
 
 /// What the watch tells.
@@ -99,8 +102,11 @@ impl World {
             state: Mutex::new(State {
                 phase: Phase::Calm,
                 version: number(pods) + 1,
-                alive: vec![true; pods],
+                objects: (1..=number(pods))
+                    .map(|version| Some((version, POD_BYTES)))
+                    .collect(),
                 rng: Rng::with_seed(1),
+                requests: 0,
             }),
         }
     }
@@ -117,29 +123,48 @@ impl World {
 impl State {
     /// The next thing that happens, as a line of a watch, and how long after the one before.
     fn next(&mut self) -> Option<(String, Duration)> {
+        let count = self.objects.len();
         let (at, kind, bytes, pause) = match self.phase {
             Phase::Calm => return None,
-            Phase::Sweep(done) if done == self.alive.len() => return None,
+            Phase::Sweep(done) if done == count => return None,
             Phase::Sweep(done) => {
                 self.phase = Phase::Sweep(done + 1);
                 (done, "MODIFIED", POD_BYTES, Duration::ZERO)
             }
             Phase::Churn => {
-                let at = self.rng.usize(..self.alive.len());
+                let at = self.rng.usize(..count);
                 let goes = self.rng.u8(..8) == 0;
-                let kind = match (self.alive[at], goes) {
-                    (true, true) => "DELETED",
-                    (true, false) => "MODIFIED",
-                    (false, _) => "ADDED",
+                let kind = match (self.objects[at], goes) {
+                    (Some(_), true) => "DELETED",
+                    (Some(_), false) => "MODIFIED",
+                    (None, _) => "ADDED",
                 };
-                self.alive[at] = kind != "DELETED";
                 let bytes = self.rng.usize(POD_BYTES / 2..POD_BYTES * 3 / 2);
                 (at, kind, bytes, PAUSE)
             }
         };
         self.version += 1;
+        self.objects[at] = (kind != "DELETED").then_some((self.version, bytes));
         let object = pod(at, self.version, bytes);
         Some((format!(r#"{{"type":"{kind}","object":{object}}}"#), pause))
+    }
+
+    /// One page of a list of all objects, from this one on.
+    fn page(&self, first: usize, limit: usize) -> String {
+        let end = first.saturating_add(limit).min(self.objects.len());
+        let following = if end < self.objects.len() {
+            end.to_string()
+        } else {
+            String::new()
+        };
+        let existing = (first..end).filter_map(|at| Some((at, self.objects[at]?)));
+        let items: Vec<String> = existing
+            .map(|(at, (version, bytes))| pod(at, version, bytes))
+            .collect();
+        let (version, items) = (self.version, items.join(","));
+        format!(
+            r#"{{"metadata":{{"resourceVersion":"{version}","continue":"{following}"}},"items":[{items}]}}"#
+        )
     }
 }
 
@@ -205,7 +230,12 @@ async fn soak(cluster: &Cluster, world: &World, before: u64) -> anyhow::Result<(
     while begun.elapsed() < SOAK {
         tokio::time::sleep(LOOKED_AT_EVERY).await;
         let resident = resident_bytes()?.saturating_sub(before);
-        println!("{:.0?}: {} MiB resident", begun.elapsed(), resident >> 20);
+        println!(
+            "{:.0?}: {} MiB resident, {} events",
+            begun.elapsed(),
+            resident >> 20,
+            world.lock().version - first
+        );
         if begun.elapsed() >= SETTLED_AFTER {
             settled.get_or_insert(resident);
             highest = highest.max(resident);
@@ -214,7 +244,7 @@ async fn soak(cluster: &Cluster, world: &World, before: u64) -> anyhow::Result<(
     let (events, alive) = {
         let mut state = world.lock();
         state.phase = Phase::Calm;
-        let alive = state.alive.iter().filter(|is_alive| **is_alive).count();
+        let alive = state.objects.iter().flatten().count();
         (state.version - first, alive)
     };
     let last = first + events;
@@ -228,8 +258,9 @@ async fn soak(cluster: &Cluster, world: &World, before: u64) -> anyhow::Result<(
     let settled = settled.context("the soak ended before memory settled")?;
     let growth = mib(highest)? / mib(settled)?;
     println!(
-        "{events} events in {:.0?}: at most {growth:.3} times what was resident after {SETTLED_AFTER:?}",
-        begun.elapsed()
+        "{events} events in {:.0?}, {} lists: at most {growth:.3} times what was resident after {SETTLED_AFTER:?}",
+        begun.elapsed(),
+        pods.lists
     );
     ensure!(
         growth <= GROWTH_MAX,
@@ -326,48 +357,58 @@ fn answer(out: &mut impl Write, target: &str, world: &World) -> io::Result<()> {
         "/apis" => return write!(out, "{}", group("example.com", "caches", "Cache")),
         _ => {}
     }
-    let number_of = |name: &str| value(name).and_then(|text| text.parse().ok());
-    if value("watch").is_some() {
+    let number_of = |name: &str| value(name).and_then(|text| text.parse::<u64>().ok());
+    if !path.ends_with("/pods") {
+        if value("watch").is_none() {
+            return write!(
+                out,
+                r#"{{"metadata":{{"resourceVersion":"1"}},"items":[]}}"#
+            );
+        }
         out.flush()?;
         let seconds = number_of("timeoutSeconds").unwrap_or(60);
-        let end = Instant::now() + Duration::from_secs(seconds);
-        return if path.ends_with("/pods") {
-            watch(out, world, end)
-        } else {
-            thread::sleep(end.saturating_duration_since(Instant::now()));
-            Ok(())
-        };
+        thread::sleep(Duration::from_secs(seconds));
+        return Ok(());
     }
-    let all = if path.ends_with("/pods") {
-        number(world.pods)
-    } else {
-        0
+    let request = {
+        let mut state = world.lock();
+        state.requests += 1;
+        state.requests
     };
-    let limit = number_of("limit").unwrap_or(all);
-    let first = number_of("continue").unwrap_or(0);
-    let next = (first + limit).min(all);
-    let following = if next < all {
-        next.to_string()
-    } else {
-        String::new()
-    };
-    write!(
+    if value("watch").is_none() {
+        let number_of = |name| number_of(name).and_then(|number| usize::try_from(number).ok());
+        let (first, limit) = (number_of("continue"), number_of("limit"));
+        let page = world
+            .lock()
+            .page(first.unwrap_or(0), limit.unwrap_or(usize::MAX));
+        return out.write_all(page.as_bytes());
+    }
+    out.flush()?;
+    if number_of("resourceVersion") != Some(world.lock().version) {
+        return writeln!(
+            out,
+            r#"{{"type":"ERROR","object":{{"kind":"Status","code":410,"reason":"Expired","message":"told to somebody else"}}}}"#
+        );
+    }
+    let seconds = number_of("timeoutSeconds").unwrap_or(60);
+    watch(
         out,
-        r#"{{"metadata":{{"resourceVersion":"{}","continue":"{following}"}},"items":["#,
-        number(world.pods) + 1
-    )?;
-    for at in first..next {
-        let comma = if at > first { "," } else { "" };
-        let pod = pod(usize::try_from(at).unwrap_or_default(), at + 1, POD_BYTES);
-        write!(out, "{comma}{pod}")?;
-    }
-    write!(out, "]}}")
+        world,
+        request,
+        Instant::now() + Duration::from_secs(seconds),
+    )
 }
 
-/// Tells what happens until a watch is over; whoever comes next is told what comes then.
-fn watch(out: &mut impl Write, world: &World, end: Instant) -> io::Result<()> {
+/// Tells what happens until a watch is over or another request has come.
+fn watch(out: &mut impl Write, world: &World, request: u64, end: Instant) -> io::Result<()> {
     while Instant::now() < end {
-        let next = world.lock().next();
+        let next = {
+            let mut state = world.lock();
+            if state.requests != request {
+                break;
+            }
+            state.next()
+        };
         let Some((line, pause)) = next else {
             out.flush()?;
             thread::sleep(Duration::from_millis(20));
@@ -384,7 +425,6 @@ fn watch(out: &mut impl Write, world: &World, end: Instant) -> io::Result<()> {
 
 /// A Pod of the usual shape and size; what the cache drops comes on top.
 fn pod(number: usize, version: u64, bytes: usize) -> String {
-    static FILL: AtomicU64 = AtomicU64::new(0);
     let head = format!(
         r#"{{"metadata":{{"name":"web-{:010x}-{number:05}","namespace":"team-{}","uid":"00000000-0000-4000-8000-{number:012}","resourceVersion":"{version}","creationTimestamp":"2026-01-01T00:00:00Z","labels":{{"app.kubernetes.io/name":"web","app.kubernetes.io/instance":"web-{}","pod-template-hash":"{:010x}"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"11111111-0000-4000-8000-{:012}","controller":true}}]"#,
         number / 3,
@@ -400,12 +440,8 @@ fn pod(number: usize, version: u64, bytes: usize) -> String {
     let rest = r#"},"spec":{"containers":[{"name":"web","env":""#;
     let fill = bytes.saturating_sub(head.len() + rest.len() + 5);
     // Texts that differ, or the kernel could share their pages.
-    let seed = FILL.fetch_add(1, Ordering::Relaxed);
-    let mut text: String = (0..fill)
-        .map(|at| format!("{seed:x}{at:x}"))
+    let text: String = iter::repeat_with(fastrand::alphanumeric)
         .take(fill)
-        .collect::<Vec<_>>()
-        .concat();
-    text.truncate(fill);
+        .collect();
     format!("{head}{managed}{rest}{text}\"}}]}}}}")
 }
