@@ -202,7 +202,7 @@ async fn measure(url: &str, world: &World, soaks: bool) -> anyhow::Result<()> {
     let _registration = interest(&cluster)?;
     let listed = until(&cluster, |pods| pods.why.is_none() && pods.objects > 0).await?;
     let took = begun.elapsed();
-    report("listed", &listed, before, took)?;
+    report("listed", &listed, before, Some(took))?;
 
     let begun = Instant::now();
     world.enter(Phase::Sweep(0));
@@ -212,7 +212,7 @@ async fn measure(url: &str, world: &World, soaks: bool) -> anyhow::Result<()> {
         "every object changed once",
         &changed,
         before,
-        begun.elapsed(),
+        Some(begun.elapsed()),
     )?;
     if soaks {
         soak(&cluster, world, before).await?;
@@ -254,7 +254,7 @@ async fn soak(cluster: &Cluster, world: &World, before: u64) -> anyhow::Result<(
         "{} objects are cached, and there are {alive}",
         pods.objects
     );
-    report("after the soak", &pods, before, Duration::ZERO)?;
+    report("after the soak", &pods, before, None)?;
     let settled = settled.context("the soak ended before memory settled")?;
     let growth = mib(highest)? / mib(settled)?;
     println!(
@@ -297,14 +297,19 @@ async fn until(
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
-fn report(what: &str, pods: &WatchStatus, before: u64, took: Duration) -> anyhow::Result<()> {
+fn report(
+    what: &str,
+    pods: &WatchStatus,
+    before: u64,
+    took: Option<Duration>,
+) -> anyhow::Result<()> {
     let objects = u32::try_from(pods.objects)?;
     let grown = resident_bytes()?.saturating_sub(before);
     let resident = f64::from(u32::try_from(grown / 1024)?) * 1024.0 / f64::from(objects);
     let json = f64::from(u32::try_from(pods.bytes / pods.objects)?);
-    let each = took / objects;
+    let each = took.map_or_else(String::new, |took| format!(", {:?} each", took / objects));
     println!(
-        "{what}: {objects} objects of {json:.0} bytes, {resident:.0} resident bytes each, ratio {:.2}, {each:?} each",
+        "{what}: {objects} objects of {json:.0} bytes, {resident:.0} resident bytes each, ratio {:.2}{each}",
         resident / json
     );
     ensure!(
