@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use innkeeper_tests::{Host, HostOptions, Write, eventually, eventually_for};
+use innkeeper_tests::{Host, HostOptions, Write, eventually_for};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
     plugins::{Site, WELL},
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_synced, lines, wait_logged},
 };
 
 const API: &str = "cache.example.com/v1";
@@ -49,14 +49,7 @@ fn pair(stage: &Stage, lease: &[&str]) -> (Host, Host) {
     wait_holder(stage, "a", Duration::from_secs(30));
     stage.wait_served(&a, &[CRD]);
     let b = host(stage, "b", lease);
-    eventually("the second host waits", || {
-        let log = b.log().unwrap();
-        if log.contains("standing by") {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    wait_logged(&b, "the second host waits", "standing by");
     (a, b)
 }
 
@@ -183,14 +176,11 @@ fn l2_a_host_that_waits_has_loaded_what_plugins_declare() {
     wait_applied(stage, &a, namespace, "first");
 
     let b = start(1, "b");
-    eventually("the second host has loaded it, too", || {
-        let log = b.log().unwrap();
-        if log.contains("in case that this host takes over") {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    wait_logged(
+        &b,
+        "the second host has loaded it, too",
+        "in case that this host takes over",
+    );
     let mark = stage.settle(Duration::from_secs(1));
     assert!(a.stop().unwrap().success(), "{}", a.log().unwrap());
     let stopped = Instant::now();

@@ -46,15 +46,7 @@ fn answered(address: &str, code: &str) -> f64 {
 
 /// A host that is no administrator, who would never be refused.
 fn start(stage: &Stage) -> Host {
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": { "name": "innkeeper" },
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin",
-        },
-        "subjects": [{ "kind": "User", "name": "innkeeper" }],
-    });
-    stage.plane.user().apply(&binding).unwrap();
+    stage.allow_all("innkeeper", &json!({ "kind": "User", "name": "innkeeper" }));
     let kubeconfig = stage.plane.directory().join("kubeconfig-innkeeper");
     Host::start(&kubeconfig, &stage.options).unwrap()
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     plugins::{PLUGIN, cache_grants},
-    stage::{Stage, lines},
+    stage::{Stage, lines, wait_logged},
     suite::{Target, is_ready},
 };
 
@@ -76,14 +76,7 @@ fn holders(stage: &Stage) -> Vec<String> {
 
 #[track_caller]
 fn wait_let_go(host: &Host) {
-    eventually("a host lets a Plugin go", || {
-        let log = host.log().unwrap();
-        if log.contains("not chosen any more") {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    wait_logged(host, "a host lets a Plugin go", "not chosen any more");
 }
 
 #[test]
@@ -122,14 +115,7 @@ fn l2_two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     let relabel = json!({"metadata": {"labels": {"team": "blue"}}});
     stage.plane.user().merge(PLUGIN, "cache", &relabel).unwrap();
     wait_let_go(&red);
-    eventually("the other host serves", || {
-        let log = blue.log().unwrap();
-        if log.contains("serving plugin") {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    wait_logged(&blue, "the other host serves", "serving plugin");
     let mark = stage.settle(Duration::from_secs(2));
     stage.merge(&namespace, CACHE, &json!({"spec": {"size": 4}}));
     stage.wait(&blue, &namespace, CACHE, |parent| {

@@ -10,7 +10,7 @@ use innkeeper_tests::{HostOptions, eventually};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::stage::{Stage, is_synced, lines};
+use crate::stage::{Stage, is_synced, lines, wait_logged};
 
 const API: &str = "cache.example.com/v1";
 const PARENTS: usize = 60;
@@ -54,14 +54,11 @@ fn l3_a_second_signal_ends_at_once_with_a_code_of_its_own() {
     // What is being written now has no answer, so that no pass ends.
     stage.plane.control(&["pause", "apiserver"]).unwrap();
     host.process().signal(Signal::TERM).unwrap();
-    eventually("the host drains", || {
-        let log = host.log().unwrap();
-        if log.contains("stopping: passes that run are finished") {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    wait_logged(
+        &host,
+        "the host drains",
+        "stopping: passes that run are finished",
+    );
     host.process().signal(Signal::INT).unwrap();
     let status = host.process().wait_for(Duration::from_secs(10)).unwrap();
     let log = host.log().unwrap();

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use innkeeper_tests::{
-    ControlPlane, Host, HostOptions, Write, eventually,
+    ControlPlane, Host, HostOptions, Write, eventually, eventually_for,
     manifest::{self, condition, condition_status},
     process::path_from_env,
     user::Kind,
@@ -107,6 +107,20 @@ impl Stage {
     /// Lets the garbage collector learn of new kinds at once instead of in half a minute.
     pub(crate) fn restart_collector(&self) {
         restart_collector(&self.plane);
+    }
+
+    /// Lets somebody do everything, who is no administrator for all that: nobody exempts them from limits.
+    pub(crate) fn allow_all(&self, name: &str, subject: &Value) {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": { "name": name },
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin",
+            },
+            "subjects": [subject],
+        });
+        let applied = self.plane.user().apply(&binding);
+        applied.expect("a role can be bound");
     }
 
     /// A new namespace.
@@ -243,6 +257,21 @@ pub(crate) fn restart_collector(plane: &ControlPlane) {
         let done = plane.control(&[verb, "controller-manager"]);
         done.expect("the controller manager restarts");
     }
+}
+
+/// Waits until a host has said something in its log.
+#[track_caller]
+pub(crate) fn wait_logged(host: &Host, what: &str, text: &str) {
+    wait_logged_for(Duration::from_mins(1), host, what, text);
+}
+
+/// The same, with a deadline of its own.
+#[track_caller]
+pub(crate) fn wait_logged_for(deadline: Duration, host: &Host, what: &str, text: &str) {
+    eventually_for(deadline, what, || {
+        let log = host.log().unwrap();
+        if log.contains(text) { Ok(()) } else { Err(log) }
+    });
 }
 
 /// Writes as short lines.

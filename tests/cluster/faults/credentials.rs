@@ -14,7 +14,7 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced},
+    stage::{Stage, is_synced, wait_logged, wait_logged_for},
     tunnel::{self, Passage, Tunnel},
 };
 
@@ -30,17 +30,9 @@ fn make_account(stage: &Stage, name: &str) {
         "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": { "name": name, "namespace": "default" },
     });
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": { "name": name },
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin",
-        },
-        "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": "default" }],
-    });
-    for object in [&account, &binding] {
-        stage.plane.user().apply(object).unwrap();
-    }
+    stage.plane.user().apply(&account).unwrap();
+    let subject = json!({ "kind": "ServiceAccount", "name": name, "namespace": "default" });
+    stage.allow_all(name, &subject);
 }
 
 /// Writes a file at once.
@@ -231,23 +223,13 @@ fn f19_l6_an_authority_that_is_replaced_is_followed_by_the_one_in_the_file() {
     let path = write_kubeconfig(&stage, &kubeconfig);
     // A server that was trusted once is known again without its certificate.
     let mut host = Host::start(&path, &stage.options).unwrap();
-    eventually("the host says whom it does not trust", || {
-        let log = host.log().unwrap();
-        if log.contains("UnknownIssuer") {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    wait_logged(
+        &host,
+        "the host says whom it does not trust",
+        "UnknownIssuer",
+    );
     replace(&file, &right);
-    eventually_for(ROTATED, "the host goes on", || {
-        let log = host.log().unwrap();
-        if log.contains("serving plugin") {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    wait_logged_for(ROTATED, &host, "the host goes on", "serving plugin");
     let namespace = stage.namespace("authority");
     stage.wait_served(&host, &[CRD]);
     apply_cache(&stage, &namespace, "after");
