@@ -21,7 +21,10 @@ pub(super) struct Ticker {
 
 struct Shared {
     demand: Mutex<Demand>,
-    changed: Condvar,
+    /// Somebody needs the ticks while there are none, or they are to end.
+    wanted: Condvar,
+    /// They are to end. Another one, so that who comes while it ticks does not wake the thread.
+    stopped: Condvar,
 }
 
 #[derive(Default)]
@@ -39,7 +42,8 @@ impl Ticker {
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             demand: Mutex::default(),
-            changed: Condvar::new(),
+            wanted: Condvar::new(),
+            stopped: Condvar::new(),
         });
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new()
@@ -58,7 +62,7 @@ impl Ticker {
         let wakes = demand.users == 1;
         drop(demand);
         if wakes {
-            self.shared.changed.notify_one();
+            self.shared.wanted.notify_one();
         }
         Ticking {
             shared: &self.shared,
@@ -71,9 +75,9 @@ impl Shared {
     fn wait(&self, tick: Duration) -> bool {
         let mut demand = self.demand.lock();
         let idle = |demand: &mut Demand| demand.users == 0 && !demand.stopped;
-        self.changed.wait_while(&mut demand, idle);
+        self.wanted.wait_while(&mut demand, idle);
         // Whoever comes and goes meanwhile does not shorten the tick.
-        self.changed
+        self.stopped
             .wait_while_for(&mut demand, |demand| !demand.stopped, tick);
         !demand.stopped
     }
@@ -94,7 +98,8 @@ impl Drop for Ticking<'_> {
 impl Drop for Ticker {
     fn drop(&mut self) {
         self.shared.demand.lock().stopped = true;
-        self.shared.changed.notify_one();
+        self.shared.wanted.notify_one();
+        self.shared.stopped.notify_one();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
