@@ -29,6 +29,7 @@ mod pool;
 mod random;
 mod reserve;
 mod sandbox;
+mod schedule;
 mod slots;
 mod state;
 mod swap;

@@ -5,27 +5,22 @@
 //! moment that it exceeds its deadline until it answers again.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     num::NonZeroUsize,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::{Notify, oneshot};
 
+use super::schedule::{Learned, Schedule};
 use crate::{
     config::Guard,
     model::{Limits, Phase, PluginName, Reads},
     plugin::{CallFault, CallReport, Context, End, Error, ObservedChild, Plugin, Request},
 };
-
-type Work = Box<dyn FnOnce() + Send>;
 
 /// How long calls that only try something out keep a thread, and the call that runs then comes to its end.
 ///
@@ -63,16 +58,40 @@ impl<R: Reads + 'static> Job<R> {
 
 /// The threads that run guests; joined when it is dropped, which waits for the calls that run.
 pub struct Pool {
-    // None only while it is dropped.
-    work: Option<mpsc::SyncSender<Work>>,
+    desk: Arc<Desk>,
     workers: Vec<JoinHandle<()>>,
-    idle: Arc<Semaphore>,
     /// Told when a thread panicked.
     died: Arc<Notify>,
-    share: u32,
-    shares: Mutex<BTreeMap<PluginName, Arc<Share>>>,
-    rehearsals: Arc<Semaphore>,
+    /// How many threads a plugin may have.
+    share: usize,
 }
+
+/// Where threads fetch their work.
+///
+/// A thread that is free looks for itself, so that nobody else has to be woken between two calls.
+struct Desk {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    schedule: Schedule<Client, Work>,
+    /// Threads that wait.
+    idle: usize,
+    stopped: bool,
+}
+
+/// Whose calls share threads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Client {
+    /// A plugin, over all its revisions.
+    Plugin(PluginName),
+    /// All that is only tried out.
+    Rehearsals,
+}
+
+/// Runs, ends itself at the desk, and says what came of it to who waits for that.
+type Work = Box<dyn FnOnce(&Desk, &Client) + Send>;
 
 /// What a turn of calls came to.
 pub struct Turn<R> {
@@ -82,34 +101,27 @@ pub struct Turn<R> {
     pub left: VecDeque<Job<R>>,
 }
 
-/// What one plugin holds of the threads, over all its revisions.
-struct Share {
-    free: Arc<Semaphore>,
-    /// It exceeded its deadline and has not answered since.
-    slow: AtomicBool,
-}
-
-/// Held by a running call; given back on whatever way it ends.
-struct Held {
-    _share: OwnedSemaphorePermit,
-    _thread: OwnedSemaphorePermit,
-}
-
 impl Pool {
     /// Starts the threads.
     pub fn start(threads: NonZeroUsize) -> Result<Self, Error> {
         let threads = threads.get();
-        let (work, queue) = mpsc::sync_channel::<Work>(threads);
-        let queue = Arc::new(Mutex::new(queue));
+        let desk = Arc::new(Desk {
+            state: Mutex::new(State {
+                schedule: Schedule::new(),
+                idle: 0,
+                stopped: false,
+            }),
+            changed: Condvar::new(),
+        });
         let died = Arc::new(Notify::new());
         let workers = (0..threads)
             .map(|index| {
-                let queue = Arc::clone(&queue);
+                let desk = Arc::clone(&desk);
                 let obituary = Obituary(Arc::clone(&died));
                 thread::Builder::new()
                     .name(format!("guests-{index}"))
                     .spawn(move || {
-                        serve(&queue);
+                        desk.serve();
                         drop(obituary);
                     })
             })
@@ -121,20 +133,18 @@ impl Pool {
             threads
         };
         Ok(Self {
-            work: Some(work),
+            desk,
             workers,
-            idle: Arc::new(Semaphore::new(threads)),
             died,
-            share: u32::try_from(share).unwrap_or(u32::MAX),
-            shares: Mutex::new(BTreeMap::new()),
-            rehearsals: Arc::new(Semaphore::new(1)),
+            share,
         })
     }
 
     /// Runs one call on one of the threads, as soon as a thread and the share of the plugin that serves under `name` are
     /// free; one component may serve under several names, each with a share of its own.
     ///
-    /// When the future is dropped the call still runs to its end, at most until its deadline, and its report is lost.
+    /// When the future is dropped, a call that has begun still runs to its end, at most until its deadline, and its
+    /// report is lost.
     /// Fails only when the pool is at its end.
     pub async fn call<R: Reads + 'static>(
         &self,
@@ -142,12 +152,10 @@ impl Pool {
         plugin: Arc<Plugin>,
         job: Job<R>,
     ) -> Result<(CallReport, R), Error> {
-        let share = self.share_of(name);
-        let held = self.acquire(&share).await?;
-        self.run(held, move || {
+        let client = Client::Plugin(name.clone());
+        self.run(&client, self.share, move || {
             let (report, reads) = job.run(&plugin);
-            share.learn(&report.end);
-            (report, reads)
+            (learned(&report.end), (report, reads))
         })
         .await
     }
@@ -161,14 +169,7 @@ impl Pool {
         plugin: Arc<Plugin>,
         mut jobs: VecDeque<Job<R>>,
     ) -> Result<Turn<R>, Error> {
-        let closed = |_| Error::PoolClosed;
-        let turn = Arc::clone(&self.rehearsals).acquire_owned().await;
-        let thread = Arc::clone(&self.idle).acquire_owned().await;
-        let held = Held {
-            _share: turn.map_err(closed)?,
-            _thread: thread.map_err(closed)?,
-        };
-        self.run(held, move || {
+        self.run(&Client::Rehearsals, 1, move || {
             let begin = Instant::now();
             let mut called = Vec::with_capacity(jobs.len());
             while let Some(job) = jobs.pop_front() {
@@ -177,27 +178,29 @@ impl Pool {
                     break;
                 }
             }
-            Turn { called, left: jobs }
+            (Learned::Nothing, Turn { called, left: jobs })
         })
         .await
     }
 
     async fn run<T: Send + 'static>(
         &self,
-        held: Held,
-        calls: impl FnOnce() -> T + Send + 'static,
+        client: &Client,
+        running_max: usize,
+        calls: impl FnOnce() -> (Learned, T) + Send + 'static,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
-        let work = move || {
-            let said = calls();
-            drop(held);
-            // Nobody listens when the caller has gone: then nobody needs it.
+        let work = move |desk: &Desk, client: &Client| {
+            // Nobody waits for it any more.
+            if answer.is_closed() {
+                return desk.done(client, Learned::Nothing);
+            }
+            let (learned, said) = calls();
+            // What was learned holds for whoever hears of it.
+            desk.done(client, learned);
             drop(answer.send(said));
         };
-        self.work
-            .as_ref()
-            .and_then(|queue| queue.try_send(Box::new(work)).ok())
-            .ok_or(Error::PoolClosed)?;
+        self.desk.add(client, running_max, Box::new(work));
         answered.await.map_err(|_| Error::PoolClosed)
     }
 
@@ -207,52 +210,13 @@ impl Pool {
         self.died.notified().await;
         Error::PoolClosed
     }
-
-    fn share_of(&self, plugin: &PluginName) -> Arc<Share> {
-        let mut shares = self.shares.lock();
-        if let Some(share) = shares.get(plugin) {
-            return Arc::clone(share);
-        }
-        // Those that nobody uses remember nothing but slowness, which a plugin that is gone need not keep.
-        shares.retain(|_, share| Arc::strong_count(share) > 1 || share.is_slow());
-        let free = usize::try_from(self.share).unwrap_or(Semaphore::MAX_PERMITS);
-        let share = Arc::new(Share {
-            free: Arc::new(Semaphore::new(free)),
-            slow: AtomicBool::new(false),
-        });
-        shares.insert(plugin.clone(), Arc::clone(&share));
-        share
-    }
-
-    /// The share first: a plugin that waits for its own must not hold a thread meanwhile.
-    async fn acquire(&self, share: &Arc<Share>) -> Result<Held, Error> {
-        loop {
-            let slow = share.is_slow();
-            // A slow plugin's call takes its whole share, so that it runs alone.
-            let permits = if slow { self.share } else { 1 };
-            let held = Arc::clone(&share.free)
-                .acquire_many_owned(permits)
-                .await
-                .map_err(|_| Error::PoolClosed)?;
-            let thread = Arc::clone(&self.idle)
-                .acquire_owned()
-                .await
-                .map_err(|_| Error::PoolClosed)?;
-            // It may have become slow while this call waited.
-            if slow || !share.is_slow() {
-                return Ok(Held {
-                    _share: held,
-                    _thread: thread,
-                });
-            }
-        }
-    }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Without a sender the threads end after their call.
-        drop(self.work.take());
+        // The threads end after their call.
+        self.desk.state.lock().stopped = true;
+        self.desk.changed.notify_all();
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {
                 tracing::error!("a thread that runs plugins panicked");
@@ -261,19 +225,57 @@ impl Drop for Pool {
     }
 }
 
-impl Share {
-    fn is_slow(&self) -> bool {
-        self.slow.load(Ordering::Relaxed)
+impl Desk {
+    fn add(&self, client: &Client, running_max: usize, work: Work) {
+        let mut state = self.state.lock();
+        state.schedule.add(client, running_max, work);
+        self.wake_another(state);
     }
 
-    fn learn(&self, end: &End) {
-        match end {
-            End::Answered(_) => self.slow.store(false, Ordering::Relaxed),
-            End::Faulted(CallFault::DeadlineExceeded { .. }) => {
-                self.slow.store(true, Ordering::Relaxed);
-            }
-            End::Faulted(_) | End::GuestFault(_) | End::Parked(_) => {}
+    fn done(&self, client: &Client, learned: Learned) {
+        self.state.lock().schedule.done(client, learned);
+    }
+
+    /// Runs what there is to run, until the pool is at its end.
+    fn serve(&self) {
+        while let Some((client, work)) = self.next() {
+            work(self, &client);
         }
+    }
+
+    /// Waits for a call that may run.
+    fn next(&self) -> Option<(Client, Work)> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some(next) = state.schedule.next() {
+                self.wake_another(state);
+                return Some(next);
+            }
+            state.idle += 1;
+            self.changed.wait(&mut state);
+            state.idle -= 1;
+        }
+    }
+
+    /// Wakes a thread if there is a call for it.
+    fn wake_another(&self, state: MutexGuard<'_, State>) {
+        let wakes = state.idle > 0 && state.schedule.has_next();
+        drop(state);
+        if wakes {
+            self.changed.notify_one();
+        }
+    }
+}
+
+/// What the end of a call says about the next ones of the plugin.
+const fn learned(end: &End) -> Learned {
+    match end {
+        End::Answered(_) => Learned::Prompt,
+        End::Faulted(CallFault::DeadlineExceeded { .. }) => Learned::Slow,
+        End::Faulted(_) | End::GuestFault(_) | End::Parked(_) => Learned::Nothing,
     }
 }
 
@@ -285,17 +287,6 @@ impl Drop for Obituary {
         if thread::panicking() {
             // Kept for whoever asks later.
             self.0.notify_one();
-        }
-    }
-}
-
-fn serve(queue: &Mutex<mpsc::Receiver<Work>>) {
-    loop {
-        // The lock is held while waiting: one thread waits for work, the others for their turn.
-        let work = queue.lock().recv();
-        match work {
-            Ok(work) => work(),
-            Err(mpsc::RecvError) => break,
         }
     }
 }
