@@ -1,6 +1,6 @@
 //! The operations of a plan: the difference between observed and desired, as data.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde_json::{Map, Value};
 
@@ -28,8 +28,8 @@ pub enum Operation {
         id: ObjectId,
         /// The kind in the version to write.
         kind: Gvk,
-        /// The whole object to apply, the host's metadata included.
-        body: Map<String, Value>,
+        /// The whole object to apply, the host's metadata included; shared by the copies of a plan.
+        body: Arc<Map<String, Value>>,
         /// Secret keys to generate.
         generate: Vec<Generated>,
     },
@@ -47,8 +47,8 @@ pub enum Operation {
         uid: Uid,
         /// The version observed.
         resource_version: ResourceVersion,
-        /// The whole object to apply, the host's metadata included.
-        body: Map<String, Value>,
+        /// The whole object to apply, the host's metadata included; shared by the copies of a plan.
+        body: Arc<Map<String, Value>>,
         /// Secret keys whose present values are stated again, or made where missing.
         generate: Vec<Generated>,
     },

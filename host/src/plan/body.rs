@@ -232,10 +232,17 @@ fn write_sorted(value: &Value, text: &mut Vec<u8>) {
 }
 
 fn write_sorted_object(fields: &Map<String, Value>, text: &mut Vec<u8>) {
+    if fields.keys().is_sorted() {
+        return write_fields(fields.iter(), text);
+    }
     let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
     sorted.sort_by_key(|(key, _)| *key);
+    write_fields(sorted.into_iter(), text);
+}
+
+fn write_fields<'a>(fields: impl Iterator<Item = (&'a String, &'a Value)>, text: &mut Vec<u8>) {
     text.push(b'{');
-    for (index, (key, value)) in sorted.into_iter().enumerate() {
+    for (index, (key, value)) in fields.enumerate() {
         if index > 0 {
             text.push(b',');
         }

@@ -1,6 +1,9 @@
 //! What becomes of each child.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -163,7 +166,7 @@ fn missing(
             key: child.key.clone(),
             id: id.clone(),
             kind: child.kind.clone(),
-            body: Body::new(context, child).into_object(),
+            body: Arc::new(Body::new(context, child).into_object()),
             generate: child.generate.clone(),
         }),
     }
@@ -235,7 +238,7 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
             kind: child.kind.clone(),
             uid: object.uid.clone(),
             resource_version: object.resource_version,
-            body: body.into_object(),
+            body: Arc::new(body.into_object()),
             generate: child.generate.clone(),
         }),
     }

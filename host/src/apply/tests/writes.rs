@@ -1,6 +1,6 @@
 //! What is sent, in which order, and what becomes of broken exchanges: A5, A6, A7, A10, A11, L1.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use expect_test::expect;
 use serde_json::{Map, Value, json};
@@ -84,8 +84,9 @@ fn generated() -> Vec<Generated> {
         .to_vec()
 }
 
-fn body(name: &str) -> Map<String, Value> {
-    fields(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}))
+fn body(name: &str) -> Arc<Map<String, Value>> {
+    let body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
+    Arc::new(fields(body))
 }
 
 fn create(name: &str) -> Operation {

@@ -589,7 +589,7 @@ fn sends_the_whole_object_with_the_hosts_metadata() {
             ]
           }
         }"#]]
-    .assert_eq(&serde_json::to_string_pretty(body).unwrap());
+    .assert_eq(&serde_json::to_string_pretty(&**body).unwrap());
     assert_eq!(generate[0].key, "password");
 }
 
