@@ -54,11 +54,13 @@ impl Class {
     ///
     /// Keys run in the order of arrival plus this head start: that is first in first out inside a class, a preference
     /// between classes, and ageing at once, because what has waited longer than the head start overtakes.
+    /// A burst of edits that the API server cannot follow is answered first and reported later: each edit has a pass
+    /// that writes children, and further ones, for what came of it, that write status.
     const fn handicap(self) -> Duration {
         match self {
             Self::User => Duration::ZERO,
-            Self::Child => Duration::from_secs(1),
-            Self::Retry => Duration::from_secs(5),
+            Self::Child => Duration::from_secs(5),
+            Self::Retry => Duration::from_secs(10),
             Self::Swapped | Self::Initial => Duration::from_secs(15),
         }
     }

@@ -77,6 +77,18 @@ fn what_waits_long_overtakes_what_is_urgent() {
 }
 
 #[test]
+fn q3_a_burst_of_edits_goes_before_what_came_of_its_beginning() {
+    let mut queue = queue();
+    queue.trigger("reported", Class::Child, at(0));
+    queue.trigger("edited", Class::User, at(4));
+    queue.trigger("edited-later", Class::User, at(6));
+    assert_eq!(
+        drain(&mut queue, at(6)),
+        ["edited", "reported", "edited-later"]
+    );
+}
+
+#[test]
 fn a_more_urgent_trigger_moves_a_waiting_key_up() {
     let mut queue = queue();
     queue.trigger("a", Class::Initial, at(0));
