@@ -240,7 +240,10 @@ fn a8_a_kind_that_an_upgrade_drops_while_the_host_is_down_is_pruned() {
             .stage
             .find(&scene.site.namespace, ("v1", "Secret", &name(number)))
     };
-    assert!((0..scene.parents).all(|number| secret(number).is_some()));
+    // The ConfigMap that was waited for is written first.
+    for number in 0..scene.parents {
+        eventually("the Secret comes", || secret(number).ok_or("there is none"));
+    }
     scene.wait_verdicts(&host, &["Good"]);
     let uids = scene.uids();
 
