@@ -132,7 +132,7 @@ async fn runs_what_was_triggered() {
 }
 
 #[tokio::test]
-async fn tries_again_and_requeues_in_time() {
+async fn q7_tries_again_and_requeues_in_time() {
     let fake = Arc::new(Fake::default());
     let requeue = Duration::from_millis(300);
     let answers = vec![Next::Backoff, Next::RequeueAfter(requeue)];

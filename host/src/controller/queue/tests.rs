@@ -1,4 +1,4 @@
-//! The queue against virtual time, and against a reference model.
+//! The queue against virtual time, and against a reference model (Q1, Q2, Q3, Q7).
 
 #![expect(
     clippy::unchecked_time_subtraction,
@@ -213,7 +213,7 @@ fn whoever_refuses_says_when_to_come_back() {
 }
 
 #[test]
-fn a_requeue_comes_to_the_second_and_gives_way_to_a_change() {
+fn q7_a_requeue_comes_to_the_second_and_gives_way_to_a_change() {
     let mut queue = queue();
     queue.trigger("a", Class::User, at(100));
     queue.pop(at(100)).unwrap();
