@@ -27,7 +27,9 @@ mod loaded;
 mod log;
 mod pool;
 mod random;
+mod recording;
 mod reserve;
+mod said;
 mod sandbox;
 mod schedule;
 mod slots;
@@ -45,6 +47,8 @@ pub use self::{
     loaded::{Described, Plugin, revision_of},
     log::{Dropped, LogLevel, LogLine},
     pool::{Job, Pool, Turn},
+    recording::{Recorded, RecordedReads, Recorder, Recording},
+    said::{Said, SaidFault, read_to_json},
     swap::swap_is_off,
 };
 

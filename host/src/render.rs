@@ -18,12 +18,16 @@ mod observed;
 mod outcome;
 mod parent;
 mod reads;
+mod replay;
 mod seed;
 #[cfg(test)]
 mod tests;
 mod yaml_output;
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     cluster,
@@ -34,7 +38,6 @@ use crate::{
     schema::{self, Kinds},
 };
 use guest::Guest;
-use outcome::Rendered;
 
 /// Without a cluster there is no key to keep, but hashes have to be the same every time.
 const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
@@ -69,6 +72,20 @@ pub enum Error {
         number: usize,
         /// What is missing or wrong.
         problem: String,
+    },
+    /// There is nothing to ask the plugin for.
+    #[error("nothing to render: give --parent FILE, or --recording FILE")]
+    Nothing,
+    /// It is no recording of a pass.
+    #[error(
+        "{from} is no recording of a pass: give one JSON object as a host logs it at the target recording"
+    )]
+    Recording {
+        /// Where from.
+        from: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
     },
     /// There is not exactly one parent.
     #[error(
@@ -183,13 +200,20 @@ impl Error {
 ///
 /// Errors go to the standard error.
 pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Exit {
-    let done = guest::load(args, streams).and_then(|guest| pass(&guest, args, now_ms, streams));
+    let done = match (&args.recording, &args.parent) {
+        (Some(recording), _) => replay::run(args, recording, streams),
+        (None, Some(parent)) => {
+            guest::load(args, streams).and_then(|guest| pass(&guest, args, parent, now_ms, streams))
+        }
+        (None, None) => Err(Error::Nothing),
+    };
     streams.end(done, Error::exit)
 }
 
 fn pass(
     guest: &impl Guest,
     args: &RenderArgs,
+    parent: &Path,
     now_ms: u64,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Error> {
@@ -218,7 +242,7 @@ fn pass(
     };
     let kinds = Kinds::of([manifest]);
 
-    let world = input::world(args, manifest, &kinds, streams)?;
+    let world = input::world(args, parent, manifest, &kinds, streams)?;
     let parent = parent::complete(world.parent, manifest, phase, now_ms);
     let scene = observed::Scene::new(parent, world.others, &grants, &hash_key)?;
     let reads = reads::OfflineReads::new(&scene, manifest, &grants, &kinds, &hash_key);
@@ -246,21 +270,21 @@ fn pass(
         streams.note(&guest::log_line(line));
     }
     let CallReport { end, fuel, .. } = report;
-    let rendered = Rendered::new(end, &rules);
-    if let Some(fault) = &rendered.fault {
+    let said = outcome::checked(end, &rules);
+    if let Some(fault) = &said.fault {
         streams.note(&format!("fault: {}: {}", fault.kind, fault.message));
     }
     let text = match args.output {
-        OutputFormat::Json => outcome::json(&rendered, reads.made(), fuel),
+        OutputFormat::Json => outcome::json(&said, reads.made(), fuel),
         OutputFormat::Yaml => {
-            if rendered.fault.is_none() && rendered.outcome != Some("desired") {
+            if said.fault.is_none() && said.outcome != Some("desired") {
                 streams.note("the plugin leaves the children as they are");
             }
-            yaml_output::children(&rendered, &scene, args.seed)?
+            yaml_output::children(&said, &scene, args.seed)?
         }
     };
     streams.write(text.as_bytes()).map_err(Error::Write)?;
-    Ok(match rendered.fault {
+    Ok(match said.fault {
         Some(_) => Exit::GuestFault,
         None => Exit::Success,
     })

@@ -26,7 +26,7 @@ fn get(address: &str, path: &str) -> (u16, String) {
 }
 
 #[track_caller]
-fn wait_ready(address: &str) {
+pub(crate) fn wait_ready(address: &str) {
     eventually("the host is ready", || -> Result<()> {
         match get(address, "/readyz") {
             (200, _) => Ok(()),

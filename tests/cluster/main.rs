@@ -34,6 +34,7 @@ mod plugin_history;
 mod plugin_leaving;
 mod plugin_resource;
 mod plugins;
+mod recordings;
 mod refusals;
 mod registries;
 mod relay;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  the plugin answered; the answer is on standard output
-  2  the parent is rejected by its schema or a rule, with the words of the API server
+  2  the parent is rejected by its schema or a rule, with the words of the API server, or the answer is not the
+     recorded one
   3  the plugin failed, exceeded a limit, or its answer breaks a rule
   4  the command line, or a file that it names, cannot be used";
 
@@ -18,8 +19,19 @@ pub struct RenderArgs {
     #[arg(long, value_name = "FILE")]
     pub plugin: PathBuf,
     /// Reconcile this parent: one object as YAML or JSON; - reads standard input
-    #[arg(long, value_name = "FILE")]
-    pub parent: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "recording")]
+    pub parent: Option<PathBuf>,
+    /// Repeat the pass of this recording, and say how the answer differs; - reads standard input
+    ///
+    /// A host writes one for every call of a guest to its log where the filter has recording=trace, and for the calls
+    /// of one plugin where it has [pass{plugin=NAME}]=trace.
+    /// It holds all that the guest was shown, with the configuration: the plugin may be another build.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["parent", "observed", "config", "grants", "phase", "now", "seed", "hash_key"]
+    )]
+    pub recording: Option<PathBuf>,
     /// Let these objects exist: a file, or all .yaml, .yml and .json files of a directory; - reads standard input
     ///
     /// Those that belong to the parent are its children, all of them answer the plugin's reads.

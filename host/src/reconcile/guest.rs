@@ -1,13 +1,19 @@
 //! The call of the guest, and its log.
 
-use tracing::{debug, error, info, warn};
+use tracing::{Level, debug, error, info, trace, warn};
 
 use super::{Reconciler, Serving};
 use crate::{
     cluster::{Answer, Observation, PassReads, Recording},
     model::{ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Object, Phase, ReadFailure, ReadKey},
-    plugin::{self, CallReport, Context, End, Job, LogLevel, LogLine, ObservedChild},
+    plugin::{
+        self, CallReport, Context, End, Job, LogLevel, LogLine, ObservedChild, Recorded, Recorder,
+        Said,
+    },
 };
+
+/// Where calls are recorded in the log, at the level that nobody asks for by accident.
+const RECORDING: &str = "recording";
 
 /// The reads of a call with their answers.
 pub(super) type ReadsMade = Vec<(ReadKey, Answer)>;
@@ -34,9 +40,15 @@ impl Reconciler {
     ) -> Result<Called, plugin::Error> {
         let reads = self.registration.reads(&observation.parent, &serving.reads);
         let job = self.job(serving, observation, phase, reads.beside(own_reads));
+        // Before the call, which takes all of it.
+        let recorder =
+            tracing::enabled!(target: RECORDING, Level::TRACE).then(|| Recorder::new(&job));
         let plugin = serving.plugin.clone();
         let (report, reads) = self.shared.pool.call(&self.name, plugin, job).await?;
         let recording = reads.into_recording();
+        if let Some(recorder) = recorder {
+            self.record(serving, recorder, &report, &recording);
+        }
         // After every call, also one that failed: what was read is what can make the next one succeed.
         let parent = observation.parent.id();
         self.registration.commit(&parent, &recording);
@@ -57,6 +69,45 @@ impl Reconciler {
             );
         }
         Ok(called(report, recording))
+    }
+
+    /// Writes the call to the log, so that it can be repeated elsewhere.
+    fn record(
+        &self,
+        serving: &Serving,
+        recorder: Recorder,
+        report: &CallReport,
+        recording: &Recording,
+    ) {
+        if matches!(report.end, End::Parked(_)) {
+            return;
+        }
+        if serving.shows_secrets() {
+            trace!(target: RECORDING, "not recorded: the plugin is granted values of Secrets, which belong in no log");
+            return;
+        }
+        let reads = recording.reads.iter().map(|(key, answer)| {
+            let answer = match answer {
+                Answer::Object(object) => Recorded::Object(object.as_deref()),
+                Answer::List(objects) => {
+                    Recorded::List(objects.iter().map(|text| &**text).collect())
+                }
+                Answer::Failed(failure) => Recorded::Failed(failure),
+            };
+            (key, answer)
+        });
+        let said = Said::from(report.end.clone());
+        let recording = recorder.finish(
+            &self.name,
+            &serving.plugin,
+            reads,
+            &said,
+            report.used_random,
+        );
+        match serde_json::to_string(&recording) {
+            Ok(text) => trace!(target: RECORDING, "{text}"),
+            Err(error) => warn!(%error, "failed to record a call"),
+        }
     }
 
     /// What a guest is called with.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{given_up::GivenUp, memory::Memory, selection, trial::Trial};
 use crate::{
-    model::{GroupKind, Gvk, Limits, ObjectId, PluginName, ReadKind},
+    model::{Access, GroupKind, Gvk, Limits, ObjectId, PluginName, ReadKind, Scope},
     plugin::Plugin,
     policy::{Grants, Selection},
 };
@@ -97,6 +97,18 @@ impl Serving {
     pub(super) fn manager(&self, plugin: &PluginName) -> Arc<str> {
         let own = || Arc::from(plugin.field_manager());
         self.field_manager.clone().unwrap_or_else(own)
+    }
+
+    /// Whether its guest may be shown values of Secrets.
+    pub(super) fn shows_secrets(&self) -> bool {
+        let secret = Gvk::new("", "v1", "Secret").group_kind();
+        let reads = self.reads.iter();
+        let mut full = reads.filter(|read| read.access == Access::Full);
+        let as_child = |parent| self.grants.child_access(&secret, parent) == Access::Full;
+        full.any(|read| read.kind.group_kind() == secret)
+            || [Scope::Namespaced, Scope::Cluster]
+                .into_iter()
+                .any(as_child)
     }
 
     /// Whether it may state children of this kind.

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use serde_json::{Map, Value};
+
 use super::{Error, input, reads::OfflineReads};
 use crate::{
     config::{RenderArgs, Streams},
@@ -43,6 +45,12 @@ impl Guest for Plugin {
 
 /// Loads the plugin and its configuration; calls report their fuel.
 pub(super) fn load(args: &RenderArgs, streams: &mut Streams<'_>) -> Result<Plugin, Error> {
+    let config = input::config(args.config.as_ref(), streams)?;
+    load_with(args, &config)
+}
+
+/// Loads the plugin with a configuration.
+pub(super) fn load_with(args: &RenderArgs, config: &Map<String, Value>) -> Result<Plugin, Error> {
     let path = &args.plugin;
     let unusable = |source| Error::LoadArtifact {
         path: path.clone(),
@@ -56,7 +64,6 @@ pub(super) fn load(args: &RenderArgs, streams: &mut Streams<'_>) -> Result<Plugi
     let cache = cache.transpose().map_err(Error::Cache)?;
     let artifact_limits = artifact::Limits::default();
     let bytes = artifact::read_file(path, artifact_limits.bytes_max).map_err(unusable)?;
-    let config = input::config(args.config.as_ref(), streams)?;
     let settings = EngineSettings {
         metering: Metering::Fuel,
         ..EngineSettings::new(NonZeroU32::MIN)
@@ -65,7 +72,7 @@ pub(super) fn load(args: &RenderArgs, streams: &mut Streams<'_>) -> Result<Plugi
     let compiled = artifact::compile(&engine, &bytes, &artifact_limits, cache.as_ref());
     let compiled = compiled.map_err(unusable)?;
     Described::load(&engine, &compiled, &Limits::default())
-        .and_then(|described| described.configure(&config))
+        .and_then(|described| described.configure(config))
         .map_err(unstarted)
 }
 

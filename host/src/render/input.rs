@@ -13,6 +13,7 @@ use super::{Error, document::Document, seed};
 use crate::{
     config::{RenderArgs, Streams},
     model::{GroupKind, HashKey, Manifest, Scope},
+    plugin::Recording,
     plugins::resource::grants_of_file,
     policy::Grants,
     schema::{Kinds, Schema, kind_of_crd},
@@ -34,11 +35,12 @@ pub(super) struct World {
 /// Reads the parent and everything observed.
 pub(super) fn world(
     args: &RenderArgs,
+    parent: &Path,
     manifest: &Manifest,
     kinds: &Kinds,
     streams: &mut Streams<'_>,
 ) -> Result<World, Error> {
-    let from = args.parent.display().to_string();
+    let from = parent.display().to_string();
     let is_parent = |document: &Document| {
         manifest
             .parents
@@ -46,9 +48,7 @@ pub(super) fn world(
             .any(|parent| parent.kind.group_kind() == document.group_kind())
     };
     let (mut parents, mut others): (Vec<Document>, Vec<Document>) =
-        documents(&args.parent, streams)?
-            .into_iter()
-            .partition(is_parent);
+        documents(parent, streams)?.into_iter().partition(is_parent);
     let found = parents.len();
     let (Some(mut parent), true) = (parents.pop(), found == 1) else {
         let kinds: Vec<String> = manifest
@@ -221,6 +221,15 @@ pub(super) fn hash_key(path: &Path, streams: &mut Streams<'_>) -> Result<HashKey
 fn unreadable(path: &Path, source: io::Error) -> Error {
     let from = named(path);
     Error::Read { from, source }
+}
+
+/// The recording of a pass.
+pub(super) fn recording(path: &Path, streams: &mut Streams<'_>) -> Result<Recording, Error> {
+    let content = bytes(path, streams)?;
+    serde_json::from_slice(&content).map_err(|source| Error::Recording {
+        from: named(path),
+        source,
+    })
 }
 
 fn named(path: &Path) -> String {

@@ -156,7 +156,8 @@ fn given(parent: &str) -> Given {
     fs::write(&path, parent).unwrap();
     let args = RenderArgs {
         plugin: PathBuf::from("pond.wasm"),
-        parent: path,
+        parent: Some(path),
+        recording: None,
         observed: Vec::new(),
         config: None,
         grants: None,
@@ -196,7 +197,8 @@ impl Given {
             stdout: &mut stdout,
             stderr: &mut stderr,
         };
-        let exit = pass(guest, &self.args, 0, &mut streams).unwrap_or_else(|error| {
+        let parent = self.args.parent.as_deref().unwrap();
+        let exit = pass(guest, &self.args, parent, 0, &mut streams).unwrap_or_else(|error| {
             streams.report(&error);
             error.exit()
         });
@@ -531,7 +533,7 @@ fn keep_prints_no_children() {
 #[test]
 fn reads_the_parent_from_the_standard_input() {
     let guest = pond(|request, _, _| echo(json!({"parent": request.parent})));
-    let mut given = given("").with(|args| args.parent = "-".into());
+    let mut given = given("").with(|args| args.parent = Some("-".into()));
     given.stdin = PARENT.replace("koi", "carp");
     let (exit, out, _) = given.render(&guest);
     assert_eq!(exit, Exit::Success);

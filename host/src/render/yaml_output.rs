@@ -3,17 +3,19 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
-use super::{Error, document::Document, observed::Scene, outcome::Rendered, seed};
+use super::{Error, document::Document, observed::Scene, seed};
 use crate::{
     model::{ApplyPolicy, Child, ObjectId},
-    plan, yaml,
+    plan,
+    plugin::Said,
+    yaml,
 };
 
 /// All children that the host would write, whatever they wait for, in the order of the answer.
 ///
 /// Those on hold, and those that are made once and are there, it would not.
-pub(super) fn children(rendered: &Rendered, scene: &Scene, seed: u64) -> Result<String, Error> {
-    let manifests: Vec<Value> = rendered
+pub(super) fn children(said: &Said, scene: &Scene, seed: u64) -> Result<String, Error> {
+    let manifests: Vec<Value> = said
         .children
         .iter()
         .filter_map(|child| {
