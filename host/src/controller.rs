@@ -4,13 +4,15 @@
 //! It does not know what a pass does, and remembers nothing that a restart would miss.
 
 pub mod queue;
+mod resync;
 
 use std::{collections::BTreeMap, convert::Infallible, future::Future, sync::Arc, time::Duration};
 
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::{JoinError, JoinSet},
-    time::{Instant, MissedTickBehavior, interval, sleep_until},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -23,6 +25,7 @@ use crate::{
     reconcile::{Next, Reconciler, Turn},
 };
 use queue::{Class, Options, Queue, Ticket};
+use resync::Resync;
 
 /// Why a controller ended before it was told to.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +42,16 @@ pub trait Work: Send + Sync + 'static {
 
     /// Runs one pass.
     fn pass(&self, parent: ObjectId, turn: Turn) -> impl Future<Output = Next> + Send;
+
+    /// Makes every parent due, although nothing is known to have changed; they come as triggers.
+    /// Called where there is a period for it.
+    fn resync(&self) {}
+
+    /// What has passed since any fixed moment, the sleep of the machine included: what is due while it sleeps is due
+    /// when it wakes up, and not so much later as it slept.
+    fn now(&self) -> Duration {
+        since_boot()
+    }
 }
 
 /// What bounds a controller.
@@ -47,6 +60,8 @@ pub struct Bounds {
     pub places: Arc<Semaphore>,
     /// Passes that may begin in a second.
     pub passes_per_second_max: u32,
+    /// How long it takes on average until every parent is due again; none: never by time alone.
+    pub resync_period: Option<Duration>,
     /// How the queue waits.
     pub queue: Options,
 }
@@ -59,7 +74,7 @@ pub struct Witness {
     pub beat: Box<dyn Fn() + Send + Sync>,
 }
 
-/// How often an idle loop turns, only to show that it does.
+/// How often an idle loop turns: to show that it does, and to see whether the machine has slept.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs passes until told to stop, and then until the running ones have ended.
@@ -75,17 +90,19 @@ pub async fn run<W: Work>(
     let Bounds {
         places,
         passes_per_second_max,
+        resync_period,
         queue,
     } = bounds;
     let Witness { metrics, beat } = witness;
+    let now = work.now();
     let mut controller = Controller {
         work,
+        resync: resync_period.map(|period| Resync::new(period, queue.seed, now)),
         queue: Queue::new(queue),
         pace: Pace::new(passes_per_second_max),
         passes: JoinSet::new(),
         changed: BTreeMap::new(),
         metrics,
-        start: Instant::now(),
     };
     tokio::select! {
         never = controller.work_on(&places, beat) => match never? {},
@@ -107,13 +124,13 @@ pub async fn run<W: Work>(
 
 struct Controller<W> {
     work: Arc<W>,
+    resync: Option<Resync>,
     queue: Queue<ObjectId>,
     pace: Pace,
     passes: JoinSet<Ended>,
     /// When the first change was seen that no pass has begun for; bounded by the parents that are queued.
     changed: BTreeMap<ObjectId, Instant>,
     metrics: ControllerMetrics,
-    start: Instant,
 }
 
 /// A pass that has ended.
@@ -135,7 +152,7 @@ impl<W: Work> Controller<W> {
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             beat();
-            let due = self.next_start();
+            let wait = self.next_start();
             tokio::select! {
                 // What ended and what changed is taken in before anything new begins: a pass should see it.
                 biased;
@@ -152,16 +169,26 @@ impl<W: Work> Controller<W> {
                     }
                     self.metrics.triggered(count, self.queue.depth());
                 }
-                place = free_place(places, due) => self.begin(place),
-                _ = turns.tick() => {}
+                place = free_place(places, wait) => self.begin(place),
+                _ = turns.tick() => self.resync(),
             }
         }
     }
 
-    /// When a pass may begin at the earliest; none while no key waits.
-    fn next_start(&self) -> Option<Instant> {
+    /// After what time a pass may begin at the earliest; none while no key waits.
+    fn next_start(&self) -> Option<Duration> {
         let due = self.queue.next_due()?.max(self.pace.free_at);
-        Some(self.start + due)
+        Some(due.saturating_sub(self.now()))
+    }
+
+    fn resync(&mut self) {
+        let now = self.now();
+        if let Some(resync) = &mut self.resync
+            && resync.is_due(now)
+        {
+            debug!("every parent is due again");
+            self.work.resync();
+        }
     }
 
     fn begin(&mut self, place: OwnedSemaphorePermit) {
@@ -211,8 +238,16 @@ impl<W: Work> Controller<W> {
     }
 
     fn now(&self) -> Duration {
-        self.start.elapsed()
+        self.work.now()
     }
+}
+
+/// What has passed since the machine has started, its sleep included.
+fn since_boot() -> Duration {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(tv_sec).unwrap_or_default();
+    let nanos = u32::try_from(tv_nsec).unwrap_or_default();
+    Duration::new(seconds, nanos)
 }
 
 /// What is counted of a pass.
@@ -227,11 +262,11 @@ const fn result(next: &Next) -> PassResult {
 }
 
 /// Waits until a key is due and a place is free; for ever when no key waits.
-async fn free_place(places: &Arc<Semaphore>, due: Option<Instant>) -> OwnedSemaphorePermit {
-    let Some(due) = due else {
+async fn free_place(places: &Arc<Semaphore>, wait: Option<Duration>) -> OwnedSemaphorePermit {
+    let Some(wait) = wait else {
         return std::future::pending().await;
     };
-    sleep_until(due).await;
+    sleep(wait).await;
     match Arc::clone(places).acquire_owned().await {
         Ok(place) => place,
         // Nobody closes it; if somebody did, no pass may begin any more.
@@ -271,6 +306,10 @@ impl Work for Reconciler {
     async fn pass(&self, parent: ObjectId, turn: Turn) -> Next {
         Self::pass(self, &parent, turn).await
     }
+
+    fn resync(&self) {
+        Self::resync(self);
+    }
 }
 
 /// Waits for at least one trigger of a registration; cancelling it loses none.
@@ -297,7 +336,7 @@ fn class(cause: Cause) -> Class {
         Cause::Swapped => Class::Swapped,
         // Mostly the echo of what the host itself wrote.
         Cause::ParentStatus => Class::Retry,
-        Cause::Listed => Class::Initial,
+        Cause::Listed | Cause::Resync => Class::Initial,
     }
 }
 

@@ -159,9 +159,19 @@ impl Reconciler {
             self.watch(newest, others);
         });
         // Listed again: the pass of a parent that came meanwhile may have begun before the switch.
+        self.trigger_all(Cause::Swapped);
+    }
+
+    /// Makes every parent due for a pass, the one whose last pass is the longest ago first: what was missed without
+    /// anybody's notice is found by it.
+    pub fn resync(&self) {
+        self.trigger_all(Cause::Resync);
+    }
+
+    fn trigger_all(&self, cause: Cause) {
         let parents = self.registration.parents();
         let parents = self.ledger.lock().longest_ago_first(parents);
-        self.registration.trigger(parents, Cause::Swapped);
+        self.registration.trigger(parents, cause);
     }
 
     /// The trial of a revision that is about to take over.

@@ -53,8 +53,7 @@ use crate::{
     apply::{self, Claim, Events, Writer},
     cluster::{Cluster, Registration},
     config::{self, Guard, LogControl, RunSettings},
-    model::error_chain,
-    model::{Limits, Retry},
+    model::{HashKey, Limits, Retry, error_chain},
     plugin::{
         self, Engine, EngineSettings, Pool,
         artifact::{self, CompileBounds, Compiler, Program},
@@ -205,11 +204,8 @@ async fn start(
         tasks.prove(cluster.clone());
         (warm, prepare().await?)
     };
-    let slot = HashKeySlot::default();
-    if let Some(hash_key) = &hash_key {
-        slot.set(hash_key.clone());
-        cluster.set_hash_key(Some(hash_key.clone()));
-    }
+    let is_lost = hash_key.is_none();
+    let hash_key = in_use(hash_key, &cluster);
     let shared = Arc::new(Shared {
         resources: Arc::new(cluster.clone()),
         cluster,
@@ -218,14 +214,15 @@ async fn start(
         inventory,
         metrics: Arc::clone(gallery.metrics()),
         events: Events::new("innkeeper".to_owned()),
-        hash_key: slot,
+        hash_key,
         trials: tokio::sync::Notify::new(),
         remember_passes: plugin_settings.remember_passes,
+        resync_period: plugin_settings.resync_period,
         now: Timestamp::now,
         random: fill_random,
     });
     gallery.begin(plugin_settings.files.len(), loaded.len(), &shared);
-    watch_over(&shared, hash_key.is_none(), &host_namespace, tasks);
+    watch_over(&shared, is_lost, &host_namespace, tasks);
     let offer = Offer {
         files: loaded,
         limits: Arc::new(plugin_settings.limits),
@@ -234,6 +231,16 @@ async fn start(
     };
     offer.serve(&shared, tasks, stop, gallery);
     Ok(())
+}
+
+/// Where passes find the hash key, which the cache has from now on, too.
+fn in_use(hash_key: Option<HashKey>, cluster: &Cluster) -> HashKeySlot {
+    let slot = HashKeySlot::default();
+    if let Some(hash_key) = hash_key {
+        slot.set(hash_key.clone());
+        cluster.set_hash_key(Some(hash_key));
+    }
+    slot
 }
 
 /// What is to be served.
@@ -396,7 +403,7 @@ async fn prepare_cluster(
     cluster: &Cluster,
     writer: &Arc<Writer>,
     namespace: &str,
-) -> Result<(Inventory, Option<crate::model::HashKey>), Error> {
+) -> Result<(Inventory, Option<HashKey>), Error> {
     let inventory = tasks::patiently("read the inventory", || {
         Inventory::read(cluster, Arc::clone(writer), namespace)
     })

@@ -1,4 +1,6 @@
-//! What a running host answers to those who ask how it is (O1, O2).
+//! What a running host answers to those who ask how it is (O1, O2), and what it does from time to time (Q7).
+
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use innkeeper_tests::{
@@ -8,7 +10,7 @@ use innkeeper_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, is_synced};
+use crate::stage::{Stage, is_synced, lines};
 
 const PARENT: (&str, &str, &str) = ("cache.example.com/v1", "Memcached", "web");
 const CONTROLLER: &str = "controller=\"memcached/memcached\"";
@@ -122,6 +124,29 @@ fn o1_o2_a_host_says_when_it_is_ready_and_counts_what_it_does() {
         assert!(live.contains(&format!("[+]{moves} ok")), "{live}");
     }
     debugging(address);
+    Stage::stop(host);
+}
+
+#[test]
+fn q7_parents_have_a_pass_from_time_to_time_which_writes_nothing() {
+    let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
+    let host = host(&stage, &["--resync-period", "1"]);
+    let address = &address(&host);
+    wait_ready(address);
+    let namespace = stage.namespace("resync");
+    let (api_version, kind, name) = PARENT;
+    let parent = json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {"size": 1},
+    });
+    stage.apply(&namespace, &parent);
+    stage.wait(&host, &namespace, PARENT, |parent| {
+        is_synced(parent, "True", "Applied")
+    });
+    let mark = stage.settle(Duration::from_secs(1));
+    let before = passes(&scrape(address));
+    scraped(address, |metrics| passes(metrics) >= before + 2.0);
+    let writes = stage.writes_since(mark);
+    assert!(writes.is_empty(), "{:#?}", lines(&writes));
     Stage::stop(host);
 }
 

@@ -25,6 +25,8 @@ pub enum Cause {
     ParentStatus,
     /// The parent was found by the first list, or the registration is new.
     Listed,
+    /// Nothing is known to have happened, only time has passed.
+    Resync,
 }
 
 impl Cause {
@@ -40,6 +42,7 @@ impl Cause {
             Self::Swapped => "swapped",
             Self::ParentStatus => "parent-status",
             Self::Listed => "listed",
+            Self::Resync => "resync",
         }
     }
 }

@@ -72,6 +72,16 @@ pub(super) struct PluginArgs {
     /// Call the plugin in every pass, also when nothing that the pass depends on has changed since the last one.
     #[arg(long, env = "INNKEEPER_FORGET_PASSES")]
     forget_passes: bool,
+    /// Let every parent have a pass at least so often, in seconds, 1 to 2592000, a tenth more or less, also when nothing
+    /// is known to have changed; such a pass writes nothing where there is nothing to repair.
+    #[arg(
+        long = "resync-period",
+        value_name = "SECONDS",
+        env = "INNKEEPER_RESYNC_PERIOD",
+        default_value_t = 36_000,
+        value_parser = clap::value_parser!(u32).range(1..=2_592_000)
+    )]
+    resync_period_seconds: u32,
 }
 
 /// One plugin as a file.
@@ -103,6 +113,8 @@ pub struct PluginSettings {
     pub drain: Duration,
     /// Whether a pass that would do nothing is left out.
     pub remember_passes: bool,
+    /// How long it takes on average until a parent has a pass for nothing but time that has passed.
+    pub resync_period: Duration,
 }
 
 impl PluginArgs {
@@ -117,6 +129,7 @@ impl PluginArgs {
             guest_memory_mib,
             drain_seconds,
             forget_passes,
+            resync_period_seconds,
         } = self;
         if let Some(dir) = plugin_dir {
             files.extend(wasm_files(dir)?);
@@ -138,6 +151,7 @@ impl PluginArgs {
                 .and_then(|mib| usize::try_from(mib).ok()?.checked_mul(1024 * 1024)),
             drain: Duration::from_secs(drain_seconds),
             remember_passes: !forget_passes,
+            resync_period: Duration::from_secs(resync_period_seconds.into()),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Command lines and what becomes of them.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use super::*;
 
@@ -52,6 +52,7 @@ fn fills_in_every_limit() {
     assert!(settings.plugins.workers.get() >= 1);
     assert_eq!(settings.failpoint, None);
     assert!(settings.plugins.remember_passes);
+    assert_eq!(settings.plugins.resync_period, Duration::from_hours(10));
     let forgetful = run(&["--plugin", "a.wasm", "--forget-passes"]);
     assert!(!forgetful.plugins.remember_passes);
 }

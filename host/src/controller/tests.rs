@@ -4,7 +4,10 @@ mod swapping;
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -27,6 +30,9 @@ struct Fake {
     /// Passes wait for this while `held`.
     release: Notify,
     held: bool,
+    start: OnceLock<Instant>,
+    /// For how long the machine has slept.
+    slept: Mutex<Duration>,
 }
 
 impl Fake {
@@ -46,7 +52,7 @@ impl Fake {
     async fn until(&self, done: impl Fn(&Self) -> bool) {
         let poll = async {
             while !done(self) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                sleep(Duration::from_millis(5)).await;
             }
         };
         timeout(PATIENCE, poll)
@@ -84,6 +90,14 @@ impl Work for Fake {
             _ => Next::Settled,
         }
     }
+
+    fn resync(&self) {
+        self.trigger("a", Class::Initial);
+    }
+
+    fn now(&self) -> Duration {
+        self.start.get_or_init(Instant::now).elapsed() + *self.slept.lock()
+    }
 }
 
 fn parent(name: &str) -> ObjectId {
@@ -94,6 +108,7 @@ fn bounds(places: usize) -> Bounds {
     Bounds {
         places: Arc::new(Semaphore::new(places)),
         passes_per_second_max: 10_000,
+        resync_period: None,
         queue: Options::default(),
     }
 }
@@ -149,6 +164,45 @@ async fn q7_tries_again_and_requeues_in_time() {
         waited >= requeue && waited < requeue + Duration::from_secs(1),
         "{waited:?}"
     );
+}
+
+/// No drift: a machine that sleeps does not put off what its guests asked for, and misses no resync.
+#[tokio::test]
+async fn q7_what_came_due_while_the_machine_slept_is_done_when_it_wakes_up() {
+    let fake = Arc::new(Fake::default());
+    let answers = vec![Next::RequeueAfter(Duration::from_hours(1))];
+    fake.answers.lock().insert("a".to_owned(), answers);
+    with_controller(&fake, 1, async {
+        fake.trigger("a", Class::User);
+        fake.until(|fake| fake.runs().len() == 1).await;
+        *fake.slept.lock() += Duration::from_mins(59);
+        sleep(BEAT_EVERY + Duration::from_secs(1)).await;
+        assert_eq!(fake.runs().len(), 1, "it is not due yet");
+        *fake.slept.lock() += Duration::from_mins(1);
+        fake.until(|fake| fake.runs().len() == 2).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn q7_every_parent_is_due_again_after_a_time() {
+    let fake = Arc::new(Fake::default());
+    let stop = CancellationToken::new();
+    let bounds = Bounds {
+        resync_period: Some(Duration::from_hours(10)),
+        ..bounds(1)
+    };
+    let running = run(Arc::clone(&fake), bounds, witness(), stop.clone());
+    let test = async {
+        for resyncs in 1..=2 {
+            *fake.slept.lock() += Duration::from_hours(11);
+            fake.until(|fake| fake.runs().len() == resyncs).await;
+        }
+        stop.cancel();
+    };
+    let both = async { tokio::join!(running, test) };
+    let (ended, ()) = timeout(PATIENCE, both).await.expect("should end in time");
+    ended.unwrap();
 }
 
 #[tokio::test]

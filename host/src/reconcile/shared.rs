@@ -1,6 +1,6 @@
 //! What all reconcilers of the process share.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use parking_lot::RwLock;
@@ -37,6 +37,8 @@ pub struct Shared {
     pub trials: Notify,
     /// Whether a pass that would do nothing is left out.
     pub remember_passes: bool,
+    /// How long it takes on average until a parent has a pass for nothing but time that has passed.
+    pub resync_period: Duration,
     /// The clock.
     pub now: fn() -> Timestamp,
     /// Fills a buffer with bytes that nobody can guess.

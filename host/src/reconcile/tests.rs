@@ -73,6 +73,7 @@ impl World {
             hash_key: slot,
             trials: tokio::sync::Notify::new(),
             remember_passes: true,
+            resync_period: Duration::from_hours(10),
             now: Timestamp::now,
             random: |bytes| bytes.fill(7),
         };

@@ -28,6 +28,7 @@ pub(super) async fn run(
         let bounds = Bounds {
             places: Arc::clone(&places),
             passes_per_second_max: limits.passes_per_second_max,
+            resync_period: Some(shared.resync_period),
             queue: queue_options(),
         };
         let work = Arc::clone(reconciler);

@@ -135,6 +135,8 @@ fn bounds() -> Bounds {
     Bounds {
         places: Arc::new(Semaphore::new(PLACES)),
         passes_per_second_max: PASSES_PER_SECOND_MAX,
+        // A Plugin that serves has a look by the clock anyway.
+        resync_period: None,
         queue: controllers::queue_options(),
     }
 }

@@ -37,6 +37,10 @@ impl Watched {
 }
 
 impl Work for Watched {
+    fn resync(&self) {
+        self.reconciler.resync();
+    }
+
     async fn triggers(&self) -> Vec<(ObjectId, Class)> {
         Work::triggers(&*self.reconciler).await
     }
@@ -61,7 +65,7 @@ impl Work for Watched {
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let poll = async {
         while !holds() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            sleep(Duration::from_millis(5)).await;
         }
     };
     timeout(PATIENCE, poll).await.expect(what);
@@ -72,7 +76,7 @@ async fn until_quiet(watched: &Watched) {
     let quiet = async {
         loop {
             let began = watched.began.lock().len();
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            sleep(Duration::from_millis(100)).await;
             if watched.running.lock().is_empty() && watched.began.lock().len() == began {
                 return;
             }

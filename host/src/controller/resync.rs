@@ -1,0 +1,75 @@
+//! When every parent is to have a pass although nothing is known to have changed.
+//!
+//! A level-triggered controller misses nothing as long as every change makes a trigger; this bounds for how long a
+//! change can go unnoticed that made none. Pure: time comes in with every call.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// By how much of the period the times between two resyncs differ, up or down, so that hosts and plugins that started
+/// together do not stay together; controller-runtime's `SyncPeriod` has as much.
+const JITTER: f64 = 0.1;
+
+/// The resyncs of one kind of parents.
+#[derive(Debug)]
+pub(super) struct Resync {
+    period: Duration,
+    due: Duration,
+    rng: Rng,
+}
+
+impl Resync {
+    /// The first one is due a period from now: at a start all parents are listed anyway.
+    pub(super) fn new(period: Duration, seed: u64, now: Duration) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        Self {
+            due: now.saturating_add(jittered(period, &mut rng)),
+            period,
+            rng,
+        }
+    }
+
+    /// Whether one is due; if so, the next one is due a period from now, however late this one is.
+    pub(super) fn is_due(&mut self, now: Duration) -> bool {
+        let is_due = now >= self.due;
+        if is_due {
+            self.due = now.saturating_add(jittered(self.period, &mut self.rng));
+        }
+        is_due
+    }
+}
+
+fn jittered(period: Duration, rng: &mut Rng) -> Duration {
+    period.mul_f64(1.0 - JITTER + 2.0 * JITTER * rng.f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Q7: never earlier than nine tenths of the period after the last one, and always after eleven tenths.
+        #[test]
+        fn q7_resyncs_come_once_in_a_period_and_not_in_step(
+            seed in any::<u64>(),
+            period_s in 1_u64..100_000,
+            late_s in prop::collection::vec(0_u64..200_000, 1..20),
+        ) {
+            let (start, period) = (Duration::from_hours(1), Duration::from_secs(period_s));
+            let (mut resync, mut last) = (Resync::new(period, seed, start), start);
+            for late in late_s {
+                let (earliest, latest) = (last + period.mul_f64(0.9), last + period.mul_f64(1.1));
+                prop_assert!(!resync.is_due(earliest.saturating_sub(Duration::from_micros(1))));
+                last = latest + Duration::from_secs(late);
+                prop_assert!(resync.is_due(last), "after {last:?}");
+                prop_assert!(!resync.is_due(last), "twice");
+            }
+            let mut other = Resync::new(period, seed ^ 1, start);
+            prop_assert_ne!(Resync::new(period, seed, start).due, other.due);
+            prop_assert!(other.is_due(Duration::MAX), "a clock at its end");
+        }
+    }
+}
