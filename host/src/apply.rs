@@ -22,7 +22,7 @@ mod target;
 mod tests;
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -37,7 +37,7 @@ pub use execute::{Execution, Session};
 pub use objects::MANAGER;
 pub use target::{Target, Written};
 
-use crate::config::{Failpoint, Moment};
+use crate::config::Failpoint;
 use request::Request;
 
 /// The bounds of a writer.
@@ -47,8 +47,6 @@ pub struct Settings {
     pub deadline: Duration,
     /// How many writes may be under way at the same time; each holds a connection.
     pub concurrency_max: usize,
-    /// Where a crash test wants the process to die.
-    pub failpoint: Option<Failpoint>,
 }
 
 impl Default for Settings {
@@ -58,7 +56,6 @@ impl Default for Settings {
             deadline: Duration::from_secs(35),
             // A fair share of the 200 changing requests that an API server takes at a time by default.
             concurrency_max: 16,
-            failpoint: None,
         }
     }
 }
@@ -69,9 +66,6 @@ pub struct Writer {
     claim: Claim,
     turns: Semaphore,
     deadline: Duration,
-    failpoint: Option<Failpoint>,
-    /// Writes so far, for the failpoint.
-    writes: AtomicU64,
 }
 
 impl Writer {
@@ -81,15 +75,12 @@ impl Writer {
         let Settings {
             deadline,
             concurrency_max,
-            failpoint,
         } = settings;
         Self {
             client,
             claim,
             turns: Semaphore::new(concurrency_max.clamp(1, Semaphore::MAX_PERMITS)),
             deadline,
-            failpoint,
-            writes: AtomicU64::new(0),
         }
     }
 
@@ -112,16 +103,12 @@ impl Writer {
             if !self.claim.may_begin() {
                 return Ok(None);
             }
-            let number = self
-                .writes
-                .fetch_add(1, Ordering::Relaxed)
-                .saturating_add(1);
-            self.die_if_asked(Moment::Before, number);
+            let write = Failpoint::Write.begin();
             sent.store(true, Ordering::Relaxed);
             let answer = self.client.send(http.map(Body::from)).await?;
             let (parts, body) = answer.into_parts();
             let body = body.collect_bytes().await?;
-            self.die_if_asked(Moment::After, number);
+            write.end();
             Ok::<_, kube::Error>(Some((parts, body)))
         };
         let ended = self.claim.bound(timeout(self.deadline, exchange)).await;
@@ -140,15 +127,6 @@ impl Writer {
             }),
             None if sent => Err(Error::CutOff { what }),
             None | Some(Ok(Ok(None))) => Err(Error::NoClaim { what }),
-        }
-    }
-
-    fn die_if_asked(&self, moment: Moment, number: u64) {
-        let asked = self
-            .failpoint
-            .is_some_and(|point| point.moment == moment && point.write == number);
-        if cfg!(feature = "failpoints") && asked {
-            std::process::abort();
         }
     }
 }

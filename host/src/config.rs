@@ -35,7 +35,7 @@ pub use build::BuildSettings;
 pub use cluster::{ClusterSettings, Connection, client_config};
 pub use compile::CompileArgs;
 pub use dev::{DevCluster, DevSettings};
-pub use failpoint::{Failpoint, Moment};
+pub use failpoint::Failpoint;
 pub use guard::Guard;
 pub use inspect::{InspectFormat, InspectSettings, Inspected};
 pub use lease::{LeaseSettings, LeaseTimes, lease_name};
@@ -159,7 +159,9 @@ pub enum Error {
         String,
     ),
     /// `INNKEEPER_FAILPOINT` does not parse.
-    #[error("\"{0}\" is not a failpoint: write before:N or after:N, N counts writes from 1")]
+    #[error(
+        "\"{0}\" is not a failpoint: write before-write:N, after-write:N, before-event:N or after-event:N, N counts from 1"
+    )]
     Failpoint(
         /// The text as given.
         String,

@@ -170,14 +170,10 @@ async fn start(
         scope,
         admin: _,
         lease: _,
-        failpoint,
     } = settings;
     let cluster = tasks.read(clients.client()?, &scope, gallery.expect("watches"));
     gallery.reads(&cluster);
-    let settings = apply::Settings {
-        failpoint,
-        ..apply::Settings::default()
-    };
+    let settings = apply::Settings::default();
     let writer = Arc::new(Writer::new(clients.client()?, claim.clone(), settings));
 
     // The first failure counts: a host that has nothing to serve need not wait for an API server to say so.

@@ -85,7 +85,7 @@ impl Crash {
 }
 
 /// How often each child of a namespace was created by the host.
-fn creates(writes: &[Write], namespace: &str) -> BTreeMap<String, usize> {
+pub(crate) fn creates(writes: &[Write], namespace: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for write in writes {
         let is_child = write.namespace == namespace && !write.resource.starts_with("events");

@@ -10,6 +10,8 @@ mod acts;
 mod credentials;
 mod denials;
 mod driver;
+#[cfg(feature = "failpoints")]
+mod failpoints;
 mod matrix;
 mod meddle;
 mod naive;

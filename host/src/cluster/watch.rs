@@ -16,7 +16,10 @@ use super::{
     stored::{Malformed, keep},
     wire::{Failure, Line, LineKind, Page, Stream, bookmark_version, error_line},
 };
-use crate::model::{Access, Gvk, ResourceVersion};
+use crate::{
+    config::Failpoint,
+    model::{Access, Gvk, ResourceVersion},
+};
 
 /// Why a step has no outcome.
 enum Stop {
@@ -223,18 +226,19 @@ impl Watcher {
                 let mut state = self.shared.state.lock();
                 (version, state.bookmark(self.task, version, now))
             }
-            LineKind::Added | LineKind::Modified => {
+            LineKind::Added | LineKind::Modified | LineKind::Deleted => {
+                let event = Failpoint::Event.begin();
                 let stored = keep(line.object.get(), &self.order.shape)?;
                 let version = stored.version;
-                (
-                    version,
-                    self.shared.state.lock().put(self.task, stored, now),
-                )
-            }
-            LineKind::Deleted => {
-                let stored = keep(line.object.get(), &self.order.shape)?;
                 let mut state = self.shared.state.lock();
-                (stored.version, state.remove(self.task, &stored, now))
+                let applied = if line.kind == LineKind::Deleted {
+                    state.remove(self.task, &stored, now)
+                } else {
+                    state.put(self.task, stored, now)
+                };
+                drop(state);
+                event.end();
+                (version, applied)
             }
         };
         applied.check()?;

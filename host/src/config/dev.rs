@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{
-    Error, Failpoint, RunSettings, ScopeSettings,
+    Error, RunSettings, ScopeSettings,
     cluster::{ClusterArgs, ClusterSettings},
     plugins::{PluginArgs, plugin_files},
 };
@@ -95,7 +95,6 @@ impl DevArgs {
                 sources: None,
                 // It is alone in a cluster of its own, and asks nobody in one that is there.
                 lease: None,
-                failpoint: Failpoint::from_environment()?,
             },
             examples,
             once,

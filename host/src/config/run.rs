@@ -1,9 +1,10 @@
 //! The command `run`.
 
 use super::{
-    AdminSettings, Error, Failpoint,
+    AdminSettings, Error,
     admin::AdminArgs,
     cluster::{ClusterArgs, ClusterSettings},
+    failpoint::check_failpoint,
     lease::{LeaseArgs, LeaseSettings, lease_name},
     plugins::{PluginArgs, PluginSettings},
     scope::{ScopeArgs, ScopeSettings},
@@ -55,8 +56,6 @@ pub struct RunSettings {
     pub lease: Option<LeaseSettings>,
     /// Where to answer for health and metrics; none: nowhere.
     pub admin: Option<AdminSettings>,
-    /// Where to die, in crash tests only.
-    pub failpoint: Option<Failpoint>,
 }
 
 impl RunArgs {
@@ -69,6 +68,7 @@ impl RunArgs {
             lease,
             admin,
         } = self;
+        check_failpoint()?;
         let cluster = cluster.into_settings();
         let scope = scope.into_settings()?;
         let plugins = plugins.into_settings()?;
@@ -84,7 +84,6 @@ impl RunArgs {
             sources,
             plugins,
             admin: admin.into_settings(),
-            failpoint: Failpoint::from_environment()?,
         })
     }
 }

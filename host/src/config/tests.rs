@@ -50,7 +50,6 @@ fn fills_in_every_limit() {
     assert_eq!(settings.cluster.host_namespace, "host");
     assert_eq!(settings.plugins.drain.as_secs(), 25);
     assert!(settings.plugins.workers.get() >= 1);
-    assert_eq!(settings.failpoint, None);
     assert!(settings.plugins.remember_passes);
     assert_eq!(settings.plugins.resync_period, Duration::from_hours(10));
     let forgetful = run(&["--plugin", "a.wasm", "--forget-passes"]);
@@ -256,16 +255,6 @@ fn l2_rejects_a_lease_that_leaves_the_holder_no_time_to_stop() {
     ] {
         let message = rejection(&["run", "--plugin", "a", "--leader-elect", flag, seconds]);
         assert!(message.contains(expected), "{message}");
-    }
-}
-
-#[test]
-fn reads_failpoints() {
-    let before = Failpoint::parse("before:3").unwrap();
-    assert_eq!((before.moment, before.write), (Moment::Before, 3));
-    assert_eq!(Failpoint::parse("after:1").unwrap().moment, Moment::After);
-    for text in ["", "before", "before:0", "before:x", "during:1"] {
-        assert!(Failpoint::parse(text).is_err(), "{text}");
     }
 }
 

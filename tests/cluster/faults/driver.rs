@@ -17,7 +17,7 @@ use super::{
     meddle,
     normal::{self, differences},
     oracles::{self, Evidence},
-    plan::{self, FRESH, LEADER_ROW, Parent, Plan, Step, Wish, Wishes},
+    plan::{self, FRESH, KINDS, LEADER_ROW, Parent, Plan, Step, Wish, Wishes},
     world::{Actor, Who, World},
 };
 use crate::{relay::Moment, stage::is_synced};
@@ -302,7 +302,7 @@ impl Run<'_> {
     fn converge(&mut self) -> Result<()> {
         let wanted = self.world.wanted(self.who, &self.wishes.now);
         self.wait("all is as it is wanted", |run| {
-            let found = normal::state(run.world.user(), &run.namespace)?;
+            let found = normal::state(run.world.user(), &run.namespace, KINDS)?;
             let differences = differences(&wanted, &found);
             ensure!(differences.is_empty(), "{}", differences.join("; "));
             Ok(())

@@ -7,15 +7,19 @@ use anyhow::Result;
 use innkeeper_tests::{User, owned::owned, user::Kind};
 use serde_json::{Map, Value, json};
 
-use super::plan::{KINDS, Parent, Sort};
+use super::plan::{Parent, Sort};
 
 /// Objects in their normal form, by kind and name.
 pub(crate) type State = BTreeMap<String, Value>;
 
-/// What is there of parents and of what carries their names.
-pub(crate) fn state(user: &User, namespace: &str) -> Result<State> {
+/// What is there of parents and of what carries their names, of these kinds.
+pub(crate) fn state(
+    user: &User,
+    namespace: &str,
+    kinds: impl IntoIterator<Item = (&'static str, &'static str)>,
+) -> Result<State> {
     let mut state = State::new();
-    for (api_version, kind) in KINDS {
+    for (api_version, kind) in kinds {
         for object in user.list(Kind::new(api_version, kind, namespace), "")? {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             if let Some(parent) = parent_of(name) {

@@ -21,7 +21,7 @@ use serde_json::json;
 use super::{
     naive::Naive,
     normal::{self, State, named, part},
-    plan::{Parent, Sort, Wish},
+    plan::{KINDS, Parent, Sort, Wish},
 };
 use crate::{relay::Relay, stage::Stage};
 
@@ -153,7 +153,7 @@ impl World {
         let count: usize = count.sum();
         let state = eventually("all is well where nothing goes wrong", || {
             let state =
-                normal::state(self.user(), &namespace).map_err(|error| error.to_string())?;
+                normal::state(self.user(), &namespace, KINDS).map_err(|error| error.to_string())?;
             let good = json!(["\"True\" \"Applied\"", true]);
             let ready = json!(["\"True\" \"Ready\"", true]);
             let is_bad = |form: &serde_json::Value| {

@@ -108,7 +108,6 @@ fn claimed_writer(port: u16, claim: Claim, deadline: Duration, concurrency_max: 
     let settings = Settings {
         deadline,
         concurrency_max,
-        failpoint: None,
     };
     Writer::new(client, claim, settings)
 }
