@@ -26,6 +26,7 @@ mod reads;
 mod registration;
 mod report;
 mod shared;
+mod shelf;
 mod standing;
 mod state;
 mod store;
@@ -50,6 +51,7 @@ pub use self::{
     reads::{Answer, PassReads, Recording},
     registration::Registration,
     report::{Status, WatchStatus},
+    shelf::Shelf,
     standing::{Said, Standing},
     stored::Malformed,
     triggers::{Cause, Trigger},
