@@ -14,11 +14,13 @@
 //! One key has one state, so the queue is bounded by the number of live parents, however many triggers arrive.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
+    hash::{BuildHasherDefault, DefaultHasher, Hash},
     time::Duration,
 };
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use slab::Slab;
 
 use crate::{config::Guard, reconcile::Next};
 
@@ -104,20 +106,30 @@ impl Default for Options {
     }
 }
 
+#[expect(
+    clippy::disallowed_types,
+    reason = "looked into with every trigger and every pass, and never iterated"
+)]
+type Handles<K> = std::collections::HashMap<K, usize, BuildHasherDefault<DefaultHasher>>;
+
 /// The keys of one plugin.
 #[derive(Debug)]
 pub struct Queue<K> {
     options: Options,
-    entries: BTreeMap<K, Entry>,
+    entries: Slab<Entry<K>>,
+    /// Where the entry of a key is: it is looked up once for a trigger and once for the end of a pass, and nothing else
+    /// compares keys.
+    handles: Handles<K>,
     /// By rank, then in the order of arrival.
-    ready: BTreeSet<(Duration, u64, K)>,
+    ready: BTreeSet<(Duration, u64, usize)>,
     /// By due time.
-    delayed: BTreeSet<(Duration, u64, K)>,
+    delayed: BTreeSet<(Duration, u64, usize)>,
     sequence: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Entry<K> {
+    key: K,
     state: State,
     failures: u32,
     backoff: Option<ExponentialBackoff>,
@@ -157,12 +169,13 @@ enum Wait {
     },
 }
 
-impl<K: Ord + Clone> Queue<K> {
+impl<K: Eq + Hash + Clone> Queue<K> {
     /// An empty queue.
     pub fn new(options: Options) -> Self {
         Self {
             options,
-            entries: BTreeMap::new(),
+            entries: Slab::new(),
+            handles: Handles::default(),
             ready: BTreeSet::new(),
             delayed: BTreeSet::new(),
             sequence: 0,
@@ -172,17 +185,15 @@ impl<K: Ord + Clone> Queue<K> {
     /// Asks for a pass of this key.
     /// Any number of triggers before a pass begins are one pass; any number during a pass are exactly one more.
     pub fn trigger(&mut self, key: K, class: Class, now: Duration) {
-        let mut entry = self.take(&key).unwrap_or(Entry {
-            state: State::Idle,
-            failures: 0,
-            backoff: None,
-            parked_since: None,
-        });
-        if class.ends_backoff() && Guard::EditEndsBackOff.holds() {
+        let handle = self.handle(key);
+        if class.ends_backoff()
+            && Guard::EditEndsBackOff.holds()
+            && let Some(entry) = self.entries.get_mut(handle)
+        {
             entry.failures = 0;
             entry.backoff = None;
         }
-        entry.state = match entry.state {
+        let state = match self.leave(handle) {
             State::Running { dirty } if Guard::SerialPerKey.holds() => State::Running {
                 dirty: Some(dirty.map_or(class, |earlier| earlier.min(class))),
             },
@@ -206,36 +217,36 @@ impl<K: Ord + Clone> Queue<K> {
                 self.ready(class, now, now)
             }
         };
-        self.put(key, entry);
+        self.enter(handle, state);
     }
 
     /// The next key to run; it counts as running until [`Queue::done`].
     pub fn pop(&mut self, now: Duration) -> Option<Ticket<K>> {
         self.promote(now);
-        let (_, _, key) = self.ready.first()?.clone();
-        let mut entry = self.take(&key)?;
-        let since = match entry.state {
+        let (_, _, handle) = *self.ready.first()?;
+        let since = match self.leave(handle) {
             State::Ready { since, .. } => since,
             State::Delayed { .. } | State::Running { .. } | State::Idle => now,
         };
-        entry.state = State::Running { dirty: None };
-        let ticket = Ticket {
-            key: key.clone(),
+        self.enter(handle, State::Running { dirty: None });
+        let entry = self.entries.get(handle)?;
+        Some(Ticket {
+            key: entry.key.clone(),
             failures: entry.failures,
             parked_since: entry.parked_since,
             waited: now.saturating_sub(since),
-        };
-        self.put(key, entry);
-        Some(ticket)
+        })
     }
 
     /// Ends the pass of a key.
     pub fn done(&mut self, key: &K, next: Next, now: Duration) {
-        let Some(mut entry) = self.take(key) else {
+        let Some(&handle) = self.handles.get(key) else {
+            return;
+        };
+        let Some(entry) = self.entries.get_mut(handle) else {
             return;
         };
         let State::Running { dirty } = entry.state else {
-            self.put(key.clone(), entry);
             return;
         };
         let dirty = dirty.filter(|_| Guard::DirtyRunsAgain.holds());
@@ -255,11 +266,11 @@ impl<K: Ord + Clone> Queue<K> {
         };
         let state = match (next, dirty) {
             (Next::Backoff, dirty) if !dirty.is_some_and(Class::ends_backoff) => {
-                let due = now.saturating_add(self.backoff(&mut entry));
+                let due = now.saturating_add(self.backoff(handle));
                 Some(self.failed(due, now, dirty.is_some_and(Class::is_change), now))
             }
             (Next::BackoffAtLeast(least), dirty) if !dirty.is_some_and(Class::ends_backoff) => {
-                let due = now.saturating_add(self.backoff(&mut entry).max(least));
+                let due = now.saturating_add(self.backoff(handle).max(least));
                 Some(self.failed(
                     due,
                     now.saturating_add(least),
@@ -273,10 +284,12 @@ impl<K: Ord + Clone> Queue<K> {
             }
             (_, None) => None,
         };
-        // A settled key needs no memory: it is as good as one that never was.
         if let Some(state) = state {
-            entry.state = state;
-            self.put(key.clone(), entry);
+            self.enter(handle, state);
+        } else {
+            // A settled key needs no memory: it is as good as one that never was.
+            self.handles.remove(key);
+            self.entries.remove(handle);
         }
     }
 
@@ -296,45 +309,65 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Moves what is due to the ready keys.
     fn promote(&mut self, now: Duration) {
-        while let Some((due, _, key)) = self.delayed.first().cloned() {
-            if due > now {
-                break;
-            }
-            if let Some(mut entry) = self.take(&key) {
-                // Ranked by the time it was due, not by the time somebody looked.
-                entry.state = self.ready(Class::Retry, due, due);
-                self.put(key, entry);
-            }
+        while let Some(&(due, _, handle)) = self.delayed.first()
+            && due <= now
+        {
+            self.delayed.pop_first();
+            // Ranked by the time it was due, not by the time somebody looked.
+            let state = self.ready(Class::Retry, due, due);
+            self.enter(handle, state);
         }
     }
 
-    /// Takes a key out of all indexes.
-    fn take(&mut self, key: &K) -> Option<Entry> {
-        let entry = self.entries.remove(key)?;
-        match &entry.state {
-            State::Ready { rank, sequence, .. } => {
-                self.ready.remove(&(*rank, *sequence, key.clone()));
-            }
-            State::Delayed { due, sequence, .. } => {
-                self.delayed.remove(&(*due, *sequence, key.clone()));
-            }
-            State::Running { .. } | State::Idle => {}
-        }
-        Some(entry)
+    /// Where the entry of a key is, which is made if there is none.
+    fn handle(&mut self, key: K) -> usize {
+        let Self {
+            entries, handles, ..
+        } = self;
+        *handles.entry(key).or_insert_with_key(|key| {
+            entries.insert(Entry {
+                key: key.clone(),
+                state: State::Idle,
+                failures: 0,
+                backoff: None,
+                parked_since: None,
+            })
+        })
     }
 
-    /// Puts a key back, into the index that its state asks for.
-    fn put(&mut self, key: K, entry: Entry) {
-        match &entry.state {
+    /// Takes a key out of all indexes; says where it was.
+    fn leave(&mut self, handle: usize) -> State {
+        let Some(entry) = self.entries.get_mut(handle) else {
+            return State::Idle;
+        };
+        let state = std::mem::replace(&mut entry.state, State::Idle);
+        match &state {
             State::Ready { rank, sequence, .. } => {
-                self.ready.insert((*rank, *sequence, key.clone()));
+                self.ready.remove(&(*rank, *sequence, handle));
             }
             State::Delayed { due, sequence, .. } => {
-                self.delayed.insert((*due, *sequence, key.clone()));
+                self.delayed.remove(&(*due, *sequence, handle));
             }
             State::Running { .. } | State::Idle => {}
         }
-        self.entries.insert(key, entry);
+        state
+    }
+
+    /// Puts a key that is in no index into the one that its state asks for.
+    fn enter(&mut self, handle: usize, state: State) {
+        let Some(entry) = self.entries.get_mut(handle) else {
+            return;
+        };
+        match &state {
+            State::Ready { rank, sequence, .. } => {
+                self.ready.insert((*rank, *sequence, handle));
+            }
+            State::Delayed { due, sequence, .. } => {
+                self.delayed.insert((*due, *sequence, handle));
+            }
+            State::Running { .. } | State::Idle => {}
+        }
+        entry.state = state;
     }
 
     /// Ranked from `now` on, and due since `since`.
@@ -369,13 +402,16 @@ impl<K: Ord + Clone> Queue<K> {
     }
 
     /// The next delay of a key that failed.
-    fn backoff(&mut self, entry: &mut Entry) -> Duration {
+    fn backoff(&mut self, handle: usize) -> Duration {
         if !Guard::BackOff.holds() {
             return Duration::ZERO;
         }
         let backoff_max = self.options.backoff_max;
         let backoff_min = self.options.backoff_min;
         let seed = self.options.seed ^ self.next_sequence();
+        let Some(entry) = self.entries.get_mut(handle) else {
+            return backoff_max;
+        };
         entry
             .backoff
             .get_or_insert_with(|| {

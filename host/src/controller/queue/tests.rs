@@ -313,7 +313,8 @@ fn a_settled_key_takes_no_memory() {
     let mut queue = queue();
     queue.trigger("a", Class::User, at(0));
     drain(&mut queue, at(0));
-    assert!(queue.entries.is_empty() && queue.ready.is_empty() && queue.delayed.is_empty());
+    assert!(queue.entries.is_empty() && queue.handles.is_empty());
+    assert!(queue.ready.is_empty() && queue.delayed.is_empty());
 }
 
 /// One step of the property test, on one of a few keys.
@@ -390,7 +391,7 @@ impl Reference {
         let due: BTreeMap<u8, Duration> = queue
             .delayed
             .iter()
-            .map(|(due, _, key)| (*key, *due))
+            .map(|(due, _, handle)| (queue.entries[*handle].key, *due))
             .collect();
         // A delay that came due is as good as a trigger.
         for (key, due) in &due {
@@ -425,7 +426,8 @@ impl Reference {
             return;
         }
         promise.failed = matches!(next, Next::Backoff | Next::BackoffAtLeast(_));
-        if let Some(due) = queue.delayed.iter().find(|(_, _, delayed)| *delayed == key) {
+        let is_key = |(_, _, handle): &&(Duration, u64, usize)| queue.entries[*handle].key == key;
+        if let Some(due) = queue.delayed.iter().find(is_key) {
             let longest = Options::default().backoff_max.max(Duration::from_secs(3));
             assert!(due.0 <= self.now + longest, "{key} waits without a bound");
         }
