@@ -194,7 +194,7 @@ pub(crate) enum Step {
     Snapshot,
     /// And comes back.
     Restore,
-    /// Somebody else writes so many objects.
+    /// Somebody else writes so many objects, and then touches all of the plan, so that every watch sees how late it is.
     Burn(u32),
     /// The host is killed at a write of this number from here on, and started again; the step is what makes it write.
     KillAt(Moment, usize, Box<Self>),
