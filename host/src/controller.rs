@@ -8,7 +8,6 @@ mod resync;
 
 use std::{collections::BTreeMap, convert::Infallible, future::Future, sync::Arc, time::Duration};
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::{JoinError, JoinSet},
@@ -18,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
+    clock::since_boot,
     cluster::{Cause, Registration},
     config::Guard,
     metrics::{ControllerMetrics, PassResult},
@@ -240,14 +240,6 @@ impl<W: Work> Controller<W> {
     fn now(&self) -> Duration {
         self.work.now()
     }
-}
-
-/// What has passed since the machine has started, its sleep included.
-fn since_boot() -> Duration {
-    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(tv_sec).unwrap_or_default();
-    let nanos = u32::try_from(tv_nsec).unwrap_or_default();
-    Duration::new(seconds, nanos)
 }
 
 /// What is counted of a pass.

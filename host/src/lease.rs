@@ -12,12 +12,13 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use jiff::Timestamp;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
     apply::{self, Claim, Writer},
+    clock::since_boot,
     cluster::{self, LeaseReader},
     config::LeaseTimes,
     metrics::Metrics,
@@ -66,7 +67,6 @@ pub struct Election {
     claim: Claim,
     machine: Machine,
     rng: Rng,
-    start: Instant,
     /// Whether the lease may be this process's, known or not.
     has_asked: bool,
     /// Why the last turn failed, so that a failure that goes on is told once.
@@ -81,7 +81,6 @@ impl Election {
             rng: Rng::with_seed(parts.seed),
             parts,
             claim,
-            start: Instant::now(),
             has_asked: false,
             failure: None,
         }
@@ -141,7 +140,7 @@ impl Election {
 
     async fn try_turn(&mut self) -> Result<(), Error> {
         let wall = (self.parts.now)();
-        if let Some(write) = self.machine.renewal(self.now(), wall) {
+        if let Some(write) = self.machine.renewal(since_boot(), wall) {
             match self.write(write).await {
                 // Somebody else has written it: what, is to be looked at.
                 Err(apply::Error::Conflict { .. } | apply::Error::Gone { .. }) => {}
@@ -149,7 +148,7 @@ impl Election {
             }
         }
         let lease = self.parts.reader.read().await.map_err(Error::Read)?;
-        match self.machine.decide(lease, self.now(), (self.parts.now)()) {
+        match self.machine.decide(lease, since_boot(), (self.parts.now)()) {
             Decision::Write(write) => match self.write(write).await {
                 Err(apply::Error::Conflict { .. } | apply::Error::Exists { .. }) => {
                     debug!("another process was faster with the lease");
@@ -175,17 +174,17 @@ impl Election {
     async fn write(&mut self, write: Write) -> Result<(), apply::Error> {
         let was_holder = self.machine.is_holder();
         self.has_asked = true;
-        let sent = self.now();
+        let sent = since_boot();
         let version = self.send(&write).await?;
         let Write { record, .. } = write;
         let transitions = record.transitions;
         let lease = Lease { version, record };
-        let Some(from) = self.machine.wrote(lease, sent, self.now()) else {
+        let Some(from) = self.machine.wrote(lease, sent, since_boot()) else {
             return Ok(());
         };
-        let (start, deadline) = (self.start + from, self.parts.times.renew_deadline);
+        let deadline = self.parts.times.renew_deadline;
         // The last fifth is for writes that are under way.
-        let held = self.claim.hold(start + deadline / 5 * 4, start + deadline);
+        let held = self.claim.hold(from + deadline / 5 * 4, from + deadline);
         if held && !was_holder {
             self.show(true);
             let identity = &self.parts.identity;
@@ -237,10 +236,5 @@ impl Election {
 
     fn show(&self, leads: bool) {
         self.parts.metrics.leads(&self.parts.name, leads);
-    }
-
-    /// What has passed on this process's clock.
-    fn now(&self) -> Duration {
-        self.start.elapsed()
     }
 }

@@ -6,7 +6,7 @@ use crate::files::Source;
 
 /// Lower layers first; modules in one layer do not know each other.
 const LAYERS: [&[&str]; 10] = [
-    &["model", "yaml"],
+    &["clock", "model", "yaml"],
     &["config", "metrics"],
     &["policy", "plan", "schema"],
     &["plugin", "cluster", "apply", "source"],

@@ -1,23 +1,29 @@
 //! The claim: proof that this process is the one that may write, and until when.
 //!
 //! Whoever holds the lease prolongs it; every write looks at it right before it is sent and is cut off when it lapses.
-//! It goes by the local monotonic clock, and once it is over it stays over.
+//! Its times are those of [`since_boot`]: it lapses while the machine sleeps, too. Once it is over it stays over.
 
 use std::{
     future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
     task::Poll,
+    time::Duration,
 };
 
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::watch, time::sleep};
+
+use crate::clock::since_boot;
+
+/// A timer stands still while the machine sleeps: so often the clock itself is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A claim; clones are the same.
 #[derive(Clone, Debug)]
-pub struct Claim(Arc<watch::Sender<Term>>);
+pub struct Claim {
+    term: Arc<watch::Sender<Term>>,
+    now: fn() -> Duration,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Term {
@@ -28,9 +34,9 @@ enum Term {
     /// This process may write.
     Held {
         /// Then no write begins any more.
-        begin_until: Instant,
+        begin_until: Duration,
         /// Then no write is under way any more.
-        until: Instant,
+        until: Duration,
     },
     /// Another process may write, and this one never again.
     Over,
@@ -38,7 +44,10 @@ enum Term {
 
 impl Claim {
     fn new(term: Term) -> Self {
-        Self(Arc::new(watch::Sender::new(term)))
+        Self {
+            term: Arc::new(watch::Sender::new(term)),
+            now: since_boot,
+        }
     }
 
     /// A claim that is held for ever, for a process that is alone.
@@ -54,9 +63,9 @@ impl Claim {
     /// Holds it, or holds it longer: writes begin before `begin_until` and have ended by `until`.
     ///
     /// Whether it is held after that: a claim that has lapsed stays over.
-    pub fn hold(&self, begin_until: Instant, until: Instant) -> bool {
-        let now = Instant::now();
-        self.0.send_modify(|term| {
+    pub fn hold(&self, begin_until: Duration, until: Duration) -> bool {
+        let now = (self.now)();
+        self.term.send_modify(|term| {
             *term = match *term {
                 Term::Awaited if until <= now => Term::Awaited,
                 Term::Awaited => Term::Held { begin_until, until },
@@ -65,17 +74,17 @@ impl Claim {
                 Term::Unlimited => Term::Unlimited,
             };
         });
-        matches!(*self.0.borrow(), Term::Held { .. } | Term::Unlimited)
+        matches!(*self.term.borrow(), Term::Held { .. } | Term::Unlimited)
     }
 
     /// Gives it up: nothing is written any more.
     pub fn end(&self) {
-        self.0.send_replace(Term::Over);
+        self.term.send_replace(Term::Over);
     }
 
     /// Waits until it is held for the first time.
     pub async fn acquired(&self) {
-        let mut terms = self.0.subscribe();
+        let mut terms = self.term.subscribe();
         let held = |term: &Term| matches!(term, Term::Unlimited | Term::Held { .. });
         // The sender lives as long as `self`.
         if terms.wait_for(held).await.is_err() {
@@ -85,12 +94,12 @@ impl Claim {
 
     /// Waits until it is over; for ever, if it is never held or never ends.
     pub async fn over(&self) {
-        let mut terms = self.0.subscribe();
+        let mut terms = self.term.subscribe();
         loop {
             let term = *terms.borrow_and_update();
             let lapse = async {
                 match term {
-                    Term::Held { until, .. } => sleep_until(until).await,
+                    Term::Held { until, .. } => self.lapse(until).await,
                     Term::Unlimited | Term::Awaited => std::future::pending().await,
                     Term::Over => {}
                 }
@@ -102,20 +111,28 @@ impl Claim {
         }
     }
 
+    async fn lapse(&self, until: Duration) {
+        while let Some(left) = until.checked_sub((self.now)())
+            && !left.is_zero()
+        {
+            sleep(left.min(LOOK)).await;
+        }
+    }
+
     /// Whether writes may be under way.
     pub fn is_held(&self) -> bool {
-        match *self.0.borrow() {
+        match *self.term.borrow() {
             Term::Unlimited => true,
-            Term::Held { until, .. } => Instant::now() < until,
+            Term::Held { until, .. } => (self.now)() < until,
             Term::Awaited | Term::Over => false,
         }
     }
 
     /// Whether a write may begin: a little before the claim ends, none does.
     pub(super) fn may_begin(&self) -> bool {
-        match *self.0.borrow() {
+        match *self.term.borrow() {
             Term::Unlimited => true,
-            Term::Held { begin_until, .. } => Instant::now() < begin_until,
+            Term::Held { begin_until, .. } => (self.now)() < begin_until,
             Term::Awaited | Term::Over => false,
         }
     }
@@ -137,24 +154,27 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::pending, time::Duration};
+    use std::{
+        future::pending,
+        sync::atomic::{AtomicBool, Ordering},
+    };
 
-    use tokio::time::{sleep, timeout};
+    use tokio::time::timeout;
 
     use super::*;
 
     const LONG: Duration = Duration::from_mins(1);
     const SHORT: Duration = Duration::from_millis(40);
 
-    fn within(duration: Duration) -> Instant {
-        Instant::now() + duration
+    fn within(duration: Duration) -> Duration {
+        since_boot() + duration
     }
 
     #[tokio::test]
     async fn l2_a_claim_that_lapsed_is_never_held_again() {
         let claim = Claim::awaited();
         assert!(!claim.may_begin() && !claim.is_held());
-        assert!(!claim.hold(within(SHORT), Instant::now()), "came too late");
+        assert!(!claim.hold(within(SHORT), since_boot()), "came too late");
         assert!(claim.hold(within(SHORT), within(SHORT)));
         assert!(claim.may_begin() && claim.is_held());
         claim.acquired().await;
@@ -178,7 +198,7 @@ mod tests {
     #[tokio::test]
     async fn l2_near_its_end_nothing_begins_and_what_is_under_way_is_cut_off() {
         let claim = Claim::awaited();
-        assert!(claim.hold(Instant::now(), within(SHORT)));
+        assert!(claim.hold(since_boot(), within(SHORT)));
         assert!(!claim.may_begin() && claim.is_held());
         let cut_off = timeout(LONG, claim.bound(pending::<()>())).await;
         assert_eq!(cut_off.unwrap(), None);
@@ -198,6 +218,26 @@ mod tests {
         });
         assert_eq!(claim.bound(work).await, None);
         assert_eq!(steps, 1);
+    }
+
+    #[tokio::test]
+    async fn l2_a_claim_lapses_while_the_machine_sleeps() {
+        static HAS_SLEPT: AtomicBool = AtomicBool::new(false);
+        let claim = Claim {
+            now: || {
+                let slept = u32::from(HAS_SLEPT.load(Ordering::Relaxed)) * LONG;
+                since_boot() + slept
+            },
+            ..Claim::awaited()
+        };
+        assert!(claim.hold(within(LONG), within(LONG)));
+        let mut over = pin!(claim.over());
+        assert!(timeout(SHORT, &mut over).await.is_err());
+        HAS_SLEPT.store(true, Ordering::Relaxed);
+        assert!(!claim.may_begin() && !claim.is_held());
+        // Well before its timer knew.
+        timeout(LONG / 2, over).await.unwrap();
+        assert!(!claim.hold(within(2 * LONG), within(2 * LONG)));
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
 //! What to do about the lease, decided from what was observed of it and when.
 //!
-//! Pure, with client-go's rules: time is what passes on this process's own monotonic clock, and the times written in
-//! the lease decide nothing, because other clocks wrote them.
+//! Pure, with client-go's rules: time is what passes on this machine's own monotonic clock, and the times written in
+//! the lease decide nothing, because other clocks wrote them. Unlike client-go's, that clock goes on while the machine
+//! sleeps, so that a holder that wakes up knows how late it is.
 //! A holder counts from the moment *before* it sent the renewal, all others from the moment *after* they saw it, so
 //! that the holder gives up first, however the clocks differ in what they show, and as long as they do not differ in
 //! how fast they run by more than the lease's duration is longer than the renew deadline.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::scripted::{Answer, Scripted, serve, writer_to};
 use crate::{
     apply::{Claim, Error, Execution, Session, Target, Writer},
+    clock::since_boot,
     model::{
         Access, Generated, Gvk, LeaseRecord, Object, ObjectId, Operation, Ownership, PluginName,
         Resource, ResourceVersion, Resources, Scope, Uid,
@@ -384,7 +385,7 @@ async fn l2_without_a_claim_nothing_is_sent() {
     assert!(matches!(execution.results[0].1, Err(Error::NoClaim { .. })));
     assert_eq!(server.lines(), Vec::<String>::new());
 
-    let soon = tokio::time::Instant::now() + LONG;
+    let soon = since_boot() + LONG;
     assert!(claim.hold(soon, soon));
     let execution = execute(&writer, vec![create("a")]).await;
     assert!(execution.results[0].1.is_ok(), "{execution:?}");
@@ -400,7 +401,7 @@ async fn l2_a_write_under_way_ends_with_the_claim() {
     let server = serve(vec![Answer::Silence]).await;
     let claim = Claim::awaited();
     let writer = server.writer_with(claim.clone());
-    let soon = tokio::time::Instant::now() + Duration::from_millis(500);
+    let soon = since_boot() + Duration::from_millis(500);
     assert!(claim.hold(soon, soon));
     let execution = execute(&writer, vec![create("a")]).await;
     let Err(error) = &execution.results[0].1 else {
