@@ -3,13 +3,16 @@
 //! Values are not parsed: an object of many kilobytes is split into a handful of slices, so that most of it is copied
 //! and never looked into.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
+
+/// Room for the fields of most objects, and of their metadata.
+const FIELDS: usize = 16;
 
 /// The fields of one JSON object; the values borrow from the text.
 pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, &'a str)>);
@@ -31,6 +34,22 @@ impl<'a> Fields<'a> {
         self.0.iter().map(|(name, value)| (&**name, *value))
     }
 
+    /// How many bytes [`text`](Self::text) has where no name has escapes.
+    pub(super) fn bytes(&self) -> usize {
+        // A colon, a comma or brace, two quotes.
+        let bytes = |(name, value): (&str, &str)| name.len() + value.len() + 4;
+        1 + self.iter().map(bytes).sum::<usize>()
+    }
+
+    /// All of them as the text of an object.
+    pub(super) fn text(&self) -> String {
+        let mut out = Writer::with_capacity(self.bytes());
+        out.begin();
+        self.iter().for_each(|(name, value)| out.raw(name, value));
+        out.end();
+        out.finish()
+    }
+
     /// The text of one value.
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.iter()
@@ -50,7 +69,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut fields = Vec::new();
+                let mut fields = Vec::with_capacity(FIELDS);
                 while let Some(Text(name)) = map.next_key()? {
                     let value: &RawValue = map.next_value()?;
                     fields.push((name, value.get()));
@@ -60,6 +79,93 @@ impl<'de> Deserialize<'de> for Fields<'de> {
         }
 
         deserializer.deserialize_map(Collect)
+    }
+}
+
+/// An object as API servers write it, split together with its metadata, so that its text is gone through once.
+pub(super) struct ObjectFields<'a> {
+    /// Its fields but `metadata`.
+    pub(super) rest: Fields<'a>,
+    /// None: it has none.
+    pub(super) metadata: Option<MetadataFields<'a>>,
+}
+
+/// The metadata of an object.
+pub(super) struct MetadataFields<'a> {
+    /// Its fields but `managedFields`.
+    pub(super) rest: Fields<'a>,
+    /// Who has applied what.
+    pub(super) managed: Vec<ManagedEntry<'a>>,
+}
+
+/// An entry of `managedFields`.
+#[derive(Deserialize)]
+pub(super) struct ManagedEntry<'a> {
+    #[serde(borrow)]
+    pub(super) manager: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) operation: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) subresource: Option<&'a RawValue>,
+    #[serde(borrow, rename = "fieldsV1")]
+    pub(super) fields: Option<&'a RawValue>,
+}
+
+impl<'a> ObjectFields<'a> {
+    /// Splits the text of an object.
+    pub(super) fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}
+
+impl<'a, 'de: 'a> Deserialize<'de> for ObjectFields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (rest, metadata) = deserializer.deserialize_map(Split::on("metadata"))?;
+        Ok(Self { rest, metadata })
+    }
+}
+
+impl<'a, 'de: 'a> Deserialize<'de> for MetadataFields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let split = Split::<Option<Vec<ManagedEntry<'_>>>>::on("managedFields");
+        let (rest, managed) = deserializer.deserialize_map(split)?;
+        let managed = managed.flatten().unwrap_or_default();
+        Ok(Self { rest, managed })
+    }
+}
+
+/// Reads one field as what it is, and all others as text.
+struct Split<T> {
+    on: &'static str,
+    value: PhantomData<T>,
+}
+
+impl<T> Split<T> {
+    const fn on(on: &'static str) -> Self {
+        let value = PhantomData;
+        Self { on, value }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Split<T> {
+    type Value = (Fields<'de>, Option<T>);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut rest = Vec::with_capacity(FIELDS);
+        let mut value = None;
+        while let Some(Text(name)) = map.next_key()? {
+            if name == self.on {
+                value = Some(map.next_value()?);
+            } else {
+                let raw: &RawValue = map.next_value()?;
+                rest.push((name, raw.get()));
+            }
+        }
+        Ok((Fields(rest), value))
     }
 }
 
@@ -169,13 +275,7 @@ mod tests {
     fn splits_and_writes_back() {
         let text = r#"{"a":1,"b\"c":{"x":[1,2]},"d":"e\n"}"#;
         let fields = Fields::parse(text).unwrap();
-        let mut out = Writer::with_capacity(text.len());
-        out.begin();
-        for (name, value) in fields.iter() {
-            out.raw(name, value);
-        }
-        out.end();
-        assert_eq!(out.finish(), text);
+        assert_eq!(fields.text(), text);
     }
 
     #[test]

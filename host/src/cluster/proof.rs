@@ -5,19 +5,18 @@
 //! A quiet kind reaches none, because nothing happens in it and a bookmark comes about once a minute: then a quorum's
 //! list of nothing but metadata must show the same objects in the same versions.
 
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 
 use super::{
     error::chain,
+    fields::ObjectFields,
     machine::Since,
     shared::Shared,
     state::{Doubt, Doubted},
     store::Key,
-    stored::Malformed,
+    stored::Identity,
     watch::pauses,
     wire::{Failure, Page, Target},
 };
@@ -90,31 +89,8 @@ async fn list(shared: &Shared, target: &Target) -> Result<Contents, Failure> {
     }
 }
 
-fn read(item: &RawValue) -> Result<(Key, (Uid, ResourceVersion)), Failure> {
-    #[derive(Deserialize)]
-    struct Item<'a> {
-        #[serde(borrow)]
-        metadata: Metadata<'a>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata<'a> {
-        #[serde(borrow, default)]
-        namespace: Cow<'a, str>,
-        #[serde(borrow)]
-        name: Cow<'a, str>,
-        #[serde(borrow)]
-        uid: Cow<'a, str>,
-        #[serde(borrow)]
-        resource_version: Cow<'a, str>,
-    }
-    let Item { metadata } = serde_json::from_str(item.get())?;
-    let version = metadata.resource_version;
-    let version = version
-        .parse()
-        .map_err(|_| Failure::Malformed(Malformed::Version(version.into_owned())))?;
-    Ok((
-        Key::new(&metadata.namespace, &metadata.name),
-        (Uid(metadata.uid.into()), ResourceVersion(version)),
-    ))
+fn read(item: &ObjectFields<'_>) -> Result<(Key, (Uid, ResourceVersion)), Failure> {
+    let object = Identity::of(item).map_err(Failure::Malformed)?;
+    let key = Key::new(&object.namespace, &object.name);
+    Ok((key, (object.uid, object.version)))
 }

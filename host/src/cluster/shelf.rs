@@ -2,7 +2,7 @@
 
 use super::{
     store::{Key, Store},
-    stored::{Malformed, Shape, keep},
+    stored::{Malformed, Shape, keep_fields},
     wire::{Line, LineKind},
 };
 use crate::model::{Access, Gvk};
@@ -36,7 +36,7 @@ impl Shelf {
         let line: Line<'_> = serde_json::from_str(line)?;
         let stored = match line.kind {
             LineKind::Added | LineKind::Modified | LineKind::Deleted => {
-                keep(line.object.get(), &self.shape)?
+                keep_fields(&line.object, &self.shape)?
             }
             LineKind::Bookmark | LineKind::Error => return Ok(false),
         };

@@ -156,8 +156,8 @@ impl Store {
 
     /// Takes an object from a list or an event.
     pub(super) fn put(&mut self, mut stored: Stored) -> Vec<Change> {
-        self.share_namespace(&mut stored);
         let Some(&handle) = self.by_name.get(&Key::of(&stored)) else {
+            self.share_namespace(&mut stored);
             self.insert(stored.clone());
             return vec![Change::came(stored)];
         };
@@ -177,6 +177,17 @@ impl Store {
         if stored == entry.stored {
             entry.list = list;
             return Vec::new();
+        }
+        stored.namespace = Arc::clone(&entry.stored.namespace);
+        if stored.is_found_as(&entry.stored) {
+            // No index has to hear of it.
+            entry.list = list;
+            let before = std::mem::replace(&mut entry.stored, stored.clone());
+            self.bytes = self.bytes - bytes_of(&before) + bytes_of(&stored);
+            return vec![Change {
+                before: Some(before),
+                after: Some(stored),
+            }];
         }
         let before = self.take(handle);
         self.insert(stored.clone());

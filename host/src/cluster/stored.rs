@@ -3,14 +3,13 @@
 //! One text per object, as guests see it, and beside it only what is decided by often; everything else is read out of
 //! the text when somebody asks.
 
-use std::{collections::BTreeSet, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, ops::Range, sync::Arc};
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use sha2::Sha256;
 
-use super::fields::{Fields, Text, Writer};
+use super::fields::{Fields, ManagedEntry, MetadataFields, ObjectFields, Text, Writer};
 use crate::{
     config::Guard,
     model::{ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Uid},
@@ -95,11 +94,23 @@ impl Stored {
         self.json.get(range).unwrap_or("{}")
     }
 
+    /// The text of all labels.
+    fn labels(&self) -> Option<&str> {
+        Fields::parse(self.metadata()).ok()?.get("labels")
+    }
+
+    /// Whether it is found under the same texts as another version of it.
+    pub(super) fn is_found_as(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.controller == other.controller
+            && self.retained_for == other.retained_for
+            && (self.metadata() == other.metadata() || self.labels() == other.labels())
+    }
+
     /// Calls with every label.
     pub(super) fn each_label(&self, mut see: impl FnMut(&str, &str)) {
-        let labels = Fields::parse(self.metadata())
-            .ok()
-            .and_then(|metadata| metadata.get("labels"))
+        let labels = self
+            .labels()
             .and_then(|labels| Fields::parse_nullable(labels).ok());
         for (name, value) in labels.iter().flat_map(Fields::iter) {
             if let Ok(Text(value)) = serde_json::from_str(value) {
@@ -109,23 +120,57 @@ impl Stored {
     }
 }
 
-/// Keeps of an object what the shape says.
-pub(super) fn keep(text: &str, shape: &Shape) -> Result<Stored, Malformed> {
-    let fields = Fields::parse(text)?;
-    let metadata = fields
-        .get("metadata")
-        .ok_or(Malformed::Missing("metadata"))?;
-    let metadata = Fields::parse(metadata)?;
-    let name = string(&metadata, "name")?.ok_or(Malformed::Missing("metadata.name"))?;
-    let namespace = string(&metadata, "namespace")?.unwrap_or_default();
-    let uid = string(&metadata, "uid")?.ok_or(Malformed::Missing("metadata.uid"))?;
-    let version = string(&metadata, "resourceVersion")?
-        .ok_or(Malformed::Missing("metadata.resourceVersion"))?;
-    let version = version
-        .parse()
-        .map_err(|_| Malformed::Version(version.clone()))?;
+/// Which object it is, and which version of it.
+pub(super) struct Identity<'a> {
+    /// Empty for cluster-scoped objects.
+    pub(super) namespace: Cow<'a, str>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) uid: Uid,
+    pub(super) version: ResourceVersion,
+}
 
-    let mut out = Writer::with_capacity(text.len());
+impl<'a> Identity<'a> {
+    /// Fails where something is missing that every object has.
+    pub(super) fn of(object: &ObjectFields<'a>) -> Result<Self, Malformed> {
+        let metadata = &metadata_of(object)?.rest;
+        let name = string(metadata, "name")?.ok_or(Malformed::Missing("metadata.name"))?;
+        let namespace = string(metadata, "namespace")?.unwrap_or_default();
+        let uid = string(metadata, "uid")?.ok_or(Malformed::Missing("metadata.uid"))?;
+        let version = string(metadata, "resourceVersion")?
+            .ok_or(Malformed::Missing("metadata.resourceVersion"))?;
+        let version = version
+            .parse()
+            .map_err(|_| Malformed::Version(version.into_owned()))?;
+        Ok(Self {
+            namespace,
+            name,
+            uid: Uid(uid.into()),
+            version: ResourceVersion(version),
+        })
+    }
+}
+
+/// Keeps of an object's text what the shape says.
+pub(super) fn keep(text: &str, shape: &Shape) -> Result<Stored, Malformed> {
+    keep_fields(&ObjectFields::parse(text)?, shape)
+}
+
+/// Keeps of an object what the shape says.
+pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<Stored, Malformed> {
+    let Identity {
+        namespace,
+        name,
+        uid,
+        version,
+    } = Identity::of(object)?;
+    let rest = &object.rest;
+    let MetadataFields {
+        rest: metadata,
+        managed: entries,
+    } = metadata_of(object)?;
+    let managed = managed(entries, shape);
+
+    let mut out = Writer::with_capacity(rest.bytes() + metadata.bytes() + 128);
     out.begin();
     out.name("apiVersion");
     out.string(&shape.kind.api_version());
@@ -133,16 +178,16 @@ pub(super) fn keep(text: &str, shape: &Shape) -> Result<Stored, Malformed> {
     out.string(&shape.kind.kind);
     out.name("metadata");
     let start = out.len();
-    let retained_for = write_metadata(&mut out, &metadata)?;
+    let retained_for = write_metadata(&mut out, metadata, managed.as_deref())?;
     let end = out.len();
     match shape.form {
         Access::Full => {
-            let rest = |name: &str| !matches!(name, "apiVersion" | "kind" | "metadata");
-            for (name, value) in fields.iter().filter(|(name, _)| rest(name)) {
+            let is_more = |name: &str| !matches!(name, "apiVersion" | "kind");
+            for (name, value) in rest.iter().filter(|(name, _)| is_more(name)) {
                 out.raw(name, value);
             }
         }
-        Access::Hash => write_hashes(&mut out, &fields, &namespace, &name, shape)?,
+        Access::Hash => write_hashes(&mut out, rest, &namespace, &name, shape)?,
         Access::Metadata => {}
     }
     out.end();
@@ -151,13 +196,13 @@ pub(super) fn keep(text: &str, shape: &Shape) -> Result<Stored, Malformed> {
     Ok(Stored {
         namespace: namespace.into(),
         name: name.into(),
-        uid: Uid(uid.into()),
-        version: ResourceVersion(version),
-        controller: controller(&metadata)?,
+        uid,
+        version,
+        controller: controller(metadata)?,
         retained_for,
-        managed: managed(&metadata, shape)?,
-        deleting: set(&metadata, "deletionTimestamp"),
-        has_generation: set(&metadata, "generation"),
+        managed,
+        deleting: set(metadata, "deletionTimestamp"),
+        has_generation: set(metadata, "generation"),
         metadata: offset(start)..offset(end),
         json: out.finish().into(),
     })
@@ -184,13 +229,16 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
 }
 
 /// Writes metadata as guests see it; what is returned is the annotation of retained objects.
-fn write_metadata(out: &mut Writer, metadata: &Fields<'_>) -> Result<Option<Arc<str>>, Malformed> {
+fn write_metadata(
+    out: &mut Writer,
+    metadata: &Fields<'_>,
+    managed: Option<&str>,
+) -> Result<Option<Arc<str>>, Malformed> {
     let mut retained_for = None;
     out.begin();
     for (name, value) in metadata.iter() {
         match name {
             "resourceVersion" => {}
-            "managedFields" if Guard::ManagedFieldsStripped.holds() => {}
             "annotations" => {
                 let annotations = Fields::parse_nullable(value)?;
                 if let Some(identity) = string(&annotations, ANNOTATION_RETAINED_FOR)? {
@@ -211,6 +259,11 @@ fn write_metadata(out: &mut Writer, metadata: &Fields<'_>) -> Result<Option<Arc<
             }
             name => out.raw(name, value),
         }
+    }
+    if let Some(managed) = managed
+        && !Guard::ManagedFieldsStripped.holds()
+    {
+        out.raw("managedFields", managed);
     }
     out.end();
     Ok(retained_for)
@@ -292,33 +345,19 @@ fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
 }
 
 /// Our managedFields entries without their times, which change with every write whether or not the fields do.
-fn managed(metadata: &Fields<'_>, shape: &Shape) -> Result<Option<Arc<str>>, Malformed> {
-    #[derive(Deserialize)]
-    struct Entry<'a> {
-        #[serde(borrow)]
-        manager: Option<Text<'a>>,
-        #[serde(borrow)]
-        operation: Option<&'a RawValue>,
-        #[serde(borrow)]
-        subresource: Option<&'a RawValue>,
-        #[serde(borrow, rename = "fieldsV1")]
-        fields: Option<&'a RawValue>,
-    }
-
-    let Some(entries) = metadata.get("managedFields") else {
-        return Ok(None);
-    };
-    let entries: Option<Vec<Entry<'_>>> = serde_json::from_str(entries)?;
+fn managed(entries: &[ManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
     let mut text = String::new();
-    for entry in entries.into_iter().flatten() {
-        let Some(Text(manager)) = entry.manager.filter(|Text(name)| shape.keeps_manager(name))
-        else {
+    for entry in entries {
+        let Some(Text(manager)) = &entry.manager else {
             continue;
         };
+        if !shape.keeps_manager(manager) {
+            continue;
+        }
         let mut out = Writer::with_capacity(256);
         out.begin();
         out.name("manager");
-        out.string(&manager);
+        out.string(manager);
         let raw = [
             ("operation", entry.operation),
             ("subresource", entry.subresource),
@@ -334,18 +373,23 @@ fn managed(metadata: &Fields<'_>, shape: &Shape) -> Result<Option<Arc<str>>, Mal
         text.push_str(&out.finish());
     }
     if text.is_empty() {
-        return Ok(None);
+        return None;
     }
     text.push(']');
-    Ok(Some(text.into()))
+    Some(text.into())
 }
 
-fn string(fields: &Fields<'_>, name: &str) -> Result<Option<String>, Malformed> {
+fn metadata_of<'a, 'b>(object: &'b ObjectFields<'a>) -> Result<&'b MetadataFields<'a>, Malformed> {
+    let metadata = object.metadata.as_ref();
+    metadata.ok_or(Malformed::Missing("metadata"))
+}
+
+fn string<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, Malformed> {
     let Some(value) = fields.get(name) else {
         return Ok(None);
     };
     let value: Option<Text<'_>> = serde_json::from_str(value)?;
-    Ok(value.map(|Text(value)| value.into_owned()))
+    Ok(value.map(|Text(value)| value))
 }
 
 fn set(fields: &Fields<'_>, name: &str) -> bool {

@@ -9,9 +9,10 @@ use kube::core::{Request as Urls, params::ListParams};
 use super::{
     discovery::{Kinds, Reader},
     error::Error,
+    fields::ObjectFields,
     options::Options,
     present::object_of,
-    stored::{Shape, keep},
+    stored::{Shape, keep_fields},
     wire::{Failure, Page, Wire, path},
 };
 use crate::model::{Access, GroupKind, Object, Resource};
@@ -68,7 +69,7 @@ impl Viewer {
                 let text = self.wire.text(request, self.options.page_bytes_max).await?;
                 let page = Page::parse(&text)?;
                 for item in page.items.iter().flatten() {
-                    objects.push(understand(item.get(), served)?);
+                    objects.push(understand(item, served)?);
                 }
                 next = page.next();
                 if next.is_none() {
@@ -83,14 +84,14 @@ impl Viewer {
     }
 }
 
-fn understand(text: &str, served: &Resource) -> Result<Object, Failure> {
+fn understand(object: &ObjectFields<'_>, served: &Resource) -> Result<Object, Failure> {
     let shape = Shape {
         kind: served.kind.clone(),
         form: Access::Full,
         managers: Some(BTreeSet::new()),
         hash_key: None,
     };
-    keep(text, &shape)
+    keep_fields(object, &shape)
         .and_then(|stored| object_of(&stored, &served.kind, Access::Full))
         .map_err(Failure::Malformed)
 }

@@ -13,7 +13,7 @@ use super::{
     machine::{Failed, Outcome, Pause, Since, Step, next},
     shared::Shared,
     state::{Applied, Order, SlotId},
-    stored::{Malformed, keep},
+    stored::{Malformed, keep_fields},
     wire::{Failure, Line, LineKind, Page, Stream, bookmark_version, error_line},
 };
 use crate::{
@@ -144,7 +144,7 @@ impl Watcher {
             let items = page.items.as_deref().unwrap_or_default();
             let objects: Result<Vec<_>, Malformed> = items
                 .iter()
-                .map(|item| keep(item.get(), &self.order.shape))
+                .map(|item| keep_fields(item, &self.order.shape))
                 .collect();
             let objects = objects?;
             self.shared.state.lock().page(self.task, objects).check()?;
@@ -220,15 +220,15 @@ impl Watcher {
         let line: Line<'_> = serde_json::from_str(text).map_err(Malformed::Parse)?;
         let now = Instant::now();
         let (version, applied) = match line.kind {
-            LineKind::Error => return Err(error_line(line.object).into()),
+            LineKind::Error => return Err(error_line(&line.object).into()),
             LineKind::Bookmark => {
-                let version = bookmark_version(line.object)?;
+                let version = bookmark_version(&line.object)?;
                 let mut state = self.shared.state.lock();
                 (version, state.bookmark(self.task, version, now))
             }
             LineKind::Added | LineKind::Modified | LineKind::Deleted => {
                 let event = Failpoint::Event.begin();
-                let stored = keep(line.object.get(), &self.order.shape)?;
+                let stored = keep_fields(&line.object, &self.order.shape)?;
                 let version = stored.version;
                 let mut state = self.shared.state.lock();
                 let applied = if line.kind == LineKind::Deleted {

@@ -21,10 +21,10 @@ use kube::{
     },
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
+    fields::{ObjectFields, Text},
     lines::Lines,
     machine::{Failed, Since},
     options::Options,
@@ -133,9 +133,9 @@ pub(super) struct Target {
 pub(super) struct Page<'a> {
     #[serde(borrow, default)]
     metadata: PageMetadata<'a>,
-    /// The objects as text.
+    /// The objects.
     #[serde(borrow)]
-    pub(super) items: Option<Vec<&'a RawValue>>,
+    pub(super) items: Option<Vec<ObjectFields<'a>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -169,9 +169,9 @@ pub(super) struct Line<'a> {
     /// What happened.
     #[serde(rename = "type")]
     pub(super) kind: LineKind,
-    /// The object as text.
+    /// The object, or the status that ends the watch.
     #[serde(borrow)]
-    pub(super) object: &'a RawValue,
+    pub(super) object: ObjectFields<'a>,
 }
 
 /// What a line of a watch says.
@@ -186,24 +186,23 @@ pub(super) enum LineKind {
 }
 
 /// The version of a bookmark.
-pub(super) fn bookmark_version(object: &RawValue) -> Result<ResourceVersion, Failure> {
-    #[derive(Deserialize)]
-    struct Bookmark<'a> {
-        #[serde(borrow)]
-        metadata: PageMetadata<'a>,
-    }
-
-    let Bookmark { metadata } = serde_json::from_str(object.get())?;
-    parse_version(metadata.version.as_deref())
+pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVersion, Failure> {
+    let version = object
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.rest.get("resourceVersion"));
+    let version: Option<Text<'_>> = version.map(serde_json::from_str).transpose()?;
+    parse_version(version.as_ref().map(|Text(version)| &**version))
 }
 
 /// The failure that an error line tells.
-pub(super) fn error_line(object: &RawValue) -> Failure {
-    let code = serde_json::from_str::<StatusText>(object.get())
+pub(super) fn error_line(object: &ObjectFields<'_>) -> Failure {
+    let text = object.rest.text();
+    let code = serde_json::from_str::<StatusText>(&text)
         .ok()
         .and_then(|status| status.code)
         .unwrap_or(500);
-    status_failure(code, &HeaderMap::new(), object.get())
+    status_failure(code, &HeaderMap::new(), &text)
 }
 
 /// Makes requests.
