@@ -170,35 +170,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Split<T> {
 }
 
 /// A string that borrows from the text unless it holds escapes.
-pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
-
-impl<'a, 'de: 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Borrow;
-
-        impl<'de> Visitor<'de> for Borrow {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text)))
-            }
-        }
-
-        deserializer.deserialize_str(Borrow)
-    }
-}
+#[derive(Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Writes JSON objects field by field.
 pub(super) struct Writer {
