@@ -178,9 +178,9 @@ impl Store {
             entry.list = list;
             return Vec::new();
         }
-        stored.namespace = Arc::clone(&entry.stored.namespace);
         if stored.is_found_as(&entry.stored) {
             // No index has to hear of it.
+            stored.share_texts(&entry.stored);
             entry.list = list;
             let before = std::mem::replace(&mut entry.stored, stored.clone());
             self.bytes = self.bytes - bytes_of(&before) + bytes_of(&stored);
@@ -189,6 +189,7 @@ impl Store {
                 after: Some(stored),
             }];
         }
+        stored.namespace = Arc::clone(&entry.stored.namespace);
         let before = self.take(handle);
         self.insert(stored.clone());
         match before {

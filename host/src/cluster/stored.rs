@@ -107,6 +107,15 @@ impl Stored {
             && (self.metadata() == other.metadata() || self.labels() == other.labels())
     }
 
+    /// Takes the texts of another version of it that it [is found as](Self::is_found_as), which the indexes hold.
+    pub(super) fn share_texts(&mut self, other: &Self) {
+        self.namespace = Arc::clone(&other.namespace);
+        self.name = Arc::clone(&other.name);
+        self.uid = other.uid.clone();
+        self.controller.clone_from(&other.controller);
+        self.retained_for.clone_from(&other.retained_for);
+    }
+
     /// Calls with every label.
     pub(super) fn each_label(&self, mut see: impl FnMut(&str, &str)) {
         let labels = self
