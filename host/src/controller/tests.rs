@@ -146,6 +146,28 @@ async fn runs_what_was_triggered() {
     .await;
 }
 
+/// A timer takes at least until its next millisecond, which is longer than most passes, and so many times shorter than
+/// what these take together.
+#[tokio::test]
+async fn a_pass_that_is_due_waits_for_no_timer() {
+    const PARENTS: u16 = 1000;
+    const TIMER: Duration = Duration::from_millis(1);
+
+    let fake = Arc::new(Fake::default());
+    with_controller(&fake, 1, async {
+        for number in 0..PARENTS {
+            fake.trigger(&format!("p{number}"), Class::User);
+        }
+        fake.until(|fake| fake.ran.lock().len() == usize::from(PARENTS))
+            .await;
+    })
+    .await;
+
+    let ran = fake.ran.lock();
+    let took = ran[ran.len() - 1].1 - ran[0].1;
+    assert!(took < u32::from(PARENTS) * TIMER / 2, "{took:?}");
+}
+
 #[tokio::test]
 async fn q7_tries_again_and_requeues_in_time() {
     let fake = Arc::new(Fake::default());
