@@ -38,7 +38,7 @@ pub use enter::{Entry, enter};
 pub use generate::generate;
 pub use ownership::{Claim, claim};
 pub use readiness::is_ready;
-pub use status::{GuestPart, ReadyPart, StatusWrite, StatusWrites, has_spoken, status};
+pub use status::{GuestPart, ReadyPart, StatusWrite, StatusWrites, gives, has_spoken, status};
 
 use crate::{
     config::Guard,

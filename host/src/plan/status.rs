@@ -48,6 +48,13 @@ pub struct StatusWrites {
     pub host: Option<StatusWrite>,
 }
 
+impl StatusWrites {
+    /// Whether nothing is due.
+    pub const fn is_empty(&self) -> bool {
+        self.guest.is_none() && self.host.is_none()
+    }
+}
+
 /// Says which status writes are due.
 ///
 /// `parent` is the parent as the pass began with it; `now` becomes the `lastTransitionTime` of conditions whose status
@@ -96,6 +103,15 @@ pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
         .and_then(|owned| owned_condition(owned, reason::SYNCED));
     // Who has said something else since leaves the name of the condition to both.
     synced.is_some_and(|synced| synced.field("status").is_some())
+}
+
+/// Whether the condition `Synced` of a parent gives this reason already, for what the parent is now.
+pub fn gives(parent: &Object, reason: &str) -> bool {
+    let observed = Observed::new(parent, jiff::Timestamp::UNIX_EPOCH);
+    observed.find(reason::SYNCED).is_some_and(|synced| {
+        synced["reason"] == reason
+            && synced.get("observedGeneration").and_then(Value::as_i64) == parent.generation
+    })
 }
 
 fn guest_status(observed: &Observed<'_>, report: &Report) -> Option<Map<String, Value>> {

@@ -33,6 +33,14 @@ impl Next {
         }
     }
 
+    /// The same, but after exactly this time where only a change or a time would bring the next pass.
+    pub(super) fn again_after(self, wait: Duration) -> Self {
+        match self {
+            Self::Settled | Self::RequeueAfter(_) | Self::UntilChanged => Self::RequeueAfter(wait),
+            other => other,
+        }
+    }
+
     /// What a pass came to, in a word for people.
     pub const fn word(&self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@ use super::{Next, Reconciler, not_synced};
 use crate::{
     apply::{self, Target},
     model::{Condition, ConditionStatus, Event, Object, Report, Retry, reason},
-    plan::{self, GuestPart, ReadyPart, StatusWrite},
+    plan::{self, GuestPart, ReadyPart, StatusWrite, StatusWrites},
 };
 
 /// What a pass came to.
@@ -93,20 +93,20 @@ impl Reconciler {
             plan::status(name, parent, GuestPart::Leave, synced, ready.clone(), now)
         };
         let (mut written, mut refused) = (false, false);
-        if writes.guest.is_some()
-            && let Some(held) = self.hold_back_status(&parent.id())
+        if !writes.is_empty()
+            && let Some(held) = self.hold_back_status(&parent.id(), &synced)
         {
             refused = true;
-            // Whatever else is wrong is more important.
-            let applied = synced.status == ConditionStatus::True;
-            writes = if applied {
-                leave(&held.synced())
-            } else {
+            // Said once, and then nothing of it: what changes with every pass would be written with every pass, and
+            // brings the next one by being written.
+            writes = if plan::gives(parent, reason::THROTTLED) {
+                StatusWrites::default()
+            } else if synced.reason == reason::THROTTLED {
                 leave(&synced)
+            } else {
+                leave(&held.synced())
             };
-            if next == Next::Settled || matches!(next, Next::RequeueAfter(_)) {
-                next = Next::RequeueAfter(held.wait);
-            }
+            next = next.again_after(held.wait);
         }
         if let Some(write) = writes.guest.take() {
             match self.write_status(target, parent, &write).await {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Reconciler, not_synced};
 use crate::{
-    model::{Condition, Object, ObjectId, Operation, reason},
+    model::{Condition, ConditionStatus, Object, ObjectId, Operation, reason},
     plan::{self, Plan},
 };
 
@@ -59,13 +59,23 @@ impl Reconciler {
         })
     }
 
-    /// Whether the guest's status has to wait.
-    pub(super) fn hold_back_status(&self, parent: &ObjectId) -> Option<HeldBack> {
+    /// Whether a status that is due has to wait, with this condition in it.
+    pub(super) fn hold_back_status(
+        &self,
+        parent: &ObjectId,
+        synced: &Condition,
+    ) -> Option<HeldBack> {
         let (_, wait, per_minute_max) = self.spend(parent, 1);
+        let wait = wait?;
+        let what = if synced.status == ConditionStatus::True {
+            "the status".to_owned()
+        } else {
+            format!("the status ({}: {})", synced.reason, synced.message)
+        };
         Some(HeldBack {
-            wait: wait?,
+            wait,
             per_minute_max,
-            what: "the status".to_owned(),
+            what,
         })
     }
 

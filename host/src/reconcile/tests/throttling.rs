@@ -1,6 +1,7 @@
 //! Parents that write too much.
 
 use super::*;
+use crate::plugin::fixture::fault;
 
 fn limited(guest: Guest, writes_per_minute_max: u32) -> Serving {
     let serving = serving_of(guest);
@@ -90,4 +91,54 @@ async fn a_plan_that_is_too_large_is_written_as_far_as_it_goes() {
         parent.contains("create v1 ConfigMap a/child-3 and 1 more"),
         "{parent}"
     );
+}
+
+/// Q6: a condition that is another one in every pass brings the next pass by being written.
+#[tokio::test]
+async fn q6_conditions_that_never_stay_the_same_are_held_back() {
+    let world = World::start().await;
+    world.put_parent("a", 1);
+    let invalid = |message: &str| {
+        let wrong = guest().answering(fault(1, message));
+        world.reconciler("web", limited(wrong, 12))
+    };
+    // One after the other is one that says another thing every time.
+    let reconcilers = [
+        invalid("expired one second ago"),
+        invalid("expired long ago"),
+    ];
+    world
+        .drive(&reconcilers[0], "invalid", |world| {
+            world.synced("a") == "Invalid"
+        })
+        .await;
+    let writes = || world.server.writes().len();
+    let (mut last, mut quiet) = (writes(), 0);
+    let mut waits = Vec::new();
+    let until_quiet = async {
+        for reconciler in reconcilers.iter().cycle() {
+            match reconciler.pass(&parent("a"), Turn::default()).await {
+                // The cache has not shown yet what the other wrote.
+                Next::Again(_) | Next::Backoff => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                Next::RequeueAfter(wait) => waits.push(wait),
+                Next::UntilChanged => {}
+                other => panic!("{other:?}"),
+            }
+            quiet = if writes() == last { quiet + 1 } else { 0 };
+            last = writes();
+            if quiet == 50 {
+                break;
+            }
+        }
+    };
+    timeout(PATIENCE, until_quiet).await.unwrap();
+    // Twelve of each, and one that says what is going on.
+    assert!((24..=30).contains(&last), "{last}");
+    assert!(waits.len() >= 20, "{waits:?}");
+    assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(30)));
+    assert_eq!(world.synced("a"), "Throttled");
+    let parent = world.server.get("webs", "a", "web").unwrap().to_string();
+    assert!(parent.contains("(Invalid: expired "), "{parent}");
 }
