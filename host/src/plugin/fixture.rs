@@ -170,6 +170,7 @@ pub(crate) struct Description {
     pub(crate) children: Vec<[String; 2]>,
     /// `apiVersion`, kind and label selector, which may be empty; in full, from the parent's namespace.
     pub(crate) reads: Vec<[String; 3]>,
+    pub(crate) finalizes: bool,
     pub(crate) config_schema: Option<String>,
 }
 
@@ -182,6 +183,7 @@ impl Default for Description {
             crds: Vec::new(),
             children: vec![["v1", "ConfigMap"].map(str::to_owned)],
             reads: Vec::new(),
+            finalizes: false,
             config_schema: None,
         }
     }
@@ -211,7 +213,7 @@ impl Description {
             V::List(self.crds.iter().map(|crd| text(crd)).collect()),
             V::List(self.children.iter().map(child).collect()),
             V::List(self.reads.iter().map(read).collect()),
-            V::U8(0),
+            V::U8(self.finalizes.into()),
             self.config_schema
                 .as_deref()
                 .map_or_else(no_text, |schema| some(text(schema))),

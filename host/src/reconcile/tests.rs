@@ -1,6 +1,7 @@
 //! Whole passes of real guests against an API server in memory.
 
 mod counting;
+mod finalizing;
 mod managers;
 mod rehearsals;
 mod remembering;

@@ -78,14 +78,17 @@ impl Reconciler {
             }
         };
         if execution.is_silent() {
-            // The world has moved on, and the next pass sees it.
+            // The world has moved on, and the next pass sees it. A parent that goes with its namespace has none; who
+            // is to finalize first, or stays when another's namespace goes, asks again.
+            let goes_along = parent.namespace.is_some() && !parent.is_deleting();
             let errors = execution
                 .results
                 .iter()
                 .filter_map(|(_, result)| result.as_ref().err());
-            let again = errors
-                .into_iter()
-                .any(|error| error.retry() != Retry::Never);
+            let again = !goes_along
+                || errors
+                    .into_iter()
+                    .any(|error| error.retry() != Retry::Never);
             return Ended::after_writes(if again {
                 Next::Backoff
             } else {
@@ -103,6 +106,9 @@ impl Reconciler {
             None => next,
         };
         let (synced, next) = match (&held_back, &quarrel) {
+            (Some(held), _) if conclusion.retry == Some(Retry::OnChange) => {
+                (conclusion.synced, next.again_after(held.wait))
+            }
             _ if conclusion.retry.is_some() => (conclusion.synced, next),
             (Some(held), _) => (held.synced(), Next::RequeueAfter(held.wait)),
             (None, Some(quarrel)) => (quarrel.synced(), next.within(quarrel.wait)),
@@ -142,7 +148,12 @@ impl Reconciler {
         let verdict = Verdict::of_report(report, applied, Next::Settled);
         // The status goes first: once the finalizer is off, there is no parent.
         let reported = self.report(&mut target, parent, verdict).await;
-        if reported.next != Next::Settled {
+        // What the API server will not have of it, or what has to wait, holds nobody who is done.
+        let may_go = matches!(
+            reported.next,
+            Next::Settled | Next::UntilChanged | Next::RequeueAfter(_)
+        );
+        if !may_go {
             return reported;
         }
         Ended::after_writes(

@@ -43,6 +43,8 @@ struct World {
     /// Version, plural, type and object of everything that happened.
     events: Vec<(u64, String, &'static str, Value)>,
     writes: Vec<String>,
+    /// What writes are answered with whose lines begin like this.
+    refused: Vec<(String, u16, Value)>,
 }
 
 #[derive(Clone, Default)]
@@ -108,6 +110,13 @@ impl Server {
     /// Verb, plural, namespace and name of every write so far, but for events.
     pub(crate) fn writes(&self) -> Vec<String> {
         self.state.world.lock().writes.clone()
+    }
+
+    /// Answers writes whose lines, as `writes` gives them, begin like this with this from now on.
+    pub(crate) fn refuse(&self, writes: &str, code: u16, mut answer: Value) {
+        merge(&mut answer, &status(code, "Refused"));
+        let mut world = self.state.world.lock();
+        world.refused.push((writes.to_owned(), code, answer));
     }
 
     /// Lets writes wait until what is returned is dropped.
@@ -364,10 +373,21 @@ fn write(state: &State, place: &Place, sub: &'static str, request: Request) -> (
     let (plural, namespace, name) = place;
     let sub_path = if sub.is_empty() { "" } else { "/status" };
     let line = format!("{} {plural}{sub_path} {namespace}/{name}", request.method);
-    state.world.lock().writes.push(line);
-    if request.method == "DELETE" {
+    let refused = {
+        let mut world = state.world.lock();
+        let is_it = |(begin, ..): &&(String, u16, Value)| line.starts_with(begin);
+        let refused = world.refused.iter().find(is_it).cloned();
+        world.writes.push(line);
+        refused
+    };
+    if let Some((_, code, answer)) = refused {
+        return (code, answer);
+    }
+    let takes_off_the_finalizer = request.body.is_array();
+    if request.method == "DELETE" || takes_off_the_finalizer {
+        let gone = state.world.lock().objects.get(place).cloned();
         state.remove(place);
-        return (200, status(200, "Success"));
+        return (200, gone.map_or(Value::Null, |gone| gone.shown(place)));
     }
     let manager = request
         .query
