@@ -129,7 +129,7 @@ impl Gallery {
         &self.heart
     }
 
-    /// The controllers that there ever were.
+    /// The controllers that there ever were, by the name that each is known by once.
     pub(super) fn controllers(&self) -> Vec<ControllerMetrics> {
         self.controllers.read().clone()
     }
@@ -148,11 +148,33 @@ impl Gallery {
     /// The same for a controller of this name.
     pub(super) fn witness_of(&self, name: &str, passes_max: usize) -> Witness {
         let metrics = self.metrics.controller(name, passes_max);
-        self.controllers.write().push(metrics.clone());
+        {
+            // One that was stopped and begins again is shown once.
+            let mut controllers = self.controllers.write();
+            controllers.retain(|shown| shown.name() != name);
+            controllers.push(metrics.clone());
+        }
         let beat = self.expect(format!("controller/{name}"));
         Witness {
             metrics,
             beat: Box::new(move || beat.beat()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// O2: a series that is shown twice makes what is scraped wrong.
+    #[test]
+    fn o2_a_controller_that_begins_again_is_shown_once() {
+        let gallery = Gallery::default();
+        for name in ["web/web", "innkeeper/plugin", "web/web"] {
+            gallery.witness_of(name, 1);
+        }
+        let shown = gallery.controllers();
+        let names: Vec<&str> = shown.iter().map(ControllerMetrics::name).collect();
+        assert_eq!(names, ["innkeeper/plugin", "web/web"]);
     }
 }

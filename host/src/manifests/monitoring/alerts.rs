@@ -179,7 +179,7 @@ const CLUSTER: [Alert; 3] = [
     },
     Alert {
         name: "InnkeeperWatchBeginsAnew",
-        expression: "sum by (group, kind, selector) (increase(innkeeper_watch_lists[1h])) > 20",
+        expression: "max by (group, kind, selector) (increase(innkeeper_watch_lists[1h])) > 20",
         lasting: "15m",
         urgency: Urgency::Warning,
         summary: "The watch of {{ $labels.kind }} begins anew again and again.",
