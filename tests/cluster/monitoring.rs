@@ -17,6 +17,9 @@ use crate::{
     stage::Stage,
 };
 
+/// What is added by whoever collects the metrics.
+const COLLECTED: [&str; 2] = ["instance", "job"];
+
 /// The labels of every metric that a text has samples of.
 type Exposed = BTreeMap<String, BTreeSet<String>>;
 
@@ -93,13 +96,15 @@ impl Query {
                 continue;
             };
             known.extend(has);
-            let lacks = labels.iter().filter(|label| !has.contains(*label));
+            let is_there =
+                |label: &&String| has.contains(*label) || COLLECTED.contains(&label.as_str());
+            let lacks = labels.iter().filter(|label| !is_there(label));
             missing.extend(lacks.map(|label| format!("{metric}{{{label}}}")));
         }
         let lacks = self
             .grouped_by
             .iter()
-            .filter(|label| !known.contains(label));
+            .filter(|label| !known.contains(label) && !COLLECTED.contains(&label.as_str()));
         missing.extend(lacks.map(|label| format!("by ({label})")));
         missing
     }
@@ -203,7 +208,22 @@ fn o2_alerts_and_dashboard_ask_for_what_hosts_expose() {
         }
     }
     assert!(rules >= 10 && found.len() >= rules + 10, "{found:#?}");
+    let service = manifest::load("deploy/metrics.yaml").unwrap().remove(0);
+    let job = format!("job={}", service["metadata"]["name"]);
     for query in found {
+        // Every controller has metrics of these names.
+        for (metric, labels) in &Query::parse(&query).metrics {
+            let is_own = metric.starts_with("innkeeper_");
+            assert!(
+                is_own || labels.iter().any(|label| label == "job"),
+                "{query}"
+            );
+        }
+        assert_eq!(
+            query.matches("job=").count(),
+            query.matches(&job).count(),
+            "{query}"
+        );
         let missing = Query::parse(&query).missing(&exposed);
         assert!(missing.is_empty(), "{query}: {missing:?} of\n{exposed:#?}");
     }

@@ -68,7 +68,7 @@ const HOST: [Alert; 4] = [
     },
     Alert {
         name: "InnkeeperNobodyWrites",
-        expression: "max by (name) (leader_election_master_status) < 1",
+        expression: "max by (name) (leader_election_master_status{job=\"innkeeper-metrics\"}) < 1",
         lasting: "2m",
         urgency: Urgency::Critical,
         summary: "No innkeeper host holds the lease {{ $labels.name }}.",
@@ -78,7 +78,7 @@ const HOST: [Alert; 4] = [
     },
     Alert {
         name: "InnkeeperPassHangs",
-        expression: "max by (name) (workqueue_longest_running_processor_seconds) > 120",
+        expression: "max by (name) (workqueue_longest_running_processor_seconds{job=\"innkeeper-metrics\"}) > 120",
         lasting: "1m",
         urgency: Urgency::Critical,
         summary: "A pass of {{ $labels.name }} has been running for more than two minutes.",
@@ -88,7 +88,7 @@ const HOST: [Alert; 4] = [
     },
     Alert {
         name: "InnkeeperQueueWaits",
-        expression: "histogram_quantile(0.99, sum by (le, name) (rate(workqueue_queue_duration_seconds_bucket[5m]))) > 30",
+        expression: "histogram_quantile(0.99, sum by (le, name) (rate(workqueue_queue_duration_seconds_bucket{job=\"innkeeper-metrics\"}[5m]))) > 30",
         lasting: "15m",
         urgency: Urgency::Warning,
         summary: "Parents of {{ $labels.name }} wait for more than 30 s until their pass begins.",
@@ -139,7 +139,7 @@ const PLUGINS: [Alert; 7] = [
     },
     Alert {
         name: "InnkeeperPassesFail",
-        expression: "sum by (controller) (rate(controller_runtime_reconcile_errors_total[10m])) / sum by (controller) (rate(controller_runtime_reconcile_total[10m])) > 0.5",
+        expression: "sum by (controller) (rate(controller_runtime_reconcile_errors_total{job=\"innkeeper-metrics\"}[10m])) / sum by (controller) (rate(controller_runtime_reconcile_total{job=\"innkeeper-metrics\"}[10m])) > 0.5",
         lasting: "15m",
         urgency: Urgency::Warning,
         summary: "More than half of the passes of {{ $labels.controller }} fail.",
@@ -188,7 +188,7 @@ const CLUSTER: [Alert; 3] = [
     },
     Alert {
         name: "InnkeeperRequestsFail",
-        expression: "sum by (method) (rate(rest_client_requests_total{code=~\"5..|429|<error>\"}[5m])) / sum by (method) (rate(rest_client_requests_total[5m])) > 0.1",
+        expression: "sum by (method) (rate(rest_client_requests_total{job=\"innkeeper-metrics\", code=~\"5..|429|<error>\"}[5m])) / sum by (method) (rate(rest_client_requests_total{job=\"innkeeper-metrics\"}[5m])) > 0.1",
         lasting: "10m",
         urgency: Urgency::Warning,
         summary: "More than a tenth of the {{ $labels.method }} requests to the API server fail.",

@@ -136,7 +136,10 @@ const USERS: [Panel; 3] = [
         title: "Who writes",
         unit: "none",
         queries: &[
-            ("leader_election_master_status", "{{name}} {{pod}}"),
+            (
+                "leader_election_master_status{job=\"innkeeper-metrics\"}",
+                "{{name}} {{pod}}",
+            ),
             ("max(innkeeper_plugins_left_out)", "files that do not serve"),
         ],
     },
@@ -208,7 +211,7 @@ const PASSES: [Panel; 4] = [
         title: "Passes by result",
         unit: "ops",
         queries: &[(
-            "sum by (controller, result) (rate(controller_runtime_reconcile_total[$__rate_interval]))",
+            "sum by (controller, result) (rate(controller_runtime_reconcile_total{job=\"innkeeper-metrics\"}[$__rate_interval]))",
             "{{controller}} {{result}}",
         )],
     },
@@ -216,7 +219,7 @@ const PASSES: [Panel; 4] = [
         title: "Time of a pass, 99 %",
         unit: "s",
         queries: &[(
-            "histogram_quantile(0.99, sum by (le, controller) (rate(controller_runtime_reconcile_time_seconds_bucket[$__rate_interval])))",
+            "histogram_quantile(0.99, sum by (le, controller) (rate(controller_runtime_reconcile_time_seconds_bucket{job=\"innkeeper-metrics\"}[$__rate_interval])))",
             "{{controller}}",
         )],
     },
@@ -224,7 +227,7 @@ const PASSES: [Panel; 4] = [
         title: "Waiting in the queue, 99 %",
         unit: "s",
         queries: &[(
-            "histogram_quantile(0.99, sum by (le, name) (rate(workqueue_queue_duration_seconds_bucket[$__rate_interval])))",
+            "histogram_quantile(0.99, sum by (le, name) (rate(workqueue_queue_duration_seconds_bucket{job=\"innkeeper-metrics\"}[$__rate_interval])))",
             "{{name}}",
         )],
     },
@@ -232,9 +235,12 @@ const PASSES: [Panel; 4] = [
         title: "Parents that wait, passes that run",
         unit: "none",
         queries: &[
-            ("sum by (name) (workqueue_depth)", "{{name}} wait"),
             (
-                "sum by (controller) (controller_runtime_active_workers)",
+                "sum by (name) (workqueue_depth{job=\"innkeeper-metrics\"})",
+                "{{name}} wait",
+            ),
+            (
+                "sum by (controller) (controller_runtime_active_workers{job=\"innkeeper-metrics\"})",
                 "{{controller}} run",
             ),
         ],
@@ -246,7 +252,7 @@ const CLUSTER: [Panel; 4] = [
         title: "Requests by method and status",
         unit: "reqps",
         queries: &[(
-            "sum by (method, code) (rate(rest_client_requests_total[$__rate_interval]))",
+            "sum by (method, code) (rate(rest_client_requests_total{job=\"innkeeper-metrics\"}[$__rate_interval]))",
             "{{method}} {{code}}",
         )],
     },
@@ -254,7 +260,7 @@ const CLUSTER: [Panel; 4] = [
         title: "Objects in the cache",
         unit: "none",
         queries: &[(
-            "sum by (group, kind) (innkeeper_watch_objects)",
+            "max by (group, kind) (sum by (group, kind, instance) (innkeeper_watch_objects))",
             "{{kind}}.{{group}}",
         )],
     },
@@ -262,7 +268,7 @@ const CLUSTER: [Panel; 4] = [
         title: "Bytes in the cache",
         unit: "bytes",
         queries: &[(
-            "sum by (group, kind) (innkeeper_watch_bytes)",
+            "max by (group, kind) (sum by (group, kind, instance) (innkeeper_watch_bytes))",
             "{{kind}}.{{group}}",
         )],
     },
