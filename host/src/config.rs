@@ -168,7 +168,7 @@ pub enum Error {
     ),
     /// The times of the lease do not leave the holder time to stop before others take over.
     #[error(
-        "--lease-duration {duration_s} must be more than --lease-renew-deadline {renew_deadline_s}, and that more than --lease-retry {retry_s}"
+        "--lease-duration {duration_s} must be more than --lease-renew-deadline {renew_deadline_s}, and four fifths of that more than --lease-retry {retry_s}"
     )]
     LeaseTimes {
         /// Until others take over, in seconds.

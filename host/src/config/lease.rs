@@ -52,7 +52,7 @@ pub struct LeaseSettings {
     pub times: LeaseTimes,
 }
 
-/// How fast a lease changes hands: `duration` > `renew_deadline` > `retry`.
+/// How fast a lease changes hands: `duration` > `renew_deadline`, four fifths of which > `retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTimes {
     /// Without a renewal for so long it is free; whole seconds.
@@ -92,7 +92,9 @@ impl LeaseArgs {
         if !leader_elect.unwrap_or_else(in_pod) {
             return Ok(None);
         }
-        if duration_seconds <= renew_deadline_seconds || renew_deadline_seconds <= retry_seconds {
+        // In the last fifth of the deadline no write begins, so that every renewal has to come before it.
+        let is_late = retry_seconds * 5 >= renew_deadline_seconds * 4;
+        if duration_seconds <= renew_deadline_seconds || is_late {
             return Err(Error::LeaseTimes {
                 duration_s: duration_seconds,
                 renew_deadline_s: renew_deadline_seconds,

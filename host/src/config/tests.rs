@@ -251,6 +251,7 @@ fn l2_rejects_a_lease_that_leaves_the_holder_no_time_to_stop() {
             "--lease-duration 10 must be more than --lease-renew-deadline 10",
         ),
         ("--lease-retry", "10", "more than --lease-retry 10"),
+        ("--lease-retry", "8", "more than --lease-retry 8"),
         ("--lease-retry", "0", "lease-retry"),
     ] {
         let message = rejection(&["run", "--plugin", "a", "--leader-elect", flag, seconds]);
