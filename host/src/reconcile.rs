@@ -136,6 +136,16 @@ impl Reconciler {
         self.slot.current().serving.clone()
     }
 
+    /// Whether a pass may make children of this kind, also one that began before the last swap and has not ended.
+    pub fn may_make(&self, kind: &Gvk) -> bool {
+        let mut may_make = false;
+        self.slot.look(|newest, others| {
+            let mut all = others.iter().map(|stint| &stint.serving).chain([newest]);
+            may_make = all.any(|serving| serving.declares_child(kind));
+        });
+        may_make
+    }
+
     /// How the first passes since the last swap ended, or since it was put on trial.
     pub fn trial(&self) -> Trial {
         self.slot.current().trial.lock().clone()

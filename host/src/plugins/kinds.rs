@@ -91,7 +91,7 @@ pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
 pub async fn forget_unused_kinds(shared: &Shared, served: &Served) {
     for kind in shared.inventory.of(&served.name) {
         let unused = |reconciler: &Arc<Reconciler>| {
-            !reconciler.serving().declares_child(&kind)
+            !reconciler.may_make(&kind)
                 && reconciler.registration().child_count(&kind.group_kind()) == Some(0)
         };
         if !served.reconcilers.iter().all(unused) {

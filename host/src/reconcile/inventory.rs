@@ -182,6 +182,18 @@ impl Inventory {
         if kinds == before {
             return Ok(false);
         }
+        // Nobody counts on what is about to go: who needs it waits for this write, and has it written down again.
+        self.set(plugin, before.shared_with(&kinds));
+        let written = self.write(plugin, &kinds).await;
+        self.set(plugin, if written.is_ok() { kinds } else { before });
+        written.map(|()| true)
+    }
+
+    fn set(&self, plugin: &PluginName, kinds: Kinds) {
+        self.plugins.lock().insert(plugin.clone(), kinds);
+    }
+
+    async fn write(&self, plugin: &PluginName, kinds: &Kinds) -> Result<(), apply::Error> {
         let lines = |kinds: &BTreeSet<Gvk>| {
             let lines: Vec<String> = kinds.iter().map(ToString::to_string).collect();
             lines.join("\n")
@@ -192,9 +204,18 @@ impl Inventory {
         }
         self.writer
             .inventory(&self.namespace, CONFIG_MAP, plugin, &data)
-            .await?;
-        self.plugins.lock().insert(plugin.clone(), kinds);
-        Ok(true)
+            .await
+            .map(drop)
+    }
+}
+
+impl Kinds {
+    /// What is in both.
+    fn shared_with(&self, other: &Self) -> Self {
+        Self {
+            children: &self.children & &other.children,
+            parents: &self.parents & &other.parents,
+        }
     }
 }
 
@@ -252,7 +273,10 @@ fn parse(json: &str) -> Result<BTreeMap<PluginName, Kinds>, String> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::yield_now;
+
     use super::*;
+    use crate::reconcile::tests::World;
 
     #[test]
     fn reads_what_it_writes() {
@@ -281,5 +305,37 @@ mod tests {
         ] {
             assert_eq!(parse(json).unwrap_err(), at);
         }
+    }
+
+    /// A8: a kind that is in no inventory is not found after the next start.
+    #[tokio::test]
+    async fn a8_a_kind_that_is_needed_while_it_is_crossed_out_is_written_down_again() {
+        let world = World::start().await;
+        let inventory = &world.shared.inventory;
+        let (web, kind) = (
+            PluginName::new("web").unwrap(),
+            Gvk::new("", "v1", "ConfigMap"),
+        );
+        let kinds = BTreeSet::from([kind.clone()]);
+        inventory.record(&web, &kinds).await.unwrap();
+
+        let held = world.server.hold_writes();
+        let record = async {
+            // After the other has begun, which is polled first.
+            yield_now().await;
+            inventory.record(&web, &kinds).await
+        };
+        let release = async {
+            for _ in 0..10 {
+                yield_now().await;
+            }
+            drop(held);
+        };
+        let (removed, recorded, ()) = tokio::join!(inventory.remove(&web, &kind), record, release);
+        removed.unwrap();
+        recorded.unwrap();
+        let written = world.server.get("configmaps", "host", CONFIG_MAP).unwrap();
+        assert_eq!(written["data"]["web"], "v1 ConfigMap");
+        assert_eq!(inventory.of(&web), kinds);
     }
 }
