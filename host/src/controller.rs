@@ -19,7 +19,6 @@ use tracing::debug;
 use crate::{
     clock::since_boot,
     cluster::{Cause, Registration},
-    config::Guard,
     metrics::{ControllerMetrics, PassResult},
     model::ObjectId,
     reconcile::{Next, Reconciler, Turn},
@@ -114,9 +113,7 @@ pub async fn run<W: Work>(
         queued = controller.queue.depth(),
         "draining"
     );
-    while Guard::Drain.holds()
-        && let Some(ended) = controller.passes.join_next().await
-    {
+    while let Some(ended) = controller.passes.join_next().await {
         ended.map_err(Error::Pass)?;
     }
     Ok(())

@@ -40,12 +40,9 @@ pub use ownership::{Claim, claim};
 pub use readiness::is_ready;
 pub use status::{GuestPart, ReadyPart, StatusWrite, StatusWrites, gives, has_spoken, status};
 
-use crate::{
-    config::Guard,
-    model::{
-        GroupKind, Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName,
-        Readiness, Resources,
-    },
+use crate::model::{
+    GroupKind, Gvk, HashKey, Manifest, Object, ObjectId, Operation, Outcome, Phase, PluginName,
+    Readiness, Resources,
 };
 
 /// What a plan is made for.
@@ -156,9 +153,8 @@ pub fn plan<O: Borrow<Object>>(context: &Context<'_>, observed: &[O], answer: &O
     let mut plan = Plan::default();
     if let Outcome::Desired(desired) = answer {
         let adds = context.manifest.finalize && !held && !context.parent.is_deleting();
-        let first = adds && Guard::FinalizerFirst.holds();
         plan.operations
-            .extend(first.then_some(Operation::AddFinalizer));
+            .extend(adds.then_some(Operation::AddFinalizer));
         children::plan(context, &newest(observed), &desired.children, &mut plan);
     }
     let released = matches!(answer, Outcome::Finalized(_)) || !context.manifest.finalize;

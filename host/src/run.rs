@@ -52,7 +52,7 @@ use crate::{
     admin::Admin,
     apply::{self, Claim, Events, Writer},
     cluster::{Cluster, Registration},
-    config::{self, Guard, LogControl, RunSettings},
+    config::{self, LogControl, RunSettings},
     model::{HashKey, Limits, Retry, error_chain},
     plugin::{
         self, Engine, EngineSettings, Pool,
@@ -135,9 +135,6 @@ async fn serve_with(
     gallery: &Arc<Gallery>,
 ) -> Result<(), Error> {
     let begin = Instant::now();
-    if let Some(guard) = Guard::out() {
-        warn!(?guard, "a guard is out: this host is for tests only");
-    }
     let drain = settings.plugins.drain;
     tokio::select! {
         started = Box::pin(start(settings, clients, claim, tasks, stop, gallery)) => started?,

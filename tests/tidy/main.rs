@@ -132,7 +132,6 @@ fn features_for_tests_are_in_no_build_for_users() {
     // Written in parts, so that this file does not find itself.
     let marks = [
         concat!("--fea", "tures"),
-        concat!("\"mut", "ants\""),
         concat!("\"fail", "points\""),
     ];
     // That of the tests makes no host.

@@ -10,7 +10,6 @@ use super::{
     request::{Address, Request},
 };
 use crate::{
-    config::Guard,
     model::{Generated, Gvk, ObjectId, Operation, Ownership, PluginName, Resource, Resources},
     plan::{self, Effects, Plan, StatusWrite},
 };
@@ -111,14 +110,12 @@ impl Writer {
                 operation,
                 Operation::Prune { .. } | Operation::RemoveFinalizer
             );
-            if last && failed && Guard::PruneAfterSuccess.holds() {
+            if last && failed {
                 break;
             }
             let result = self.write(operation, target, session).await;
             failed |= result.is_err();
-            let stop = result.is_err()
-                && *operation == Operation::AddFinalizer
-                && Guard::FinalizerRequired.holds();
+            let stop = result.is_err() && *operation == Operation::AddFinalizer;
             execution.results.push((operation.clone(), result));
             if stop {
                 break;
@@ -209,18 +206,13 @@ impl Writer {
             return Ok(None);
         };
         let place = format!("/metadata/finalizers/{index}");
-        let mut patch = Vec::new();
-        if Guard::ReleaseBound.holds() {
-            let (uid, version) = (&*target.uid().0, target.resource_version().to_string());
-            patch.extend([
-                json!({"op": "test", "path": "/metadata/uid", "value": uid}),
-                json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}),
-            ]);
-        }
-        patch.extend([
+        let (uid, version) = (&*target.uid().0, target.resource_version().to_string());
+        let patch = vec![
+            json!({"op": "test", "path": "/metadata/uid", "value": uid}),
+            json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}),
             json!({"op": "test", "path": place, "value": finalizer}),
             json!({"op": "remove", "path": place}),
-        ]);
+        ];
         let verb = "take the finalizer off";
         let request =
             target

@@ -7,10 +7,7 @@ use kube::{
 };
 use serde_json::{Map, Value};
 
-use crate::{
-    config::Guard,
-    model::{Resource, ResourceVersion, Uid},
-};
+use crate::model::{Resource, ResourceVersion, Uid};
 
 /// What a write is, which decides what an answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +86,7 @@ impl Address<'_> {
     /// Creates by server-side apply, and never merges into what is there.
     pub(super) fn create(self, manager: &str, mut body: Map<String, Value>) -> Request {
         // The API server takes this version for one that no existing object can have.
-        if Guard::CreateOnly.holds() {
-            set_metadata(&mut body, "resourceVersion", "1");
-        }
+        set_metadata(&mut body, "resourceVersion", "1");
         Request {
             verb: Verb::Create,
             what: self.what("create"),
@@ -111,9 +106,7 @@ impl Address<'_> {
         uid: &Uid,
         version: ResourceVersion,
     ) -> Request {
-        if Guard::UpdateBound.holds() {
-            bind(&mut body, uid, version);
-        }
+        bind(&mut body, uid, version);
         Request {
             verb: Verb::Update,
             ..self.apply(manager, body)
@@ -140,9 +133,7 @@ impl Address<'_> {
         uid: &Uid,
         version: ResourceVersion,
     ) -> Request {
-        if Guard::StatusBound.holds() {
-            bind(&mut body, uid, version);
-        }
+        bind(&mut body, uid, version);
         let params = PatchParams::apply(manager).force();
         Request {
             verb: Verb::Status,
@@ -211,7 +202,7 @@ impl Address<'_> {
     pub(super) fn delete(self, uid: &Uid, version: ResourceVersion) -> Request {
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Foreground),
-            preconditions: Guard::DeleteBound.holds().then(|| Preconditions {
+            preconditions: Some(Preconditions {
                 uid: Some(uid.to_string()),
                 resource_version: Some(version.to_string()),
             }),

@@ -35,11 +35,8 @@ use super::{
     stored::Stored,
     triggers::{Cause, Trigger, Triggers},
 };
-use crate::{
-    config::Guard,
-    model::{
-        Access, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind, child_order,
-    },
+use crate::model::{
+    Access, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind, child_order,
 };
 
 /// For how long the first triggers wait for the first lists at most.
@@ -289,7 +286,6 @@ impl State {
             if let Some(why) = self.why(slot, namespace)
                 && let Some(since) = slot.since(namespace)
                 && (required || !why.is_lasting())
-                && Guard::KindsSynced.holds()
             {
                 waiting.push(Waiting {
                     kind: kind.clone(),

@@ -11,10 +11,7 @@ use std::{
 use slab::Slab;
 
 use super::stored::Stored;
-use crate::{
-    config::Guard,
-    model::{ResourceVersion, Uid},
-};
+use crate::model::{ResourceVersion, Uid};
 
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,7 +138,6 @@ impl Store {
             entry.list != number
                 && (reset || entry.stored.version <= version)
                 && namespace.is_none_or(|name| *name == entry.stored.namespace)
-                && Guard::VanishedOnRelist.holds()
         };
         let gone: Vec<usize> = self
             .entries
@@ -169,7 +165,7 @@ impl Store {
             return Vec::new();
         };
         let older = stored.version < entry.stored.version;
-        if older && !reset && Guard::NewerStays.holds() {
+        if older && !reset {
             // A list may be served from a state before a live read.
             entry.list = list;
             return Vec::new();
@@ -193,7 +189,7 @@ impl Store {
         let before = self.take(handle);
         self.insert(stored.clone());
         match before {
-            Some(before) if before.uid == stored.uid || !Guard::SuccessorIsAnother.holds() => {
+            Some(before) if before.uid == stored.uid => {
                 vec![Change {
                     before: Some(before),
                     after: Some(stored),

@@ -10,10 +10,7 @@ use serde::Deserialize;
 use sha2::Sha256;
 
 use super::fields::{Fields, ManagedEntry, MetadataFields, ObjectFields, Text, Writer};
-use crate::{
-    config::Guard,
-    model::{ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Uid},
-};
+use crate::model::{ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Uid};
 
 /// kubectl keeps the whole applied object here, values of Secrets included.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -187,7 +184,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
     out.string(&shape.kind.kind);
     out.name("metadata");
     let start = out.len();
-    let retained_for = write_metadata(&mut out, metadata, managed.as_deref())?;
+    let retained_for = write_metadata(&mut out, metadata)?;
     let end = out.len();
     match shape.form {
         Access::Full => {
@@ -238,11 +235,7 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
 }
 
 /// Writes metadata as guests see it; what is returned is the annotation of retained objects.
-fn write_metadata(
-    out: &mut Writer,
-    metadata: &Fields<'_>,
-    managed: Option<&str>,
-) -> Result<Option<Arc<str>>, Malformed> {
+fn write_metadata(out: &mut Writer, metadata: &Fields<'_>) -> Result<Option<Arc<str>>, Malformed> {
     let mut retained_for = None;
     out.begin();
     for (name, value) in metadata.iter() {
@@ -255,9 +248,7 @@ fn write_metadata(
                 }
                 let mut kept = annotations
                     .iter()
-                    .filter(|(name, _)| {
-                        *name != LAST_APPLIED || !Guard::LastAppliedStripped.holds()
-                    })
+                    .filter(|(name, _)| *name != LAST_APPLIED)
                     .peekable();
                 if kept.peek().is_some() {
                     out.name("annotations");
@@ -268,11 +259,6 @@ fn write_metadata(
             }
             name => out.raw(name, value),
         }
-    }
-    if let Some(managed) = managed
-        && !Guard::ManagedFieldsStripped.holds()
-    {
-        out.raw("managedFields", managed);
     }
     out.end();
     Ok(retained_for)
@@ -300,12 +286,7 @@ fn write_hashes(
             let value: Option<Text<'_>> = serde_json::from_str(value)?;
             let value = value.map(|Text(value)| value).unwrap_or_default();
             out.name(data_key);
-            let shown = if Guard::ValuesHashed.holds() {
-                value_hash(key, namespace, name, data_key, &value)
-            } else {
-                value.into_owned()
-            };
-            out.string(&shown);
+            out.string(&value_hash(key, namespace, name, data_key, &value));
         }
         out.end();
     }

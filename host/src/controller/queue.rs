@@ -22,7 +22,7 @@ use std::{
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use slab::Slab;
 
-use crate::{config::Guard, reconcile::Next};
+use crate::reconcile::Next;
 
 /// How urgent a trigger is, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -187,14 +187,13 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     pub fn trigger(&mut self, key: K, class: Class, now: Duration) {
         let handle = self.handle(key);
         if class.ends_backoff()
-            && Guard::EditEndsBackOff.holds()
             && let Some(entry) = self.entries.get_mut(handle)
         {
             entry.failures = 0;
             entry.backoff = None;
         }
         let state = match self.leave(handle) {
-            State::Running { dirty } if Guard::SerialPerKey.holds() => State::Running {
+            State::Running { dirty } => State::Running {
                 dirty: Some(dirty.map_or(class, |earlier| earlier.min(class))),
             },
             State::Ready {
@@ -213,9 +212,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 why: Wait::Failed { earliest },
                 ..
             } if !class.ends_backoff() => self.failed(due, earliest, class.is_change(), now),
-            State::Running { .. } | State::Delayed { .. } | State::Idle => {
-                self.ready(class, now, now)
-            }
+            State::Delayed { .. } | State::Idle => self.ready(class, now, now),
         };
         self.enter(handle, state);
     }
@@ -249,7 +246,6 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         let State::Running { dirty } = entry.state else {
             return;
         };
-        let dirty = dirty.filter(|_| Guard::DirtyRunsAgain.holds());
         match &next {
             Next::Backoff | Next::BackoffAtLeast(_) if !dirty.is_some_and(Class::ends_backoff) => {
                 entry.failures = entry.failures.saturating_add(1);
@@ -403,9 +399,6 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// The next delay of a key that failed.
     fn backoff(&mut self, handle: usize) -> Duration {
-        if !Guard::BackOff.holds() {
-            return Duration::ZERO;
-        }
         let backoff_max = self.options.backoff_max;
         let backoff_min = self.options.backoff_min;
         let seed = self.options.seed ^ self.next_sequence();

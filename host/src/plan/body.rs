@@ -9,12 +9,9 @@ use serde_json::{Map, Value, json};
 use sha2::Sha256;
 
 use super::{Context, fields, ownership};
-use crate::{
-    config::Guard,
-    model::{
-        ANNOTATION_APPLIED, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Child, Generated, HashKey,
-        LABEL_PLUGIN, Object, RemovalPolicy,
-    },
+use crate::model::{
+    ANNOTATION_APPLIED, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Child, Generated, HashKey,
+    LABEL_PLUGIN, Object, RemovalPolicy,
 };
 
 /// Says how the value of the applied annotation is made, so that it can be made in another way one day.
@@ -36,7 +33,7 @@ impl Body {
 
     /// Whether the object is as it was sent: the same was sent last, and nobody changed or took a field since.
     pub(super) fn is_unchanged(&self, object: &Object, manager: &str, child: &Child) -> bool {
-        if !self.was_applied_last(object) && Guard::AppliedCompared.holds() {
+        if !self.was_applied_last(object) {
             return false;
         }
         let with_generated;
@@ -46,7 +43,7 @@ impl Body {
             with_generated = self.with_generated_keys(child);
             &with_generated
         };
-        is_covered(object, manager, stated) || !Guard::FieldsCovered.holds()
+        is_covered(object, manager, stated)
     }
 
     /// Whether the object says that this is what was applied last.

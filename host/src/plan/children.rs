@@ -10,12 +10,9 @@ use serde_json::Value;
 use super::{
     Claim, Context, Plan, PlannedChild, Progress, body::Body, claim, order, ownership, readiness,
 };
-use crate::{
-    config::Guard,
-    model::{
-        ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, Gvk, LABEL_PLUGIN, Object,
-        ObjectId, Operation, Ownership, RemovalPolicy,
-    },
+use crate::model::{
+    ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, Gvk, LABEL_PLUGIN, Object,
+    ObjectId, Operation, Ownership, RemovalPolicy,
 };
 
 /// Finalizer that makes the garbage collector delete the children before the parent.
@@ -76,11 +73,7 @@ pub(super) fn plan(
     plan.kinds = applies.iter().filter_map(created_kind).collect();
     let prunes = prunes(context, observed, &plan.children);
     plan.operations.extend(transfers);
-    if Guard::PruneLast.holds() {
-        plan.operations.extend(applies.into_iter().chain(prunes));
-    } else {
-        plan.operations.extend(prunes.into_iter().chain(applies));
-    }
+    plan.operations.extend(applies.into_iter().chain(prunes));
 }
 
 fn created_kind(operation: &Operation) -> Option<Gvk> {
@@ -130,7 +123,7 @@ fn step(
             ApplyPolicy::Always | ApplyPolicy::Once => foreign(context, child, id, object),
         };
     }
-    if object.is_deleting() && Guard::DeletingLeftAlone.holds() {
+    if object.is_deleting() {
         return Step::none(Progress::Deleting);
     }
     existing(context, child, id, object)
@@ -145,10 +138,7 @@ fn missing(
     if child.apply == ApplyPolicy::Hold {
         return Step::none(Progress::Missing);
     }
-    if context.parent.is_deleting()
-        && context.parent.has_finalizer(FOREGROUND_DELETION)
-        && Guard::ForegroundCreatesNothing.holds()
-    {
+    if context.parent.is_deleting() && context.parent.has_finalizer(FOREGROUND_DELETION) {
         return Step::none(Progress::Withheld);
     }
     let after: Vec<String> = child
@@ -226,7 +216,7 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
         return Step::none(Progress::Held);
     }
     let body = Body::new(context, child);
-    if body.is_unchanged(object, context.manager, child) && Guard::UnchangedSkipped.holds() {
+    if body.is_unchanged(object, context.manager, child) {
         return Step::none(Progress::Unchanged);
     }
     Step {
@@ -258,7 +248,7 @@ fn prunes(
                 | Progress::NotServed { required: true }
         )
     };
-    if children.iter().any(blocks) && Guard::PruneUnblocked.holds() {
+    if children.iter().any(blocks) {
         return Vec::new();
     }
     let desired: BTreeSet<&ObjectId> = children.iter().map(|child| &child.id).collect();
@@ -280,7 +270,7 @@ fn may_prune(context: &Context<'_>, object: &Object) -> bool {
     let labelled = label == Some(context.plugin.as_str());
     let retained = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
     claim(object, context.parent) == Claim::Ours(Ownership::Owned)
-        && (labelled || !Guard::PluginLabel.holds())
-        && !(retained && Guard::RetainedStays.holds())
+        && labelled
+        && !retained
         && !object.is_deleting()
 }

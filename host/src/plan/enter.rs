@@ -1,8 +1,7 @@
 //! Whether a parent gets a pass.
 
-use crate::{
-    config::Guard,
-    model::{ANNOTATION_PAUSED, ANNOTATION_SKIP_FINALIZE, Manifest, Object, Phase, PluginName},
+use crate::model::{
+    ANNOTATION_PAUSED, ANNOTATION_SKIP_FINALIZE, Manifest, Object, Phase, PluginName,
 };
 
 /// What to do with a parent before its guest is called.
@@ -22,7 +21,7 @@ pub enum Entry {
 pub fn enter(parent: &Object, plugin: &PluginName, manifest: &Manifest) -> Entry {
     let says_true = |name| parent.annotation(name) == Some("true");
     let finalizing = parent.is_deleting();
-    if finalizing && !parent.has_finalizer(&plugin.finalizer()) && Guard::DeletingIgnored.holds() {
+    if finalizing && !parent.has_finalizer(&plugin.finalizer()) {
         return Entry::Ignore;
     }
     // The way out of a deletion that hangs works for paused parents too.

@@ -2,10 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{
-    config::Guard,
-    model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, Ownership, PluginName},
-};
+use crate::model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, Ownership, PluginName};
 
 /// Whose an existing object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,9 +19,7 @@ pub enum Claim {
 /// nobody.
 pub fn claim(existing: &Object, parent: &Object) -> Claim {
     match &existing.controller {
-        Some(controller) if *controller == parent.uid || !Guard::ControllerUid.holds() => {
-            Claim::Ours(Ownership::Owned)
-        }
+        Some(controller) if *controller == parent.uid => Claim::Ours(Ownership::Owned),
         None if is_retained_for(existing, parent) => Claim::Ours(Ownership::Retained),
         Some(_) | None => Claim::Foreign,
     }
@@ -58,9 +53,7 @@ pub(super) fn transfer(object: &Object, parent: &Object, to: Ownership) -> Optio
     let owned = object.controller.as_ref() == Some(&parent.uid);
     let marked = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
     let mut patch = Vec::new();
-    if Guard::TransferBound.holds() {
-        patch.extend(bound_to(object));
-    }
+    patch.extend(bound_to(object));
     match to {
         Ownership::Owned if owned && !marked => return None,
         Ownership::Retained if !owned && is_retained_for(object, parent) => return None,

@@ -7,10 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::fields::{self, Owned};
-use crate::{
-    config::Guard,
-    model::{Condition, Object, PluginName, Report, reason, whole_seconds},
-};
+use crate::model::{Condition, Object, PluginName, Report, reason, whole_seconds};
 
 /// What the guest says about its parent.
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +175,6 @@ impl<'a> Observed<'a> {
         let kept = self
             .find(&condition.kind)
             .filter(|known| known.get("status").and_then(Value::as_str) == Some(status))
-            .filter(|_| Guard::TransitionTimeKept.holds())
             .and_then(|known| known.get("lastTransitionTime"))
             .and_then(Value::as_str);
         let since = kept.map_or_else(|| seconds(self.now), str::to_owned);
@@ -225,8 +221,7 @@ impl<'a> Observed<'a> {
                 fields::owns_exactly(owned.as_ref(), &status, &self.status)
             }
         };
-        let skipped = unchanged && Guard::UnchangedStatusSkipped.holds();
-        (!skipped).then_some(StatusWrite { manager, status })
+        (!unchanged).then_some(StatusWrite { manager, status })
     }
 }
 

@@ -8,12 +8,9 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use wasmtime::{Store, UpdateDeadline};
 
-use crate::{
-    config::Guard,
-    plugin::{
-        call::CallFault,
-        state::{Ending, State},
-    },
+use crate::plugin::{
+    call::CallFault,
+    state::{Ending, State},
 };
 
 /// How much more wall time than CPU time a call may take.
@@ -50,7 +47,7 @@ pub(super) fn arm(store: &mut Store<State>, watch: Stopwatch, limit: Duration, t
     store.epoch_deadline_callback(move |mut context| {
         let used = watch.cpu();
         let over = used >= limit || watch.wall.elapsed() >= limit * WALL_FACTOR;
-        if over && Guard::Deadline.holds() {
+        if over {
             let ending = Ending::Fault(CallFault::DeadlineExceeded { limit });
             return Err(context.data_mut().end(ending));
         }

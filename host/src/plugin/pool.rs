@@ -17,7 +17,6 @@ use tokio::sync::{Notify, oneshot};
 
 use super::schedule::{Learned, Schedule};
 use crate::{
-    config::Guard,
     model::{Limits, Phase, PluginName, Reads},
     plugin::{CallFault, CallReport, Context, End, Error, ObservedChild, Plugin, Request},
 };
@@ -127,11 +126,7 @@ impl Pool {
             })
             .collect::<Result<_, _>>()
             .map_err(|source| Error::StartThread { source })?;
-        let share = if Guard::HalfOfThreads.holds() {
-            (threads / 2).max(1)
-        } else {
-            threads
-        };
+        let share = (threads / 2).max(1);
         Ok(Self {
             desk,
             workers,

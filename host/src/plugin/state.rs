@@ -7,7 +7,6 @@
 use std::{any::Any, sync::Arc, time::Instant};
 
 use crate::{
-    config::Guard,
     model::{Gvk, Limits, ListSelector, ObjectRef, ReadFailure, Reads},
     plugin::{
         call::{CallFault, CallLimit, Context},
@@ -170,7 +169,7 @@ impl State {
     /// The kind that a read names, counted as a read.
     pub(super) fn read_kind(&mut self, api_version: &str, kind: &str) -> wasmtime::Result<Gvk> {
         self.reads_count += 1;
-        if self.reads_count > self.reads_max && Guard::ReadsMax.holds() {
+        if self.reads_count > self.reads_max {
             let allowed = usize::try_from(self.reads_max).unwrap_or(usize::MAX);
             return Err(self.fault(CallFault::LimitExceeded {
                 limit: CallLimit::HostCalls,

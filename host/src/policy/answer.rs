@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Grants, Rejection, child, order, report};
-use crate::{
-    config::Guard,
-    model::{
-        Checked, Child, Desired, Fault, GroupKind, Limits, Manifest, ObjectId, Outcome, Phase,
-        Resources,
-    },
+use crate::model::{
+    Checked, Child, Desired, Fault, GroupKind, Limits, Manifest, ObjectId, Outcome, Phase,
+    Resources,
 };
 
 /// What an answer is held against.
@@ -44,9 +41,7 @@ pub fn check(outcome: Outcome, rules: &Rules<'_>) -> Result<Checked<Outcome>, Re
             report::check(&report)?;
             Outcome::Keep(report)
         }
-        Outcome::Finalized(_)
-            if rules.phase == Phase::Reconcile && Guard::FinalizedWhileDeleting.holds() =>
-        {
+        Outcome::Finalized(_) if rules.phase == Phase::Reconcile => {
             return Err(Rejection::output(
                 "the parent is not being deleted: `finalized` is an answer of the phase finalize only",
             ));
@@ -73,7 +68,7 @@ pub fn check_fault(fault: Fault, _rules: &Rules<'_>) -> Result<Checked<Fault>, R
 
 fn check_children(children: Vec<Child>, rules: &Rules<'_>) -> Result<Vec<Child>, Rejection> {
     let max = rules.limits.children_max;
-    if children.len() > max && Guard::ChildrenMax.holds() {
+    if children.len() > max {
         return Err(Rejection::output(format!(
             "the answer holds {} children, {max} are allowed",
             children.len()

@@ -5,10 +5,7 @@ use std::{collections::BTreeSet, io};
 use serde_json::{Map, Value};
 
 use super::{Rejection, Rules, names};
-use crate::{
-    config::Guard,
-    model::{Child, DOMAIN_PREFIX, Generated, Scope},
-};
+use crate::model::{Child, DOMAIN_PREFIX, Generated, Scope};
 
 /// The host generates at most so many values for one Secret.
 const GENERATED_MAX: usize = 64;
@@ -58,12 +55,12 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
 fn check_kind(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     let Child { kind, .. } = child;
     let mut declared = rules.manifest.children.iter();
-    if !declared.any(|declared| declared.kind == *kind) && Guard::KindsDeclared.holds() {
+    if !declared.any(|declared| declared.kind == *kind) {
         return Err(Rejection::forbidden(format!(
             "{kind} is not among the child kinds that the plugin declares in `describe`"
         )));
     }
-    if !rules.grants.allows_child(&kind.group_kind()) && Guard::KindsGranted.holds() {
+    if !rules.grants.allows_child(&kind.group_kind()) {
         return Err(Rejection::forbidden(format!(
             "the plugin is not granted children of kind {kind}"
         )));
@@ -117,9 +114,7 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
                 child.kind
             )));
         }
-        (Scope::Namespaced, Some(own), Some(namespace))
-            if own != namespace && Guard::OwnNamespace.holds() =>
-        {
+        (Scope::Namespaced, Some(own), Some(namespace)) if own != namespace => {
             return Err(Rejection::forbidden(format!(
                 "it is in namespace \"{namespace}\": children of {parent} live in \"{own}\""
             )));
@@ -153,7 +148,7 @@ fn check_size(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     serde_json::to_writer(&mut size, &child.object)
         .map_err(|source| Rejection::output(format!("it cannot be written as JSON: {source}")))?;
     let Size(size) = size;
-    if size <= max || !Guard::ObjectMax.holds() {
+    if size <= max {
         return Ok(());
     }
     Err(Rejection::output(format!(
@@ -229,7 +224,6 @@ fn check_metadata(metadata: &Value) -> Result<(), Rejection> {
         match metadata.get(field) {
             None => {}
             Some(Value::Null) if field == "creationTimestamp" => {}
-            Some(_) if !Guard::MetadataRefused.holds() => {}
             Some(_) => {
                 return Err(Rejection::output(format!(
                     "leave out `metadata.{field}`: {why}"

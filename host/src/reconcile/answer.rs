@@ -2,8 +2,7 @@
 
 use super::{Reconciler, Serving, trial::FirstPass};
 use crate::{
-    config::Guard,
-    model::{Checked, Desired, Fault, FaultKind, Gvk, ObjectId, Outcome, Phase, Report, reason},
+    model::{Checked, Fault, FaultKind, Gvk, ObjectId, Outcome, Phase, reason},
     plugin::End,
     policy::{self, Rejection},
 };
@@ -75,14 +74,6 @@ impl Reconciler {
             }
             End::GuestFault(fault) => {
                 policy::check_fault(fault, &rules).map_or_else(Answer::from, Answer::Fault)
-            }
-            End::Faulted(_) if !Guard::FaultIsNoAnswer.holds() => {
-                let nothing = Desired {
-                    children: Vec::new(),
-                    report: Report::default(),
-                };
-                policy::check(Outcome::Desired(nothing), &rules)
-                    .map_or_else(Answer::from, Answer::Outcome)
             }
             End::Faulted(fault) => Answer::Refused {
                 reason: fault.category(),

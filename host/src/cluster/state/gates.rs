@@ -11,7 +11,6 @@ use crate::{
         stored::{Shape, Stored},
         triggers::{Cause, Trigger},
     },
-    config::Guard,
     model::{Gvk, LabelSelector, ObjectId, Resource, ResourceVersion, Uid},
 };
 
@@ -78,7 +77,7 @@ impl State {
         let unknown = gates
             .get(id)
             .is_some_and(|gate| gate.expected == Expected::Unknown);
-        if !unknown && Guard::OwnWritesSeen.holds() {
+        if !unknown {
             gates.insert(id.clone(), Gate { expected, due });
         }
     }

@@ -13,7 +13,6 @@ use crate::{
         stored::{Stored, project},
         subscriptions::{ListKey, Subscription},
     },
-    config::Guard,
     model::{
         Access, Gvk, LabelSelector, ListSelector, ObjectId, ObjectRef, Reach, ReadFailure,
         ReadKind, ReadScope, Scope,
@@ -257,12 +256,7 @@ impl State {
                 watch,
                 namespace,
             };
-            let granted = if Guard::ReadsInScope.holds() {
-                &read.scope
-            } else {
-                &ReadScope::Cluster
-            };
-            match granted.reach(scope, own, asked) {
+            match read.scope.reach(scope, own, asked) {
                 Reach::Everywhere => places.push(place(None)),
                 Reach::Within(names) => places.extend(names.into_iter().map(Some).map(place)),
             }

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::{Member, Role, State, lanes::Lane};
 use crate::{
     cluster::{state::related::Reader, store::Store, stored::Shape, subscriptions::Subscriptions},
-    config::Guard,
     model::{Access, Gvk, Resource},
 };
 
@@ -107,7 +106,7 @@ impl State {
         now: Instant,
     ) -> SlotId {
         let mut slots = self.slots.iter();
-        let known = slots.find(|(_, slot)| slot.key == key && Guard::SharedWatch.holds());
+        let known = slots.find(|(_, slot)| slot.key == key);
         let id = known.map(|(id, _)| *id);
         let id = id.unwrap_or_else(|| SlotId(self.number()));
         let served = self.kinds.as_ref().and_then(|kinds| kinds.get(&key.kind));

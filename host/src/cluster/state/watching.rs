@@ -14,7 +14,6 @@ use crate::{
         stored::{Shape, Stored},
         wire::{Failure, Target},
     },
-    config::Guard,
     model::{Access, ResourceVersion},
 };
 
@@ -120,7 +119,7 @@ impl State {
             return Applied::Superseded;
         };
         let older = version < lane.version;
-        if older && since != Since::Now && Guard::OldListRefused.holds() {
+        if older && since != Since::Now {
             return Applied::WentBack;
         }
         store.begin_list(lane.namespace.as_ref(), older || lane.reshaped);
@@ -261,7 +260,7 @@ impl State {
         let Some((lane, _)) = self.of_task(task) else {
             return Applied::Superseded;
         };
-        if version < lane.version && Guard::OldEventRefused.holds() {
+        if version < lane.version {
             return Applied::WentBack;
         }
         lane.version = version;

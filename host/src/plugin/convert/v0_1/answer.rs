@@ -7,7 +7,6 @@ use super::{
     wit,
 };
 use crate::{
-    config::Guard,
     model::{
         ApplyPolicy, Child, Condition, ConditionStatus, Desired, Event, EventType, Fault,
         FaultKind, Generated, Gvk, Limits, Outcome, Phase, Readiness, RemovalPolicy, Report,
@@ -36,7 +35,7 @@ pub(super) fn answer(
     limits: &Limits,
 ) -> Result<Answer, Rejected> {
     let bytes = size(&answer);
-    if bytes > limits.output_bytes_max && Guard::OutputMax.holds() {
+    if bytes > limits.output_bytes_max {
         let max = limits.output_bytes_max;
         return Err(Rejected::new(
             "answer",
