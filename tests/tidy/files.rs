@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The root of the checkout.
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("tests/ has a parent")

@@ -6,6 +6,7 @@ mod files;
 mod generated;
 mod guests;
 mod layers;
+mod mutants;
 
 use files::{Source, tracked};
 
@@ -130,10 +131,7 @@ fn compiled_code_is_loaded_in_one_place() {
 #[test]
 fn features_for_tests_are_in_no_build_for_users() {
     // Written in parts, so that this file does not find itself.
-    let marks = [
-        concat!("--fea", "tures"),
-        concat!("\"fail", "points\""),
-    ];
+    let marks = [concat!("--fea", "tures"), concat!("\"fail", "points\"")];
     // That of the tests makes no host.
     let harmless = concat!("--fea", "tures innkeeper-tests/failpoints");
     let weakens = |path: &String| {
@@ -146,6 +144,11 @@ fn features_for_tests_are_in_no_build_for_users() {
         .filter(weakens)
         .collect();
     assert_none("a feature that weakens or kills the host", found);
+}
+
+#[test]
+fn every_mutant_applies_and_names_a_test() {
+    assert_none("a mutant that proves nothing", mutants::broken());
 }
 
 #[test]
