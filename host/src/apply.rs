@@ -37,7 +37,6 @@ pub use execute::{Execution, Session};
 pub use objects::MANAGER;
 pub use target::{Target, Written};
 
-use crate::config::Failpoint;
 use request::Request;
 
 /// The bounds of a writer.
@@ -103,12 +102,14 @@ impl Writer {
             if !self.claim.may_begin() {
                 return Ok(None);
             }
-            let write = Failpoint::Write.begin();
+            #[cfg(feature = "failpoints")]
+            fail::fail_point!("before-write", |_| std::process::abort());
             sent.store(true, Ordering::Relaxed);
             let answer = self.client.send(http.map(Body::from)).await?;
             let (parts, body) = answer.into_parts();
             let body = body.collect_bytes().await?;
-            write.end();
+            #[cfg(feature = "failpoints")]
+            fail::fail_point!("after-write", |_| std::process::abort());
             Ok::<_, kube::Error>(Some((parts, body)))
         };
         let ended = self.claim.bound(timeout(self.deadline, exchange)).await;

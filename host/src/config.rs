@@ -9,7 +9,6 @@ mod build;
 mod cluster;
 mod compile;
 mod dev;
-mod failpoint;
 mod inspect;
 mod lease;
 mod log;
@@ -34,7 +33,6 @@ pub use build::BuildSettings;
 pub use cluster::{ClusterSettings, Connection, client_config};
 pub use compile::CompileArgs;
 pub use dev::{DevCluster, DevSettings};
-pub use failpoint::Failpoint;
 pub use inspect::{InspectFormat, InspectSettings, Inspected};
 pub use lease::{LeaseSettings, LeaseTimes, lease_name};
 pub use log::{LogControl, LogFormat, LogSettings, start_log};
@@ -153,14 +151,6 @@ pub enum Error {
         "\"{0}\" of --source-mirror is not REGISTRY=MIRROR: write it as ghcr.io=mirror.example, or ghcr.io=mirror.example/ghcr"
     )]
     SourceMirror(
-        /// The text as given.
-        String,
-    ),
-    /// `INNKEEPER_FAILPOINT` does not parse.
-    #[error(
-        "\"{0}\" is not a failpoint: write before-write:N, after-write:N, before-event:N or after-event:N, N counts from 1"
-    )]
-    Failpoint(
         /// The text as given.
         String,
     ),

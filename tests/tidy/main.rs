@@ -140,7 +140,7 @@ fn features_for_tests_are_in_no_build_for_users() {
     };
     let found = tracked()
         .into_iter()
-        .filter(|path| path != "tests/fragile" && !files::has_extension(path, "rs"))
+        .filter(|path| path != "tests/failpoints" && !files::has_extension(path, "rs"))
         .filter(weakens)
         .collect();
     assert_none("a feature that weakens or kills the host", found);

@@ -16,10 +16,7 @@ use super::{
     stored::{Malformed, keep_fields},
     wire::{Failure, Line, LineKind, Page, Stream, bookmark_version, error_line},
 };
-use crate::{
-    config::Failpoint,
-    model::{Access, Gvk, ResourceVersion},
-};
+use crate::model::{Access, Gvk, ResourceVersion};
 
 /// Why a step has no outcome.
 enum Stop {
@@ -227,7 +224,8 @@ impl Watcher {
                 (version, state.bookmark(self.task, version, now))
             }
             LineKind::Added | LineKind::Modified | LineKind::Deleted => {
-                let event = Failpoint::Event.begin();
+                #[cfg(feature = "failpoints")]
+                fail::fail_point!("before-event", |_| std::process::abort());
                 let stored = keep_fields(&line.object, &self.order.shape)?;
                 let version = stored.version;
                 let mut state = self.shared.state.lock();
@@ -237,7 +235,8 @@ impl Watcher {
                     state.put(self.task, stored, now)
                 };
                 drop(state);
-                event.end();
+                #[cfg(feature = "failpoints")]
+                fail::fail_point!("after-event", |_| std::process::abort());
                 (version, applied)
             }
         };

@@ -4,7 +4,6 @@ use super::{
     AdminSettings, Error,
     admin::AdminArgs,
     cluster::{ClusterArgs, ClusterSettings},
-    failpoint::check_failpoint,
     lease::{LeaseArgs, LeaseSettings, lease_name},
     plugins::{PluginArgs, PluginSettings},
     scope::{ScopeArgs, ScopeSettings},
@@ -68,7 +67,6 @@ impl RunArgs {
             lease,
             admin,
         } = self;
-        check_failpoint()?;
         let cluster = cluster.into_settings();
         let scope = scope.into_settings()?;
         let plugins = plugins.into_settings()?;

@@ -3,10 +3,14 @@
 //!
 //! The relay ends hosts at writes, too, and holds events back, but cannot tell what the host has taken in of what it sent.
 
-use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    process::{Command, ExitStatus},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
-use innkeeper_tests::{Host, HostOptions, eventually};
+use innkeeper_tests::{Host, HostOptions, eventually, process::path_from_env};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -39,8 +43,8 @@ fn cache(namespace: &str, size: u64) -> Value {
 fn live(stage: &Stage, namespace: &str, place: &str, number: u64) -> ExitStatus {
     let mut options = stage.options.clone();
     let failpoint = (
-        "INNKEEPER_FAILPOINT".to_owned(),
-        format!("{place}:{number}"),
+        "FAILPOINTS".to_owned(),
+        format!("{place}={}*off->return", number - 1),
     );
     options.environment.push(failpoint);
     let mut host = Host::start(&stage.plane.kubeconfig(), &options).unwrap();
@@ -95,6 +99,28 @@ fn check(place: &str) {
         .filter(|line| line.starts_with("delete"));
     assert_eq!(deletes.collect::<Vec<_>>(), Vec::<String>::new());
     Stage::stop(host);
+}
+
+#[test]
+fn rejects_failpoints_that_do_not_exist() {
+    let starts = |failpoints: &str| {
+        Command::new(path_from_env("INNKEEPER_BIN").unwrap())
+            .arg("--version")
+            .env("FAILPOINTS", failpoints)
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
+    assert!(starts("after-write=2*off->return"));
+    for wrong in [
+        "during-write=return",
+        "after-write",
+        "after-write=x*off",
+        "after-write=abort",
+    ] {
+        assert!(!starts(wrong), "{wrong}");
+    }
 }
 
 #[test]
