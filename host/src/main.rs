@@ -13,7 +13,7 @@ fn main() -> ExitCode {
 /// # Panics
 ///
 /// If the variable does not parse, or names a failpoint that does not exist: a test that means to end the host must not pass
-/// because the host goes on.
+/// because the host keeps running.
 #[cfg(feature = "failpoints")]
 fn set_failpoints() -> fail::FailScenario<'static> {
     const NAMES: [&str; 4] = ["before-write", "after-write", "before-event", "after-event"];
