@@ -15,7 +15,7 @@ use crate::{
     },
     model::{
         Access, Gvk, LabelSelector, ListSelector, ObjectId, ObjectRef, Reach, ReadFailure,
-        ReadKind, ReadScope, Scope,
+        ReadKind, Scope,
     },
 };
 
