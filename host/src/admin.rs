@@ -71,7 +71,7 @@ pub trait Shown: Send + Sync + 'static {
     /// Everything that has to be there before the host serves.
     fn ready(&self) -> Vec<Check>;
 
-    /// The metrics as text of the type [`CONTENT_TYPE`](crate::metrics::CONTENT_TYPE).
+    /// The metrics as text of the type [`CONTENT_TYPE`](innkeeper_metrics::CONTENT_TYPE).
     fn metrics(&self) -> String;
 
     /// Everything, for people.
@@ -167,7 +167,7 @@ async fn readyz(State(shown): Asked) -> Response {
 }
 
 async fn metrics(State(shown): Asked) -> Response {
-    let kind = HeaderValue::from_static(crate::metrics::CONTENT_TYPE);
+    let kind = HeaderValue::from_static(innkeeper_metrics::CONTENT_TYPE);
     ([(CONTENT_TYPE, kind)], shown.metrics()).into_response()
 }
 

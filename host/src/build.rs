@@ -15,13 +15,11 @@ use std::{
 use innkeeper_guest_build::{
     self as guest_build, Component, Guest, Request, Toolchain, ToolchainError,
 };
+use innkeeper_model::{Digest, Limits};
+use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact, description};
 use serde_json::{Value, json};
 
-use crate::{
-    config::{BuildSettings, Exit, ResultFormat, Streams},
-    model::{Digest, Limits},
-    plugin::{self, Described, Engine, EngineSettings, artifact, description},
-};
+use crate::config::{BuildSettings, Exit, ResultFormat, Streams};
 
 /// Why there is no component.
 #[derive(Debug, thiserror::Error)]

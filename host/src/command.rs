@@ -2,16 +2,15 @@
 //!
 //! The only place that knows all commands; it knows nothing of what they do.
 
-use std::{error::Error, ffi::OsString, process::ExitCode};
+use std::{error::Error, ffi::OsString, io, process::ExitCode};
 
+use innkeeper_sandbox::artifact::{self, ChildError};
 use jiff::Timestamp;
 
 use crate::{
     build,
     config::{self, Command, Exit, LogControl, Streams},
-    dev, inspect, manifests,
-    plugin::artifact,
-    registry, render, run, survey,
+    dev, inspect, manifests, registry, render, run, survey,
 };
 
 /// Does what the arguments say, the first of which is the program.
@@ -27,6 +26,10 @@ pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match config.command {
         Command::Run(settings) => ended(run::run(settings, log), run::Error::exit_code),
         Command::Dev(settings) => ended(dev::run(settings), dev::Error::exit_code),
+        Command::Compile(args) => {
+            let compiled = artifact::child(args.into(), &mut io::stdin(), &mut io::stdout());
+            ended(compiled, ChildError::exit_code)
+        }
         other => Streams::of_process(|streams| once(other, log, streams)).into(),
     }
 }
@@ -42,7 +45,6 @@ fn once(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Exit {
         }
         Command::Inspect(settings) => inspect::run(&settings, streams),
         Command::Manifests(settings) => manifests::run(&settings, streams),
-        Command::Compile(args) => artifact::child(args, streams),
         Command::Build(settings) => build::run(&settings, streams),
         Command::Push(settings) => registry::push(&settings, streams),
         Command::Pull(settings) => registry::pull(&settings, streams),
@@ -50,7 +52,7 @@ fn once(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Exit {
         Command::Status(settings) => survey::status(&settings, streams),
         Command::Get(settings) => survey::get(&settings, streams),
         // Started above.
-        Command::Run(_) | Command::Dev(_) => Exit::BadUse,
+        Command::Run(_) | Command::Dev(_) | Command::Compile(_) => Exit::BadUse,
     }
 }
 

@@ -25,8 +25,7 @@ mod survey;
 use std::{ffi::OsString, io, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-
-use crate::model::InvalidSelector;
+use innkeeper_model::InvalidSelector;
 
 pub use admin::AdminSettings;
 pub use build::BuildSettings;
@@ -34,14 +33,11 @@ pub use cluster::{ClusterSettings, Connection, client_config};
 pub use compile::CompileArgs;
 pub use dev::{DevCluster, DevSettings};
 pub use inspect::{InspectFormat, InspectSettings, Inspected};
-pub use lease::{LeaseSettings, LeaseTimes, lease_name};
+pub use lease::{LeaseSettings, lease_name};
 pub use log::{LogControl, LogFormat, LogSettings, start_log};
 pub use manifests::{Account, ManifestsSettings, ResourceRoles};
 pub use plugins::{PluginFile, PluginFileKind, PluginSettings};
-pub use registry::{
-    DockerConfigText, KeptAs, KeyText, PullSettings, PushSettings, RegistrySettings, ResultFormat,
-    SignSettings,
-};
+pub use registry::{KeptAs, KeyText, PullSettings, PushSettings, ResultFormat, SignSettings};
 pub use render::{OutputFormat, RenderArgs, RenderPhase};
 pub use run::RunSettings;
 pub use scope::{Definitions, ScopeSettings};
@@ -94,7 +90,7 @@ pub enum Error {
         path: PathBuf,
         #[source]
         #[expect(missing_docs, reason = "the source")]
-        source: crate::yaml::Error,
+        source: innkeeper_model::yaml::Error,
     },
     /// A file that belongs to a plugin is not one object.
     #[error("{}, the {what} of plugin {plugin}, must hold exactly one object", path.display())]

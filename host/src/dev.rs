@@ -18,15 +18,14 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_apply as apply;
+use innkeeper_model::{Gvk, ObjectId, yaml};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
 use crate::{
-    apply,
     config::{DevCluster, DevSettings, RunSettings},
-    model::{Gvk, ObjectId},
     run::{self, Gallery, Stop},
-    yaml,
 };
 use controlplane::ControlPlane;
 use show::Show;

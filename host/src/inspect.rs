@@ -5,18 +5,17 @@
 
 use std::{fmt::Write as _, io, num::NonZeroU32};
 
+use innkeeper_model::{Limits, Manifest, Scope};
+use innkeeper_sandbox::{
+    self as plugin, Described, Engine, EngineSettings,
+    artifact::{self, Inspection, What},
+    description,
+};
+use innkeeper_source::RegistrySettings;
+use innkeeper_source::{self as source, Expectation, Shelf, ShelfError};
 use serde_json::{Value, json};
 
-use crate::{
-    config::{Exit, InspectFormat, InspectSettings, Inspected, RegistrySettings, Streams},
-    model::{Limits, Manifest, Scope},
-    plugin::{
-        self, Described, Engine, EngineSettings,
-        artifact::{self, Inspection, What},
-        description,
-    },
-    source::{self, Expectation, Shelf, ShelfError},
-};
+use crate::config::{Exit, InspectFormat, InspectSettings, Inspected, Streams};
 
 /// Why there is nothing, or not everything, to tell.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Plugins in registries: `innkeeper push`, `pull`, `sign` and `verify`.
 //!
-//! What is spoken and checked is [`crate::source`]'s; here is what a command line says of it.
+//! What is spoken and checked is [`innkeeper_source`]'s; here is what a command line says of it.
 
 use std::{
     collections::BTreeMap,
@@ -12,17 +12,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use innkeeper_model::{Digest, InvalidDigest, Limits};
+use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact};
+use innkeeper_source::{
+    self as source, Expectation, InvalidKey, Package, PublicKey, Reference, Shelf, ShelfError,
+    SigningKey,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    config::{
-        Exit, KeptAs, KeyText, PullSettings, PushSettings, ResultFormat, SignSettings, Streams,
-    },
-    model::{Digest, InvalidDigest, Limits},
-    plugin::{self, Described, Engine, EngineSettings, artifact},
-    source::{
-        self, Expectation, InvalidKey, Package, PublicKey, Reference, Shelf, ShelfError, SigningKey,
-    },
+use crate::config::{
+    Exit, KeptAs, KeyText, PullSettings, PushSettings, ResultFormat, SignSettings, Streams,
 };
 
 /// Why a plugin is not where it should be, or not what it should be.

@@ -29,14 +29,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    cluster,
-    config::{Exit, OutputFormat, RenderArgs, RenderPhase, Streams},
-    model::{HashKey, Limits, Phase},
-    plugin::{self, CallReport, Request},
-    plugins, policy,
-    schema::{self, Kinds},
-};
+use innkeeper_cluster as cluster;
+use innkeeper_model::{HashKey, Limits, Phase};
+use innkeeper_plugin_controller as plugins;
+use innkeeper_policy as policy;
+use innkeeper_sandbox::{self as plugin, CallReport, Request};
+use innkeeper_schema::{self as schema, Kinds};
+
+use crate::config::{Exit, OutputFormat, RenderArgs, RenderPhase, Streams};
 use guest::Guest;
 
 /// Without a cluster there is no key to keep, but hashes have to be the same every time.
@@ -61,7 +61,7 @@ pub enum Error {
         from: String,
         /// Why.
         #[source]
-        source: crate::yaml::Error,
+        source: innkeeper_model::yaml::Error,
     },
     /// A document is not an object of Kubernetes.
     #[error("document {number} of {from} is not an object: {problem}")]
@@ -179,7 +179,7 @@ pub enum Error {
     Write(#[source] io::Error),
     /// The result cannot be encoded.
     #[error("failed to encode the result")]
-    Encode(#[source] crate::yaml::Error),
+    Encode(#[source] innkeeper_model::yaml::Error),
 }
 
 impl Error {

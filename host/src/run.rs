@@ -43,6 +43,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use innkeeper_apply::{self as apply, Claim, Events, Writer};
+use innkeeper_cluster::{Cluster, Registration};
+use innkeeper_model::{HashKey, Limits, Retry, error_chain};
+use innkeeper_plugin_controller::{self as plugins, Loaded, Served, Workshop, manager::Warm};
+use innkeeper_reconcile::{HashKeySlot, Inventory, Shared};
+use innkeeper_sandbox::{
+    self as plugin, Engine, EngineSettings, Pool,
+    artifact::{self, CompileBounds, Compiler, Program},
+};
 use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{task::JoinSet, time::sleep};
@@ -50,18 +59,10 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     admin::Admin,
-    apply::{self, Claim, Events, Writer},
-    cluster::{Cluster, Registration},
     config::{self, LogControl, RunSettings},
-    model::{HashKey, Limits, Retry, error_chain},
-    plugin::{
-        self, Engine, EngineSettings, Pool,
-        artifact::{self, CompileBounds, Compiler, Program},
-    },
-    plugins::{self, Loaded, Served, Workshop, manager::Warm},
-    reconcile::{HashKeySlot, Inventory, Shared},
 };
 use clients::Clients;
+
 pub use error::Error;
 pub use gallery::Gallery;
 use random::fill_random;

@@ -10,12 +10,12 @@ mod show;
 
 use std::{future::Future, io, time::Duration};
 
+use innkeeper_model::error_chain;
 use serde::Serialize;
 
 use crate::{
     admin::PassState,
     config::{self, Asked, Exit, GetSettings, Listed, StatusSettings, Streams, SurveyFormat},
-    model::error_chain,
 };
 
 /// How long whoever is asked may take for one answer.
@@ -74,7 +74,7 @@ pub enum Error {
     Client(#[source] Box<kube::Error>),
     /// The cluster cannot be asked.
     #[error("failed to ask the cluster")]
-    Cluster(#[source] Box<crate::cluster::Error>),
+    Cluster(#[source] Box<innkeeper_cluster::Error>),
     /// The result cannot be written.
     #[error("failed to write the result")]
     Write(#[source] io::Error),

@@ -79,7 +79,9 @@ impl Shop {
 }
 
 fn fixture(name: &str) -> String {
-    let path = root().join("host/src/source/tests/fixtures").join(name);
+    let path = root()
+        .join("host/crates/source/src/tests/fixtures")
+        .join(name);
     path.to_str().unwrap().to_owned()
 }
 

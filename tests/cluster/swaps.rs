@@ -210,7 +210,7 @@ fn served(log: &str) -> usize {
 /// A scene whose host logs its passes.
 fn logging(parents: usize) -> Scene {
     let mut scene = Scene::new(parents);
-    let log = ["--log", "info,innkeeper::reconcile=debug"];
+    let log = ["--log", "info,innkeeper_reconcile=debug"];
     let arguments = &mut scene.site.stage.options.arguments;
     arguments.extend(log.map(str::to_owned));
     scene

@@ -1,6 +1,6 @@
 //! Signatures in both directions beside the real cosign, which only long runs build.
 //!
-//! What it once signed is in `host/src/source/tests/fixtures/cosign`, for every run.
+//! What it once signed is in `host/crates/source/src/tests/fixtures/cosign`, for every run.
 
 use innkeeper_tests::{
     manifest::root,
@@ -26,7 +26,9 @@ const VERIFY: [&str; 3] = [
 ];
 
 fn fixture(name: &str) -> String {
-    let path = root().join("host/src/source/tests/fixtures").join(name);
+    let path = root()
+        .join("host/crates/source/src/tests/fixtures")
+        .join(name);
     path.to_str().unwrap().to_owned()
 }
 

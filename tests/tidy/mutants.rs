@@ -34,13 +34,13 @@ fn check(path: &str) -> Result<(), String> {
         "cluster" => "tests/cluster".to_owned(),
         suite => return Err(format!("unknown suite {suite}")),
     };
-    let test = header[1].rsplit("::").next().unwrap_or_default();
-    let definition = format!("fn {test}(");
+    let function = header[1].rsplit("::").next().unwrap_or_default();
+    let definition = format!("fn {function}(");
     let is_there = Source::all().iter().any(|source| {
         source.path.starts_with(&format!("{crate_root}/")) && source.text.contains(&definition)
     });
     if !is_there {
-        return Err(format!("{crate_root} has no test {test}"));
+        return Err(format!("{crate_root} has no test {function}"));
     }
     applies(path)
 }
@@ -62,7 +62,7 @@ fn applies(path: &str) -> Result<(), String> {
         .args(["apply", "--check", path])
         .current_dir(root())
         .output()
-        .expect("git checks a patch");
+        .map_err(|error| format!("failed to start git: {error}"))?;
     if output.status.success() {
         Ok(())
     } else {

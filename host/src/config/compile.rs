@@ -3,6 +3,8 @@
 
 use std::num::NonZeroUsize;
 
+use innkeeper_sandbox::artifact::ChildBounds;
+
 /// Flags of `compile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 pub struct CompileArgs {
@@ -21,4 +23,23 @@ pub struct CompileArgs {
     /// Compile for an engine that counts fuel
     #[arg(long)]
     pub fuel: bool,
+}
+
+impl From<CompileArgs> for ChildBounds {
+    fn from(args: CompileArgs) -> Self {
+        let CompileArgs {
+            memory_bytes_max,
+            cpu_seconds_max,
+            code_bytes_max,
+            threads,
+            fuel,
+        } = args;
+        Self {
+            memory_bytes_max,
+            cpu_seconds_max,
+            code_bytes_max,
+            threads,
+            fuel,
+        }
+    }
 }

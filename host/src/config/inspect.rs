@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{
-    Error,
-    registry::{RegistryArgs, RegistrySettings},
-};
+use innkeeper_source::RegistrySettings;
+
+use super::{Error, registry::RegistryArgs};
 
 /// How `inspect` ends.
 const EXIT_CODES: &str = "\

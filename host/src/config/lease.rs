@@ -2,8 +2,10 @@
 
 use std::{env, path::Path, time::Duration};
 
+use innkeeper_model::Digest;
+use innkeeper_reconcile::lease::Times;
+
 use super::{Error, cluster::POD_NAMESPACE_FILE};
-use crate::model::Digest;
 
 /// Flags of leader election.
 #[derive(Debug, clap::Args)]
@@ -49,25 +51,7 @@ pub struct LeaseSettings {
     /// What the host is called in it; what makes it unique is to be added.
     pub identity: String,
     /// How fast it changes hands.
-    pub times: LeaseTimes,
-}
-
-/// How fast a lease changes hands: `duration` > `renew_deadline`, four fifths of which > `retry`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseTimes {
-    /// Without a renewal for so long it is free; whole seconds.
-    pub duration: Duration,
-    /// Without a renewal for so long the holder gives up.
-    pub renew_deadline: Duration,
-    /// Between two renewals.
-    pub retry: Duration,
-}
-
-impl LeaseTimes {
-    /// The duration as it is written in the lease.
-    pub fn duration_s(&self) -> u32 {
-        self.duration.as_secs().try_into().unwrap_or(u32::MAX)
-    }
+    pub times: Times,
 }
 
 impl LeaseArgs {
@@ -105,7 +89,7 @@ impl LeaseArgs {
         Ok(Some(LeaseSettings {
             name: lease_name.unwrap_or(default_name),
             identity: lease_identity.unwrap_or_else(pod_name),
-            times: LeaseTimes {
+            times: Times {
                 duration: seconds(duration_seconds),
                 renew_deadline: seconds(renew_deadline_seconds),
                 retry: seconds(retry_seconds),

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::builder::NonEmptyStringValueParser;
+use innkeeper_model::is_dns_label;
 use serde_json::{Map, Value};
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
     scope::ScopeArgs,
     sources::checked_selector,
 };
-use crate::model::is_dns_label;
 
 /// How `manifests` ends.
 const EXIT_CODES: &str = "\

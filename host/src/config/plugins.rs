@@ -5,10 +5,10 @@ use std::{
 };
 
 use clap::ArgGroup;
+use innkeeper_model::Limits;
 use serde_json::{Map, Value};
 
 use super::Error;
-use crate::model::Limits;
 
 /// The flags by which plugins are given as files.
 pub(super) fn plugin_files() -> ArgGroup {
@@ -238,7 +238,7 @@ fn read_object(
             });
         }
     };
-    match crate::yaml::read(&text).map(<[Value; 1]>::try_from) {
+    match innkeeper_model::yaml::read(&text).map(<[Value; 1]>::try_from) {
         Ok(Ok([Value::Object(held)])) => Ok(held),
         Ok(_) => Err(Error::PluginFileShape { what, plugin, path }),
         Err(source) => Err(Error::ParsePluginFile {

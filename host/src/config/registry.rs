@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use innkeeper_source::{DockerConfigText, RegistrySettings};
+
 use super::Error;
 
 /// How `push` ends.
@@ -47,37 +49,6 @@ pub(super) struct RegistryArgs {
     /// [default: $DOCKER_CONFIG/config.json, then ~/.docker/config.json; without them as nobody].
     #[arg(long, value_name = "FILE")]
     docker_config: Option<PathBuf>,
-}
-
-/// How registries are spoken with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RegistrySettings {
-    /// By plain HTTP.
-    pub insecure: bool,
-    /// Authorities that are trusted as well, as PEM.
-    pub certificates_pem: Vec<u8>,
-    /// What to sign in with; none: as nobody.
-    pub docker_config: Option<DockerConfigText>,
-    /// Proxies for `https` and for `http`, and what needs none.
-    pub proxies: [Option<String>; 3],
-}
-
-/// A file in the form of `~/.docker/config.json`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct DockerConfigText {
-    /// Where it was read.
-    pub path: PathBuf,
-    /// What it says.
-    pub text: Vec<u8>,
-    /// Whether it was named, and not only found where it usually is.
-    pub is_named: bool,
-}
-
-/// Shows no password.
-impl std::fmt::Debug for DockerConfigText {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DockerConfigText({})", self.path.display())
-    }
 }
 
 impl RegistryArgs {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use innkeeper_model::is_dns_label;
+
 use super::Error;
-use crate::model::is_dns_label;
 
 /// Flags that limit what the host sees of a cluster.
 #[derive(Clone, Debug, Default, clap::Args)]

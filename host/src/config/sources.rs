@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use innkeeper_model::LabelSelector;
+
 use super::{Error, registry};
-use crate::model::LabelSelector;
 
 /// Flags for the sources of Plugin resources.
 #[derive(Debug, clap::Args)]

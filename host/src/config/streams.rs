@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::model::{Blame, error_chain};
+use innkeeper_model::{Blame, error_chain};
 
 /// The standard streams; tests give others.
 pub struct Streams<'a> {

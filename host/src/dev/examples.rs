@@ -2,16 +2,13 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
+use innkeeper_model::{Gvk, ObjectId, Scope, yaml};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 use tracing::debug;
 
 use super::Error;
-use crate::{
-    model::{Gvk, ObjectId, Scope},
-    run::Gallery,
-    yaml,
-};
+use crate::run::Gallery;
 
 /// The field manager of what `dev` applies.
 const MANAGER: &str = "innkeeper-dev";

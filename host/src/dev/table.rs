@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use innkeeper_cluster::{Observed, Standing};
+use innkeeper_model::{Object, ObjectId};
+
 use super::examples::Example;
-use crate::{
-    cluster::{Observed, Standing},
-    model::{Object, ObjectId},
-    run::Gallery,
-};
+use crate::run::Gallery;
 
 /// One parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,10 +145,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        cluster::present,
-        model::{Access, Gvk, HashKey},
-    };
+    use innkeeper_cluster::present;
+    use innkeeper_model::{Access, Gvk, HashKey};
 
     fn parent(observed_generation: i64, ready: &str) -> Object {
         let kind = Gvk::new("example.com", "v1", "Pond");

@@ -3,13 +3,11 @@
 use std::io::{self, Write as _};
 
 use expect_test::expect;
+use innkeeper_model::Digest;
+use innkeeper_sandbox::fixture::guest;
+use innkeeper_source::{Package, tests::shared::TestRegistry};
 
 use super::*;
-use crate::{
-    model::Digest,
-    plugin::fixture::guest,
-    source::{Package, tests::shared::TestRegistry},
-};
 
 fn inspect(bytes: &[u8], output: InspectFormat) -> (Exit, String, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();

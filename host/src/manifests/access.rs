@@ -7,15 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, Scope};
+use innkeeper_plugin_controller::resource;
+use innkeeper_schema::Kinds;
 use serde_json::{Value, json};
 
 use super::{Granted, Setup};
-use crate::{
-    config::{Definitions, ResourceRoles},
-    model::{ANNOTATION_PLUGINS, Gvk, Scope},
-    plugins::resource,
-    schema::Kinds,
-};
+use crate::config::{Definitions, ResourceRoles};
 
 /// The objects of the host's own namespace that it keeps.
 const HASH_KEY: &str = "innkeeper-hash-key";

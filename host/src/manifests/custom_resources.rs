@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use innkeeper_model::{LABEL_PLUGIN, Manifest};
+use innkeeper_plugin_controller::resource;
 use serde_json::{Value, json};
 
 use super::host::labels;
-use crate::{
-    model::{LABEL_PLUGIN, Manifest},
-    plugins::resource,
-};
 
 /// Those of plugins by name, with the label by which the host knows them for its own.
 ///

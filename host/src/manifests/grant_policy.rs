@@ -3,10 +3,10 @@
 //! The right to write Plugins is not enough for that. The policy asks for the verb `grant` on the Plugin as well, which a
 //! role gives as it gives any verb, also for single names.
 
+use innkeeper_plugin_controller::resource;
 use serde_json::{Value, json};
 
 use super::host::labels;
-use crate::plugins::resource;
 
 const NAME: &str = "plugin-grants.innkeeper.dev";
 

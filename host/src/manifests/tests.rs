@@ -1,10 +1,10 @@
 //! Manifests of a made-up plugin.
 
 use expect_test::{expect, expect_file};
+use innkeeper_model::{Access, ChildKind, Gvk, ParentKind, ReadKind, ReadScope, Scope};
 
 use super::*;
 use crate::config::Definitions;
-use crate::model::{Access, ChildKind, Gvk, ParentKind, ReadKind, ReadScope, Scope};
 
 fn pond() -> Manifest {
     let child = |api_version: &str, kind: &str| ChildKind {

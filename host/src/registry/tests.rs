@@ -1,13 +1,11 @@
 use std::fs;
 
+use innkeeper_sandbox::fixture::guest;
+use innkeeper_source::tests::{OTHER_PUB, P256_KEY, P256_PUB, shared::TestRegistry};
+use innkeeper_source::{DockerConfigText, RegistrySettings};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{
-    config::{DockerConfigText, RegistrySettings},
-    plugin::fixture::guest,
-    source::tests::{OTHER_PUB, P256_KEY, P256_PUB, shared::TestRegistry},
-};
 
 /// How a command ended, and what it said.
 #[derive(Debug)]

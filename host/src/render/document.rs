@@ -1,11 +1,8 @@
 //! Objects as they stand in files.
 
+use innkeeper_model::{GroupKind, Gvk, ObjectId};
+use innkeeper_plan::encode_string_data;
 use serde_json::{Map, Value};
-
-use crate::{
-    model::{GroupKind, Gvk, ObjectId},
-    plan::encode_string_data,
-};
 
 /// One object.
 #[derive(Clone, Debug, PartialEq)]

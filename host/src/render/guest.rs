@@ -2,17 +2,15 @@
 
 use std::num::NonZeroU32;
 
+use innkeeper_model::{Limits, Manifest};
+use innkeeper_sandbox::{
+    CallReport, Context, Described, Engine, EngineSettings, LogLevel, LogLine, Metering, Plugin,
+    Request, artifact,
+};
 use serde_json::{Map, Value};
 
 use super::{Error, input, reads::OfflineReads};
-use crate::{
-    config::{RenderArgs, Streams},
-    model::{Limits, Manifest},
-    plugin::{
-        CallReport, Context, Described, Engine, EngineSettings, LogLevel, LogLine, Metering,
-        Plugin, Request, artifact,
-    },
-};
+use crate::config::{RenderArgs, Streams};
 
 /// What a pass needs of a plugin.
 pub(super) trait Guest {

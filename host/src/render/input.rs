@@ -7,18 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use innkeeper_model::{GroupKind, HashKey, Manifest, Scope, yaml};
+use innkeeper_plugin_controller::resource::grants_of_file;
+use innkeeper_policy::Grants;
+use innkeeper_sandbox::Recording;
+use innkeeper_schema::{Kinds, Schema, kind_of_crd};
 use serde_json::{Map, Value};
 
 use super::{Error, document::Document, seed};
-use crate::{
-    config::{RenderArgs, Streams},
-    model::{GroupKind, HashKey, Manifest, Scope},
-    plugin::Recording,
-    plugins::resource::grants_of_file,
-    policy::Grants,
-    schema::{Kinds, Schema, kind_of_crd},
-    yaml,
-};
+use crate::config::{RenderArgs, Streams};
 
 /// How much of a `generateName` the API server takes, in bytes.
 const PREFIX_BYTES_MAX: usize = 58;

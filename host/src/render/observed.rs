@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use innkeeper_cluster as cluster;
+use innkeeper_model::{
+    ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Access, HashKey, Object, Scope, child_order,
+};
+use innkeeper_policy::Grants;
+use innkeeper_sandbox::ObservedChild;
 use serde_json::Value;
 
 use super::{Error, document::Document, parent::Parent};
-use crate::{
-    cluster,
-    model::{ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Access, HashKey, Object, Scope, child_order},
-    plugin::ObservedChild,
-    policy::Grants,
-};
 
 /// Everything that a pass can see.
 pub(super) struct Scene {

@@ -1,12 +1,9 @@
 //! The whole outcome of a pass as JSON.
 
+use innkeeper_model::ReadKey;
+use innkeeper_policy::{self as policy, Rules};
+use innkeeper_sandbox::{End, Said, read_to_json};
 use serde_json::Value;
-
-use crate::{
-    model::ReadKey,
-    plugin::{End, Said, read_to_json},
-    policy::{self, Rules},
-};
 
 /// Checks what the guest answered, as the host does.
 pub(super) fn checked(end: End, rules: &Rules<'_>) -> Said {

@@ -1,9 +1,9 @@
 //! What an API server would have given the parent.
 
+use innkeeper_model::{Manifest, Phase};
 use serde_json::{Value, json};
 
 use super::document::Document;
-use crate::model::{Manifest, Phase};
 
 /// The UID of a parent that was never in a cluster.
 pub(super) const UID: &str = "00000000-0000-4000-8000-000000000000";

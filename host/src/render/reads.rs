@@ -5,19 +5,17 @@ use std::{
     sync::Arc,
 };
 
+use innkeeper_model::{
+    Access, Gvk, HashKey, LabelSelector, ListSelector, Manifest, ObjectRef, Reach, ReadFailure,
+    ReadKey, ReadKind, Reads, Scope,
+};
+use innkeeper_policy::Grants;
+use innkeeper_schema::Kinds;
 use serde_json::Value;
 
 use super::{
     document::Document,
     observed::{Scene, present},
-};
-use crate::{
-    model::{
-        Access, Gvk, HashKey, LabelSelector, ListSelector, Manifest, ObjectRef, Reach, ReadFailure,
-        ReadKey, ReadKind, Reads, Scope,
-    },
-    policy::Grants,
-    schema::Kinds,
 };
 
 /// Answers the reads of the one pass.

@@ -2,15 +2,12 @@
 
 use std::path::Path;
 
+use innkeeper_model::{Limits, ReadKey, yaml};
+use innkeeper_sandbox::{Request, Said, read_to_json};
 use serde_json::Value;
 
 use super::{Error, guest, input};
-use crate::{
-    config::{Exit, OutputFormat, RenderArgs, Streams},
-    model::{Limits, ReadKey},
-    plugin::{Request, Said, read_to_json},
-    yaml,
-};
+use crate::config::{Exit, OutputFormat, RenderArgs, Streams};
 
 /// Asks the plugin what it was asked then, prints what it says now, and says how that differs.
 pub(super) fn run(

@@ -1,11 +1,8 @@
 //! Random bytes that are the same every time: a SHA-256 counter stream from the seed and what it is for.
 
+use innkeeper_model::{Generated, ObjectId};
+use innkeeper_plan as plan;
 use sha2::{Digest as _, Sha256};
-
-use crate::{
-    model::{Generated, ObjectId},
-    plan,
-};
 
 /// The seed of what the guest sees as random.
 pub(super) fn of_pass(seed: u64) -> [u8; 32] {

@@ -3,22 +3,20 @@
 use std::{fs, io, path::PathBuf, time::Duration};
 
 use expect_test::{expect, expect_file};
+use innkeeper_model::{
+    Access, ApplyPolicy, Child, ChildKind, Desired, Fault, FaultKind, Generated, Gvk, ListSelector,
+    Manifest, ObjectRef, Outcome, ParentKind, PluginName, ReadKind, ReadScope, Readiness, Reads,
+    RemovalPolicy, Report, Scope,
+};
+use innkeeper_sandbox::{CallFault, Context, Dropped, Timing};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::{reads::OfflineReads, *};
-use crate::{
-    model::{
-        Access, ApplyPolicy, Child, ChildKind, Desired, Fault, FaultKind, Generated, Gvk,
-        ListSelector, Manifest, ObjectRef, Outcome, ParentKind, PluginName, ReadKind, ReadScope,
-        Readiness, Reads, RemovalPolicy, Report, Scope,
-    },
-    plugin::{CallFault, Context, Dropped, Timing},
-};
 
 type Answer = fn(&Request<'_>, &mut OfflineReads, &Context) -> End;
 
-use crate::plugin::End;
+use innkeeper_sandbox::End;
 
 struct Pond {
     manifest: Manifest,

@@ -1,15 +1,12 @@
 //! The children as manifests, ready for `kubectl apply`.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use innkeeper_model::{ApplyPolicy, Child, ObjectId, yaml};
+use innkeeper_plan as plan;
+use innkeeper_sandbox::Said;
 use serde_json::{Map, Value};
 
 use super::{Error, document::Document, observed::Scene, seed};
-use crate::{
-    model::{ApplyPolicy, Child, ObjectId},
-    plan,
-    plugin::Said,
-    yaml,
-};
 
 /// All children that the host would write, whatever they wait for, in the order of the answer.
 ///

@@ -3,18 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, header::USER_AGENT};
+use innkeeper_apply::{self as apply, Claim, Writer};
+use innkeeper_cluster::LeaseReader;
+use innkeeper_metrics::Metrics;
+use innkeeper_reconcile::lease::{Election, Parts};
 use jiff::Timestamp;
 use kube::client::ClientBuilder;
 use tracing::info;
 
 use super::{Error, counted::Counting, random::random_u64};
-use crate::{
-    apply::{self, Claim, Writer},
-    cluster::LeaseReader,
-    config::{self, ClusterSettings, LeaseSettings},
-    lease::{Election, Parts},
-    metrics::Metrics,
-};
+use crate::config::{self, ClusterSettings, LeaseSettings};
 
 /// The clients, made from one configuration.
 pub(super) struct Clients {

@@ -2,16 +2,16 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use innkeeper_model::Limits;
+use innkeeper_plugin_controller::{self as plugins, Served};
+use innkeeper_reconcile::{
+    Shared,
+    controller::{self, Bounds},
+};
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, Gallery, random::random_u64};
-use crate::{
-    controller::{self, Bounds},
-    model::Limits,
-    plugins::{self, Served},
-    reconcile::Shared,
-};
 
 /// Runs the passes of a plugin until told to stop, and then until the running ones have ended.
 pub(super) async fn run(

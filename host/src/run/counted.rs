@@ -7,9 +7,8 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Method, Request, Response, StatusCode};
+use innkeeper_metrics::Metrics;
 use tower::{Layer, Service};
-
-use crate::metrics::Metrics;
 
 /// Counts for a client what goes through it.
 #[derive(Clone)]

@@ -2,13 +2,15 @@
 
 use std::io;
 
+use innkeeper_cluster as cluster;
+use innkeeper_model::InvalidPluginName;
+use innkeeper_reconcile as reconcile;
+use innkeeper_reconcile::controller;
+use innkeeper_sandbox::{self as plugin, artifact};
+use innkeeper_source as source;
+
 use super::{key, namespaces};
-use crate::{
-    admin, cluster, config, controller,
-    model::InvalidPluginName,
-    plugin::{self, artifact},
-    reconcile, source,
-};
+use crate::{admin, config};
 
 /// Why the host ended.
 #[derive(Debug, thiserror::Error)]

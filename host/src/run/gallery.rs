@@ -10,17 +10,14 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_cluster::Cluster;
+use innkeeper_metrics::{ControllerMetrics, Metrics};
+use innkeeper_model::PluginName;
+use innkeeper_plugin_controller::Served;
+use innkeeper_reconcile::{Reconciler, Shared, controller::Witness};
 use parking_lot::RwLock;
 
-use crate::{
-    admin::{Beat, Heart},
-    cluster::Cluster,
-    controller::Witness,
-    metrics::{ControllerMetrics, Metrics},
-    model::PluginName,
-    plugins::Served,
-    reconcile::{Reconciler, Shared},
-};
+use crate::admin::{Beat, Heart};
 
 /// How long what has to move may be silent: far longer than anything that must not block it ever takes.
 const BEAT_PATIENCE: Duration = Duration::from_secs(15);

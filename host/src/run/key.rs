@@ -3,17 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use innkeeper_apply::{self as apply, Writer};
+use innkeeper_cluster::{self as cluster, Cluster};
+use innkeeper_model::{Gvk, HashKey, error_chain};
+use innkeeper_reconcile::Shared;
 use serde::Deserialize;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
 use super::tasks::MayPass;
-use crate::{
-    apply::{self, Writer},
-    cluster::{self, Cluster},
-    model::{Gvk, HashKey, error_chain},
-    reconcile::Shared,
-};
 
 /// The Secret of the host's namespace.
 const SECRET: &str = "innkeeper-hash-key";

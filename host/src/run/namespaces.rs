@@ -2,11 +2,10 @@
 //!
 //! One that goes while the host runs is empty from then on, and nobody's error.
 
+use innkeeper_cluster::{self as cluster, Cluster};
+use innkeeper_model::Gvk;
+
 use super::tasks::{MayPass, patiently, wait_for_api_server};
-use crate::{
-    cluster::{self, Cluster},
-    model::Gvk,
-};
 
 /// Why the host cannot look into a namespace.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,17 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_cluster::Cluster;
+use innkeeper_model::{GroupKind, PluginName};
+use innkeeper_plugin_controller::{
+    self as plugins, Workshop,
+    manager::{Loader, Manager, OnceMade, Parts, Start, Warm, Warmer},
+};
+use innkeeper_reconcile::{
+    Shared,
+    controller::{self, Bounds},
+};
+use innkeeper_source::{self as source, Fetcher};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -14,18 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, Gallery, Stop, controllers};
-use crate::{
-    cluster::Cluster,
-    config::SourceSettings,
-    controller::{self, Bounds},
-    model::{GroupKind, PluginName},
-    plugins::{
-        self, Workshop,
-        manager::{Loader, Manager, OnceMade, Parts, Start, Warm, Warmer},
-    },
-    reconcile::Shared,
-    source::{self, Fetcher},
-};
+use crate::config::SourceSettings;
 
 /// Under which the manager watches Plugins.
 const NAME: &str = "innkeeper";

@@ -2,6 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use innkeeper_cluster::{Standing, Waiting, WatchStatus};
+use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, Source, WatchSample};
+use innkeeper_model::{ObjectId, error_chain};
+use innkeeper_plugin_controller::Served;
+use innkeeper_reconcile::{Next, RecentFault, Reconciler};
 use tokio::time::{Instant, interval};
 use tracing::error;
 
@@ -11,12 +16,7 @@ use crate::{
         Beat, Check, ControllerState, FaultState, HostState, KindState, ParentState, PassState,
         PluginState, Shown, WatchState,
     },
-    cluster::{Standing, Waiting, WatchStatus},
     config::LogControl,
-    metrics::{ControllerMetrics, PluginSample, Sample, Source, WatchSample},
-    model::{ObjectId, error_chain},
-    plugins::Served,
-    reconcile::{Next, RecentFault, Reconciler},
 };
 
 /// How often the runtime shows a sign of life.

@@ -6,17 +6,15 @@
 use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc};
 
 use futures::future::{OptionFuture, join, join_all};
+use innkeeper_apply::{Claim, Writer};
+use innkeeper_cluster::{Cluster, Registration};
+use innkeeper_model::{PluginName, error_chain};
+use innkeeper_plugin_controller::{self as plugins, Loaded, manager::Warm};
+use innkeeper_reconcile::Inventory;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{Error, Gallery, key, resources::Resources};
-use crate::{
-    apply::{Claim, Writer},
-    cluster::{Cluster, Registration},
-    model::{PluginName, error_chain},
-    plugins::{self, Loaded, manager::Warm},
-    reconcile::Inventory,
-};
 
 /// Waits for the claim with running watches; these are what is left of the waiting.
 pub(super) async fn wait(

@@ -3,6 +3,9 @@
 use std::{future::Future, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use innkeeper_cluster::{self as cluster, Cluster};
+use innkeeper_model::error_chain;
+use innkeeper_reconcile::lease::Election;
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -13,10 +16,7 @@ use tracing::warn;
 use super::{Error, Stop, random::random_u64};
 use crate::{
     admin::Beat,
-    cluster::{self, Cluster},
     config::{Definitions, ScopeSettings},
-    lease::Election,
-    model::error_chain,
 };
 
 /// The longest delay between two attempts at something that the host cannot start without.
@@ -181,7 +181,7 @@ pub(super) trait MayPass {
     fn may_pass(&self) -> bool;
 }
 
-impl MayPass for crate::reconcile::InventoryError {
+impl MayPass for innkeeper_reconcile::InventoryError {
     fn may_pass(&self) -> bool {
         matches!(self, Self::Read { .. })
     }

@@ -8,17 +8,15 @@ use std::{
     time::Duration,
 };
 
+use innkeeper_cluster::{Standing, Viewer, labels};
+use innkeeper_model::{GroupKind, LABEL_PLUGIN, Object, reason};
+use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin};
+use innkeeper_policy::Selection;
+use innkeeper_schema::kind_of_crd;
 use serde_json::{Map, Value};
 
 use super::{Error, FaultRow, ParentRow, PluginRow, Survey};
-use crate::{
-    cluster::{Standing, Viewer, labels},
-    config::{self, Connection},
-    model::{GroupKind, LABEL_PLUGIN, Object, reason},
-    plugins::resource::{self, FaultReason, Plugin},
-    policy::Selection,
-    schema::kind_of_crd,
-};
+use crate::config::{self, Connection};
 
 /// What the cluster shows, of parents in one namespace or in all.
 pub(super) async fn survey(
@@ -77,7 +75,7 @@ async fn list(
     objects.map_err(cluster)
 }
 
-fn cluster(source: crate::cluster::Error) -> Error {
+fn cluster(source: innkeeper_cluster::Error) -> Error {
     Error::Cluster(Box::new(source))
 }
 
@@ -161,7 +159,7 @@ impl Found {
             Err(error) => {
                 "Unknown".clone_into(&mut row.serving);
                 "Unreadable".clone_into(&mut row.reason);
-                row.message = crate::model::error_chain(&error).to_string();
+                row.message = innkeeper_model::error_chain(&error).to_string();
             }
         }
         self.plugins.insert(name, row);

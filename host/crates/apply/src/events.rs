@@ -1,0 +1,301 @@
+//! Kubernetes Events about parents: each once, counted after that, and never more than a trickle.
+
+use std::collections::BTreeMap;
+
+use innkeeper_model::{Event, EventType, Gvk, Object, PluginName, Resource, Scope, Uid};
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{Error, Writer, request::Address};
+
+/// An event that is repeated within this time is counted, not made again; as in client-go.
+const SERIES_LASTS: SignedDuration = SignedDuration::from_mins(6);
+
+/// So many events about one parent may come at once, as in client-go.
+const BURST: u32 = 25;
+
+/// Then one more comes after so long, as in client-go.
+const REFILL: SignedDuration = SignedDuration::from_mins(5);
+
+/// At most so many events and so many parents are remembered.
+const REMEMBERED_MAX: usize = 4096;
+
+/// The longest message, in bytes.
+const NOTE_BYTES_MAX: usize = 1024;
+
+/// Makes events, and remembers those that it made.
+pub struct Events {
+    instance: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    series: BTreeMap<Key, Series>,
+    buckets: BTreeMap<Uid, Bucket>,
+}
+
+/// What makes two events the same.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    plugin: PluginName,
+    parent: Uid,
+    kind: EventType,
+    reason: String,
+    message: String,
+}
+
+struct Series {
+    name: String,
+    count: u32,
+    last: Timestamp,
+    written: Timestamp,
+}
+
+struct Bucket {
+    tokens: u32,
+    filled: Timestamp,
+}
+
+/// What is to be done about an event.
+enum Due {
+    Nothing,
+    New(String),
+    Count { name: String, count: u32 },
+}
+
+impl Events {
+    /// Remembers nothing yet; `instance` names this process in the events that it makes.
+    pub fn new(instance: impl Into<String>) -> Self {
+        let instance: String = instance.into();
+        Self {
+            instance: instance.chars().take(128).collect(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Says an event, if it has not just been said.
+    ///
+    /// `fresh` tells whether the pass changed anything: the answer of one that did not is the last one repeated, and
+    /// its events are no news, also after a restart.
+    pub async fn record(
+        &self,
+        writer: &Writer,
+        plugin: &PluginName,
+        parent: &Object,
+        event: &Event,
+        fresh: bool,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let due = self.state.lock().due(plugin, parent, event, fresh, now);
+        let resource = Resource {
+            kind: Gvk::new("events.k8s.io", "v1", "Event"),
+            plural: "events".into(),
+            scope: Scope::Namespaced,
+        };
+        let namespace = parent.namespace.as_deref().unwrap_or("default");
+        let manager = plugin.host_manager();
+        let address = |name| Address {
+            resource: &resource,
+            namespace: Some(namespace),
+            name,
+        };
+        let request = match &due {
+            Due::Nothing => return Ok(()),
+            Due::New(name) => {
+                let body = self.body(plugin, parent, event, name, namespace, now);
+                address(name).post(&manager, &body)
+            }
+            Due::Count { name, count } => {
+                let series = json!({"count": count, "lastObservedTime": micros(now)});
+                address(name).merge_patch(&manager, &json!({"series": series}))
+            }
+        };
+        let done = done_or_gone(writer.send(request).await.map(|_| ()));
+        if let Ok(false) = done {
+            // It expired, as all events do after an hour.
+            self.state.lock().forget(plugin, parent, event);
+        }
+        done.map(|_| ())
+    }
+
+    fn body(
+        &self,
+        plugin: &PluginName,
+        parent: &Object,
+        event: &Event,
+        name: &str,
+        namespace: &str,
+        now: Timestamp,
+    ) -> serde_json::Value {
+        let mut regarding = json!({
+            "apiVersion": parent.kind.api_version(),
+            "kind": *parent.kind.kind,
+            "name": *parent.name,
+            "uid": *parent.uid.0,
+            "resourceVersion": parent.resource_version.to_string(),
+        });
+        if let Some(namespace) = &parent.namespace {
+            regarding["namespace"] = (**namespace).into();
+        }
+        json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": micros(now),
+            "reportingController": format!("innkeeper.dev/{plugin}"),
+            "reportingInstance": self.instance,
+            "action": "Reconcile",
+            "type": match event.kind {
+                EventType::Normal => "Normal",
+                EventType::Warning => "Warning",
+            },
+            "reason": event.reason,
+            "note": cut(&event.message, NOTE_BYTES_MAX),
+            "regarding": regarding,
+        })
+    }
+}
+
+/// True for a write that was done, false for one whose object is gone.
+fn done_or_gone(done: Result<(), Error>) -> Result<bool, Error> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(Error::Gone { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+impl State {
+    fn due(
+        &mut self,
+        plugin: &PluginName,
+        parent: &Object,
+        event: &Event,
+        fresh: bool,
+        now: Timestamp,
+    ) -> Due {
+        let key = key(plugin, parent, event);
+        if let Some(series) = self.series.get_mut(&key) {
+            if !fresh {
+                return Due::Nothing;
+            }
+            if now.duration_since(series.last) < SERIES_LASTS {
+                return series.again(now);
+            }
+        }
+        if !fresh || !self.take(&parent.uid, now) {
+            return Due::Nothing;
+        }
+        let name = name(parent, &key, now);
+        let series = Series {
+            name: name.clone(),
+            count: 1,
+            last: now,
+            written: now,
+        };
+        self.series.insert(key, series);
+        self.shed();
+        Due::New(name)
+    }
+
+    /// Takes a token from a parent's bucket.
+    fn take(&mut self, parent: &Uid, now: Timestamp) -> bool {
+        let bucket = self.buckets.entry(parent.clone()).or_insert(Bucket {
+            tokens: BURST,
+            filled: now,
+        });
+        while bucket.tokens < BURST && now.duration_since(bucket.filled) >= REFILL {
+            bucket.tokens += 1;
+            bucket.filled += REFILL;
+        }
+        if bucket.tokens == BURST {
+            bucket.filled = now;
+        }
+        let taken = bucket.tokens > 0;
+        bucket.tokens = bucket.tokens.saturating_sub(1);
+        taken
+    }
+
+    fn forget(&mut self, plugin: &PluginName, parent: &Object, event: &Event) {
+        self.series.remove(&key(plugin, parent, event));
+    }
+
+    /// Forgets what was said longest ago, when it is too much.
+    fn shed(&mut self) {
+        if self.series.len() > REMEMBERED_MAX {
+            let oldest = self.series.iter().min_by_key(|(_, series)| series.last);
+            if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+                self.series.remove(&key);
+            }
+        }
+        if self.buckets.len() > REMEMBERED_MAX {
+            let fullest = self.buckets.iter().max_by_key(|(_, bucket)| bucket.tokens);
+            if let Some(uid) = fullest.map(|(uid, _)| uid.clone()) {
+                self.buckets.remove(&uid);
+            }
+        }
+    }
+}
+
+impl Series {
+    /// Counts; the count is written the second time, and after that once in a while.
+    fn again(&mut self, now: Timestamp) -> Due {
+        self.count = self.count.saturating_add(1);
+        self.last = now;
+        if self.count > 2 && now.duration_since(self.written) < SERIES_LASTS {
+            return Due::Nothing;
+        }
+        self.written = now;
+        Due::Count {
+            name: self.name.clone(),
+            count: self.count,
+        }
+    }
+}
+
+fn key(plugin: &PluginName, parent: &Object, event: &Event) -> Key {
+    Key {
+        plugin: plugin.clone(),
+        parent: parent.uid.clone(),
+        kind: event.kind,
+        reason: event.reason.clone(),
+        message: event.message.clone(),
+    }
+}
+
+/// A name that says which parent the event is about, and that no other event has.
+fn name(parent: &Object, key: &Key, now: Timestamp) -> String {
+    let mut hash = Sha256::new();
+    for part in [
+        key.plugin.as_str(),
+        &key.parent.0,
+        &key.reason,
+        &key.message,
+    ] {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    hash.update(now.as_nanosecond().to_be_bytes());
+    let digest = hash.finalize();
+    let unique = digest
+        .iter()
+        .take(8)
+        .fold(0_u64, |unique, byte| unique << 8 | u64::from(*byte));
+    // The name of an object has at most 253 characters, and none of the API server's names has others than ASCII.
+    let parent: String = parent.name.chars().take(230).collect();
+    format!("{}.{unique:016x}", parent.trim_end_matches(['.', '-']))
+}
+
+/// A time as Kubernetes' `MicroTime`.
+pub(super) fn micros(time: Timestamp) -> String {
+    format!("{time:.6}")
+}
+
+/// A text cut off at a character's end.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let end = text.floor_char_boundary(bytes_max);
+    text.get(..end).unwrap_or(text)
+}

@@ -1,0 +1,314 @@
+//! The operations of a plan, written in their order.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use innkeeper_model::{
+    Generated, Gvk, ObjectId, Operation, Ownership, PluginName, Resource, Resources,
+};
+use innkeeper_plan::{self as plan, Effects, Plan, StatusWrite};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Error, Target, Writer, Written,
+    request::{Address, Request},
+};
+
+/// What the writes of one pass have in common.
+pub struct Session<'a> {
+    /// The plugin.
+    pub plugin: &'a PluginName,
+    /// The field manager of its children.
+    pub manager: &'a str,
+    /// The user as whom its children are written; none: the host itself. What is the host's own to write, it writes
+    /// itself.
+    pub account: Option<&'a str>,
+    /// What the cluster serves.
+    pub resources: &'a dyn Resources,
+    /// The present `data`, just read, of Secrets whose generated values are stated again.
+    pub secrets: &'a BTreeMap<ObjectId, Map<String, Value>>,
+    /// Fills a buffer with random bytes, fit for passwords.
+    pub random: &'a mut (dyn FnMut(&mut [u8]) + Send),
+}
+
+/// What became of the operations of a plan.
+#[derive(Debug, Default)]
+pub struct Execution {
+    /// Those that were tried, in order; a success without an object is a deletion.
+    pub results: Vec<(Operation, Result<Option<Written>, Error>)>,
+}
+
+impl Execution {
+    /// What a conclusion is drawn from.
+    pub fn effects(&self) -> Effects {
+        let mut effects = Effects::default();
+        for (operation, result) in &self.results {
+            let effect = match result {
+                Ok(written) => Ok(written.as_ref().map(|written| written.json.clone())),
+                Err(error) => Err(error.failure()),
+            };
+            match (operation.child(), effect) {
+                (Some(id), effect) => {
+                    effects.children.insert(id.clone(), effect);
+                }
+                (None, Err(failure)) => effects.parent = Some(failure),
+                (None, Ok(_)) => {}
+            }
+        }
+        effects
+    }
+
+    /// The children that were to be created and exist: whose they are is to be read, and planned again.
+    pub fn conflicts(&self) -> impl Iterator<Item = &ObjectId> {
+        self.results
+            .iter()
+            .filter_map(|(operation, result)| match result {
+                Err(Error::Exists { .. }) => operation.child(),
+                _ => None,
+            })
+    }
+
+    /// Whether a child was made or changed, so that its watch is going to show it.
+    pub fn comes_back(&self) -> bool {
+        self.results.iter().any(|(operation, result)| {
+            let is_apply = matches!(
+                operation,
+                Operation::Create { .. } | Operation::Update { .. }
+            );
+            is_apply && result.is_ok()
+        })
+    }
+
+    /// Whether something failed, and all of it only because the world has moved on: nothing is to be reported, the
+    /// next pass sees it.
+    pub fn is_silent(&self) -> bool {
+        let mut failures = self
+            .results
+            .iter()
+            .filter_map(|(_, result)| result.as_ref().err());
+        let failed = self.results.iter().any(|(_, result)| result.is_err());
+        failed && failures.all(Error::is_silent)
+    }
+}
+
+impl Writer {
+    /// Writes the operations of a plan in their order.
+    ///
+    /// Without the finalizer nothing else is written.
+    /// A child that fails does not stop the others, but after any failure nothing is pruned and the parent is not
+    /// released.
+    pub async fn execute(
+        &self,
+        plan: &Plan,
+        target: &mut Target,
+        session: &mut Session<'_>,
+    ) -> Execution {
+        let mut execution = Execution::default();
+        let mut failed = false;
+        for operation in &plan.operations {
+            let last = matches!(
+                operation,
+                Operation::Prune { .. } | Operation::RemoveFinalizer
+            );
+            if last && failed {
+                break;
+            }
+            let result = self.write(operation, target, session).await;
+            failed |= result.is_err();
+            let stop = result.is_err() && *operation == Operation::AddFinalizer;
+            execution.results.push((operation.clone(), result));
+            if stop {
+                break;
+            }
+        }
+        execution
+    }
+
+    /// Writes one operation; none is returned for a deletion.
+    pub async fn write(
+        &self,
+        operation: &Operation,
+        target: &mut Target,
+        session: &mut Session<'_>,
+    ) -> Result<Option<Written>, Error> {
+        let request = match operation {
+            Operation::AddFinalizer => {
+                return self.add_finalizer(target, session.plugin).await.map(Some);
+            }
+            Operation::RemoveFinalizer => return self.release(target, session.plugin).await,
+            Operation::Create {
+                id,
+                kind,
+                body,
+                generate,
+                ..
+            } => {
+                let resource = resource(session, operation, kind)?;
+                let body = with_generated(body, generate, None, session);
+                address(&resource, id).create(session.manager, body)
+            }
+            Operation::Update {
+                id,
+                kind,
+                uid,
+                resource_version,
+                body,
+                generate,
+                ..
+            } => {
+                let resource = resource(session, operation, kind)?;
+                let known = session.secrets.get(id);
+                let body = with_generated(body, generate, known, session);
+                let address = address(&resource, id);
+                address.update(session.manager, body, uid, *resource_version)
+            }
+            Operation::Transfer {
+                id,
+                kind,
+                patch,
+                to,
+                ..
+            } => {
+                let verb = match to {
+                    Ownership::Owned => "own",
+                    Ownership::Retained => "retain",
+                };
+                let resource = resource(session, operation, kind)?;
+                address(&resource, id).json_patch(verb, session.manager, patch)
+            }
+            Operation::Prune {
+                id,
+                kind,
+                uid,
+                resource_version,
+            } => {
+                let resource = resource(session, operation, kind)?;
+                let request = address(&resource, id).delete(uid, *resource_version);
+                return match self.send(request.act_as(session.account)).await {
+                    // Gone is what was wanted.
+                    Ok(_) | Err(Error::Gone { .. }) => Ok(None),
+                    Err(error) => Err(error),
+                };
+            }
+        };
+        let request = request.act_as(session.account);
+        self.exchange(request).await.map(Some)
+    }
+
+    /// Takes the plugin's finalizer off the parent; none is returned for a parent that is gone or did not have it.
+    pub async fn release(
+        &self,
+        target: &mut Target,
+        plugin: &PluginName,
+    ) -> Result<Option<Written>, Error> {
+        let finalizer = plugin.finalizer();
+        let Some(index) = target.finalizer(&finalizer) else {
+            return Ok(None);
+        };
+        let place = format!("/metadata/finalizers/{index}");
+        let (uid, version) = (&*target.uid().0, target.resource_version().to_string());
+        let patch = vec![
+            json!({"op": "test", "path": "/metadata/uid", "value": uid}),
+            json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}),
+            json!({"op": "test", "path": place, "value": finalizer}),
+            json!({"op": "remove", "path": place}),
+        ];
+        let verb = "take the finalizer off";
+        let request =
+            target
+                .address()
+                .json_patch(verb, &plugin.host_manager(), &Value::Array(patch));
+        match self.exchange(request).await {
+            Ok(written) => {
+                target.moved(&written);
+                Ok(Some(written))
+            }
+            Err(Error::Gone { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Applies a part of the parent's status.
+    pub async fn status(&self, target: &mut Target, write: &StatusWrite) -> Result<Written, Error> {
+        let mut body = target.body();
+        if let Some(status) = &write.status {
+            body.insert("status".to_owned(), Value::Object(status.clone()));
+        }
+        let version = target.resource_version();
+        let address = target.address();
+        let request = address.status(&write.manager, body, target.uid(), version);
+        let written = self.exchange(request).await?;
+        target.moved(&written);
+        Ok(written)
+    }
+
+    /// Puts the plugin's finalizer on the parent.
+    pub async fn add_finalizer(
+        &self,
+        target: &mut Target,
+        plugin: &PluginName,
+    ) -> Result<Written, Error> {
+        let mut body = target.body();
+        if let Some(metadata) = body.get_mut("metadata") {
+            metadata["finalizers"] = json!([plugin.finalizer()]);
+        }
+        let version = target.resource_version();
+        let address = target.address();
+        let request = address.update(&plugin.host_manager(), body, target.uid(), version);
+        let written = self.exchange(request).await?;
+        target.moved(&written);
+        Ok(written)
+    }
+
+    /// Sends a write that is answered with the object.
+    pub(super) async fn exchange(&self, request: Request) -> Result<Written, Error> {
+        let what = request.what.clone();
+        let body = self.send(request).await?;
+        Written::parse(&what, &body)
+    }
+}
+
+fn resource(session: &Session<'_>, operation: &Operation, kind: &Gvk) -> Result<Resource, Error> {
+    session
+        .resources
+        .resource(kind)
+        .ok_or_else(|| Error::NotServed {
+            what: operation.to_string(),
+        })
+}
+
+fn address<'a>(resource: &'a Resource, id: &'a ObjectId) -> Address<'a> {
+    Address {
+        resource,
+        namespace: id.namespace.as_deref(),
+        name: &id.name,
+    }
+}
+
+/// The body with its generated values: those that are known, and new ones for the others.
+fn with_generated(
+    body: &Map<String, Value>,
+    generate: &[Generated],
+    known: Option<&Map<String, Value>>,
+    session: &mut Session<'_>,
+) -> Map<String, Value> {
+    let mut body = body.clone();
+    if generate.is_empty() {
+        return body;
+    }
+    let data = body
+        .entry("data")
+        .or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(data) = data {
+        for entry in generate {
+            let value = match known.and_then(|known| known.get(&entry.key)) {
+                Some(value) => value.clone(),
+                None => STANDARD
+                    .encode(plan::generate(entry, session.random))
+                    .into(),
+            };
+            data.insert(entry.key.clone(), value);
+        }
+    }
+    body
+}

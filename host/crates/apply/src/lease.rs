@@ -1,0 +1,87 @@
+//! The lease by which hosts agree on who writes.
+//!
+//! Its writes are what a claim comes from, so that they go through a writer of their own that needs none.
+
+use innkeeper_model::{Gvk, LeaseRecord, Resource, ResourceVersion, Scope};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{Error, Writer, objects::MANAGER, request::Address};
+
+impl Writer {
+    /// Makes a lease, and before it its namespace if that is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] where there is one; it is not touched.
+    pub async fn create_lease(
+        &self,
+        namespace: &str,
+        name: &str,
+        record: &LeaseRecord,
+    ) -> Result<ResourceVersion, Error> {
+        let resource = resource();
+        let address = address(&resource, namespace, name);
+        let create = || {
+            let mut body = Map::new();
+            body.insert("apiVersion".to_owned(), resource.kind.api_version().into());
+            body.insert("kind".to_owned(), (*resource.kind.kind).into());
+            let metadata = json!({"name": name, "namespace": namespace});
+            body.insert("metadata".to_owned(), metadata);
+            body.insert("spec".to_owned(), spec(record));
+            self.exchange(address.create(MANAGER, body))
+        };
+        let created = match create().await {
+            Err(Error::NamespaceMissing { .. }) => {
+                self.namespace(namespace).await?;
+                create().await
+            }
+            created => created,
+        };
+        Ok(created?.resource_version)
+    }
+
+    /// Writes a lease in place of the version that was observed, and of no other.
+    pub async fn update_lease(
+        &self,
+        namespace: &str,
+        name: &str,
+        replaces: ResourceVersion,
+        record: &LeaseRecord,
+    ) -> Result<ResourceVersion, Error> {
+        let resource = resource();
+        let patch = json!({
+            "metadata": {"resourceVersion": replaces.to_string()},
+            "spec": spec(record),
+        });
+        let request = address(&resource, namespace, name).merge_patch(MANAGER, &patch);
+        Ok(self.exchange(request).await?.resource_version)
+    }
+}
+
+fn resource() -> Resource {
+    Resource {
+        kind: Gvk::new("coordination.k8s.io", "v1", "Lease"),
+        plural: "leases".into(),
+        scope: Scope::Namespaced,
+    }
+}
+
+const fn address<'a>(resource: &'a Resource, namespace: &'a str, name: &'a str) -> Address<'a> {
+    Address {
+        resource,
+        namespace: Some(namespace),
+        name,
+    }
+}
+
+fn spec(record: &LeaseRecord) -> Value {
+    let micros = |time: Option<Timestamp>| time.map(super::events::micros);
+    json!({
+        "holderIdentity": record.holder,
+        "leaseDurationSeconds": record.duration_s,
+        "acquireTime": micros(record.acquired),
+        "renewTime": micros(record.renewed),
+        "leaseTransitions": record.transitions,
+    })
+}

@@ -1,0 +1,134 @@
+//! Writing: the only module that changes anything in the cluster.
+//!
+//! It writes what a plan says and nothing else, each write bound to what was observed, so that it is safe even when
+//! the observation is stale or somebody else writes at the same time.
+//! It writes only while the process has its claim.
+//! It never reads, never retries, and never decides: every answer of the API server becomes a typed [`enum@Error`]
+//! that says whose fault it is and when to try again.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the only module that writes to the API server"
+)]
+
+mod claim;
+pub mod clock;
+mod error;
+mod events;
+mod execute;
+mod lease;
+mod objects;
+mod request;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use kube::client::Body;
+use tokio::{sync::Semaphore, time::timeout};
+
+pub use claim::Claim;
+pub use error::{Error, Refused};
+pub use events::Events;
+pub use execute::{Execution, Session};
+pub use objects::MANAGER;
+pub use target::{Target, Written};
+
+use request::Request;
+
+/// The bounds of a writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long one write may take, the wait for its turn included.
+    pub deadline: Duration,
+    /// How many writes may be under way at the same time; each holds a connection.
+    pub concurrency_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            // The API server itself gives up on a request after 60 s, and on a webhook after at most 30 s.
+            deadline: Duration::from_secs(35),
+            // A fair share of the 200 changing requests that an API server takes at a time by default.
+            concurrency_max: 16,
+        }
+    }
+}
+
+/// Writes to the API server.
+pub struct Writer {
+    client: kube::Client,
+    claim: Claim,
+    turns: Semaphore,
+    deadline: Duration,
+}
+
+impl Writer {
+    /// Takes a client that must not retry by itself (`default_retry` off): a write that is repeated blindly is not
+    /// bound to what was observed.
+    pub fn new(client: kube::Client, claim: Claim, settings: Settings) -> Self {
+        let Settings {
+            deadline,
+            concurrency_max,
+        } = settings;
+        Self {
+            client,
+            claim,
+            turns: Semaphore::new(concurrency_max.clamp(1, Semaphore::MAX_PERMITS)),
+            deadline,
+        }
+    }
+
+    /// Sends a write, if the process has its claim, and takes the answer apart.
+    async fn send(&self, request: Request) -> Result<Bytes, Error> {
+        let Request { verb, what, http } = request;
+        let http = match http {
+            Ok(http) => http,
+            Err(source) => {
+                return Err(Error::Unbuildable {
+                    what,
+                    source: Box::new(source),
+                });
+            }
+        };
+        let sent = AtomicBool::new(false);
+        let exchange = async {
+            // The semaphore is never closed, so this only waits.
+            let _turn = self.turns.acquire().await;
+            if !self.claim.may_begin() {
+                return Ok(None);
+            }
+            #[cfg(feature = "failpoints")]
+            fail::fail_point!("before-write", |_| std::process::abort());
+            sent.store(true, Ordering::Relaxed);
+            let answer = self.client.send(http.map(Body::from)).await?;
+            let (parts, body) = answer.into_parts();
+            let body = body.collect_bytes().await?;
+            #[cfg(feature = "failpoints")]
+            fail::fail_point!("after-write", |_| std::process::abort());
+            Ok::<_, kube::Error>(Some((parts, body)))
+        };
+        let ended = self.claim.bound(timeout(self.deadline, exchange)).await;
+        let sent = sent.load(Ordering::Relaxed);
+        match ended {
+            Some(Ok(Ok(Some((parts, body))))) if parts.status.is_success() => Ok(body),
+            Some(Ok(Ok(Some((parts, body))))) => Err(error::refused(verb, what, &parts, &body)),
+            Some(Ok(Err(source))) => Err(error::broken(what, source)),
+            Some(Err(_)) if sent => Err(Error::TimedOut {
+                what,
+                deadline: self.deadline,
+            }),
+            Some(Err(_)) => Err(Error::NoTurn {
+                what,
+                deadline: self.deadline,
+            }),
+            None if sent => Err(Error::CutOff { what }),
+            None | Some(Ok(Ok(None))) => Err(Error::NoClaim { what }),
+        }
+    }
+}

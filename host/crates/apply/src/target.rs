@@ -1,0 +1,160 @@
+//! What is written to, and what came back.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use innkeeper_model::{Object, Resource, ResourceVersion, Uid};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Error, request::Address};
+
+/// A parent as it is written to; its version moves on with every write.
+#[derive(Clone, Debug)]
+pub struct Target {
+    resource: Resource,
+    namespace: Option<Arc<str>>,
+    name: Arc<str>,
+    uid: Uid,
+    resource_version: ResourceVersion,
+    finalizers: Vec<Arc<str>>,
+}
+
+impl Target {
+    /// Takes a parent as it was observed.
+    pub fn new(parent: &Object, resource: &Resource) -> Self {
+        Self {
+            resource: resource.clone(),
+            namespace: parent.namespace.clone(),
+            name: Arc::clone(&parent.name),
+            uid: parent.uid.clone(),
+            resource_version: parent.resource_version,
+            finalizers: parent.finalizers.clone(),
+        }
+    }
+
+    /// The version that the last write of this pass left, or that was observed.
+    pub const fn resource_version(&self) -> ResourceVersion {
+        self.resource_version
+    }
+
+    /// The parent's UID.
+    pub const fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// Whether a finalizer is on the parent.
+    pub fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizer(name).is_some()
+    }
+
+    /// The place of a finalizer in the parent's list.
+    pub(super) fn finalizer(&self, name: &str) -> Option<usize> {
+        self.finalizers.iter().position(|known| **known == *name)
+    }
+
+    pub(super) fn address(&self) -> Address<'_> {
+        Address {
+            resource: &self.resource,
+            namespace: self.namespace.as_deref(),
+            name: &self.name,
+        }
+    }
+
+    /// An object that names the parent and says nothing else.
+    pub(super) fn body(&self) -> Map<String, Value> {
+        let mut metadata = json!({"name": *self.name});
+        if let Some(namespace) = &self.namespace {
+            metadata["namespace"] = (**namespace).into();
+        }
+        Map::from_iter([
+            (
+                "apiVersion".to_owned(),
+                self.resource.kind.api_version().into(),
+            ),
+            ("kind".to_owned(), (*self.resource.kind.kind).into()),
+            ("metadata".to_owned(), metadata),
+        ])
+    }
+
+    /// Takes over what a write made of the parent.
+    pub(super) fn moved(&mut self, written: &Written) {
+        #[derive(Deserialize)]
+        struct Answer {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            #[serde(default)]
+            finalizers: Vec<String>,
+        }
+        self.resource_version = written.resource_version;
+        if let Ok(answer) = serde_json::from_str::<Answer>(&written.json) {
+            self.finalizers = answer
+                .metadata
+                .finalizers
+                .into_iter()
+                .map(Arc::from)
+                .collect();
+        }
+    }
+}
+
+/// An object as the API server returned it after a write.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Its UID.
+    pub uid: Uid,
+    /// The version that the write made; of an object that went with it, the last one that it had.
+    pub resource_version: ResourceVersion,
+    /// Whether the object went with this write: it was being deleted, and nothing holds it any more.
+    pub gone: bool,
+    /// The whole object, managed fields and values of Secrets included.
+    pub json: Arc<str>,
+}
+
+/// Never shows the object, which may be a Secret.
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Written")
+            .field("uid", &self.uid)
+            .field("resource_version", &self.resource_version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Written {
+    /// Reads the answer to a write.
+    pub(super) fn parse(what: &str, body: &Bytes) -> Result<Self, Error> {
+        #[derive(Deserialize)]
+        struct Answer {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            uid: String,
+            resource_version: String,
+            deletion_timestamp: Option<String>,
+            #[serde(default)]
+            finalizers: Vec<String>,
+        }
+        let unreadable = |source| Error::Unreadable {
+            what: what.to_owned(),
+            source,
+        };
+        let text = std::str::from_utf8(body).map_err(|source| unreadable(source.into()))?;
+        let Answer { metadata } =
+            serde_json::from_str(text).map_err(|source| unreadable(source.into()))?;
+        let version = metadata
+            .resource_version
+            .parse()
+            .map_err(|source: std::num::ParseIntError| unreadable(source.into()))?;
+        Ok(Self {
+            uid: Uid(metadata.uid.into()),
+            resource_version: ResourceVersion(version),
+            gone: metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty(),
+            json: text.into(),
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! Events: O3.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use innkeeper_model::{Access, Event, EventType, Gvk, Object, PluginName, ResourceVersion, Uid};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::scripted::{Answer, Scripted, serve};
+use crate::Events;
+
+fn parent(uid: &str) -> Object {
+    Object {
+        kind: Gvk::new("example.dev", "v1", "Web"),
+        namespace: Some("demo".into()),
+        name: "shop".into(),
+        uid: Uid(uid.into()),
+        resource_version: ResourceVersion(10),
+        generation: None,
+        deletion_timestamp: None,
+        controller: None,
+        finalizers: Vec::new(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        managed: Vec::new(),
+        form: Access::Full,
+        json: "{}".into(),
+    }
+}
+
+fn event(reason: &str) -> Event {
+    Event {
+        kind: EventType::Warning,
+        reason: reason.to_owned(),
+        message: "ä".repeat(600),
+    }
+}
+
+struct Scene {
+    server: Scripted,
+    events: Events,
+    now: Timestamp,
+}
+
+impl Scene {
+    async fn new(answers: Vec<Answer>) -> Self {
+        Self {
+            server: serve(answers).await,
+            events: Events::new("host-1"),
+            now: "2026-01-01T00:00:00Z".parse().unwrap(),
+        }
+    }
+
+    /// Records an event and says which requests that made.
+    async fn record(
+        &mut self,
+        uid: &str,
+        event: &Event,
+        fresh: bool,
+        later: SignedDuration,
+    ) -> Vec<String> {
+        self.now += later;
+        let before = self.server.lines().len();
+        let writer = self.server.writer(Duration::from_secs(20), 4);
+        let plugin = PluginName::new("web").unwrap();
+        self.events
+            .record(&writer, &plugin, &parent(uid), event, fresh, self.now)
+            .await
+            .unwrap();
+        let lines = self.server.lines().split_off(before);
+        let verb = |line: String| line.split_whitespace().next().unwrap().to_owned();
+        lines.into_iter().map(verb).collect()
+    }
+
+    fn last(&self) -> Value {
+        self.server.asked.lock().last().unwrap().body.clone()
+    }
+}
+
+fn fine() -> Vec<Answer> {
+    vec![Answer::Say(200, "", json!({}))]
+}
+
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+
+#[tokio::test]
+async fn a_repeated_event_is_counted_o3() {
+    let mut scene = Scene::new(fine()).await;
+    let event = event("Waiting");
+    assert_eq!(scene.record("p1", &event, true, SECOND).await, ["POST"]);
+    let body = scene.last();
+    assert_eq!(body["regarding"]["uid"], "p1");
+    assert_eq!(body["reportingController"], "innkeeper.dev/web");
+    assert_eq!(body["eventTime"], "2026-01-01T00:00:01.000000Z");
+    // Cut at the end of a character.
+    assert_eq!(body["note"].as_str().unwrap().len(), 1024);
+    assert_eq!(scene.record("p1", &event, true, SECOND).await, ["PATCH"]);
+    assert_eq!(scene.last()["series"]["count"], 2);
+    for _ in 0..5 {
+        assert!(scene.record("p1", &event, true, SECOND).await.is_empty());
+    }
+    let minutes = SignedDuration::from_secs(358);
+    assert_eq!(scene.record("p1", &event, true, minutes).await, ["PATCH"]);
+    assert_eq!(scene.last()["series"]["count"], 8);
+    // After a pause it is another event.
+    let pause = SignedDuration::from_mins(7);
+    assert_eq!(scene.record("p1", &event, true, pause).await, ["POST"]);
+}
+
+#[tokio::test]
+async fn a_pass_that_changed_nothing_says_nothing_a1() {
+    let mut scene = Scene::new(fine()).await;
+    assert!(
+        scene
+            .record("p1", &event("Waiting"), false, SECOND)
+            .await
+            .is_empty()
+    );
+    assert_eq!(
+        scene.record("p1", &event("Waiting"), true, SECOND).await,
+        ["POST"]
+    );
+    assert!(
+        scene
+            .record("p1", &event("Waiting"), false, SECOND)
+            .await
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_parent_gets_a_burst_and_then_a_trickle_o3() {
+    let mut scene = Scene::new(fine()).await;
+    let mut said = 0;
+    for number in 0..40 {
+        said += scene
+            .record("p1", &event(&format!("R{number}")), true, SECOND)
+            .await
+            .len();
+    }
+    assert_eq!(said, 25);
+    // Another parent has a bucket of its own.
+    assert_eq!(
+        scene.record("p2", &event("R"), true, SECOND).await,
+        ["POST"]
+    );
+    let refill = SignedDuration::from_mins(5);
+    assert_eq!(
+        scene.record("p1", &event("Later"), true, refill).await,
+        ["POST"]
+    );
+    assert!(
+        scene
+            .record("p1", &event("Too much"), true, SECOND)
+            .await
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn an_event_that_expired_is_made_again() {
+    let mut answers = fine();
+    answers.push(Answer::Say(404, "", json!({})));
+    answers.extend(fine());
+    let mut scene = Scene::new(answers).await;
+    assert_eq!(
+        scene.record("p1", &event("Waiting"), true, SECOND).await,
+        ["POST"]
+    );
+    assert_eq!(
+        scene.record("p1", &event("Waiting"), true, SECOND).await,
+        ["PATCH"]
+    );
+    assert_eq!(
+        scene.record("p1", &event("Waiting"), true, SECOND).await,
+        ["POST"]
+    );
+}

@@ -1,0 +1,159 @@
+//! An API server that answers from a script and remembers what it was asked.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+
+use crate::{Claim, Settings, Writer};
+
+/// What happens to one request.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// Status, headers and body.
+    Say(u16, &'static str, Value),
+    /// The connection is closed without a word.
+    HangUp,
+    /// No answer ever comes.
+    Silence,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) line: String,
+    pub(crate) content_type: String,
+    pub(crate) body: Value,
+}
+
+pub(crate) struct Scripted {
+    pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
+    port: u16,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Serves the answers in their order; after the last one the last is repeated.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the server of a test ends with the test"
+)]
+pub(crate) async fn serve(answers: Vec<Answer>) -> Scripted {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let task = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (answers, seen) = (answers.clone(), Arc::clone(&seen));
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(stream);
+                while let Some(request) = read(&mut stream).await {
+                    let place = {
+                        let mut seen = seen.lock();
+                        seen.push(request);
+                        seen.len() - 1
+                    };
+                    let answer = answers.get(place).or_else(|| answers.last()).unwrap();
+                    if !reply(&mut stream, answer).await {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    Scripted { asked, port, task }
+}
+
+impl Scripted {
+    pub(crate) fn writer(&self, deadline: Duration, concurrency_max: usize) -> Writer {
+        writer_to(self.port, deadline, concurrency_max)
+    }
+
+    /// A writer that writes while a claim holds.
+    pub(crate) fn writer_with(&self, claim: Claim) -> Writer {
+        claimed_writer(self.port, claim, Duration::from_secs(20), 4)
+    }
+
+    /// Method and path of every request.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.asked
+            .lock()
+            .iter()
+            .map(|asked| asked.line.clone())
+            .collect()
+    }
+}
+
+pub(crate) fn writer_to(port: u16, deadline: Duration, concurrency_max: usize) -> Writer {
+    claimed_writer(port, Claim::unlimited(), deadline, concurrency_max)
+}
+
+fn claimed_writer(port: u16, claim: Claim, deadline: Duration, concurrency_max: usize) -> Writer {
+    let url = format!("http://127.0.0.1:{port}").parse().unwrap();
+    let mut config = kube::Config::new(url);
+    config.default_retry = false;
+    let client = kube::Client::try_from(config).unwrap();
+    let settings = Settings {
+        deadline,
+        concurrency_max,
+    };
+    Writer::new(client, claim, settings)
+}
+
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await.ok()? == 0 {
+            return None;
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        head.push(line.trim().to_owned());
+    }
+    let header = |name: &str| {
+        head.iter()
+            .filter_map(|line| line.split_once(": "))
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.to_owned())
+            .unwrap_or_default()
+    };
+    let length = header("content-length").parse().unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    let line = head.first()?.trim_end_matches(" HTTP/1.1").to_owned();
+    Some(Asked {
+        line,
+        content_type: header("content-type"),
+        body: serde_json::from_slice(&body).unwrap_or_default(),
+    })
+}
+
+/// Whether the connection goes on.
+async fn reply(stream: &mut BufReader<TcpStream>, answer: &Answer) -> bool {
+    match answer {
+        Answer::HangUp => false,
+        Answer::Silence => std::future::pending().await,
+        Answer::Say(code, headers, body) => {
+            let body = body.to_string();
+            let text = format!(
+                "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(text.as_bytes()).await.is_ok()
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Which kinds the cluster serves, in which versions and under which names.
+//!
+//! Read from the aggregated discovery documents, which is two requests however many groups there are.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use innkeeper_model::{GroupKind, Gvk, Resource, Scope};
+use kube::client::APIGroupDiscoveryList;
+use serde::Deserialize;
+
+use super::wire::{Failure, Wire};
+
+/// Where the documents are: the core group, and all others.
+const PATHS: [&str; 2] = ["/api", "/apis"];
+
+/// The kinds that can be listed and watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kinds {
+    /// The preferred version first.
+    by_kind: BTreeMap<GroupKind, Vec<Resource>>,
+}
+
+impl Kinds {
+    /// A kind in one version.
+    pub(super) fn get(&self, kind: &Gvk) -> Option<&Resource> {
+        let versions = self.by_kind.get(&kind.group_kind())?;
+        versions.iter().find(|served| served.kind == *kind)
+    }
+
+    /// A kind in its preferred version.
+    pub(super) fn preferred(&self, kind: &GroupKind) -> Option<&Resource> {
+        self.by_kind.get(kind)?.first()
+    }
+
+    /// How many kinds there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_kind.len()
+    }
+
+    pub(super) fn add(&mut self, served: Resource) {
+        let versions = self.by_kind.entry(served.kind.group_kind()).or_default();
+        if !versions.iter().any(|known| known.kind == served.kind) {
+            versions.push(served);
+        }
+    }
+
+    /// Adds the kinds of a document.
+    ///
+    /// A group whose own server does not answer is marked stale and may have lost its kinds: those known before stay,
+    /// because a kind that seems to vanish takes its objects out of the cache.
+    fn add_document(&mut self, text: &str, former: &Self) -> Result<(), Problem> {
+        #[derive(Deserialize)]
+        struct Head {
+            kind: String,
+        }
+
+        let head: Head = serde_json::from_str(text).map_err(Problem::Parse)?;
+        if head.kind != "APIGroupDiscoveryList" {
+            return Err(Problem::NotAggregated(head.kind));
+        }
+        let document: APIGroupDiscoveryList = serde_json::from_str(text).map_err(Problem::Parse)?;
+        for group in document.items {
+            let name = group.metadata.and_then(|metadata| metadata.name);
+            let name = name.unwrap_or_default();
+            for version in group.versions {
+                let number = version.version.unwrap_or_default();
+                if version.freshness.as_deref() == Some("Stale") {
+                    let versions = former.by_kind.values().flatten();
+                    versions
+                        .filter(|known| {
+                            *known.kind.group == *name && *known.kind.version == *number
+                        })
+                        .for_each(|known| self.add(known.clone()));
+                }
+                for resource in version.resources {
+                    let has = |verb: &str| resource.verbs.iter().any(|known| known == verb);
+                    let kind = resource.response_kind.as_ref();
+                    let (Some(kind), Some(plural)) =
+                        (kind.and_then(|kind| kind.kind.clone()), &resource.resource)
+                    else {
+                        continue;
+                    };
+                    if has("list") && has("watch") {
+                        let namespaced = resource.scope.as_deref() == Some("Namespaced");
+                        self.add(Resource {
+                            kind: Gvk::new(&*name, &*number, kind),
+                            plural: plural.as_str().into(),
+                            scope: if namespaced {
+                                Scope::Namespaced
+                            } else {
+                                Scope::Cluster
+                            },
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why discovery has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Problem {
+    /// The request failed.
+    #[error("failed to ask the API server which kinds it serves")]
+    Request(#[from] Failure),
+    /// The document could not be read.
+    #[error("failed to read the API server's discovery document")]
+    Parse(#[source] serde_json::Error),
+    /// The server is too old.
+    #[error(
+        "the API server has no aggregated discovery (it answered with {0}): Kubernetes 1.30 or newer is required"
+    )]
+    NotAggregated(String),
+}
+
+impl Problem {
+    /// How long the API server asks to wait.
+    pub(super) const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Request(Failure::Status { retry_after, .. }) => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// The documents as they were read last.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    documents: [Option<(String, Option<String>)>; 2],
+    kinds: Kinds,
+}
+
+impl Reader {
+    /// Asks again; none if nothing changed.
+    pub(super) async fn refresh(&mut self, wire: &Wire) -> Result<Option<Kinds>, Problem> {
+        let mut changed = false;
+        for (path, known) in PATHS.into_iter().zip(&mut self.documents) {
+            let tag = known.as_ref().and_then(|(_, tag)| tag.as_deref());
+            if let Some(document) = wire.discovery(path, tag).await? {
+                changed = changed || known.as_ref().map(|(text, _)| text) != Some(&document.0);
+                *known = Some(document);
+            }
+        }
+        if !changed {
+            return Ok(None);
+        }
+        let mut kinds = Kinds::default();
+        for (text, _) in self.documents.iter().flatten() {
+            if let Err(problem) = kinds.add_document(text, &self.kinds) {
+                // Asked again with the same tag, the server would answer that nothing changed.
+                self.documents = [None, None];
+                return Err(problem);
+            }
+        }
+        self.kinds = kinds.clone();
+        Ok(Some(kinds))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Serves these kinds in namespaces, under plurals made by adding an `s`.
+    pub(crate) fn kinds(served: &[Gvk]) -> Kinds {
+        let mut kinds = Kinds::default();
+        for kind in served {
+            kinds.add(Resource {
+                plural: format!("{}s", kind.kind.to_lowercase()).into(),
+                kind: kind.clone(),
+                scope: Scope::Namespaced,
+            });
+        }
+        kinds
+    }
+
+    const DOCUMENT: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[
+      {"metadata":{"name":"apps"},"versions":[
+        {"version":"v1","freshness":"Current","resources":[
+          {"resource":"deployments","responseKind":{"group":"apps","version":"v1","kind":"Deployment"},"scope":"Namespaced","singularResource":"deployment","verbs":["get","list","watch"]},
+          {"resource":"things","responseKind":{"group":"","version":"","kind":"Thing"},"scope":"Cluster","verbs":["create"]}]},
+        {"version":"v1beta1","resources":[
+          {"resource":"deployments","responseKind":{"kind":"Deployment"},"scope":"Namespaced","verbs":["list","watch"]}]}]},
+      {"metadata":{"name":"metrics.example.com"},"versions":[{"version":"v1","freshness":"Stale","resources":[]}]}]}"#;
+
+    #[test]
+    fn shows_what_can_be_watched_preferred_version_first() {
+        let mut kinds = Kinds::default();
+        kinds.add_document(DOCUMENT, &Kinds::default()).unwrap();
+        assert_eq!(kinds.len(), 1);
+        let deployment = GroupKind::new("apps", "Deployment");
+        assert_eq!(&*kinds.preferred(&deployment).unwrap().kind.version, "v1");
+        let old = kinds
+            .get(&Gvk::new("apps", "v1beta1", "Deployment"))
+            .unwrap();
+        assert_eq!(
+            (&*old.plural, old.scope),
+            ("deployments", Scope::Namespaced)
+        );
+        assert_eq!(kinds.get(&Gvk::new("apps", "v2", "Deployment")), None);
+    }
+
+    #[test]
+    fn a_stale_group_keeps_its_kinds() {
+        let kind = Gvk::new("metrics.example.com", "v1", "Sample");
+        let mut former = Kinds::default();
+        former.add(Resource {
+            kind: kind.clone(),
+            plural: "samples".into(),
+            scope: Scope::Cluster,
+        });
+        let mut kinds = Kinds::default();
+        kinds.add_document(DOCUMENT, &former).unwrap();
+        assert!(kinds.get(&kind).is_some());
+    }
+
+    #[test]
+    fn rejects_a_server_without_aggregated_discovery() {
+        let problem =
+            Kinds::default().add_document(r#"{"kind":"APIGroupList"}"#, &Kinds::default());
+        assert!(matches!(problem, Err(Problem::NotAggregated(_))));
+        let problem = Kinds::default().add_document("[]", &Kinds::default());
+        assert!(matches!(problem, Err(Problem::Parse(_))));
+    }
+}

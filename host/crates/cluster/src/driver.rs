@@ -1,0 +1,179 @@
+//! The tasks that read: one per watch, and one for discovery.
+//!
+//! `run` owns the driver and the driver owns them: dropping it ends them all.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use innkeeper_model::causes;
+use tokio::{
+    task::{AbortHandle, JoinSet},
+    time::{Instant, MissedTickBehavior, interval, sleep},
+};
+
+use super::{
+    discovery::Reader,
+    error::{Error, chain},
+    shared::Shared,
+    state::SlotId,
+    watch::{Watcher, pauses},
+    wire::Failure,
+};
+
+/// How often an idle loop turns, only to show that it does.
+const BEAT_EVERY: Duration = Duration::from_secs(5);
+
+/// Keeps the cache up to date while it runs.
+#[must_use = "nothing is read before the driver runs"]
+pub struct Driver {
+    shared: Arc<Shared>,
+    rng: Rng,
+}
+
+impl Driver {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let rng = Rng::with_seed(shared.options.seed);
+        Self { shared, rng }
+    }
+
+    /// Runs for ever; ends only when one of its tasks dies.
+    /// `beat` is called in every turn of the loop, at least every five seconds.
+    ///
+    /// Dropping the future ends every task and closes every connection.
+    pub async fn run(mut self, beat: impl Fn() + Send) -> Result<Infallible, Error> {
+        let mut tasks = JoinSet::new();
+        let mut running: BTreeMap<(SlotId, u64), AbortHandle> = BTreeMap::new();
+        tasks.spawn(discover(Arc::clone(&self.shared), self.rng.fork()));
+        let mut turns = interval(BEAT_EVERY);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            beat();
+            self.arrange(&mut tasks, &mut running);
+            tokio::select! {
+                () = self.shared.rearrange.notified() => {}
+                // None are left only while the runtime shuts down, which waits for this to wait.
+                Some(ended) = tasks.join_next() => match ended {
+                    Err(error) if error.is_panic() => return Err(Error::TaskDied(error)),
+                    // A watch that was given up.
+                    Ok(()) | Err(_) => {}
+                },
+                _ = turns.tick() => {}
+            }
+        }
+    }
+
+    /// Starts the watches that are wanted and ends those that are not.
+    fn arrange(
+        &mut self,
+        tasks: &mut JoinSet<()>,
+        running: &mut BTreeMap<(SlotId, u64), AbortHandle>,
+    ) {
+        let orders = self.shared.state.lock().orders();
+        running.retain(|task, handle| {
+            let wanted = orders.contains_key(task);
+            if !wanted {
+                handle.abort();
+            }
+            wanted
+        });
+        for (task, order) in orders {
+            running.entry(task).or_insert_with(|| {
+                let watcher = Watcher {
+                    shared: Arc::clone(&self.shared),
+                    task,
+                    order,
+                    rng: self.rng.fork(),
+                    told: None,
+                    broke: false,
+                    held: false,
+                    cut_after: None,
+                };
+                tasks.spawn(watcher.run())
+            });
+        }
+    }
+}
+
+/// After a hint that the kinds changed, discovery is asked after each of these: a CustomResourceDefinition is seen
+/// before the API server serves it, mostly by some 20 ms, under load by seconds.
+const AFTER_HINT: [Duration; 4] = [
+    Duration::from_millis(30),
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+];
+
+/// How often discovery is asked while somebody waits for a kind.
+const WHILE_WAITED_FOR: Duration = Duration::from_millis(200);
+
+/// Whether the API server does not know who asks.
+fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
+    causes(error).any(|error| {
+        matches!(
+            error.downcast_ref(),
+            Some(Failure::Status { code: 401, .. })
+        )
+    })
+}
+
+/// Asks again and again which kinds are served.
+async fn discover(shared: Arc<Shared>, mut rng: Rng) {
+    let mut reader = Reader::default();
+    let mut failures = pauses(&shared.options, rng.u64(..));
+    let mut after_hint = [].iter();
+    loop {
+        match reader.refresh(&shared.wire).await {
+            Ok(kinds) => {
+                failures = pauses(&shared.options, rng.u64(..));
+                if shared.discovery_error.lock().take().is_some() {
+                    tracing::info!("the API server answers");
+                }
+                shared.unauthorized.store(false, Ordering::Relaxed);
+                if let Some(kinds) = kinds {
+                    tracing::debug!(kinds = kinds.len(), "the API server serves other kinds");
+                    if shared.state.lock().serve(kinds, Instant::now()) {
+                        shared.rearrange.notify_one();
+                    }
+                    shared.discovered.send_modify(|count| *count += 1);
+                }
+            }
+            Err(problem) => {
+                let message = chain(&problem);
+                shared
+                    .unauthorized
+                    .store(is_unauthorized(&problem), Ordering::Relaxed);
+                let known = shared.discovery_error.lock().replace(message.clone());
+                if known.as_ref() != Some(&message) {
+                    tracing::warn!(error = %message, "waiting for the API server");
+                }
+                let asked = problem.retry_after().unwrap_or_default();
+                let pause = failures.next().unwrap_or(shared.options.retry_max);
+                sleep(asked.min(shared.options.retry_max) + pause).await;
+                continue;
+            }
+        }
+        let jittered = shared
+            .options
+            .discovery_interval
+            .mul_f64(0.8 + 0.4 * rng.f64());
+        let waited_for = shared.expects_kind().then_some(WHILE_WAITED_FOR);
+        let pause = after_hint
+            .next()
+            .copied()
+            .or(waited_for)
+            .unwrap_or(jittered);
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = shared.rediscover.notified() => {
+                after_hint = AFTER_HINT.iter();
+                // Hints come in swarms.
+                sleep(after_hint.next().copied().unwrap_or_default()).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Objects as the rest of the host sees them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use innkeeper_model::{
+    Access, DOMAIN_PREFIX, Gvk, HashKey, ManagedEntry, Object, ResourceVersion, Uid,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{
+    fields::{Fields, Text},
+    stored::{self, Malformed, Shape, Stored},
+};
+
+/// Shows any object as the cache would show it; for passes without a cluster.
+///
+/// A missing UID is taken as empty and a missing resourceVersion as 0.
+/// Fails where `metadata.name` is missing or a field that the host looks into has the wrong type.
+pub fn present(
+    object: &Map<String, Value>,
+    kind: &Gvk,
+    access: Access,
+    key: &HashKey,
+) -> Result<Object, Malformed> {
+    let mut object = object.clone();
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.entry("uid").or_insert_with(|| "".into());
+        metadata
+            .entry("resourceVersion")
+            .or_insert_with(|| "0".into());
+    }
+    let shape = Shape {
+        kind: kind.clone(),
+        form: access,
+        // Which of them writes children is not known here.
+        managers: None,
+        hash_key: Some(key.clone()),
+    };
+    let text = Value::Object(object).to_string();
+    object_of(&stored::keep(&text, &shape)?, kind, access)
+}
+
+/// All labels of an object as guests see it.
+pub fn labels(json: &str) -> BTreeMap<String, String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Labelled {
+        metadata: Metadata,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Metadata {
+        labels: Option<BTreeMap<String, String>>,
+    }
+
+    let labelled: Labelled = serde_json::from_str(json).unwrap_or_default();
+    labelled.metadata.labels.unwrap_or_default()
+}
+
+/// Makes the model's object of a stored one.
+pub(super) fn object_of(stored: &Stored, kind: &Gvk, form: Access) -> Result<Object, Malformed> {
+    let metadata = Fields::parse(stored.metadata())?;
+    let read = |name: &str| metadata.get(name).unwrap_or("null");
+    let deletion: Option<Text<'_>> = serde_json::from_str(read("deletionTimestamp"))?;
+    let finalizers: Option<Vec<Text<'_>>> = serde_json::from_str(read("finalizers"))?;
+    Ok(Object {
+        kind: kind.clone(),
+        namespace: Some(Arc::clone(&stored.namespace)).filter(|name| !name.is_empty()),
+        name: Arc::clone(&stored.name),
+        uid: Uid(Arc::clone(&stored.uid.0)),
+        resource_version: ResourceVersion(stored.version.0),
+        generation: serde_json::from_str(read("generation"))?,
+        deletion_timestamp: deletion.map(|Text(time)| time.into()),
+        controller: stored.controller.clone(),
+        finalizers: finalizers
+            .into_iter()
+            .flatten()
+            .map(|Text(name)| name.into())
+            .collect(),
+        labels: ours(read("labels"))?,
+        annotations: ours(read("annotations"))?,
+        managed: managed_entries(stored.managed.as_deref())?,
+        form,
+        json: Arc::clone(&stored.json),
+    })
+}
+
+/// Labels or annotations below the host's prefix.
+fn ours(text: &str) -> Result<BTreeMap<Arc<str>, Arc<str>>, serde_json::Error> {
+    let mut ours = BTreeMap::new();
+    for (name, value) in Fields::parse_nullable(text)?.iter() {
+        if name.starts_with(DOMAIN_PREFIX) {
+            let Text(value) = serde_json::from_str(value)?;
+            ours.insert(name.into(), value.into());
+        }
+    }
+    Ok(ours)
+}
+
+fn managed_entries(text: Option<&str>) -> Result<Vec<ManagedEntry>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Entry<'a> {
+        #[serde(borrow)]
+        manager: Text<'a>,
+        #[serde(borrow)]
+        operation: Option<Text<'a>>,
+        #[serde(borrow)]
+        subresource: Option<Text<'a>>,
+        #[serde(borrow, rename = "fieldsV1")]
+        fields: Option<&'a RawValue>,
+    }
+
+    let entries: Vec<Entry<'_>> = serde_json::from_str(text.unwrap_or("[]"))?;
+    let entry = |entry: Entry<'_>| ManagedEntry {
+        manager: entry.manager.0.into(),
+        subresource: entry
+            .subresource
+            .map(|Text(name)| name.into())
+            .filter(|name: &Arc<str>| !name.is_empty()),
+        applied: entry.operation.is_some_and(|Text(name)| name == "Apply"),
+        fields: entry.fields.map_or("{}", RawValue::get).into(),
+    };
+    Ok(entries.into_iter().map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn shows_an_object_of_a_file() {
+        let Value::Object(object) = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {
+                "name": "a", "namespace": "demo",
+                "labels": {"innkeeper.dev/plugin": "p", "app": "x"},
+            },
+            "data": {"password": "c2VjcmV0"},
+        }) else {
+            panic!("an object")
+        };
+        let kind = Gvk::new("", "v1", "Secret");
+        let key = HashKey::new([7_u8; 32]);
+        let shown = present(&object, &kind, Access::Hash, &key).unwrap();
+        assert_eq!(shown.labels.len(), 1);
+        assert!(!shown.json.contains("c2VjcmV0"), "{}", shown.json);
+        assert!(shown.json.contains("hmac-sha256:"), "{}", shown.json);
+        let full = present(&object, &kind, Access::Full, &key).unwrap();
+        assert!(full.json.contains("c2VjcmV0"), "{}", full.json);
+    }
+
+    #[test]
+    fn rejects_an_object_without_a_name() {
+        let Value::Object(object) = json!({"metadata": {}}) else {
+            panic!("an object")
+        };
+        let kind = Gvk::new("", "v1", "Secret");
+        let shown = present(&object, &kind, Access::Full, &HashKey::new([7_u8; 32]));
+        assert!(matches!(shown, Err(Malformed::Missing("metadata.name"))));
+    }
+}

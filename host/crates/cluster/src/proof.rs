@@ -1,0 +1,96 @@
+//! Proves that what is cached is current, for a process that begins to write after another one has written.
+//!
+//! A watch that runs may be behind by any time: what it shows is proven once it has reached a version that a quorum
+//! gave afterwards.
+//! A quiet kind reaches none, because nothing happens in it and a bookmark comes about once a minute: then a quorum's
+//! list of nothing but metadata must show the same objects in the same versions.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use innkeeper_model::{ResourceVersion, Uid};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    error::chain,
+    fields::ObjectFields,
+    machine::Since,
+    shared::Shared,
+    state::{Doubt, Doubted},
+    store::Key,
+    stored::Identity,
+    watch::pauses,
+    wire::{Failure, Page, Target},
+};
+
+/// What a quorum shows of a kind: which objects there are, in which versions.
+pub(super) type Contents = BTreeMap<Key, (Uid, ResourceVersion)>;
+
+/// A kind in which something happens shows that within this time.
+const MOVES_ON_WITHIN: Duration = Duration::from_millis(100);
+
+/// Between two looks at whether it has.
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(10);
+
+/// Asks until a watch is proven to be current, or is no more.
+pub(super) async fn prove(shared: &Shared, doubted: Doubted) {
+    let mut pauses = pauses(&shared.options, shared.options.seed);
+    loop {
+        match attempt(shared, &doubted).await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(failure) => {
+                tracing::debug!(error = %chain(&failure), "failed to prove that a kind is current, trying again");
+            }
+        }
+        sleep(pauses.next().unwrap_or(shared.options.retry_max)).await;
+    }
+}
+
+async fn attempt(shared: &Shared, doubted: &Doubted) -> Result<bool, Failure> {
+    let doubt = shared.state.lock().doubt(doubted);
+    let target = match doubt {
+        Doubt::None => return Ok(true),
+        Doubt::NotListed => return Ok(false),
+        Doubt::Of(target) => target,
+    };
+    let page = shared.wire.page(&target, Since::Now, None, Some(1)).await?;
+    let version = Page::parse(&page)?.version()?;
+    let deadline = Instant::now() + MOVES_ON_WITHIN;
+    loop {
+        if shared.state.lock().prove_by_version(doubted, version) {
+            return Ok(true);
+        }
+        if Instant::now() >= deadline {
+            break;
+        }
+        sleep(LOOKED_AT_EVERY).await;
+    }
+    let contents = list(shared, &target).await?;
+    Ok(shared.state.lock().prove_by_contents(doubted, &contents))
+}
+
+async fn list(shared: &Shared, target: &Target) -> Result<Contents, Failure> {
+    let limit = Some(shared.options.page_objects_max);
+    let mut contents = Contents::new();
+    let mut following: Option<String> = None;
+    loop {
+        let _permit = shared.pages.acquire().await;
+        let next = following.as_deref();
+        let text = shared.wire.page(target, Since::Now, next, limit).await?;
+        let page = Page::parse(&text)?;
+        for item in page.items.as_deref().unwrap_or_default() {
+            let (key, seen) = read(item)?;
+            contents.insert(key, seen);
+        }
+        following = page.next();
+        if following.is_none() {
+            return Ok(contents);
+        }
+    }
+}
+
+fn read(item: &ObjectFields<'_>) -> Result<(Key, (Uid, ResourceVersion)), Failure> {
+    let object = Identity::of(item).map_err(Failure::Malformed)?;
+    let key = Key::new(&object.namespace, &object.name);
+    Ok((key, (object.uid, object.version)))
+}

@@ -1,0 +1,116 @@
+//! The reads of one pass: answered from memory, the same throughout the pass, and remembered.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use innkeeper_model::{Gvk, ListSelector, ObjectRef, ReadFailure, ReadKey, ReadKind, Reads};
+
+use super::{
+    shared::Shared,
+    state::{Made, Reader},
+};
+
+/// What a read was answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// One object as guests see it; none: it does not exist.
+    Object(Option<Arc<str>>),
+    /// The chosen objects as guests see them, sorted by namespace and name.
+    List(Vec<Arc<str>>),
+    /// No answer.
+    Failed(ReadFailure),
+}
+
+/// Every read of a pass, each once, in the order in which they were made first.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// The reads with their answers.
+    pub reads: Vec<(ReadKey, Answer)>,
+    /// The kind that is not yet cached, if the pass asked for one: it is to run again from its start.
+    pub parked: Option<Gvk>,
+    pub(super) made: Made,
+}
+
+/// Answers the reads of one pass.
+///
+/// Every read subscribes the parent at once; `commit` of the recording takes away what former passes read.
+pub struct PassReads {
+    shared: Arc<Shared>,
+    reader: Reader,
+    index: BTreeMap<ReadKey, usize>,
+    recording: Recording,
+}
+
+impl PassReads {
+    pub(super) fn new(shared: Arc<Shared>, reader: Reader, granted: Arc<[ReadKind]>) -> Self {
+        Self {
+            shared,
+            reader,
+            index: BTreeMap::new(),
+            recording: Recording {
+                made: Made::within(granted),
+                ..Recording::default()
+            },
+        }
+    }
+
+    /// Keeps the parent subscribed to what was read for it before, whatever is asked for from now on.
+    pub fn beside(mut self, before: &Recording) -> Self {
+        self.recording.made.subscribe_to(&before.made);
+        self
+    }
+
+    /// Answers a read.
+    pub fn ask(&mut self, key: &ReadKey) -> Answer {
+        let known = self
+            .index
+            .get(key)
+            .and_then(|at| self.recording.reads.get(*at));
+        if let Some((_, answer)) = known {
+            return answer.clone();
+        }
+        let answer = self.answer(key);
+        if let Answer::Failed(ReadFailure::NotSynced(kind)) = &answer {
+            self.recording.parked.get_or_insert_with(|| kind.clone());
+        }
+        self.index.insert(key.clone(), self.recording.reads.len());
+        self.recording.reads.push((key.clone(), answer.clone()));
+        answer
+    }
+
+    /// Everything that was read.
+    pub fn into_recording(self) -> Recording {
+        self.recording
+    }
+
+    fn answer(&mut self, key: &ReadKey) -> Answer {
+        let mut state = self.shared.state.lock();
+        let made = &mut self.recording.made;
+        let answer = match key {
+            ReadKey::Get(reference) => state
+                .read_object(&self.reader, reference, made)
+                .map(Answer::Object),
+            ReadKey::List(selector) => state
+                .read_list(&self.reader, selector, made)
+                .map(Answer::List),
+        };
+        answer.unwrap_or_else(Answer::Failed)
+    }
+}
+
+impl Reads for PassReads {
+    fn get(&mut self, reference: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
+        match self.ask(&ReadKey::Get(reference.clone())) {
+            Answer::Object(object) => Ok(object),
+            Answer::Failed(failure) => Err(failure),
+            Answer::List(_) => Err(ReadFailure::NotSynced(reference.kind.clone())),
+        }
+    }
+
+    fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
+        match self.ask(&ReadKey::List(selector.clone())) {
+            Answer::List(objects) => Ok(objects),
+            Answer::Failed(failure) => Err(failure),
+            Answer::Object(_) => Err(ReadFailure::NotSynced(selector.kind.clone())),
+        }
+    }
+}

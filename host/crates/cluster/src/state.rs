@@ -1,0 +1,402 @@
+//! Everything that is known, under one lock: watches with their objects, and who wants what of them.
+//!
+//! Nothing here waits or makes requests: watch tasks bring what they read, controllers take what they need, and the
+//! mapping from one to the other is in between.
+
+mod dispatch;
+mod doubts;
+mod gates;
+mod lanes;
+mod related;
+mod slots;
+mod watching;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+pub(super) use self::{
+    doubts::{Doubt, Doubted},
+    gates::{Expected, Unseen},
+    related::{Made, Reader},
+    slots::{Slot, SlotId},
+    watching::{Applied, Order},
+};
+use innkeeper_model::{
+    Access, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind, child_order,
+};
+
+use self::{gates::Gates, lanes::District, slots::WatchKey};
+use super::{
+    discovery::Kinds,
+    interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
+    present::object_of,
+    store::Key,
+    stored::Stored,
+    triggers::{Cause, Trigger, Triggers},
+};
+
+/// For how long the first triggers wait for the first lists at most.
+const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
+
+/// A registration, by a number that is never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Member(u64);
+
+/// For what a registration uses a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Role {
+    Parent,
+    Child,
+    Read,
+}
+
+/// One registration.
+#[derive(Debug)]
+struct Enrolled {
+    interest: Interest,
+    held: Held,
+    triggers: Triggers,
+    wake: Arc<Notify>,
+    gates: BTreeMap<ObjectId, Gates>,
+    /// Parents that were told to wait for their own writes.
+    behind: BTreeSet<ObjectId>,
+    /// Where passes have all that they need.
+    ready: BTreeSet<District>,
+    /// Until when triggers wait for the first lists; none once these are there or that has passed.
+    held_until: Option<Instant>,
+}
+
+/// The watches of one registration.
+#[derive(Debug)]
+struct Held {
+    parent: SlotId,
+    children: Vec<(ChildInterest, SlotId)>,
+    reads: Vec<(ReadKind, SlotId)>,
+}
+
+/// What is known of the cluster, and who wants to know it.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    kinds: Option<Kinds>,
+    /// The namespaces that the host is limited to.
+    namespaces: Option<Arc<[Arc<str>]>>,
+    hash_key: Option<HashKey>,
+    slots: BTreeMap<SlotId, Slot>,
+    members: BTreeMap<Member, Enrolled>,
+    count: u64,
+}
+
+impl State {
+    /// Knows nothing yet, and will see objects of these namespaces only, where there are any given.
+    pub(super) fn within(namespaces: Option<Arc<[Arc<str>]>>) -> Self {
+        Self {
+            namespaces,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a registration. It is told of every parent that is known already.
+    pub(super) fn enrol(&mut self, interest: Interest, wake: Arc<Notify>, now: Instant) -> Member {
+        let member = Member(self.number());
+        let held = self.acquire(member, &interest, now);
+        let enrolled = Enrolled {
+            interest,
+            held,
+            triggers: Triggers::default(),
+            wake,
+            gates: BTreeMap::new(),
+            behind: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            held_until: Some(now + FIRST_LISTS_WAIT),
+        };
+        self.members.insert(member, enrolled);
+        self.settle_all(&self.held_by(member), now);
+        let ready = self.ready_districts(member);
+        if let Some(enrolled) = self.members.get_mut(&member) {
+            enrolled.ready = ready;
+        }
+        self.trigger_all(member, Cause::Listed);
+        member
+    }
+
+    /// Changes what a registration wants; what its parents read stays subscribed to.
+    pub(super) fn change(&mut self, member: Member, interest: Interest, now: Instant) {
+        let before = self.held_by(member);
+        for (slot, role) in &before {
+            self.release_slot(*slot, (member, *role));
+        }
+        let held = self.acquire(member, &interest, now);
+        let Some(enrolled) = self.members.get_mut(&member) else {
+            return;
+        };
+        enrolled.interest = interest;
+        enrolled.held = held;
+        let after = self.held_by(member);
+        self.settle_all(&before, now);
+        self.settle_all(&after, now);
+        self.recheck(member);
+    }
+
+    /// Watches the metadata of a kind for the host itself.
+    pub(super) fn watch_metadata(&mut self, kind: &Gvk, now: Instant) {
+        let user = (Member(self.number()), Role::Read);
+        let key = WatchKey::new(kind, None);
+        let slot = self.acquire_slot(key, user, Access::Metadata, &BTreeSet::new(), now);
+        self.settle(slot, now);
+    }
+
+    /// Takes a registration away.
+    pub(super) fn leave(&mut self, member: Member, now: Instant) {
+        let held = self.held_by(member);
+        self.members.remove(&member);
+        for (slot, role) in &held {
+            self.release_slot(*slot, (member, *role));
+        }
+        self.settle_all(&held, now);
+    }
+
+    /// Takes the most urgent triggers; none as long as the first lists are on their way, and until when that is waited
+    /// for.
+    ///
+    /// Whoever is listed would have a pass for nothing, and another one for every list that comes.
+    pub(super) fn take(
+        &mut self,
+        member: Member,
+        max: usize,
+        now: Instant,
+    ) -> Result<Vec<(ObjectId, Trigger)>, Instant> {
+        let enrolled = self.members.get(&member);
+        if let Some(until) = enrolled.and_then(|enrolled| enrolled.held_until)
+            && now < until
+            && self.is_listing(member)
+        {
+            return Err(until);
+        }
+        let Some(enrolled) = self.members.get_mut(&member) else {
+            return Ok(Vec::new());
+        };
+        enrolled.held_until = None;
+        Ok(enrolled.triggers.take(max))
+    }
+
+    /// Whether a list of anything that a registration wants, needed or not, is still to be expected soon.
+    fn is_listing(&self, member: Member) -> bool {
+        let held = self.held_by(member);
+        let mut slots = held.iter().filter_map(|(slot, _)| self.slots.get(slot));
+        slots.any(|slot| {
+            let why = self.why(slot, None);
+            matches!(why, Some(Why::Discovering | Why::Listing | Why::InDoubt))
+        })
+    }
+
+    /// Sets or takes away the key of hashes.
+    pub(super) fn set_hash_key(&mut self, key: Option<HashKey>, now: Instant) {
+        if self.hash_key != key {
+            self.hash_key = key;
+            self.reshape_hashed(now);
+        }
+    }
+
+    /// Which kinds are served; none before the API server has said so.
+    pub(super) const fn kinds(&self) -> Option<&Kinds> {
+        self.kinds.as_ref()
+    }
+
+    /// All known parents.
+    pub(super) fn parents(&self, member: Member) -> Vec<ObjectId> {
+        let Some(enrolled) = self.members.get(&member) else {
+            return Vec::new();
+        };
+        let kind = enrolled.interest.parent.group_kind();
+        let slot = self.slots.get(&enrolled.held.parent).into_iter();
+        slot.flat_map(|slot| slot.store.all(None))
+            .map(|stored| id_of(&kind, stored))
+            .collect()
+    }
+
+    /// One parent.
+    pub(super) fn parent(&self, member: Member, id: &ObjectId) -> Option<Object> {
+        let enrolled = self.members.get(&member)?;
+        let slot = self.slots.get(&enrolled.held.parent)?;
+        let stored = slot.store.get(&key_of(id))?;
+        object_of(stored, &enrolled.interest.parent, Access::Full).ok()
+    }
+
+    /// How many children of a kind there are; none if that is not known.
+    pub(super) fn child_count(&self, member: Member, kind: &GroupKind) -> Option<usize> {
+        let enrolled = self.members.get(&member)?;
+        let (_, slot) = enrolled
+            .held
+            .children
+            .iter()
+            .find(|(child, _)| child.kind.group_kind() == *kind)?;
+        let slot = self.slots.get(slot)?;
+        self.why(slot, None).is_none().then(|| slot.store.len())
+    }
+
+    /// Everything that belongs to a parent.
+    pub(super) fn children(&self, member: Member, parent: &Object) -> Vec<Object> {
+        let Some(enrolled) = self.members.get(&member) else {
+            return Vec::new();
+        };
+        let identity = parent.id().identity();
+        let namespace = parent.namespace.as_deref();
+        let mut children = Vec::new();
+        for (child, slot) in &enrolled.held.children {
+            let usable = |slot: &&Slot| self.why(slot, namespace).is_none();
+            let Some(slot) = self.slots.get(slot).filter(usable) else {
+                continue;
+            };
+            let retained = slot.store.retained_for(&identity);
+            let belonging = slot
+                .store
+                .controlled_by(&parent.uid)
+                .chain(retained.filter(|stored| stored.controller.is_none()));
+            let shape = self.shape(slot, child.access);
+            children.extend(belonging.filter_map(|stored| {
+                let json = super::stored::project(stored, slot.form(), &shape).ok()?;
+                let object = object_of(stored, &child.kind, child.access).ok()?;
+                Some(Object { json, ..object })
+            }));
+        }
+        children.sort_by(|left, right| child_order(&left.id(), &right.id()));
+        children
+    }
+
+    /// What every pass needs and does not have; with a namespace: every pass for a parent in it.
+    pub(super) fn waiting(&self, member: Member, namespace: Option<&str>) -> Vec<Waiting> {
+        let Some(enrolled) = self.members.get(&member) else {
+            return Vec::new();
+        };
+        let children = enrolled
+            .held
+            .children
+            .iter()
+            .map(|(child, slot)| (slot, &child.kind, child.required));
+        let all = [(&enrolled.held.parent, &enrolled.interest.parent, true)];
+        let mut waiting = Vec::new();
+        for (slot, kind, required) in all.into_iter().chain(children) {
+            let Some(slot) = self.slots.get(slot) else {
+                continue;
+            };
+            if let Some(why) = self.why(slot, namespace)
+                && let Some(since) = slot.since(namespace)
+                && (required || !why.is_lasting())
+            {
+                waiting.push(Waiting {
+                    kind: kind.clone(),
+                    why,
+                    since,
+                });
+            }
+        }
+        waiting
+    }
+
+    /// Optional kinds that are left out for parents in a namespace.
+    pub(super) fn unavailable(&self, member: Member, namespace: Option<&str>) -> Vec<Unavailable> {
+        let enrolled = self.members.get(&member);
+        let children = enrolled
+            .into_iter()
+            .flat_map(|enrolled| &enrolled.held.children);
+        children
+            .filter(|(child, _)| !child.required)
+            .filter_map(|(child, slot)| {
+                let why = self.why(self.slots.get(slot)?, namespace)?;
+                let kind = child.kind.clone();
+                why.is_lasting().then_some(Unavailable { kind, why })
+            })
+            .collect()
+    }
+
+    fn number(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+
+    /// Takes every watch that an interest needs.
+    fn acquire(&mut self, member: Member, interest: &Interest, now: Instant) -> Held {
+        let mut take = |kind: &Gvk, selector: Option<&str>, role, access| {
+            let none = BTreeSet::new();
+            // Only children are written by these.
+            let managers = match role {
+                Role::Child => &interest.field_managers,
+                Role::Parent | Role::Read => &none,
+            };
+            let key = WatchKey::new(kind, selector);
+            self.acquire_slot(key, (member, role), access, managers, now)
+        };
+        let chosen = interest.selector.as_deref();
+        let parent = take(&interest.parent, chosen, Role::Parent, Access::Full);
+        let label = format!("{LABEL_PLUGIN}={}", interest.plugin);
+        let mut seen = BTreeSet::new();
+        let children = interest
+            .children
+            .iter()
+            .filter(|child| seen.insert(child.kind.group_kind()))
+            .map(|child| {
+                let slot = take(&child.kind, Some(&label), Role::Child, child.access);
+                (child.clone(), slot)
+            })
+            .collect();
+        let reads = interest
+            .reads
+            .iter()
+            .map(|read| {
+                let selector = read.label_selector.as_deref();
+                (
+                    read.clone(),
+                    take(&read.kind, selector, Role::Read, read.access),
+                )
+            })
+            .collect();
+        Held {
+            parent,
+            children,
+            reads,
+        }
+    }
+
+    fn settle_all(&mut self, held: &BTreeSet<(SlotId, Role)>, now: Instant) {
+        for (slot, _) in held {
+            self.settle(*slot, now);
+        }
+    }
+
+    fn held_by(&self, member: Member) -> BTreeSet<(SlotId, Role)> {
+        let Some(Enrolled { held, .. }) = self.members.get(&member) else {
+            return BTreeSet::new();
+        };
+        let children = held.children.iter().map(|(_, slot)| (*slot, Role::Child));
+        let reads = held.reads.iter().map(|(_, slot)| (*slot, Role::Read));
+        children
+            .chain(reads)
+            .chain([(held.parent, Role::Parent)])
+            .collect()
+    }
+}
+
+/// The identity of a stored object.
+fn id_of(kind: &GroupKind, stored: &Stored) -> ObjectId {
+    ObjectId {
+        kind: kind.clone(),
+        namespace: Some(Arc::clone(&stored.namespace)).filter(|name| !name.is_empty()),
+        name: Arc::clone(&stored.name),
+    }
+}
+
+/// Where an object is in the store of its kind.
+fn key_of(id: &ObjectId) -> Key {
+    Key {
+        namespace: id.namespace.clone().unwrap_or_else(|| "".into()),
+        name: Arc::clone(&id.name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! The requests behind a watch: one for the whole cluster, or one for each namespace that the host is limited to.
+//!
+//! What they show is merged in one store, and everything else is kept for each of them: how far it has come, how it is
+//! doing, and whether it is in doubt. So a namespace that cannot be read holds up nobody but its own parents.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use innkeeper_model::{Access, Resource, ResourceVersion, Scope};
+use tokio::time::Instant;
+
+use super::{Member, Slot, SlotId, State, slots::Health};
+use crate::{
+    interest::Why,
+    report::WatchStatus,
+    triggers::{Cause, Trigger},
+    wire::Target,
+};
+
+/// One request that lists and follows.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// None: everywhere, or a cluster-scoped kind.
+    pub(super) namespace: Option<Arc<str>>,
+    /// Which task may write: one that was started for another form or another URL may not. Never used twice.
+    pub(super) generation: u64,
+    /// The kept texts have another form than the one wanted, so the next list replaces everything.
+    pub(super) reshaped: bool,
+    pub(super) health: Health,
+    /// Another process may have written what it has not shown yet.
+    pub(super) in_doubt: bool,
+    /// Since when it is as it is.
+    pub(super) since: Instant,
+    pub(super) version: ResourceVersion,
+    pub(super) last_event: Option<Instant>,
+    pub(super) last_error: Option<String>,
+    pub(super) lists: u64,
+}
+
+/// Parents that are held up together: those of one namespace, or all where the host is not limited to any.
+pub(super) type District = Option<Arc<str>>;
+
+impl Lane {
+    /// One that has shown nothing yet.
+    pub(super) fn new(namespace: Option<Arc<str>>, generation: u64, now: Instant) -> Self {
+        Self {
+            namespace,
+            generation,
+            reshaped: false,
+            health: Health::Listing(None),
+            in_doubt: false,
+            since: now,
+            version: ResourceVersion::default(),
+            last_event: None,
+            last_error: None,
+            lists: 0,
+        }
+    }
+
+    /// Whether it shows anything of a namespace; of none: of the whole.
+    pub(super) fn is_about(&self, namespace: Option<&str>) -> bool {
+        match (&self.namespace, namespace) {
+            (Some(own), Some(asked)) => **own == *asked,
+            _ => true,
+        }
+    }
+
+    /// Sets the health and, if it is another one, since when.
+    pub(super) fn set_health(&mut self, health: Health, now: Instant) {
+        if std::mem::discriminant(&self.health) != std::mem::discriminant(&health) {
+            self.since = now;
+        }
+        self.health = health;
+    }
+
+    /// Lets another task list everything anew.
+    pub(super) fn restart(&mut self, generation: u64, reshaped: bool, now: Instant) {
+        self.generation = generation;
+        self.reshaped = reshaped;
+        self.set_health(Health::Listing(None), now);
+    }
+
+    fn why(&self) -> Option<Why> {
+        match &self.health {
+            Health::Synced if self.in_doubt => Some(Why::InDoubt),
+            Health::Synced => None,
+            Health::Listing(None) => Some(Why::Listing),
+            Health::Listing(Some(message)) => Some(Why::Failing {
+                message: message.clone(),
+            }),
+            Health::Refused(message) => Some(Why::Forbidden {
+                message: message.clone(),
+            }),
+        }
+    }
+}
+
+impl Slot {
+    /// The lane in which the objects of a namespace are.
+    pub(super) fn lane_at(&self, namespace: Option<&str>) -> Option<&Lane> {
+        self.lanes.iter().find(|lane| lane.is_about(namespace))
+    }
+
+    /// What a lane asks for in a form; none while the kind is not served.
+    pub(super) fn target(&self, lane: &Lane, form: Access) -> Option<Target> {
+        Some(Target {
+            served: self.served.clone()?,
+            namespace: lane.namespace.clone(),
+            selector: self.key.selector.as_deref().map(str::to_owned),
+            form,
+        })
+    }
+
+    /// Since when that holds up parents in a namespace, or any.
+    pub(super) fn since(&self, namespace: Option<&str>) -> Option<Instant> {
+        let lanes = self.lanes.iter().filter(|lane| lane.is_about(namespace));
+        let holding = lanes.clone().filter(|lane| lane.why().is_some());
+        let since = holding.map(|lane| lane.since).min();
+        since.or_else(|| lanes.map(|lane| lane.since).min())
+    }
+}
+
+impl State {
+    /// The namespaces that a kind is watched in, as it is served.
+    fn layout(&self, served: Option<&Resource>) -> Vec<Option<Arc<str>>> {
+        let limited = self.namespaces.as_ref();
+        match limited.filter(|_| served.is_some_and(|kind| kind.scope == Scope::Namespaced)) {
+            Some(names) => names.iter().cloned().map(Some).collect(),
+            None => vec![None],
+        }
+    }
+
+    /// The lanes of a watch that begins.
+    pub(super) fn lanes(&mut self, served: Option<&Resource>, now: Instant) -> Vec<Lane> {
+        let layout = self.layout(served).into_iter();
+        let lane = |namespace| Lane::new(namespace, self.number(), now);
+        layout.map(lane).collect()
+    }
+
+    /// Whether the host sees objects of this namespace at all.
+    pub(super) fn is_seen_at_all(&self, namespace: &str) -> bool {
+        let limited = self.namespaces.as_ref();
+        limited.is_none_or(|names| names.iter().any(|name| **name == *namespace))
+    }
+
+    /// Why the objects of a watch cannot be used, as far as they are of a namespace; none if they can.
+    pub(crate) fn why(&self, slot: &Slot, namespace: Option<&str>) -> Option<Why> {
+        if self.kinds.is_none() {
+            return Some(Why::Discovering);
+        }
+        if slot.served.is_none() {
+            return Some(Why::NotServed);
+        }
+        if slot.form() == Access::Hash && self.hash_key.is_none() {
+            return Some(Why::HashKeyMissing);
+        }
+        let mut lanes = slot.lanes.iter().filter(|lane| lane.is_about(namespace));
+        lanes.find_map(Lane::why)
+    }
+
+    /// How every request is doing, for people.
+    pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
+        let mut statuses = Vec::new();
+        for slot in self.slots.values() {
+            for lane in &slot.lanes {
+                let namespace = lane.namespace.as_deref();
+                let (objects, bytes) = slot.store.size_of(namespace);
+                statuses.push(WatchStatus {
+                    kind: slot.key.kind.clone(),
+                    namespace: namespace.map(str::to_owned),
+                    selector: slot.key.selector.as_deref().map(str::to_owned),
+                    form: slot.form(),
+                    users: slot.users().count(),
+                    why: self.why(slot, namespace),
+                    since: lane.since,
+                    objects,
+                    bytes,
+                    version: lane.version,
+                    last_event: lane.last_event,
+                    last_error: lane.last_error.clone(),
+                    lists: lane.lists,
+                });
+            }
+        }
+        statuses
+    }
+
+    /// Every district.
+    pub(super) fn districts(&self) -> Vec<District> {
+        // Parents of cluster-scoped kinds are in none of the namespaces.
+        let limited = self.namespaces.as_deref().unwrap_or_default();
+        limited.iter().cloned().map(Some).chain([None]).collect()
+    }
+
+    /// The districts in which passes have all that they need.
+    pub(super) fn ready_districts(&self, member: Member) -> BTreeSet<District> {
+        let mut districts = self.districts();
+        districts.retain(|district| self.waiting(member, district.as_deref()).is_empty());
+        districts.into_iter().collect()
+    }
+
+    /// Triggers the known parents of a district.
+    pub(super) fn trigger_district(&mut self, member: Member, district: &District, cause: Cause) {
+        let limited = self.namespaces.is_some();
+        for parent in self.parents(member) {
+            if !limited || parent.namespace == *district {
+                let object = None;
+                self.trigger(member, parent, Trigger { cause, object });
+            }
+        }
+    }
+
+    /// Lets another task list everything anew; until then the objects cannot be used, because their form is not the one
+    /// that is wanted.
+    pub(super) fn restart(&mut self, id: SlotId, now: Instant) {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return;
+        };
+        let reshaped = slot.store.len() > 0;
+        for lane in &mut slot.lanes {
+            self.count += 1;
+            lane.restart(self.count, reshaped, now);
+        }
+    }
+}

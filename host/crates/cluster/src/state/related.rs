@@ -1,0 +1,346 @@
+//! Answers the reads of a pass and subscribes its parent to what it was told, at the same moment.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use innkeeper_model::{
+    Access, Gvk, LabelSelector, ListSelector, ObjectId, ObjectRef, Reach, ReadFailure, ReadKind,
+    Scope,
+};
+
+use super::{Member, SlotId, State};
+use crate::{
+    interest::Why,
+    store::Key,
+    stored::{Stored, project},
+    subscriptions::{ListKey, Subscription},
+};
+
+/// A parent that reads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Reader {
+    pub(crate) member: Member,
+    pub(crate) parent: ObjectId,
+}
+
+/// What one pass has been told and is subscribed to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Made {
+    /// What the pass may read of all that is watched; none: everything.
+    within: Option<Arc<[ReadKind]>>,
+    /// Objects as they were shown first; none: as absent.
+    shown: BTreeMap<(Gvk, Key), Option<Arc<str>>>,
+    subscriptions: BTreeMap<SlotId, BTreeSet<Subscription>>,
+}
+
+impl Made {
+    /// Nothing so far, of a pass that may read only so much.
+    pub(crate) fn within(granted: Arc<[ReadKind]>) -> Self {
+        Self {
+            within: Some(granted),
+            ..Self::default()
+        }
+    }
+
+    /// Adds what somebody else has subscribed to for the same parent.
+    pub(crate) fn subscribe_to(&mut self, other: &Self) {
+        for (watch, subscriptions) in &other.subscriptions {
+            let known = self.subscriptions.entry(*watch).or_default();
+            known.extend(subscriptions.iter().cloned());
+        }
+    }
+
+    fn may(&self, read: &ReadKind) -> bool {
+        self.within
+            .as_ref()
+            .is_none_or(|granted| granted.contains(read))
+    }
+}
+
+/// One place where the answer of a read is found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Richest first.
+    access: Access,
+    watch: SlotId,
+    /// None: everywhere, or a cluster-scoped kind.
+    namespace: Option<Arc<str>>,
+}
+
+impl State {
+    /// One object as guests see it.
+    pub(crate) fn read_object(
+        &mut self,
+        reader: &Reader,
+        reference: &ObjectRef,
+        made: &mut Made,
+    ) -> Result<Option<Arc<str>>, ReadFailure> {
+        let ObjectRef {
+            kind,
+            namespace,
+            name,
+        } = reference;
+        let scope = self.scope(reader, kind, made)?;
+        let namespace = namespace.clone();
+        let namespace = namespace.or_else(|| reader.parent.namespace.clone());
+        let namespace = namespace.filter(|_| scope == Scope::Namespaced);
+        if scope == Scope::Namespaced && namespace.is_none() {
+            return Err(ReadFailure::NotGranted(kind.clone()));
+        }
+        let places = self.places(reader, kind, scope, namespace.as_ref(), made)?;
+        self.require_synced(reader, kind, &places, made)?;
+        let key = Key {
+            namespace: namespace.unwrap_or_else(|| "".into()),
+            name: Arc::clone(name),
+        };
+        let subscription = Subscription::Object(key.clone());
+        for Place { watch, access, .. } in &places {
+            self.subscribe(
+                reader,
+                *watch,
+                &subscription,
+                &LabelSelector::default(),
+                *access,
+                made,
+            );
+        }
+        let shown = (kind.clone(), key);
+        if let Some(text) = made.shown.get(&shown) {
+            return Ok(text.clone());
+        }
+        let mut found = None;
+        for Place { watch, access, .. } in &places {
+            let slot = self.slots.get(watch);
+            if let Some(stored) = slot.and_then(|slot| slot.store.get(&shown.1)) {
+                found = Some(self.show(*watch, stored, *access, kind)?);
+                break;
+            }
+        }
+        made.shown.insert(shown, found.clone());
+        Ok(found)
+    }
+
+    /// The chosen objects as guests see them, sorted by namespace and name.
+    pub(crate) fn read_list(
+        &mut self,
+        reader: &Reader,
+        list: &ListSelector,
+        made: &mut Made,
+    ) -> Result<Vec<Arc<str>>, ReadFailure> {
+        let ListSelector { kind, .. } = list;
+        let text: Arc<str> = list.label_selector.clone().unwrap_or_else(|| "".into());
+        let selector = LabelSelector::parse(&text).map_err(|_| ReadFailure::InvalidSelector {
+            selector: text.to_string(),
+        })?;
+        let scope = self.scope(reader, kind, made)?;
+        let places = self.places(reader, kind, scope, list.namespace.as_ref(), made)?;
+        self.require_synced(reader, kind, &places, made)?;
+        let mut chosen: BTreeMap<Key, Arc<str>> = BTreeMap::new();
+        for place in &places {
+            let Some(slot) = self.slots.get(&place.watch) else {
+                continue;
+            };
+            let namespace = place.namespace.as_deref();
+            let key = ListKey::new(namespace, &selector, &text, &slot.store);
+            let within = |stored: &&Stored| {
+                namespace.is_none_or(|name| *stored.namespace == *name)
+                    && chosen_by(&selector, stored)
+            };
+            let found: Vec<&Stored> = match key.label() {
+                Some(label) => slot.store.labelled(label).filter(within).collect(),
+                None => slot.store.all(namespace).filter(within).collect(),
+            };
+            for stored in found {
+                let shown = (kind.clone(), Key::of(stored));
+                let text = match made.shown.get(&shown) {
+                    Some(text) => text.clone(),
+                    None => Some(self.show(place.watch, stored, place.access, kind)?),
+                };
+                if let Some(text) = &text {
+                    chosen
+                        .entry(shown.1.clone())
+                        .or_insert_with(|| Arc::clone(text));
+                }
+                made.shown.entry(shown).or_insert(text);
+            }
+            let subscription = Subscription::List(key);
+            let Place { watch, access, .. } = place;
+            self.subscribe(reader, *watch, &subscription, &selector, *access, made);
+        }
+        Ok(chosen.into_values().collect())
+    }
+
+    /// The metadata of one object of a cluster-scoped kind, as it was last seen.
+    pub(crate) fn related(&self, member: Member, kind: &Gvk, name: &str) -> Option<Arc<str>> {
+        let held = &self.members.get(&member)?.held;
+        let shows_all = |read: &ReadKind| read.kind == *kind && read.label_selector.is_none();
+        let (_, slot) = held.reads.iter().find(|(read, _)| shows_all(read))?;
+        let slot = self.slots.get(slot)?;
+        let stored = slot.store.get(&Key::new("", name))?;
+        let shape = self.shape(slot, Access::Metadata);
+        project(stored, slot.form(), &shape).ok()
+    }
+
+    /// Makes what a pass read the subscriptions of its parent, in the place of what former passes read.
+    pub(crate) fn commit(&mut self, reader: &Reader, made: &Made) {
+        let Some(enrolled) = self.members.get(&reader.member) else {
+            return;
+        };
+        let none = BTreeSet::new();
+        for (_, id) in &enrolled.held.reads {
+            if let Some(slot) = self.slots.get_mut(id) {
+                let keep = made.subscriptions.get(id).unwrap_or(&none);
+                slot.subscriptions.retain(reader, keep);
+            }
+        }
+    }
+
+    /// The grants for a kind with their watches.
+    fn granted(&self, reader: &Reader, kind: &Gvk, made: &Made) -> Vec<(ReadKind, SlotId)> {
+        let enrolled = self.members.get(&reader.member);
+        let reads = enrolled
+            .into_iter()
+            .flat_map(|enrolled| &enrolled.held.reads);
+        reads
+            .filter(|(read, _)| read.kind == *kind && made.may(read))
+            .cloned()
+            .collect()
+    }
+
+    /// Where the objects of a kind live, if it is granted at all and served.
+    fn scope(
+        &mut self,
+        reader: &Reader,
+        kind: &Gvk,
+        made: &mut Made,
+    ) -> Result<Scope, ReadFailure> {
+        let granted = self.granted(reader, kind, made);
+        let Some((_, first)) = granted.first() else {
+            return Err(ReadFailure::NotGranted(kind.clone()));
+        };
+        let slot = self.slots.get(first);
+        if let Some(served) = slot.and_then(|slot| slot.served.as_ref()) {
+            return Ok(served.scope);
+        }
+        for (read, id) in &granted {
+            self.subscribe_to_kind(reader, *id, read.access, made);
+        }
+        if self.kinds.is_none() {
+            return Err(ReadFailure::NotSynced(kind.clone()));
+        }
+        Err(ReadFailure::NotServed(kind.clone()))
+    }
+
+    /// Where a read is answered from, the richest form first; what no grant covers has no place.
+    fn places(
+        &self,
+        reader: &Reader,
+        kind: &Gvk,
+        scope: Scope,
+        asked: Option<&Arc<str>>,
+        made: &Made,
+    ) -> Result<Vec<Place>, ReadFailure> {
+        let own = reader.parent.namespace.as_ref();
+        let mut places = Vec::new();
+        for (read, watch) in self.granted(reader, kind, made) {
+            let place = |namespace| Place {
+                access: read.access,
+                watch,
+                namespace,
+            };
+            match read.scope.reach(scope, own, asked) {
+                Reach::Everywhere => places.push(place(None)),
+                Reach::Within(names) => places.extend(names.into_iter().map(Some).map(place)),
+            }
+        }
+        if places.is_empty() {
+            return Err(ReadFailure::NotGranted(kind.clone()));
+        }
+        let names = places.iter().filter_map(|place| place.namespace.as_ref());
+        // Leaving it out would show less than there is as if that were all.
+        if let Some(unseen) = names.clone().find(|name| !self.is_seen_at_all(name)) {
+            return Err(ReadFailure::OutOfSight {
+                kind: kind.clone(),
+                namespace: Arc::clone(unseen),
+            });
+        }
+        places.sort();
+        Ok(places)
+    }
+
+    fn require_synced(
+        &mut self,
+        reader: &Reader,
+        kind: &Gvk,
+        places: &[Place],
+        made: &mut Made,
+    ) -> Result<(), ReadFailure> {
+        let why = |place: &Place| {
+            let slot = self.slots.get(&place.watch);
+            slot.map_or(Some(Why::Listing), |slot| {
+                self.why(slot, place.namespace.as_deref())
+            })
+        };
+        // Also a full object is only shown as a hash if there is a key.
+        let keyless = |access: Access| access == Access::Hash && self.hash_key.is_none();
+        let lacking: Vec<(SlotId, Access)> = places
+            .iter()
+            .filter(|place| why(place).is_some() || keyless(place.access))
+            .map(|place| (place.watch, place.access))
+            .collect();
+        for (id, access) in &lacking {
+            self.subscribe_to_kind(reader, *id, *access, made);
+        }
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        Err(ReadFailure::NotSynced(kind.clone()))
+    }
+
+    fn show(
+        &self,
+        id: SlotId,
+        stored: &Stored,
+        access: Access,
+        kind: &Gvk,
+    ) -> Result<Arc<str>, ReadFailure> {
+        let not_synced = || ReadFailure::NotSynced(kind.clone());
+        let slot = self.slots.get(&id).ok_or_else(not_synced)?;
+        let shape = self.shape(slot, access);
+        project(stored, slot.form(), &shape).map_err(|_| not_synced())
+    }
+
+    fn subscribe_to_kind(&mut self, reader: &Reader, id: SlotId, access: Access, made: &mut Made) {
+        let all = LabelSelector::default();
+        self.subscribe(reader, id, &Subscription::Kind, &all, access, made);
+    }
+
+    fn subscribe(
+        &mut self,
+        reader: &Reader,
+        id: SlotId,
+        to: &Subscription,
+        selector: &LabelSelector,
+        access: Access,
+        made: &mut Made,
+    ) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.subscriptions.add(reader, to, selector, access);
+            let subscriptions = made.subscriptions.entry(id).or_default();
+            subscriptions.insert(to.clone());
+        }
+    }
+}
+
+fn chosen_by(selector: &LabelSelector, stored: &Stored) -> bool {
+    if *selector == LabelSelector::default() {
+        return true;
+    }
+    let mut labels = BTreeMap::new();
+    stored.each_label(|key, value| {
+        labels.insert(key.to_owned(), value.to_owned());
+    });
+    selector.matches(&labels)
+}

@@ -1,0 +1,186 @@
+//! Watches by what they watch: shared by all who want the same, and gone with the last of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use innkeeper_model::{Access, Gvk, Resource};
+use tokio::time::Instant;
+
+use super::{Member, Role, State, lanes::Lane};
+use crate::{state::related::Reader, store::Store, stored::Shape, subscriptions::Subscriptions};
+
+/// A watch, by a number that is never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SlotId(u64);
+
+/// What is watched; one watch for each.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct WatchKey {
+    pub(super) kind: Gvk,
+    pub(super) selector: Option<Arc<str>>,
+}
+
+impl WatchKey {
+    pub(super) fn new(kind: &Gvk, selector: Option<&str>) -> Self {
+        Self {
+            kind: kind.clone(),
+            selector: selector.filter(|text| !text.is_empty()).map(Arc::from),
+        }
+    }
+}
+
+/// How much of the objects one user wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Need {
+    access: Access,
+    managers: BTreeSet<Arc<str>>,
+}
+
+/// How far a watch has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// The objects are complete; next: `Refused` when the API server says so, `Listing` when the watch begins anew.
+    Synced,
+    /// The first list is on its way, with the last failure.
+    Listing(Option<String>),
+    /// The API server refuses to show them, with what it said.
+    Refused(String),
+}
+
+/// One watch: its objects, its users, and how it is doing.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(super) key: WatchKey,
+    users: BTreeMap<(Member, Role), Vec<Need>>,
+    form: Access,
+    managers: BTreeSet<Arc<str>>,
+    pub(super) served: Option<Resource>,
+    /// What is asked for; never none.
+    pub(super) lanes: Vec<Lane>,
+    pub(super) store: Store,
+    pub(super) subscriptions: Subscriptions<Reader>,
+}
+
+impl Slot {
+    /// The richest form that a user wants.
+    pub(super) const fn form(&self) -> Access {
+        self.form
+    }
+
+    /// Who uses it, and for what.
+    pub(super) fn users(&self) -> impl Iterator<Item = (Member, Role)> {
+        self.users.keys().copied()
+    }
+
+    /// Takes the form that all users together need; true if that is another one.
+    fn settle(&mut self) -> bool {
+        let needs = || self.users.values().flatten();
+        // Richer forms come first in the order.
+        let form = needs().map(|need| need.access).min();
+        let form = form.unwrap_or(self.form);
+        let managers: BTreeSet<Arc<str>> = needs()
+            .flat_map(|need| need.managers.iter().cloned())
+            .collect();
+        // What is kept although nobody needs it any more is not worth a list.
+        let same = form == self.form && managers.is_subset(&self.managers);
+        if !same {
+            self.form = form;
+            self.managers = managers;
+        }
+        !same
+    }
+}
+
+impl State {
+    /// Takes a watch for a user, and makes it when there is none; [`settle`](Self::settle) must follow.
+    pub(super) fn acquire_slot(
+        &mut self,
+        key: WatchKey,
+        user: (Member, Role),
+        access: Access,
+        managers: &BTreeSet<Arc<str>>,
+        now: Instant,
+    ) -> SlotId {
+        let mut slots = self.slots.iter();
+        let known = slots.find(|(_, slot)| slot.key == key);
+        let id = known.map(|(id, _)| *id);
+        let id = id.unwrap_or_else(|| SlotId(self.number()));
+        let served = self.kinds.as_ref().and_then(|kinds| kinds.get(&key.kind));
+        let served = served.cloned();
+        let lanes = if self.slots.contains_key(&id) {
+            Vec::new()
+        } else {
+            self.lanes(served.as_ref(), now)
+        };
+        let slot = self.slots.entry(id).or_insert_with(|| Slot {
+            key,
+            users: BTreeMap::new(),
+            form: access,
+            managers: managers.clone(),
+            served,
+            lanes,
+            store: Store::default(),
+            subscriptions: Subscriptions::default(),
+        });
+        let managers = managers.clone();
+        let needs = slot.users.entry(user).or_default();
+        needs.push(Need { access, managers });
+        id
+    }
+
+    /// Gives a watch back; [`settle`](Self::settle) must follow.
+    pub(super) fn release_slot(&mut self, id: SlotId, user: (Member, Role)) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.users.remove(&user);
+        }
+    }
+
+    /// Ends a watch that nobody uses, and begins anew with one of which another form is wanted.
+    ///
+    /// Separate from taking and giving back, so that what is wanted before and after a change goes on undisturbed.
+    pub(super) fn settle(&mut self, id: SlotId, now: Instant) {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return;
+        };
+        if slot.users.is_empty() {
+            self.slots.remove(&id);
+            return;
+        }
+        let reads = |member| slot.users.contains_key(&(member, Role::Read));
+        let readers = slot.subscriptions.readers();
+        let gone: Vec<Reader> = readers
+            .filter(|reader| !reads(reader.member))
+            .cloned()
+            .collect();
+        for reader in gone {
+            slot.subscriptions.retain(&reader, &BTreeSet::new());
+        }
+        if slot.settle() {
+            self.restart(id, now);
+            self.kind_changed(id, None);
+        }
+    }
+
+    /// Begins anew with every watch that shows hashes.
+    pub(super) fn reshape_hashed(&mut self, now: Instant) {
+        let hashed = |slot: &Slot| slot.form == Access::Hash;
+        let slots = self.slots.iter().filter(|(_, slot)| hashed(slot));
+        let ids: Vec<SlotId> = slots.map(|(id, _)| *id).collect();
+        for id in ids {
+            self.restart(id, now);
+            self.kind_changed(id, None);
+        }
+    }
+
+    /// How a user with `access` sees what the watch keeps.
+    pub(super) fn shape(&self, slot: &Slot, access: Access) -> Shape {
+        Shape {
+            kind: slot.key.kind.clone(),
+            form: access,
+            managers: Some(slot.managers.clone()),
+            hash_key: self.hash_key.clone(),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! A host that is limited to namespaces: one request for each of them, whose objects are one cache.
+
+use std::collections::BTreeSet;
+
+use innkeeper_model::{Resource, Scope};
+
+use super::*;
+use crate::wire::Failure;
+
+const NODE: &str = "v1 Node";
+
+/// A state that sees the namespaces `a` and `b`, and a plugin that reads Pods there by this scope.
+fn limited(scope: ReadScope) -> (World, Member) {
+    let mut world = World::new();
+    let names: Vec<Arc<str>> = ["a", "b"].map(Arc::from).into();
+    world.state = State::within(Some(names.into()));
+    let key = Some(HashKey::new([7_u8; 32]));
+    world.state.set_hash_key(key, world.now);
+    // The watches are wanted before anybody knows that the kinds are namespaced.
+    let member = world.enrol_reading(vec![read(POD, Access::Metadata, scope, None)]);
+    world.serve(&[CACHE, SERVICE, SECRET, POD]);
+    (world, member)
+}
+
+fn task_in(world: &World, kind: &str, namespace: &str) -> ((SlotId, u64), Shape) {
+    let orders = world.state.orders().into_iter();
+    let mut orders = orders.filter(|(_, order)| {
+        let target = &order.target;
+        target.served.kind == gvk(kind) && target.namespace.as_deref() == Some(namespace)
+    });
+    let (task, order) = orders.next().unwrap();
+    (task, order.shape)
+}
+
+fn list_in(world: &mut World, kind: &str, namespace: &str, objects: Vec<Value>) {
+    let (task, _) = task_in(world, kind, namespace);
+    let stored = objects.into_iter();
+    let stored: Vec<Stored> = stored.map(|object| world.stored(kind, object)).collect();
+    let version = ResourceVersion(world.version);
+    let begun = world.state.begin_list(task, Since::Now, version);
+    assert_eq!(begun, Applied::Current);
+    assert_eq!(world.state.page(task, stored), Applied::Current);
+    let ended = world.state.end_list(task, version, world.now);
+    assert_eq!(ended, Applied::Current);
+}
+
+fn put_in(world: &mut World, kind: &str, namespace: &str, mut object: Value) -> ResourceVersion {
+    object["metadata"]["namespace"] = json!(namespace);
+    let (task, _) = task_in(world, kind, namespace);
+    let stored = world.stored(kind, object);
+    let version = stored.version;
+    let put = world.state.put(task, stored, world.now);
+    assert_eq!(put, Applied::Current);
+    version
+}
+
+fn list_all_in(world: &mut World, namespace: &str) {
+    for kind in [SERVICE, SECRET, POD, CACHE] {
+        list_in(world, kind, namespace, Vec::new());
+    }
+}
+
+/// Lists both namespaces, and puts a parent into each.
+fn put_parents(world: &mut World) {
+    for namespace in ["a", "b"] {
+        list_all_in(world, namespace);
+        put_in(
+            world,
+            CACHE,
+            namespace,
+            json!({"metadata": {"name": "web", "uid": namespace}}),
+        );
+    }
+}
+
+fn id_in(namespace: &str, name: &str) -> ObjectId {
+    ObjectId::new(gvk(CACHE).group_kind(), Some(namespace), name)
+}
+
+fn named(namespace: &str, name: &str, uid: &str) -> Value {
+    json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})
+}
+
+/// `namespace/name` of what is kept of a kind.
+fn kept(world: &World, kind: &str) -> Vec<String> {
+    let mut slots = world.state.slots.values();
+    let slot = slots.find(|slot| slot.key.kind == gvk(kind)).unwrap();
+    let all = slot.store.all(None);
+    all.map(|stored| format!("{}/{}", stored.namespace, stored.name))
+        .collect()
+}
+
+#[test]
+fn w1_there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
+    let (mut world, _) = limited(ReadScope::Cluster);
+    let asked = |world: &World| -> BTreeSet<String> {
+        let orders = world.state.orders().into_values();
+        let line = |order: Order| {
+            let namespace = order.target.namespace.unwrap_or_else(|| "*".into());
+            format!("{} {namespace}", order.target.served.kind.kind)
+        };
+        orders.map(line).collect()
+    };
+    let expected = ["Cache", "Pod", "Secret", "Service"];
+    let expected = expected
+        .iter()
+        .flat_map(|kind| ["a", "b"].map(|name| format!("{kind} {name}")));
+    assert_eq!(asked(&world), expected.collect());
+
+    // What lives in no namespace has one request as ever, also when that is learned late.
+    let node = gvk(NODE);
+    world.state.watch_metadata(&node, world.now);
+    let mut kinds = kinds(&[CACHE, SERVICE, SECRET, POD].map(gvk));
+    kinds.add(Resource {
+        kind: node,
+        plural: "nodes".into(),
+        scope: Scope::Cluster,
+    });
+    world.state.serve(kinds, world.now);
+    assert!(asked(&world).contains("Node *"), "{:?}", asked(&world));
+    assert_eq!(world.state.orders().len(), 9);
+}
+
+#[test]
+fn w3_a_list_of_one_namespace_says_nothing_about_another() {
+    let (mut world, member) = limited(ReadScope::ParentNamespace);
+    put_parents(&mut world);
+    world.due(member);
+    assert_eq!(kept(&world, CACHE), ["a/web", "b/web"]);
+    // In a another one came and the first went while nobody looked; b is as it was.
+    list_in(&mut world, CACHE, "a", vec![named("a", "db", "other")]);
+    assert_eq!(kept(&world, CACHE), ["a/db", "b/web"]);
+    assert_eq!(world.due(member), ["db parent-changed", "web parent-gone"]);
+    // A list that is the truth may go back; it does not make b go back with it.
+    let (task, shape) = task_in(&world, CACHE, "a");
+    let old = ResourceVersion(3);
+    assert_eq!(
+        world.state.begin_list(task, Since::Now, old),
+        Applied::Current
+    );
+    let mut object = named("a", "old", "old");
+    object["metadata"]["resourceVersion"] = json!("2");
+    let stored = keep(&object.to_string(), &shape).unwrap();
+    assert_eq!(world.state.page(task, vec![stored]), Applied::Current);
+    assert_eq!(world.state.end_list(task, old, world.now), Applied::Current);
+    assert_eq!(kept(&world, CACHE), ["a/old", "b/web"]);
+    let (other, _) = task_in(&world, CACHE, "b");
+    assert!(world.state.version(task) < world.state.version(other));
+    let put = world.state.bookmark(other, old, world.now);
+    assert_eq!(put, Applied::WentBack, "each goes by its own last version");
+}
+
+#[test]
+fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
+    let (mut world, member) = limited(ReadScope::ParentNamespace);
+    for namespace in ["a", "b"] {
+        for kind in [SECRET, POD, CACHE] {
+            list_in(&mut world, kind, namespace, Vec::new());
+        }
+        put_in(
+            &mut world,
+            CACHE,
+            namespace,
+            json!({"metadata": {"name": namespace, "uid": namespace}}),
+        );
+    }
+    world.due(member);
+    let (task, _) = task_in(&world, SERVICE, "b");
+    let refused = Failure::Status {
+        code: 403,
+        message: "not in b".to_owned(),
+        retry_after: None,
+    };
+    world.state.failed(task, &refused, world.now);
+    list_in(&mut world, SERVICE, "a", Vec::new());
+    assert_eq!(world.due(member), ["a kind-changed"], "b still waits");
+    let waiting = |world: &World, namespace: Option<&str>| -> Vec<String> {
+        let waiting = world.state.waiting(member, namespace).into_iter();
+        waiting.map(|waiting| waiting.why.to_string()).collect()
+    };
+    assert_eq!(waiting(&world, Some("a")), [""; 0]);
+    assert!(waiting(&world, Some("b"))[0].contains("not in b"));
+    assert_eq!(
+        waiting(&world, None),
+        waiting(&world, Some("b")),
+        "and is told of the whole"
+    );
+    let services = gvk(SERVICE).group_kind();
+    assert_eq!(
+        world.state.child_count(member, &services),
+        None,
+        "not all are known"
+    );
+
+    list_in(&mut world, SERVICE, "b", Vec::new());
+    assert_eq!(world.due(member), ["b kind-changed"]);
+    assert_eq!(waiting(&world, None), [""; 0]);
+    assert_eq!(world.state.child_count(member, &services), Some(0));
+}
+
+#[test]
+fn q5_own_writes_are_waited_for_in_their_own_namespace() {
+    let (mut world, member) = limited(ReadScope::ParentNamespace);
+    put_parents(&mut world);
+    let parent = id_in("b", "web");
+    let child = ObjectId::new(gvk(SERVICE).group_kind(), Some("b"), "s");
+    let written = ResourceVersion(world.version + 1);
+    let due = world.now + Duration::from_secs(5);
+    world
+        .state
+        .expect(member, &parent, &child, Expected::Version(written), due);
+    world.version += 5;
+    let later = ResourceVersion(world.version);
+    let (elsewhere, _) = task_in(&world, SERVICE, "a");
+    world.state.bookmark(elsewhere, later, world.now);
+    assert_eq!(
+        world.state.unseen(member, &parent, world.now),
+        Unseen::Until(due)
+    );
+    let (there, _) = task_in(&world, SERVICE, "b");
+    world.state.bookmark(there, later, world.now);
+    assert_eq!(world.state.unseen(member, &parent, world.now), Unseen::None);
+}
+
+#[test]
+fn l2_doubt_is_proven_for_each_namespace() {
+    let (mut world, member) = limited(ReadScope::ParentNamespace);
+    for namespace in ["a", "b"] {
+        list_all_in(&mut world, namespace);
+    }
+    put_in(
+        &mut world,
+        CACHE,
+        "a",
+        json!({"metadata": {"name": "web", "uid": "one"}}),
+    );
+    world.state.doubt_all(world.now);
+    let doubted = world.state.doubted();
+    assert_eq!(doubted.len(), 8);
+    let caches = world.state.slots.iter();
+    let mut caches = caches.filter(|(_, slot)| slot.key.kind == gvk(CACHE));
+    let id = *caches.next().unwrap().0;
+    let contents = crate::proof::Contents::new();
+    assert!(
+        !world
+            .state
+            .prove_by_contents(&(id, Some("a".into())), &contents)
+    );
+    assert!(
+        world
+            .state
+            .prove_by_contents(&(id, Some("b".into())), &contents)
+    );
+    assert_eq!(world.state.doubted().len(), 7);
+    for one in world.state.doubted() {
+        if one.1.as_deref() == Some("a") {
+            let version = ResourceVersion::default();
+            assert!(world.state.prove_by_version(&one, version));
+        }
+    }
+    assert_eq!(world.state.waiting(member, Some("a")), []);
+    assert_eq!(world.state.waiting(member, Some("b"))[0].why, Why::InDoubt);
+}
+
+#[test]
+fn a_read_of_another_namespace_is_refused() {
+    let reader = |member| Reader {
+        member,
+        parent: id_in("a", "web"),
+    };
+    let list = |world: &mut World, member, namespace: Option<&str>| {
+        let list = ListSelector {
+            kind: gvk(POD),
+            namespace: namespace.map(Arc::from),
+            label_selector: None,
+        };
+        let read = world
+            .state
+            .read_list(&reader(member), &list, &mut Made::default());
+        read.map(|objects| objects.len())
+    };
+    let unseen = |namespace: &str| {
+        Err(ReadFailure::OutOfSight {
+            kind: gvk(POD),
+            namespace: namespace.into(),
+        })
+    };
+    let ready = |scope| {
+        let (mut world, member) = limited(scope);
+        for namespace in ["a", "b"] {
+            list_all_in(&mut world, namespace);
+            put_in(
+                &mut world,
+                POD,
+                namespace,
+                json!({"metadata": {"name": "p", "uid": namespace}}),
+            );
+        }
+        (world, member)
+    };
+    let (mut world, member) = ready(ReadScope::Cluster);
+    assert_eq!(
+        list(&mut world, member, None),
+        Ok(2),
+        "all that the host sees"
+    );
+    assert_eq!(list(&mut world, member, Some("b")), Ok(1));
+    assert_eq!(list(&mut world, member, Some("c")), unseen("c"));
+    let reference = ObjectRef {
+        kind: gvk(POD),
+        namespace: Some("c".into()),
+        name: "p".into(),
+    };
+    let made = &mut Made::default();
+    let got = world.state.read_object(&reader(member), &reference, made);
+    assert_eq!(got.unwrap_err(), unseen("c").unwrap_err());
+
+    let (mut world, member) = ready(ReadScope::Namespaces(["a", "c"].map(Arc::from).into()));
+    assert_eq!(list(&mut world, member, Some("a")), Ok(1));
+    // The part that is seen is not all that is granted.
+    assert_eq!(list(&mut world, member, None), unseen("c"));
+    let not_granted = Err(ReadFailure::NotGranted(gvk(POD)));
+    assert_eq!(list(&mut world, member, Some("b")), not_granted);
+}

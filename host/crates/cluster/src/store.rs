@@ -1,0 +1,403 @@
+//! The objects of one watch, with the indexes by which they are found.
+//!
+//! Pure: lists and events go in, the differences come out.
+//! It does not know what a difference means to anybody.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use innkeeper_model::{ResourceVersion, Uid};
+use slab::Slab;
+
+use super::stored::Stored;
+
+/// Namespace (empty for cluster-scoped objects) and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+}
+
+impl Key {
+    pub(super) fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    pub(super) fn of(stored: &Stored) -> Self {
+        Self {
+            namespace: Arc::clone(&stored.namespace),
+            name: Arc::clone(&stored.name),
+        }
+    }
+}
+
+/// One difference: an object came, changed or went.
+///
+/// An object that took the place of another of its name is two differences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) before: Option<Stored>,
+    pub(super) after: Option<Stored>,
+}
+
+impl Change {
+    /// The object as it is, or as it was when it went.
+    pub(super) fn last(&self) -> Option<&Stored> {
+        self.after.as_ref().or(self.before.as_ref())
+    }
+
+    fn differs<'a, T: PartialEq>(&'a self, of: impl Fn(&'a Stored) -> T) -> bool {
+        match (&self.before, &self.after) {
+            (Some(before), Some(after)) => of(before) != of(after),
+            _ => true,
+        }
+    }
+
+    /// Whether guests see a difference in the whole object.
+    pub(super) fn shows(&self) -> bool {
+        self.differs(|stored| &stored.json)
+    }
+
+    /// Whether guests see a difference in the metadata.
+    pub(super) fn shows_in_metadata(&self) -> bool {
+        self.differs(Stored::metadata)
+    }
+
+    /// Whether the host sees a difference: also in what its field managers own.
+    pub(super) fn matters(&self) -> bool {
+        self.shows() || self.differs(|stored| &stored.managed)
+    }
+
+    /// Whether nothing but the status changed. A kind without a generation cannot tell.
+    pub(super) fn is_status_only(&self) -> bool {
+        let tells = |stored: &Option<Stored>| stored.as_ref().is_some_and(|s| s.has_generation);
+        tells(&self.before) && tells(&self.after) && !self.shows_in_metadata()
+    }
+}
+
+/// Handles by some text.
+type Index = BTreeMap<Arc<str>, BTreeSet<usize>>;
+
+/// Objects and their indexes.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    entries: Slab<Entry>,
+    by_name: BTreeMap<Key, usize>,
+    by_uid: BTreeMap<Uid, usize>,
+    by_controller: Index,
+    by_retained: Index,
+    by_label: Index,
+    /// The last list of everything.
+    whole: Listing,
+    /// The last lists of single namespaces; where there are any, there is none of everything.
+    within: BTreeMap<Arc<str>, Listing>,
+    bytes: usize,
+}
+
+/// A list that came, or comes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Listing {
+    number: u32,
+    /// It is the truth even where it is older than what is here.
+    reset: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    stored: Stored,
+    /// The list in which it was seen last.
+    list: u32,
+}
+
+impl Store {
+    /// Begins a list, of one namespace or of everything: what it does not show there is gone when it ends.
+    ///
+    /// With `reset` the list is the truth even where it is older than what is here.
+    pub(super) fn begin_list(&mut self, namespace: Option<&Arc<str>>, reset: bool) {
+        let listing = self.listing_of(namespace);
+        listing.number = listing.number.wrapping_add(1);
+        listing.reset = reset;
+    }
+
+    /// Ends a list that showed the state at `version`.
+    pub(super) fn end_list(
+        &mut self,
+        namespace: Option<&Arc<str>>,
+        version: ResourceVersion,
+    ) -> Vec<Change> {
+        let listing = self.listing_of(namespace);
+        let Listing { number, reset } = *listing;
+        listing.reset = false;
+        let unseen = |entry: &Entry| {
+            // What is newer than the list came by a live read and cannot be in it.
+            entry.list != number
+                && (reset || entry.stored.version <= version)
+                && namespace.is_none_or(|name| *name == entry.stored.namespace)
+        };
+        let gone: Vec<usize> = self
+            .entries
+            .iter()
+            .filter_map(|(handle, entry)| unseen(entry).then_some(handle))
+            .collect();
+        gone.into_iter()
+            .filter_map(|handle| self.take(handle))
+            .map(Change::went)
+            .collect()
+    }
+
+    /// Takes an object from a list or an event.
+    pub(super) fn put(&mut self, mut stored: Stored) -> Vec<Change> {
+        let Some(&handle) = self.by_name.get(&Key::of(&stored)) else {
+            self.share_namespace(&mut stored);
+            self.insert(stored.clone());
+            return vec![Change::came(stored)];
+        };
+        let Listing {
+            number: list,
+            reset,
+        } = self.listing_at(&stored.namespace);
+        let Some(entry) = self.entries.get_mut(handle) else {
+            return Vec::new();
+        };
+        let older = stored.version < entry.stored.version;
+        if older && !reset {
+            // A list may be served from a state before a live read.
+            entry.list = list;
+            return Vec::new();
+        }
+        if stored == entry.stored {
+            entry.list = list;
+            return Vec::new();
+        }
+        if stored.is_found_as(&entry.stored) {
+            // No index has to hear of it.
+            stored.share_texts(&entry.stored);
+            entry.list = list;
+            let before = std::mem::replace(&mut entry.stored, stored.clone());
+            self.bytes = self.bytes - bytes_of(&before) + bytes_of(&stored);
+            return vec![Change {
+                before: Some(before),
+                after: Some(stored),
+            }];
+        }
+        stored.namespace = Arc::clone(&entry.stored.namespace);
+        let before = self.take(handle);
+        self.insert(stored.clone());
+        match before {
+            Some(before) if before.uid == stored.uid => {
+                vec![Change {
+                    before: Some(before),
+                    after: Some(stored),
+                }]
+            }
+            before => before
+                .map(Change::went)
+                .into_iter()
+                .chain([Change::came(stored)])
+                .collect(),
+        }
+    }
+
+    /// Takes the end of an object, as of `version`; a newer state stays.
+    pub(super) fn remove(&mut self, key: &Key, version: ResourceVersion) -> Option<Change> {
+        let handle = *self.by_name.get(key)?;
+        let entry = self.entries.get(handle)?;
+        if entry.stored.version > version {
+            return None;
+        }
+        self.take(handle).map(Change::went)
+    }
+
+    /// Takes the end of everything.
+    pub(super) fn clear(&mut self) -> Vec<Change> {
+        let all = std::mem::take(self).entries;
+        all.into_iter()
+            .map(|(_, entry)| Change::went(entry.stored))
+            .collect()
+    }
+
+    /// One object by name.
+    pub(super) fn get(&self, key: &Key) -> Option<&Stored> {
+        self.by_name.get(key).and_then(|handle| self.at(*handle))
+    }
+
+    /// One object by UID.
+    pub(super) fn by_uid(&self, uid: &Uid) -> Option<&Stored> {
+        self.by_uid.get(uid).and_then(|handle| self.at(*handle))
+    }
+
+    /// What is controlled by an owner.
+    pub(super) fn controlled_by(&self, uid: &Uid) -> impl Iterator<Item = &Stored> {
+        self.indexed(&self.by_controller, &uid.0)
+    }
+
+    /// What is kept for an identity.
+    pub(super) fn retained_for(&self, identity: &str) -> impl Iterator<Item = &Stored> {
+        self.indexed(&self.by_retained, identity)
+    }
+
+    /// What carries a label, given as `key=value`.
+    pub(super) fn labelled(&self, label: &str) -> impl Iterator<Item = &Stored> {
+        self.indexed(&self.by_label, label)
+    }
+
+    /// How many objects carry a label, given as `key=value`.
+    pub(super) fn labelled_count(&self, label: &str) -> usize {
+        self.by_label.get(label).map_or(0, BTreeSet::len)
+    }
+
+    /// All of one namespace, or all, sorted by namespace and name.
+    pub(super) fn all(&self, namespace: Option<&str>) -> impl Iterator<Item = &Stored> {
+        let start = Key::new(namespace.unwrap_or_default(), "");
+        self.by_name
+            .range(start..)
+            .take_while(move |(key, _)| namespace.is_none_or(|name| *key.namespace == *name))
+            .filter_map(|(_, handle)| self.at(*handle))
+    }
+
+    /// How many objects there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The bytes of all kept texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many objects there are in a namespace, or in all, and the bytes of their texts.
+    pub(super) fn size_of(&self, namespace: Option<&str>) -> (usize, usize) {
+        if namespace.is_none() {
+            return (self.len(), self.bytes());
+        }
+        self.all(namespace).fold((0, 0), |(count, bytes), stored| {
+            (count + 1, bytes + bytes_of(stored))
+        })
+    }
+
+    fn listing_of(&mut self, namespace: Option<&Arc<str>>) -> &mut Listing {
+        match namespace {
+            None => &mut self.whole,
+            Some(name) => self.within.entry(Arc::clone(name)).or_default(),
+        }
+    }
+
+    /// The list in which an object of this namespace would be.
+    fn listing_at(&self, namespace: &str) -> Listing {
+        self.within.get(namespace).copied().unwrap_or(self.whole)
+    }
+
+    fn at(&self, handle: usize) -> Option<&Stored> {
+        self.entries.get(handle).map(|entry| &entry.stored)
+    }
+
+    fn indexed<'a>(&'a self, index: &'a Index, text: &str) -> impl Iterator<Item = &'a Stored> {
+        let handles = index.get(text).into_iter().flatten();
+        handles.filter_map(|handle| self.at(*handle))
+    }
+
+    /// Thousands of objects share a few namespaces, so their names are kept once.
+    fn share_namespace(&self, stored: &mut Stored) {
+        let start = Key {
+            namespace: Arc::clone(&stored.namespace),
+            name: "".into(),
+        };
+        if let Some((key, _)) = self.by_name.range(start..).next()
+            && key.namespace == stored.namespace
+        {
+            stored.namespace = Arc::clone(&key.namespace);
+        }
+    }
+
+    fn insert(&mut self, stored: Stored) {
+        self.bytes += bytes_of(&stored);
+        let list = self.listing_at(&stored.namespace).number;
+        let vacant = self.entries.vacant_entry();
+        let handle = vacant.key();
+        self.by_name.insert(Key::of(&stored), handle);
+        self.by_uid.insert(stored.uid.clone(), handle);
+        if let Some(Uid(uid)) = &stored.controller {
+            index_insert(&mut self.by_controller, uid, handle);
+        }
+        if let Some(identity) = &stored.retained_for {
+            index_insert(&mut self.by_retained, identity, handle);
+        }
+        stored.each_label(|key, value| {
+            index_insert(&mut self.by_label, &Arc::from(label(key, value)), handle);
+        });
+        vacant.insert(Entry { stored, list });
+    }
+
+    fn take(&mut self, handle: usize) -> Option<Stored> {
+        let Entry { stored, .. } = self.entries.try_remove(handle)?;
+        self.bytes -= bytes_of(&stored);
+        self.by_name.remove(&Key::of(&stored));
+        // Corrupted data can give two objects one UID; the entry belongs to who came last.
+        if self.by_uid.get(&stored.uid) == Some(&handle) {
+            self.by_uid.remove(&stored.uid);
+        }
+        if let Some(Uid(uid)) = &stored.controller {
+            index_remove(&mut self.by_controller, uid, handle);
+        }
+        if let Some(identity) = &stored.retained_for {
+            index_remove(&mut self.by_retained, identity, handle);
+        }
+        stored.each_label(|key, value| {
+            index_remove(&mut self.by_label, &label(key, value), handle);
+        });
+        Some(stored)
+    }
+}
+
+impl Change {
+    fn came(stored: Stored) -> Self {
+        Self {
+            before: None,
+            after: Some(stored),
+        }
+    }
+
+    fn went(stored: Stored) -> Self {
+        Self {
+            before: Some(stored),
+            after: None,
+        }
+    }
+}
+
+/// A label as it stands in the index.
+pub(super) fn label(key: &str, value: &str) -> String {
+    format!("{key}={value}")
+}
+
+fn bytes_of(stored: &Stored) -> usize {
+    stored.json.len() + stored.managed.as_ref().map_or(0, |text| text.len())
+}
+
+fn index_insert(index: &mut Index, text: &Arc<str>, handle: usize) {
+    match index.get_mut(text) {
+        Some(handles) => {
+            handles.insert(handle);
+        }
+        None => {
+            index.insert(Arc::clone(text), BTreeSet::from([handle]));
+        }
+    }
+}
+
+fn index_remove(index: &mut Index, text: &str, handle: usize) {
+    if let Some(handles) = index.get_mut(text) {
+        handles.remove(&handle);
+        if handles.is_empty() {
+            index.remove(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

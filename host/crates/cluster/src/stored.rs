@@ -1,0 +1,390 @@
+//! Turns the JSON text of an object into what the cache keeps of it.
+//!
+//! One text per object, as guests see it, and beside it only what is decided by often; everything else is read out of
+//! the text when somebody asks.
+
+use std::{borrow::Cow, collections::BTreeSet, ops::Range, sync::Arc};
+
+use hmac::{Hmac, KeyInit, Mac};
+use innkeeper_model::{ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Uid};
+use serde::Deserialize;
+use sha2::Sha256;
+
+use super::fields::{Fields, ManagedEntry, MetadataFields, ObjectFields, Text, Writer};
+
+/// kubectl keeps the whole applied object here, values of Secrets included.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Managers with this prefix are the host's own.
+const MANAGER_PREFIX: &str = "innkeeper:";
+
+/// Why a text is not an object that can be cached.
+#[derive(Debug, thiserror::Error)]
+pub enum Malformed {
+    /// It is no JSON of the expected shape.
+    #[error("failed to parse an object")]
+    Parse(#[from] serde_json::Error),
+    /// A field that every stored object has is missing.
+    #[error("an object has no {0}")]
+    Missing(&'static str),
+    /// The version is no integer.
+    #[error("\"{0}\" is not a resourceVersion")]
+    Version(String),
+    /// It is no text.
+    #[error("the text is not UTF-8")]
+    NotUtf8,
+    /// The connection ended within the same line as the one before it.
+    #[error("the same event was cut off twice")]
+    CutOff,
+    /// A hash was asked for without a key.
+    #[error("there is no hash key")]
+    NoHashKey,
+}
+
+/// How much of every object is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// The kind to say, because typed lists leave it out of their items and metadata lists say another.
+    pub(super) kind: Gvk,
+    /// The form.
+    pub(super) form: Access,
+    /// Names of field managers, beyond those with our prefix, whose entries are kept; none: all are.
+    pub(super) managers: Option<BTreeSet<Arc<str>>>,
+    /// The key for the form `hash`.
+    pub(super) hash_key: Option<HashKey>,
+}
+
+impl Shape {
+    fn keeps_manager(&self, name: &str) -> bool {
+        let others = self.managers.as_ref();
+        name.starts_with(MANAGER_PREFIX) || others.is_none_or(|others| others.contains(name))
+    }
+}
+
+/// One version of an object in the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    /// Empty for cluster-scoped objects.
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+    pub(super) uid: Uid,
+    pub(super) version: ResourceVersion,
+    /// The UID of the controlling owner.
+    pub(super) controller: Option<Uid>,
+    /// The identity of the parent that it is kept for.
+    pub(super) retained_for: Option<Arc<str>>,
+    /// The managedFields entries that are kept, as a JSON list without times; none if there is none.
+    pub(super) managed: Option<Arc<str>>,
+    pub(super) deleting: bool,
+    pub(super) has_generation: bool,
+    /// Where `metadata` stands in `json`.
+    pub(super) metadata: Range<u32>,
+    /// The object as guests see it.
+    pub(super) json: Arc<str>,
+}
+
+impl Stored {
+    /// The text of `metadata`.
+    pub(super) fn metadata(&self) -> &str {
+        let index = |offset| usize::try_from(offset).unwrap_or(usize::MAX);
+        let range = index(self.metadata.start)..index(self.metadata.end);
+        self.json.get(range).unwrap_or("{}")
+    }
+
+    /// The text of all labels.
+    fn labels(&self) -> Option<&str> {
+        Fields::parse(self.metadata()).ok()?.get("labels")
+    }
+
+    /// Whether it is found under the same texts as another version of it.
+    pub(super) fn is_found_as(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.controller == other.controller
+            && self.retained_for == other.retained_for
+            && (self.metadata() == other.metadata() || self.labels() == other.labels())
+    }
+
+    /// Takes the texts of another version of it that it [is found as](Self::is_found_as), which the indexes hold.
+    pub(super) fn share_texts(&mut self, other: &Self) {
+        self.namespace = Arc::clone(&other.namespace);
+        self.name = Arc::clone(&other.name);
+        self.uid = other.uid.clone();
+        self.controller.clone_from(&other.controller);
+        self.retained_for.clone_from(&other.retained_for);
+    }
+
+    /// Calls with every label.
+    pub(super) fn each_label(&self, mut see: impl FnMut(&str, &str)) {
+        let labels = self
+            .labels()
+            .and_then(|labels| Fields::parse_nullable(labels).ok());
+        for (name, value) in labels.iter().flat_map(Fields::iter) {
+            if let Ok(Text(value)) = serde_json::from_str(value) {
+                see(name, &value);
+            }
+        }
+    }
+}
+
+/// Which object it is, and which version of it.
+pub(super) struct Identity<'a> {
+    /// Empty for cluster-scoped objects.
+    pub(super) namespace: Cow<'a, str>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) uid: Uid,
+    pub(super) version: ResourceVersion,
+}
+
+impl<'a> Identity<'a> {
+    /// Fails where something is missing that every object has.
+    pub(super) fn of(object: &ObjectFields<'a>) -> Result<Self, Malformed> {
+        let metadata = &metadata_of(object)?.rest;
+        let name = string(metadata, "name")?.ok_or(Malformed::Missing("metadata.name"))?;
+        let namespace = string(metadata, "namespace")?.unwrap_or_default();
+        let uid = string(metadata, "uid")?.ok_or(Malformed::Missing("metadata.uid"))?;
+        let version = string(metadata, "resourceVersion")?
+            .ok_or(Malformed::Missing("metadata.resourceVersion"))?;
+        let version = version
+            .parse()
+            .map_err(|_| Malformed::Version(version.into_owned()))?;
+        Ok(Self {
+            namespace,
+            name,
+            uid: Uid(uid.into()),
+            version: ResourceVersion(version),
+        })
+    }
+}
+
+/// Keeps of an object's text what the shape says.
+pub(super) fn keep(text: &str, shape: &Shape) -> Result<Stored, Malformed> {
+    keep_fields(&ObjectFields::parse(text)?, shape)
+}
+
+/// Keeps of an object what the shape says.
+pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<Stored, Malformed> {
+    let Identity {
+        namespace,
+        name,
+        uid,
+        version,
+    } = Identity::of(object)?;
+    let rest = &object.rest;
+    let MetadataFields {
+        rest: metadata,
+        managed: entries,
+    } = metadata_of(object)?;
+    let managed = managed(entries, shape);
+
+    let mut out = Writer::with_capacity(rest.bytes() + metadata.bytes() + 128);
+    out.begin();
+    out.name("apiVersion");
+    out.string(&shape.kind.api_version());
+    out.name("kind");
+    out.string(&shape.kind.kind);
+    out.name("metadata");
+    let start = out.len();
+    let retained_for = write_metadata(&mut out, metadata)?;
+    let end = out.len();
+    match shape.form {
+        Access::Full => {
+            let is_more = |name: &str| !matches!(name, "apiVersion" | "kind");
+            for (name, value) in rest.iter().filter(|(name, _)| is_more(name)) {
+                out.raw(name, value);
+            }
+        }
+        Access::Hash => write_hashes(&mut out, rest, &namespace, &name, shape)?,
+        Access::Metadata => {}
+    }
+    out.end();
+
+    let offset = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
+    Ok(Stored {
+        namespace: namespace.into(),
+        name: name.into(),
+        uid,
+        version,
+        controller: controller(metadata)?,
+        retained_for,
+        managed,
+        deleting: set(metadata, "deletionTimestamp"),
+        has_generation: set(metadata, "generation"),
+        metadata: offset(start)..offset(end),
+        json: out.finish().into(),
+    })
+}
+
+/// Shows a kept text in a poorer form; the same form is the same text.
+pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Arc<str>, Malformed> {
+    if from == shape.form {
+        return Ok(Arc::clone(&stored.json));
+    }
+    let mut out = Writer::with_capacity(stored.json.len());
+    out.begin();
+    out.name("apiVersion");
+    out.string(&shape.kind.api_version());
+    out.name("kind");
+    out.string(&shape.kind.kind);
+    out.raw("metadata", stored.metadata());
+    if shape.form == Access::Hash {
+        let fields = Fields::parse(&stored.json)?;
+        write_hashes(&mut out, &fields, &stored.namespace, &stored.name, shape)?;
+    }
+    out.end();
+    Ok(out.finish().into())
+}
+
+/// Writes metadata as guests see it; what is returned is the annotation of retained objects.
+fn write_metadata(out: &mut Writer, metadata: &Fields<'_>) -> Result<Option<Arc<str>>, Malformed> {
+    let mut retained_for = None;
+    out.begin();
+    for (name, value) in metadata.iter() {
+        match name {
+            "resourceVersion" => {}
+            "annotations" => {
+                let annotations = Fields::parse_nullable(value)?;
+                if let Some(identity) = string(&annotations, ANNOTATION_RETAINED_FOR)? {
+                    retained_for = Some(identity.into());
+                }
+                let mut kept = annotations
+                    .iter()
+                    .filter(|(name, _)| *name != LAST_APPLIED)
+                    .peekable();
+                if kept.peek().is_some() {
+                    out.name("annotations");
+                    out.begin();
+                    kept.for_each(|(name, value)| out.raw(name, value));
+                    out.end();
+                }
+            }
+            name => out.raw(name, value),
+        }
+    }
+    out.end();
+    Ok(retained_for)
+}
+
+/// Writes type and data keys with a keyed hash in the place of every value.
+fn write_hashes(
+    out: &mut Writer,
+    fields: &Fields<'_>,
+    namespace: &str,
+    name: &str,
+    shape: &Shape,
+) -> Result<(), Malformed> {
+    let key = shape.hash_key.as_ref().ok_or(Malformed::NoHashKey)?;
+    if let Some(kind) = fields.get("type") {
+        out.raw("type", kind);
+    }
+    for field in ["data", "binaryData"] {
+        let Some(data) = fields.get(field) else {
+            continue;
+        };
+        out.name(field);
+        out.begin();
+        for (data_key, value) in Fields::parse_nullable(data)?.iter() {
+            let value: Option<Text<'_>> = serde_json::from_str(value)?;
+            let value = value.map(|Text(value)| value).unwrap_or_default();
+            out.name(data_key);
+            out.string(&value_hash(key, namespace, name, data_key, &value));
+        }
+        out.end();
+    }
+    Ok(())
+}
+
+/// The hash of one data value as guests see it: `hmac-sha256:<hex>`.
+///
+/// Every part goes in behind its length, so that no two different inputs are the same bytes.
+/// A length begins with a zero byte, so that this can never be the input of another use of the key, which hashes JSON.
+fn value_hash(key: &HashKey, namespace: &str, name: &str, data_key: &str, value: &str) -> String {
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of every length");
+    for part in [namespace, name, data_key, value] {
+        let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+        mac.update(&length.to_be_bytes());
+        mac.update(part.as_bytes());
+    }
+    let mut text = String::with_capacity(12 + 64);
+    text.push_str("hmac-sha256:");
+    for byte in mac.finalize().into_bytes() {
+        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 0xf));
+    }
+    text
+}
+
+fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
+    #[derive(Deserialize)]
+    struct Owner<'a> {
+        #[serde(borrow)]
+        uid: Text<'a>,
+        controller: Option<bool>,
+    }
+
+    let Some(owners) = metadata.get("ownerReferences") else {
+        return Ok(None);
+    };
+    let owners: Option<Vec<Owner<'_>>> = serde_json::from_str(owners)?;
+    Ok(owners
+        .into_iter()
+        .flatten()
+        .find(|owner| owner.controller == Some(true))
+        .map(|Owner { uid: Text(uid), .. }| Uid(uid.into())))
+}
+
+/// Our managedFields entries without their times, which change with every write whether or not the fields do.
+fn managed(entries: &[ManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
+    let mut text = String::new();
+    for entry in entries {
+        let Some(Text(manager)) = &entry.manager else {
+            continue;
+        };
+        if !shape.keeps_manager(manager) {
+            continue;
+        }
+        let mut out = Writer::with_capacity(256);
+        out.begin();
+        out.name("manager");
+        out.string(manager);
+        let raw = [
+            ("operation", entry.operation),
+            ("subresource", entry.subresource),
+            ("fieldsV1", entry.fields),
+        ];
+        for (name, value) in raw {
+            if let Some(value) = value {
+                out.raw(name, value.get());
+            }
+        }
+        out.end();
+        text.push(if text.is_empty() { '[' } else { ',' });
+        text.push_str(&out.finish());
+    }
+    if text.is_empty() {
+        return None;
+    }
+    text.push(']');
+    Some(text.into())
+}
+
+fn metadata_of<'a, 'b>(object: &'b ObjectFields<'a>) -> Result<&'b MetadataFields<'a>, Malformed> {
+    let metadata = object.metadata.as_ref();
+    metadata.ok_or(Malformed::Missing("metadata"))
+}
+
+fn string<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, Malformed> {
+    let Some(value) = fields.get(name) else {
+        return Ok(None);
+    };
+    let value: Option<Text<'_>> = serde_json::from_str(value)?;
+    Ok(value.map(|Text(value)| value))
+}
+
+fn set(fields: &Fields<'_>, name: &str) -> bool {
+    fields.get(name).is_some_and(|value| value != "null")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! Who read what of one watch.
+//!
+//! A list is found by a label that everything it chooses must have, so that one changed object is not tested against
+//! the selectors of thousands of parents.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use innkeeper_model::{Access, LabelSelector};
+
+use super::{
+    store::{Change, Key, Store, label},
+    stored::Stored,
+};
+
+/// One thing that is subscribed to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Subscription {
+    /// One object.
+    Object(Key),
+    /// A list.
+    List(ListKey),
+    /// That the kind can be read at all.
+    Kind,
+}
+
+/// One list: where, and what it chooses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ListKey {
+    bucket: Bucket,
+    selector: Arc<str>,
+}
+
+/// Where a list is found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Bucket {
+    /// None: all.
+    namespace: Option<Arc<str>>,
+    /// A label, as `key=value`, of everything in the list.
+    label: Option<Arc<str>>,
+}
+
+impl ListKey {
+    /// Makes the key of a list, by the rarest label that everything in it must have.
+    pub(super) fn new(
+        namespace: Option<&str>,
+        selector: &LabelSelector,
+        text: &Arc<str>,
+        store: &Store,
+    ) -> Self {
+        let required = selector.required();
+        let rarest = required
+            .iter()
+            .min_by_key(|label| store.labelled_count(label));
+        Self {
+            bucket: Bucket {
+                namespace: namespace.map(Arc::from),
+                label: rarest.map(|label| label.as_str().into()),
+            },
+            selector: Arc::clone(text),
+        }
+    }
+
+    /// The label by which its objects are found.
+    pub(super) fn label(&self) -> Option<&str> {
+        self.bucket.label.as_deref()
+    }
+}
+
+/// Readers with the form in which they see the objects.
+type Readers<R> = BTreeMap<R, Access>;
+
+/// The lists of a bucket by the text of their selectors.
+type Lists<R> = BTreeMap<Arc<str>, (LabelSelector, Readers<R>)>;
+
+/// The subscriptions to one watch.
+#[derive(Debug)]
+pub(super) struct Subscriptions<R> {
+    objects: BTreeMap<Key, Readers<R>>,
+    lists: BTreeMap<Bucket, Lists<R>>,
+    kind: Readers<R>,
+    held: BTreeMap<R, BTreeSet<Subscription>>,
+}
+
+impl<R> Default for Subscriptions<R> {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            kind: BTreeMap::new(),
+            held: BTreeMap::new(),
+        }
+    }
+}
+
+impl<R: Clone + Ord> Subscriptions<R> {
+    /// Adds a subscription; for a list with its selector.
+    pub(super) fn add(
+        &mut self,
+        reader: &R,
+        to: &Subscription,
+        selector: &LabelSelector,
+        access: Access,
+    ) {
+        let readers = match to {
+            Subscription::Object(key) => self.objects.entry(key.clone()).or_default(),
+            Subscription::List(ListKey {
+                bucket,
+                selector: text,
+            }) => {
+                let lists = self.lists.entry(bucket.clone()).or_default();
+                let list = lists.entry(Arc::clone(text));
+                &mut list.or_insert_with(|| (selector.clone(), Readers::new())).1
+            }
+            Subscription::Kind => &mut self.kind,
+        };
+        readers.insert(reader.clone(), access);
+        let held = self.held.entry(reader.clone()).or_default();
+        held.insert(to.clone());
+    }
+
+    /// Takes away all of a reader but these.
+    pub(super) fn retain(&mut self, reader: &R, keep: &BTreeSet<Subscription>) {
+        let Some(held) = self.held.get_mut(reader) else {
+            return;
+        };
+        let gone: Vec<Subscription> = held.difference(keep).cloned().collect();
+        held.retain(|subscription| keep.contains(subscription));
+        if held.is_empty() {
+            self.held.remove(reader);
+        }
+        for subscription in gone {
+            self.remove(reader, subscription);
+        }
+    }
+
+    fn remove(&mut self, reader: &R, subscription: Subscription) {
+        match subscription {
+            Subscription::Object(key) => {
+                if let Some(readers) = self.objects.get_mut(&key) {
+                    readers.remove(reader);
+                    if readers.is_empty() {
+                        self.objects.remove(&key);
+                    }
+                }
+            }
+            Subscription::List(ListKey { bucket, selector }) => {
+                let Some(lists) = self.lists.get_mut(&bucket) else {
+                    return;
+                };
+                if let Some((_, readers)) = lists.get_mut(&selector) {
+                    readers.remove(reader);
+                    if readers.is_empty() {
+                        lists.remove(&selector);
+                    }
+                }
+                if lists.is_empty() {
+                    self.lists.remove(&bucket);
+                }
+            }
+            Subscription::Kind => {
+                self.kind.remove(reader);
+            }
+        }
+    }
+
+    /// Who subscribed to anything.
+    pub(super) fn readers(&self) -> impl Iterator<Item = &R> {
+        self.held.keys()
+    }
+
+    /// Who could not read the kind.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &R> {
+        self.kind.keys()
+    }
+
+    /// Who read something that this change makes different.
+    pub(super) fn touched(&self, change: &Change) -> BTreeSet<R> {
+        let mut touched = BTreeSet::new();
+        if self.held.is_empty() || !change.shows() {
+            return touched;
+        }
+        let in_metadata = change.shows_in_metadata();
+        let mut add = |readers: &Readers<R>| {
+            let sees = |access: &Access| *access != Access::Metadata || in_metadata;
+            let seeing = readers.iter().filter(|(_, access)| sees(access));
+            touched.extend(seeing.map(|(reader, _)| reader.clone()));
+        };
+        for stored in [&change.before, &change.after].into_iter().flatten() {
+            if let Some(readers) = self.objects.get(&Key::of(stored)) {
+                add(readers);
+            }
+            if !self.lists.is_empty() {
+                self.each_list(stored, &mut add);
+            }
+        }
+        touched
+    }
+
+    fn each_list(&self, stored: &Stored, add: &mut impl FnMut(&Readers<R>)) {
+        let mut labels = BTreeMap::new();
+        stored.each_label(|key, value| {
+            labels.insert(key.to_owned(), value.to_owned());
+        });
+        let pairs = labels
+            .iter()
+            .map(|(key, value)| Some(label(key, value).into()));
+        let pairs: Vec<Option<Arc<str>>> = pairs.chain([None]).collect();
+        for namespace in [None, Some(Arc::clone(&stored.namespace))] {
+            for label in &pairs {
+                let bucket = Bucket {
+                    namespace: namespace.clone(),
+                    label: label.clone(),
+                };
+                let lists = self
+                    .lists
+                    .get(&bucket)
+                    .into_iter()
+                    .flat_map(BTreeMap::values);
+                lists
+                    .filter(|(selector, _)| selector.matches(&labels))
+                    .for_each(|(_, readers)| add(readers));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stored::{Shape, keep};
+    use innkeeper_model::Gvk;
+
+    fn stored(namespace: &str, name: &str, app: &str, spec: u8) -> Stored {
+        let text = format!(
+            r#"{{"metadata":{{"namespace":"{namespace}","name":"{name}","uid":"u","resourceVersion":"1","labels":{{"app":"{app}","x":"y"}}}},"spec":{spec}}}"#
+        );
+        let shape = Shape {
+            kind: Gvk::new("", "v1", "Pod"),
+            form: Access::Full,
+            managers: Some(BTreeSet::new()),
+            hash_key: None,
+        };
+        keep(&text, &shape).unwrap()
+    }
+
+    fn change(before: Option<Stored>, after: Option<Stored>) -> Change {
+        Change { before, after }
+    }
+
+    struct Read(Subscriptions<&'static str>);
+
+    impl Read {
+        fn list(
+            &mut self,
+            reader: &'static str,
+            namespace: Option<&str>,
+            text: &str,
+        ) -> Subscription {
+            let selector = LabelSelector::parse(text).unwrap();
+            let key = ListKey::new(namespace, &selector, &text.into(), &Store::default());
+            let to = Subscription::List(key);
+            self.0.add(&reader, &to, &selector, Access::Full);
+            to
+        }
+
+        fn touched(&self, change: &Change) -> Vec<&'static str> {
+            self.0.touched(change).into_iter().collect()
+        }
+    }
+
+    #[test]
+    fn exactly_those_who_read_it_are_touched() {
+        let mut read = Read(Subscriptions::default());
+        let absent = Subscription::Object(Key::new("demo", "a"));
+        read.0
+            .add(&"absent", &absent, &LabelSelector::default(), Access::Full);
+        read.list("web", Some("demo"), "app=web");
+        read.list("all", None, "");
+        read.list("other namespace", Some("other"), "");
+        read.list("not web", None, "app!=web");
+        read.list("exists", None, "x");
+
+        let came = change(None, Some(stored("demo", "a", "web", 1)));
+        assert_eq!(read.touched(&came), ["absent", "all", "exists", "web"]);
+        let relabelled = change(
+            Some(stored("demo", "b", "web", 1)),
+            Some(stored("demo", "b", "db", 1)),
+        );
+        assert_eq!(
+            read.touched(&relabelled),
+            ["all", "exists", "not web", "web"]
+        );
+        let same = change(
+            Some(stored("demo", "a", "web", 1)),
+            Some(stored("demo", "a", "web", 1)),
+        );
+        assert_eq!(read.touched(&same), [""; 0]);
+    }
+
+    #[test]
+    fn metadata_readers_do_not_see_the_rest() {
+        let mut read = Read(Subscriptions::default());
+        let to = Subscription::Object(Key::new("demo", "a"));
+        read.0.add(
+            &"metadata",
+            &to,
+            &LabelSelector::default(),
+            Access::Metadata,
+        );
+        read.0
+            .add(&"full", &to, &LabelSelector::default(), Access::Full);
+        let spec = change(
+            Some(stored("demo", "a", "web", 1)),
+            Some(stored("demo", "a", "web", 2)),
+        );
+        assert_eq!(read.touched(&spec), ["full"]);
+    }
+
+    #[test]
+    fn a_new_pass_replaces_what_the_former_one_read() {
+        let mut read = Read(Subscriptions::default());
+        read.list("p", None, "app=web");
+        let kept = read.list("p", None, "app=db");
+        read.0.retain(&"p", &BTreeSet::from([kept]));
+        let web = change(None, Some(stored("demo", "a", "web", 1)));
+        let db = change(None, Some(stored("demo", "a", "db", 1)));
+        assert_eq!((read.touched(&web), read.touched(&db)), (vec![], vec!["p"]));
+        read.0.retain(&"p", &BTreeSet::new());
+        assert_eq!(read.touched(&db), [""; 0]);
+        assert_eq!(read.0.readers().count(), 0);
+        assert!(read.0.lists.is_empty() && read.0.objects.is_empty());
+    }
+}

@@ -1,0 +1,167 @@
+//! Why parents are to have a pass: a set, not a queue, so that it never holds more than one entry for a parent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use innkeeper_model::ObjectId;
+
+/// What made a pass due, most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The parent was created, or anything but its status changed.
+    ParentChanged,
+    /// The parent is gone.
+    ParentGone,
+    /// A child came, changed or went.
+    ChildChanged,
+    /// An object or a list that the last pass read is different.
+    RelatedChanged,
+    /// A kind that the parent depends on can be read now, or cannot any more.
+    KindChanged,
+    /// Own writes that were waited for are seen.
+    CaughtUp,
+    /// Another revision of the plugin serves.
+    Swapped,
+    /// Only the parent's status changed.
+    ParentStatus,
+    /// The parent was found by the first list, or the registration is new.
+    Listed,
+    /// Nothing is known to have happened, only time has passed.
+    Resync,
+}
+
+impl Cause {
+    /// The word for logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ParentChanged => "parent-changed",
+            Self::ParentGone => "parent-gone",
+            Self::ChildChanged => "child-changed",
+            Self::RelatedChanged => "related-changed",
+            Self::KindChanged => "kind-changed",
+            Self::CaughtUp => "caught-up",
+            Self::Swapped => "swapped",
+            Self::ParentStatus => "parent-status",
+            Self::Listed => "listed",
+            Self::Resync => "resync",
+        }
+    }
+}
+
+/// Why a parent is to have a pass; for order and logs only, never for decisions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// What happened.
+    pub cause: Cause,
+    /// To which object; none where it is not about one.
+    pub object: Option<ObjectId>,
+}
+
+/// The parents that wait to be taken.
+#[derive(Debug, Default)]
+pub(super) struct Triggers {
+    waiting: BTreeMap<ObjectId, (u64, Trigger)>,
+    order: BTreeSet<(Cause, u64, ObjectId)>,
+    count: u64,
+}
+
+impl Triggers {
+    /// Adds a trigger; of several for one parent the most urgent stays.
+    pub(super) fn add(&mut self, parent: ObjectId, trigger: Trigger) {
+        if let Some((number, known)) = self.waiting.get(&parent) {
+            // A parent that came back is not gone, and one that is gone did not change.
+            let gone = known.cause == Cause::ParentChanged && trigger.cause == Cause::ParentGone;
+            if known.cause <= trigger.cause && !gone {
+                return;
+            }
+            self.order.remove(&(known.cause, *number, parent.clone()));
+        }
+        self.count += 1;
+        self.order
+            .insert((trigger.cause, self.count, parent.clone()));
+        self.waiting.insert(parent, (self.count, trigger));
+    }
+
+    /// Takes the most urgent ones, first come first.
+    pub(super) fn take(&mut self, max: usize) -> Vec<(ObjectId, Trigger)> {
+        let mut taken = Vec::new();
+        while taken.len() < max
+            && let Some((_, _, parent)) = self.order.pop_first()
+        {
+            if let Some((_, trigger)) = self.waiting.remove(&parent) {
+                taken.push((parent, trigger));
+            }
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use innkeeper_model::GroupKind;
+
+    fn id(name: &str) -> ObjectId {
+        ObjectId::new(GroupKind::new("g", "K"), Some("demo"), name)
+    }
+
+    fn add(triggers: &mut Triggers, name: &str, cause: Cause) {
+        triggers.add(
+            id(name),
+            Trigger {
+                cause,
+                object: None,
+            },
+        );
+    }
+
+    fn take(triggers: &mut Triggers, max: usize) -> Vec<(String, Cause)> {
+        let taken = triggers.take(max).into_iter();
+        taken
+            .map(|(id, trigger)| (id.name.to_string(), trigger.cause))
+            .collect()
+    }
+
+    #[test]
+    fn one_entry_per_parent_and_the_most_urgent_first() {
+        let mut triggers = Triggers::default();
+        for round in 0..1000 {
+            add(&mut triggers, "a", Cause::Listed);
+            add(&mut triggers, "b", Cause::ChildChanged);
+            add(
+                &mut triggers,
+                "c",
+                if round == 500 {
+                    Cause::ParentChanged
+                } else {
+                    Cause::Listed
+                },
+            );
+        }
+        assert_eq!(triggers.waiting.len(), 3);
+        let first = [
+            ("c".to_owned(), Cause::ParentChanged),
+            ("b".to_owned(), Cause::ChildChanged),
+        ];
+        assert_eq!(take(&mut triggers, 2), first);
+        assert_eq!(take(&mut triggers, 9), [("a".to_owned(), Cause::Listed)]);
+        assert!(triggers.order.is_empty() && triggers.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_parent_that_came_back_is_not_gone() {
+        let mut triggers = Triggers::default();
+        add(&mut triggers, "a", Cause::ParentChanged);
+        add(&mut triggers, "a", Cause::ParentGone);
+        add(&mut triggers, "a", Cause::ChildChanged);
+        assert_eq!(
+            take(&mut triggers, 9),
+            [("a".to_owned(), Cause::ParentGone)]
+        );
+        add(&mut triggers, "a", Cause::ParentGone);
+        add(&mut triggers, "a", Cause::ParentChanged);
+        assert_eq!(
+            take(&mut triggers, 9),
+            [("a".to_owned(), Cause::ParentChanged)]
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! Looks at the cluster once, for people: which kinds there are, and what is there of them.
+//!
+//! Nothing is cached and nothing is watched.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use innkeeper_model::{Access, GroupKind, Object, Resource};
+use kube::core::{Request as Urls, params::ListParams};
+
+use super::{
+    discovery::{Kinds, Reader},
+    error::Error,
+    fields::ObjectFields,
+    options::Options,
+    present::object_of,
+    stored::{Shape, keep_fields},
+    wire::{Failure, Page, Wire, path},
+};
+
+/// Somebody who looks.
+pub struct Viewer {
+    wire: Wire,
+    kinds: Kinds,
+    options: Options,
+}
+
+impl Viewer {
+    /// Learns what the cluster serves; `timeout` bounds each request.
+    pub async fn open(client: kube::Client, timeout: Duration) -> Result<Self, Error> {
+        let options = Options {
+            request_timeout: timeout,
+            ..Options::new(0)
+        };
+        let wire = Wire::new(client, options.clone());
+        let kinds = Reader::default().refresh(&wire).await;
+        let kinds = kinds.map_err(|problem| Error::Discover(Box::new(problem)))?;
+        Ok(Self {
+            wire,
+            // None would say that nothing changed, and nothing was known before.
+            kinds: kinds.unwrap_or_default(),
+            options,
+        })
+    }
+
+    /// A kind in the version that the API server prefers; none if it is not served.
+    pub fn served(&self, kind: &GroupKind) -> Option<&Resource> {
+        self.kinds.preferred(kind)
+    }
+
+    /// The objects of a kind that a label selector chooses, in all namespaces or in one, as the API server sorts them.
+    pub async fn list(
+        &self,
+        served: &Resource,
+        selector: Option<&str>,
+        namespace: Option<&str>,
+    ) -> Result<Vec<Object>, Error> {
+        let listed = async {
+            let mut objects = Vec::new();
+            let mut next = None;
+            loop {
+                let params = ListParams {
+                    label_selector: selector.map(str::to_owned),
+                    limit: Some(self.options.page_objects_max),
+                    continue_token: next.take(),
+                    ..ListParams::default()
+                };
+                let request = Urls::new(path(served, namespace)).list(&params);
+                let request = request.map_err(Failure::Build)?;
+                let text = self.wire.text(request, self.options.page_bytes_max).await?;
+                let page = Page::parse(&text)?;
+                for item in page.items.iter().flatten() {
+                    objects.push(understand(item, served)?);
+                }
+                next = page.next();
+                if next.is_none() {
+                    return Ok(objects);
+                }
+            }
+        };
+        listed.await.map_err(|source| Error::List {
+            kind: served.kind.clone(),
+            source,
+        })
+    }
+}
+
+fn understand(object: &ObjectFields<'_>, served: &Resource) -> Result<Object, Failure> {
+    let shape = Shape {
+        kind: served.kind.clone(),
+        form: Access::Full,
+        managers: Some(BTreeSet::new()),
+        hash_key: None,
+    };
+    keep_fields(object, &shape)
+        .and_then(|stored| object_of(&stored, &served.kind, Access::Full))
+        .map_err(Failure::Malformed)
+}

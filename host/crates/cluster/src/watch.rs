@@ -1,0 +1,318 @@
+//! One watch task: lists, follows, checks, and tells the state what it read.
+//!
+//! What comes next is decided by `machine`, what is kept by `stored`, whom it concerns by `state`.
+
+use std::{sync::Arc, time::Duration};
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use fastrand::Rng;
+use innkeeper_model::{Access, Gvk, ResourceVersion};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    error::chain,
+    machine::{Failed, Outcome, Pause, Since, Step, next},
+    shared::Shared,
+    state::{Applied, Order, SlotId},
+    stored::{Malformed, keep_fields},
+    wire::{Failure, Line, LineKind, Page, Stream, bookmark_version, error_line},
+};
+
+/// Why a step has no outcome.
+enum Stop {
+    /// Another task has taken over.
+    Superseded,
+    Failed(Failure),
+    WentBack,
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<Malformed> for Stop {
+    fn from(malformed: Malformed) -> Self {
+        Self::Failed(Failure::Malformed(malformed))
+    }
+}
+
+impl Applied {
+    fn check(self) -> Result<(), Stop> {
+        match self {
+            Self::Current => Ok(()),
+            Self::WentBack => Err(Stop::WentBack),
+            Self::Superseded => Err(Stop::Superseded),
+        }
+    }
+}
+
+/// One watch task.
+pub(super) struct Watcher {
+    pub(super) shared: Arc<Shared>,
+    pub(super) task: (SlotId, u64),
+    pub(super) order: Order,
+    pub(super) rng: Rng,
+    /// The last failure, so that one that goes on is told once.
+    pub(super) told: Option<String>,
+    /// Whether the connection broke and nothing has come since.
+    pub(super) broke: bool,
+    /// Whether the last watch was not refused, however it ended.
+    pub(super) held: bool,
+    /// After which version the last watch ended within a line, if it did.
+    pub(super) cut_after: Option<ResourceVersion>,
+}
+
+impl Watcher {
+    /// Runs until another task takes over or the future is dropped.
+    pub(super) async fn run(mut self) {
+        let mut step = self.order.first;
+        let mut pauses = self.pauses();
+        loop {
+            let outcome = match self.perform(step).await {
+                Ok(outcome) => outcome,
+                Err(Stop::Superseded) => return,
+                Err(Stop::WentBack) => {
+                    let seen = self.shared.state.lock().version(self.task);
+                    tracing::warn!(kind = %self.kind(), ?step, %seen, "the API server shows an older state than before, listing anew");
+                    Outcome::WentBack
+                }
+                Err(Stop::Failed(failure)) => match self.note(&failure) {
+                    Ok(failed) => Outcome::Failed(failed),
+                    Err(_) => return,
+                },
+            };
+            let last = self.shared.state.lock().version(self.task);
+            let (following, pause) = next(step, outcome, last);
+            step = following;
+            if std::mem::take(&mut self.held) {
+                pauses = self.pauses();
+            }
+            match pause {
+                Pause::None => {
+                    pauses = self.pauses();
+                    self.told = None;
+                    self.broke = false;
+                }
+                Pause::Brief => {}
+                Pause::First => {
+                    pauses = self.pauses();
+                    sleep(self.pause(&mut pauses)).await;
+                }
+                Pause::Backoff => sleep(self.pause(&mut pauses)).await,
+                // Jitter on top, or all who were told to wait come back together.
+                Pause::AtLeast(wait) => {
+                    sleep(wait.min(self.shared.options.retry_max) + self.pause(&mut pauses)).await;
+                }
+            }
+        }
+    }
+
+    async fn perform(&mut self, step: Step) -> Result<Outcome, Stop> {
+        match step {
+            Step::List { since, paged } => self.list(since, paged).await,
+            Step::Check { .. } => self.check().await,
+            Step::Watch { from } => self.follow(from).await,
+        }
+    }
+
+    async fn list(&self, since: Since, paged: bool) -> Result<Outcome, Stop> {
+        let limit = paged.then_some(self.shared.options.page_objects_max);
+        let mut following: Option<String> = None;
+        let mut begun = None;
+        loop {
+            let permit = self.shared.pages.acquire().await;
+            let wire = &self.shared.wire;
+            let target = &self.order.target;
+            let text = wire
+                .page(target, since, following.as_deref(), limit)
+                .await?;
+            let page = Page::parse(&text)?;
+            let version = if let Some(version) = begun {
+                version
+            } else {
+                let version = page.version()?;
+                let mut state = self.shared.state.lock();
+                state.begin_list(self.task, since, version).check()?;
+                begun = Some(version);
+                version
+            };
+            let items = page.items.as_deref().unwrap_or_default();
+            let objects: Result<Vec<_>, Malformed> = items
+                .iter()
+                .map(|item| keep_fields(item, &self.order.shape))
+                .collect();
+            let objects = objects?;
+            self.shared.state.lock().page(self.task, objects).check()?;
+            following = page.next();
+            drop(permit);
+            if following.is_none() {
+                let mut state = self.shared.state.lock();
+                state.end_list(self.task, version, Instant::now()).check()?;
+                drop(state);
+                self.hint();
+                return Ok(Outcome::At(version));
+            }
+        }
+    }
+
+    /// Asks for the present version with as little else as possible.
+    async fn check(&self) -> Result<Outcome, Stop> {
+        let mut target = self.order.target.clone();
+        target.form = Access::Metadata;
+        let page = self
+            .shared
+            .wire
+            .page(&target, Since::Now, None, Some(1))
+            .await?;
+        Ok(Outcome::At(Page::parse(&page)?.version()?))
+    }
+
+    async fn follow(&mut self, from: ResourceVersion) -> Result<Outcome, Stop> {
+        let begun = Instant::now();
+        let duration = self.duration();
+        let wire = &self.shared.wire;
+        let mut stream = wire.watch(&self.order.target, from, duration).await?;
+        let ended = self.lines(&mut stream, from).await;
+        self.held = begun.elapsed() >= self.shared.options.watch_held;
+        self.check_cut(stream.is_within_line())?;
+        let (version, progressed) = ended?;
+        let progressed = progressed || self.held;
+        Ok(Outcome::Ended {
+            version,
+            progressed,
+        })
+    }
+
+    /// Refuses to wait a third time for a line that ended too early twice: a list shows what it would have told.
+    fn check_cut(&mut self, is_cut: bool) -> Result<(), Stop> {
+        let after = is_cut.then(|| self.shared.state.lock().version(self.task));
+        let before = std::mem::replace(&mut self.cut_after, after);
+        if after.is_some() && after == before {
+            self.cut_after = None;
+            return Err(Malformed::CutOff.into());
+        }
+        Ok(())
+    }
+
+    /// Takes lines until a watch ends; answers with the version that was seen last, and whether there was any line.
+    async fn lines(
+        &self,
+        stream: &mut Stream,
+        from: ResourceVersion,
+    ) -> Result<(ResourceVersion, bool), Stop> {
+        let (mut version, mut progressed) = (from, false);
+        while let Some(line) = stream.next().await? {
+            version = self.line(&line)?;
+            progressed = true;
+            self.hint();
+        }
+        Ok((version, progressed))
+    }
+
+    /// Takes one line; answers with the version up to which everything has been seen.
+    fn line(&self, line: &[u8]) -> Result<ResourceVersion, Stop> {
+        let text = std::str::from_utf8(line).map_err(|_| Malformed::NotUtf8)?;
+        let line: Line<'_> = serde_json::from_str(text).map_err(Malformed::Parse)?;
+        let now = Instant::now();
+        let (version, applied) = match line.kind {
+            LineKind::Error => return Err(error_line(&line.object).into()),
+            LineKind::Bookmark => {
+                let version = bookmark_version(&line.object)?;
+                let mut state = self.shared.state.lock();
+                (version, state.bookmark(self.task, version, now))
+            }
+            LineKind::Added | LineKind::Modified | LineKind::Deleted => {
+                #[cfg(feature = "failpoints")]
+                fail::fail_point!("before-event", |_| std::process::abort());
+                let stored = keep_fields(&line.object, &self.order.shape)?;
+                let version = stored.version;
+                let mut state = self.shared.state.lock();
+                let applied = if line.kind == LineKind::Deleted {
+                    state.remove(self.task, &stored, now)
+                } else {
+                    state.put(self.task, stored, now)
+                };
+                drop(state);
+                #[cfg(feature = "failpoints")]
+                fail::fail_point!("after-event", |_| std::process::abort());
+                (version, applied)
+            }
+        };
+        applied.check()?;
+        Ok(version)
+    }
+
+    fn note(&mut self, failure: &Failure) -> Result<Failed, Stop> {
+        let failed = failure.meaning();
+        let message = chain(failure);
+        let expected = matches!(failed, Failed::Gone | Failed::Behind)
+            || failure.is_initializing()
+            || self.is_outage(failure);
+        if expected || self.told.as_ref() == Some(&message) {
+            tracing::debug!(kind = %self.kind(), error = %message, "a watch begins anew");
+        } else {
+            tracing::warn!(kind = %self.kind(), error = %message, "failed to watch, trying again");
+            self.told = Some(message);
+        }
+        if failure.is_not_found() {
+            self.shared.rediscover.notify_one();
+        }
+        let mut state = self.shared.state.lock();
+        state.failed(self.task, failure, Instant::now()).check()?;
+        Ok(failed)
+    }
+
+    /// Whether the API server as a whole is away, which discovery says once for all watches; a connection that breaks now
+    /// and then is not worth a word.
+    fn is_outage(&mut self, failure: &Failure) -> bool {
+        if !matches!(failure, Failure::Transport(_)) {
+            return false;
+        }
+        self.shared.rediscover.notify_one();
+        let first = !std::mem::replace(&mut self.broke, true);
+        first || self.shared.discovery_error.lock().is_some()
+    }
+
+    /// Any change of a CustomResourceDefinition may be one of the kinds.
+    fn hint(&self) {
+        if self.kind().group_kind() == crd_kind().group_kind() {
+            self.shared.rediscover.notify_one();
+        }
+    }
+
+    fn kind(&self) -> &Gvk {
+        &self.order.target.served.kind
+    }
+
+    fn duration(&mut self) -> Duration {
+        let (min, max) = (self.shared.options.watch_min, self.shared.options.watch_max);
+        min + max.saturating_sub(min).mul_f64(self.rng.f64())
+    }
+
+    fn pause(&self, pauses: &mut ExponentialBackoff) -> Duration {
+        let max = self.shared.options.retry_max;
+        pauses.next().unwrap_or(max).min(max)
+    }
+
+    fn pauses(&mut self) -> ExponentialBackoff {
+        pauses(&self.shared.options, self.rng.u64(..))
+    }
+}
+
+/// Growing pauses with jitter, without an end.
+pub(super) fn pauses(options: &super::options::Options, seed: u64) -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(options.retry_min)
+        .with_max_delay(options.retry_max)
+        .with_jitter()
+        .with_jitter_seed(seed)
+        .without_max_times()
+        .build()
+}
+
+/// The kind of CustomResourceDefinitions.
+pub(super) fn crd_kind() -> Gvk {
+    Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+}

@@ -1,0 +1,489 @@
+//! The requests: lists in pages, watches line by line, single objects, discovery.
+//!
+//! The only place of the host that reads from the API server.
+//! Every request has a deadline, and none is repeated here.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the one module that reads from the API server"
+)]
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use innkeeper_model::{Access, Resource, ResourceVersion, Scope};
+use kube::{
+    Client,
+    client::Body,
+    core::{
+        Request as Urls,
+        params::{GetParams, ListParams, VersionMatch, WatchParams},
+    },
+};
+use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    fields::{ObjectFields, Text},
+    lines::Lines,
+    machine::{Failed, Since},
+    options::Options,
+    stored::Malformed,
+};
+
+/// An error's text is cut off here.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The request could not be made, sent or answered.
+    #[error("failed to reach the API server")]
+    Transport(#[source] kube::Error),
+    /// The request could not be built.
+    #[error("failed to build a request")]
+    Build(#[source] kube::core::request::Error),
+    /// Nothing came in time.
+    #[error("the API server did not answer within {0:?}")]
+    Timeout(Duration),
+    /// The API server refused.
+    #[error("the API server answered {code}: {message}")]
+    Status {
+        /// The HTTP status.
+        code: u16,
+        /// What it said.
+        message: String,
+        /// How long it asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The answer is larger than the limit.
+    #[error("the API server sent more than {bytes_max} bytes")]
+    TooLarge {
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The answer could not be read.
+    #[error("failed to read what the API server sent")]
+    Malformed(#[source] Malformed),
+}
+
+impl Failure {
+    /// Whether the API server has only just begun to serve the kind, and asks for a moment.
+    pub(super) fn is_initializing(&self) -> bool {
+        matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
+    }
+
+    /// What it means for a watch.
+    pub(super) fn meaning(&self) -> Failed {
+        match self {
+            Self::Status { code: 410, .. } => Failed::Gone,
+            Self::Status { code: 504, .. } => Failed::Behind,
+            Self::Status {
+                code: 401 | 403 | 404 | 405,
+                ..
+            } => Failed::Refused,
+            Self::Status {
+                retry_after: Some(after),
+                ..
+            } => Failed::Throttled(*after),
+            Self::Malformed(_) | Self::TooLarge { .. } => Failed::Unreadable,
+            _ => Failed::Broken,
+        }
+    }
+
+    /// Whether the API server said that there is no such thing.
+    pub(super) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Status { code: 404, .. })
+    }
+
+    /// Whether the API server said that we may not.
+    pub(super) fn is_forbidden(&self) -> bool {
+        matches!(
+            self,
+            Self::Status {
+                code: 401 | 403,
+                ..
+            }
+        )
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(Malformed::Parse(error))
+    }
+}
+
+/// What is listed and watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    /// The kind as it is served.
+    pub(super) served: Resource,
+    /// Only the objects of this namespace.
+    pub(super) namespace: Option<Arc<str>>,
+    /// Only the objects that this selector chooses.
+    pub(super) selector: Option<String>,
+    /// Whether only metadata is asked for.
+    pub(super) form: Access,
+}
+
+/// One page of a list.
+#[derive(Deserialize)]
+pub(super) struct Page<'a> {
+    #[serde(borrow, default)]
+    metadata: PageMetadata<'a>,
+    /// The objects.
+    #[serde(borrow)]
+    pub(super) items: Option<Vec<ObjectFields<'a>>>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMetadata<'a> {
+    #[serde(borrow, rename = "resourceVersion")]
+    version: Option<Cow<'a, str>>,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+impl<'a> Page<'a> {
+    /// Reads a page.
+    pub(super) fn parse(text: &'a str) -> Result<Self, Failure> {
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// The version of the list.
+    pub(super) fn version(&self) -> Result<ResourceVersion, Failure> {
+        parse_version(self.metadata.version.as_deref())
+    }
+
+    /// Where the next page begins; none after the last one.
+    pub(super) fn next(&self) -> Option<String> {
+        self.metadata.next.clone().filter(|next| !next.is_empty())
+    }
+}
+
+/// One line of a watch.
+#[derive(Deserialize)]
+pub(super) struct Line<'a> {
+    /// What happened.
+    #[serde(rename = "type")]
+    pub(super) kind: LineKind,
+    /// The object, or the status that ends the watch.
+    #[serde(borrow)]
+    pub(super) object: ObjectFields<'a>,
+}
+
+/// What a line of a watch says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum LineKind {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+}
+
+/// The version of a bookmark.
+pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVersion, Failure> {
+    let version = object
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.rest.get("resourceVersion"));
+    let version: Option<Text<'_>> = version.map(serde_json::from_str).transpose()?;
+    parse_version(version.as_ref().map(|Text(version)| &**version))
+}
+
+/// The failure that an error line tells.
+pub(super) fn error_line(object: &ObjectFields<'_>) -> Failure {
+    let text = object.rest.text();
+    let code = serde_json::from_str::<StatusText>(&text)
+        .ok()
+        .and_then(|status| status.code)
+        .unwrap_or(500);
+    status_failure(code, &HeaderMap::new(), &text)
+}
+
+/// Makes requests.
+#[derive(Clone)]
+pub(super) struct Wire {
+    client: Client,
+    options: Options,
+}
+
+impl Wire {
+    pub(super) const fn new(client: Client, options: Options) -> Self {
+        Self { client, options }
+    }
+
+    /// One page of a list.
+    pub(super) async fn page(
+        &self,
+        target: &Target,
+        since: Since,
+        next: Option<&str>,
+        limit: Option<u32>,
+    ) -> Result<String, Failure> {
+        let mut params = ListParams {
+            label_selector: target.selector.clone(),
+            limit,
+            continue_token: next.map(str::to_owned),
+            ..ListParams::default()
+        };
+        if let (Since::NotOlderThan(version), None) = (since, next) {
+            params = params
+                .at(&version.to_string())
+                .matching(VersionMatch::NotOlderThan);
+        }
+        let urls = Urls::new(target.path());
+        let request = match target.form {
+            Access::Metadata => urls.list_metadata(&params),
+            Access::Full | Access::Hash => urls.list(&params),
+        };
+        let bytes_max = self.options.page_bytes_max;
+        self.text(request.map_err(Failure::Build)?, bytes_max).await
+    }
+
+    /// Begins a watch that the API server ends after `duration`.
+    pub(super) async fn watch(
+        &self,
+        target: &Target,
+        from: ResourceVersion,
+        duration: Duration,
+    ) -> Result<Stream, Failure> {
+        let params = WatchParams {
+            label_selector: target.selector.clone(),
+            timeout: Some(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1)),
+            bookmarks: true,
+            ..WatchParams::default()
+        };
+        let urls = Urls::new(target.path());
+        let request = match target.form {
+            Access::Metadata => urls.watch_metadata(&params, &from.to_string()),
+            Access::Full | Access::Hash => urls.watch(&params, &from.to_string()),
+        };
+        let mut request = request.map_err(Failure::Build)?;
+        // A compressed watch is one member per event, which not every decoder reads to its end.
+        let identity = header::HeaderValue::from_static("identity");
+        request
+            .headers_mut()
+            .insert(header::ACCEPT_ENCODING, identity);
+        let begun = Instant::now();
+        let response = self
+            .send(request, begun + self.options.request_timeout)
+            .await?;
+        Ok(Stream {
+            body: response.into_body(),
+            lines: Lines::default(),
+            deadline: begun + duration + self.options.watch_grace,
+            allowed: duration + self.options.watch_grace,
+            bytes_max: self.options.object_bytes_max,
+        })
+    }
+
+    /// One object from a quorum; none if it does not exist.
+    pub(super) async fn object(
+        &self,
+        served: &Resource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<String>, Failure> {
+        let urls = Urls::new(path(served, namespace));
+        let request = urls
+            .get(name, &GetParams::default())
+            .map_err(Failure::Build)?;
+        match self.text(request, self.options.object_bytes_max).await {
+            Ok(text) => Ok(Some(text)),
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// A discovery document with its tag; none if the one of `tag` still holds.
+    pub(super) async fn discovery(
+        &self,
+        path: &str,
+        tag: Option<&str>,
+    ) -> Result<Option<(String, Option<String>)>, Failure> {
+        let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let mut request = Request::get(path).header(header::ACCEPT, accept);
+        if let Some(tag) = tag {
+            request = request.header(header::IF_NONE_MATCH, tag);
+        }
+        let request = request
+            .body(Vec::new())
+            .map_err(|source| Failure::Build(kube::core::request::Error::BuildRequest(source)))?;
+        let deadline = Instant::now() + self.options.request_timeout;
+        let response = self.send(request, deadline).await?;
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let tag = response
+            .headers()
+            .get(header::ETAG)
+            .and_then(|tag| tag.to_str().ok())
+            .map(str::to_owned);
+        let text = self
+            .collect(response, deadline, self.options.page_bytes_max)
+            .await?;
+        Ok(Some((text, tag)))
+    }
+
+    /// The text of an answer.
+    pub(super) async fn text(
+        &self,
+        request: Request<Vec<u8>>,
+        bytes_max: usize,
+    ) -> Result<String, Failure> {
+        let deadline = Instant::now() + self.options.request_timeout;
+        let response = self.send(request, deadline).await?;
+        self.collect(response, deadline, bytes_max).await
+    }
+
+    async fn collect(
+        &self,
+        response: Response<Body>,
+        deadline: Instant,
+        bytes_max: usize,
+    ) -> Result<String, Failure> {
+        let body = Limited::new(response.into_body(), bytes_max).collect();
+        let body = timeout_at(deadline, body)
+            .await
+            .map_err(|_| Failure::Timeout(self.options.request_timeout))?
+            .map_err(|source| body_failure(source, bytes_max))?;
+        String::from_utf8(body.to_bytes().into())
+            .map_err(|_| Failure::Malformed(Malformed::NotUtf8))
+    }
+
+    /// Sends a request; everything but success and "not modified" is a failure.
+    async fn send(
+        &self,
+        request: Request<Vec<u8>>,
+        deadline: Instant,
+    ) -> Result<Response<Body>, Failure> {
+        let sent = self.client.send(request.map(Body::from));
+        let response = timeout_at(deadline, sent)
+            .await
+            .map_err(|_| Failure::Timeout(self.options.request_timeout))?
+            .map_err(Failure::Transport)?;
+        let status = response.status();
+        if status.is_success() || status == StatusCode::NOT_MODIFIED {
+            return Ok(response);
+        }
+        let headers = response.headers().clone();
+        let text = self.collect(response, deadline, ERROR_BYTES_MAX).await;
+        Err(status_failure(
+            status.as_u16(),
+            &headers,
+            &text.unwrap_or_default(),
+        ))
+    }
+}
+
+/// A watch that is open.
+pub(super) struct Stream {
+    body: Body,
+    lines: Lines,
+    deadline: Instant,
+    allowed: Duration,
+    bytes_max: usize,
+}
+
+impl Stream {
+    /// The next line; none at the end. What is cut off before its end is left out.
+    ///
+    /// Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            if let Some(line) = self.lines.next() {
+                return Ok(Some(line));
+            }
+            if self.lines.pending() > self.bytes_max {
+                let bytes_max = self.bytes_max;
+                return Err(Failure::TooLarge { bytes_max });
+            }
+            let frame = timeout_at(self.deadline, self.body.frame())
+                .await
+                .map_err(|_| Failure::Timeout(self.allowed))?;
+            match frame {
+                None => return Ok(None),
+                Some(Err(source)) => return Err(Failure::Transport(source)),
+                Some(Ok(frame)) => {
+                    if let Some(chunk) = frame.data_ref() {
+                        self.lines.push(chunk);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether what came so far ends within a line.
+    pub(super) fn is_within_line(&self) -> bool {
+        self.lines.pending() > 0
+    }
+}
+
+impl Target {
+    fn path(&self) -> String {
+        path(&self.served, self.namespace.as_deref())
+    }
+}
+
+/// Where the objects of a kind are, all of them or those of a namespace.
+pub(super) fn path(served: &Resource, namespace: Option<&str>) -> String {
+    let root = match &*served.kind.group {
+        "" => format!("/api/{}", served.kind.version),
+        group => format!("/apis/{group}/{}", served.kind.version),
+    };
+    match namespace.filter(|_| served.scope == Scope::Namespaced) {
+        Some(namespace) => format!("{root}/namespaces/{namespace}/{}", served.plural),
+        None => format!("{root}/{}", served.plural),
+    }
+}
+
+fn parse_version(text: Option<&str>) -> Result<ResourceVersion, Failure> {
+    let text = text.unwrap_or_default();
+    let version = text
+        .parse()
+        .map_err(|_| Failure::Malformed(Malformed::Version(text.to_owned())))?;
+    Ok(ResourceVersion(version))
+}
+
+#[derive(Deserialize)]
+struct StatusText {
+    code: Option<u16>,
+    message: Option<String>,
+    details: Option<StatusDetails>,
+}
+
+#[derive(Deserialize)]
+struct StatusDetails {
+    #[serde(rename = "retryAfterSeconds")]
+    retry_after_seconds: Option<u64>,
+}
+
+fn status_failure(code: u16, headers: &HeaderMap, text: &str) -> Failure {
+    let status: Option<StatusText> = serde_json::from_str(text).ok();
+    let header = headers
+        .get(header::RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    let details = status.as_ref().and_then(|status| status.details.as_ref());
+    let seconds = header.or_else(|| details?.retry_after_seconds);
+    let message = status.and_then(|status| status.message);
+    Failure::Status {
+        code,
+        message: message.unwrap_or_else(|| text.trim().chars().take(256).collect()),
+        retry_after: seconds.map(Duration::from_secs),
+    }
+}
+
+fn body_failure(source: Box<dyn std::error::Error + Send + Sync>, bytes_max: usize) -> Failure {
+    match source.downcast::<kube::Error>() {
+        Ok(source) => Failure::Transport(*source),
+        Err(source) if source.is::<http_body_util::LengthLimitError>() => {
+            Failure::TooLarge { bytes_max }
+        }
+        Err(source) => Failure::Transport(kube::Error::Service(source)),
+    }
+}

@@ -1,0 +1,45 @@
+//! The words of the domain as plain types.
+//!
+//! Everything that passes between the sandbox, the cache and the writer is said in these types: WIT types end in
+//! `plugin`, Kubernetes JSON ends in `cluster` and `apply`.
+//! Nothing here does I/O, waits, or knows the Kubernetes client, the Kubernetes types or wasmtime.
+
+mod answer;
+mod blame;
+mod chain;
+mod condition;
+mod digest;
+mod kind;
+mod lease;
+mod limits;
+mod manifest;
+mod names;
+mod object;
+mod operation;
+mod read;
+mod resource;
+mod selector;
+pub mod yaml;
+
+pub use answer::{
+    ApplyPolicy, Child, Desired, Event, EventType, Fault, FaultKind, Generated, Outcome, Phase,
+    Readiness, RemovalPolicy, Report,
+};
+pub use blame::{Blame, Retry};
+pub use chain::{Chain, causes, error_chain};
+pub use condition::{Condition, ConditionStatus, reason, whole_seconds};
+pub use digest::{Digest, Digester, InvalidDigest};
+pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order};
+pub use lease::{Lease, LeaseRecord};
+pub use limits::Limits;
+pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope};
+pub use names::{
+    ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_KEY, ANNOTATION_PAUSED, ANNOTATION_PLUGINS,
+    ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE, DOMAIN_PREFIX, InvalidPluginName,
+    LABEL_PLUGIN, PluginName, is_dns_label,
+};
+pub use object::{ManagedEntry, Object, ResourceVersion, Uid};
+pub use operation::{Operation, Ownership};
+pub use read::{ListSelector, ObjectRef, ReadFailure, ReadKey, Reads};
+pub use resource::{HashKey, Resource, Resources};
+pub use selector::{InvalidSelector, LabelSelector};

@@ -1,0 +1,255 @@
+//! The object that is sent for a child, and the keyed hash that tells whether it was sent before.
+
+use std::fmt::Write;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use innkeeper_model::{
+    ANNOTATION_APPLIED, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Child, Generated, HashKey,
+    LABEL_PLUGIN, Object, RemovalPolicy,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use sha2::Sha256;
+
+use super::{Context, fields, ownership};
+
+/// Says how the value of the applied annotation is made, so that it can be made in another way one day.
+const APPLIED_VERSION: &str = "v1:";
+
+/// The object for a child as it is sent, the host's metadata included.
+pub(super) struct Body {
+    /// Everything that is sent but the applied annotation.
+    canonical: Map<String, Value>,
+    applied: String,
+}
+
+impl Body {
+    pub(super) fn new(context: &Context<'_>, child: &Child) -> Self {
+        let canonical = canonical(context, child);
+        let applied = applied(context.hash_key, &canonical, &child.generate);
+        Self { canonical, applied }
+    }
+
+    /// Whether the object is as it was sent: the same was sent last, and nobody changed or took a field since.
+    pub(super) fn is_unchanged(&self, object: &Object, manager: &str, child: &Child) -> bool {
+        if !self.was_applied_last(object) {
+            return false;
+        }
+        let with_generated;
+        let stated = if child.generate.is_empty() {
+            &self.canonical
+        } else {
+            with_generated = self.with_generated_keys(child);
+            &with_generated
+        };
+        is_covered(object, manager, stated)
+    }
+
+    /// Whether the object says that this is what was applied last.
+    pub(super) fn was_applied_last(&self, object: &Object) -> bool {
+        object.annotation(ANNOTATION_APPLIED) == Some(&self.applied)
+    }
+
+    /// The whole object to send.
+    pub(super) fn into_object(self) -> Map<String, Value> {
+        let mut object = self.canonical;
+        put(
+            &mut object,
+            &["metadata", "annotations"],
+            ANNOTATION_APPLIED,
+            self.applied.into(),
+        );
+        object
+    }
+
+    /// The object with the keys of generated values, whose values do not matter for who owns them.
+    fn with_generated_keys(&self, child: &Child) -> Map<String, Value> {
+        let mut object = self.canonical.clone();
+        for entry in &child.generate {
+            put(&mut object, &["data"], &entry.key, "".into());
+        }
+        object
+    }
+}
+
+/// Whether a manager owns every field that it stated of an object.
+pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Value>) -> bool {
+    object
+        .managed
+        .iter()
+        .filter(|entry| entry.applied && entry.subresource.is_none() && *entry.manager == *manager)
+        .filter_map(|entry| fields::Owned::parse(&entry.fields))
+        .any(|owned| fields::covers(&owned, stated))
+}
+
+/// The object as a child states it, complete, without the host's own metadata.
+///
+/// `apiVersion`, `kind`, name and namespace are the child's, and the texts of a Secret are turned into data.
+pub fn stated(child: &Child) -> Map<String, Value> {
+    let mut object = child.object.clone();
+    if child.kind.group.is_empty() && &*child.kind.kind == "Secret" {
+        encode_string_data(&mut object);
+    }
+    object.insert("apiVersion".to_owned(), child.kind.api_version().into());
+    object.insert("kind".to_owned(), (*child.kind.kind).into());
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.remove("creationTimestamp");
+    }
+    put(
+        &mut object,
+        &["metadata"],
+        "name",
+        child.name.as_str().into(),
+    );
+    if let Some(namespace) = &child.namespace {
+        put(
+            &mut object,
+            &["metadata"],
+            "namespace",
+            namespace.as_str().into(),
+        );
+    }
+    object
+}
+
+/// The object that is sent, without the applied annotation.
+fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
+    let mut object = stated(child);
+    put(
+        &mut object,
+        &["metadata", "labels"],
+        LABEL_PLUGIN,
+        context.plugin.as_str().into(),
+    );
+    let annotations = ["metadata", "annotations"];
+    put(
+        &mut object,
+        &annotations,
+        ANNOTATION_KEY,
+        child.key.as_str().into(),
+    );
+    match child.removal {
+        RemovalPolicy::Retain => {
+            let parent = context.parent.id().identity();
+            put(
+                &mut object,
+                &annotations,
+                ANNOTATION_RETAINED_FOR,
+                parent.into(),
+            );
+        }
+        RemovalPolicy::Delete => {
+            let owners = json!([ownership::owner_reference(context.parent)]);
+            put(&mut object, &["metadata"], "ownerReferences", owners);
+        }
+    }
+    object
+}
+
+/// Turns `stringData` into `data`, because our entry in the managed fields of `stringData` does not follow changes of
+/// `data`. What is not a text stays for the API server to refuse.
+pub fn encode_string_data(object: &mut Map<String, Value>) {
+    let Some(Value::Object(texts)) = object.get("stringData") else {
+        return;
+    };
+    if !texts.values().all(Value::is_string) {
+        return;
+    }
+    let Some(Value::Object(texts)) = object.remove("stringData") else {
+        return;
+    };
+    for (key, value) in texts {
+        let encoded = STANDARD.encode(value.as_str().unwrap_or_default());
+        put(object, &["data"], &key, encoded.into());
+    }
+}
+
+/// Sets a field below a path of objects, which are made where they are missing.
+fn put(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Value) {
+    let mut object = object;
+    for step in path {
+        let field = object
+            .entry((*step).to_owned())
+            .or_insert_with(|| json!({}));
+        if !field.is_object() {
+            *field = json!({});
+        }
+        let Value::Object(fields) = field else { return };
+        object = fields;
+    }
+    object.insert(key.to_owned(), value);
+}
+
+/// The value of the applied annotation.
+///
+/// Generated values are covered by what they were asked for, so that nothing about them can be guessed from it.
+pub(super) fn applied(
+    key: &HashKey,
+    object: &Map<String, Value>,
+    generate: &[Generated],
+) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes())
+        .expect("an HMAC should take a key of any length");
+    let mut text = Vec::new();
+    write_sorted_object(object, &mut text);
+    let mut entries: Vec<&Generated> = generate.iter().collect();
+    entries.sort_by(|a, b| a.key.cmp(&b.key));
+    for entry in entries {
+        let entry = json!([entry.key, entry.length, entry.alphabet]);
+        text.push(b'\n');
+        write_sorted(&entry, &mut text);
+    }
+    mac.update(&text);
+    let digest = mac.finalize().into_bytes();
+    let mut value = String::from(APPLIED_VERSION);
+    for byte in digest {
+        // Writing to a String cannot fail.
+        let _infallible = write!(value, "{byte:02x}");
+    }
+    value
+}
+
+/// Writes a value as JSON with sorted keys, whatever order the map type keeps.
+fn write_sorted(value: &Value, text: &mut Vec<u8>) {
+    match value {
+        Value::Object(fields) => write_sorted_object(fields, text),
+        Value::Array(items) => {
+            text.push(b'[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(b',');
+                }
+                write_sorted(item, text);
+            }
+            text.push(b']');
+        }
+        scalar => write_scalar(scalar, text),
+    }
+}
+
+fn write_sorted_object(fields: &Map<String, Value>, text: &mut Vec<u8>) {
+    if fields.keys().is_sorted() {
+        return write_fields(fields.iter(), text);
+    }
+    let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
+    sorted.sort_by_key(|(key, _)| *key);
+    write_fields(sorted.into_iter(), text);
+}
+
+fn write_fields<'a>(fields: impl Iterator<Item = (&'a String, &'a Value)>, text: &mut Vec<u8>) {
+    text.push(b'{');
+    for (index, (key, value)) in fields.enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        write_scalar(key, text);
+        text.push(b':');
+        write_sorted(value, text);
+    }
+    text.push(b'}');
+}
+
+fn write_scalar(scalar: &impl Serialize, text: &mut Vec<u8>) {
+    serde_json::to_writer(text, scalar).expect("a buffer should take every text and number");
+}

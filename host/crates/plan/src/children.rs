@@ -1,0 +1,276 @@
+//! What becomes of each child.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use innkeeper_model::{
+    ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, Gvk, LABEL_PLUGIN, Object,
+    ObjectId, Operation, Ownership, RemovalPolicy,
+};
+use serde_json::Value;
+
+use super::{
+    Claim, Context, Plan, PlannedChild, Progress, body::Body, claim, order, ownership, readiness,
+};
+
+/// Finalizer that makes the garbage collector delete the children before the parent.
+const FOREGROUND_DELETION: &str = "foregroundDeletion";
+
+/// What a child needs.
+struct Step {
+    progress: Progress,
+    operation: Option<Operation>,
+}
+
+impl Step {
+    const fn none(progress: Progress) -> Self {
+        Self {
+            progress,
+            operation: None,
+        }
+    }
+}
+
+/// Adds the operations for the children, and what becomes of each, to a plan.
+pub(super) fn plan(
+    context: &Context<'_>,
+    observed: &BTreeMap<ObjectId, &Object>,
+    children: &[Child],
+    plan: &mut Plan,
+) {
+    let mut transfers = Vec::new();
+    let mut applies = Vec::new();
+    let mut satisfied = BTreeSet::new();
+    for child in order::sorted(children) {
+        let id = id(child);
+        let object = observed.get(&id).copied();
+        let Step {
+            progress,
+            operation,
+        } = step(context, child, &id, object, &satisfied);
+        let ready_condition = ready_condition(context, child);
+        let ready = readiness::observed(child, object, &progress, ready_condition.as_deref());
+        // A kind that the plugin can do without must not hold up the rest.
+        if ready || progress == (Progress::NotServed { required: false }) {
+            satisfied.insert(child.key.as_str());
+        }
+        match operation {
+            Some(operation @ Operation::Transfer { .. }) => transfers.push(operation),
+            other => applies.extend(other),
+        }
+        plan.children.push(PlannedChild {
+            key: child.key.clone(),
+            id,
+            kind: child.kind.clone(),
+            progress,
+            readiness: child.readiness,
+            ready_condition,
+            ready,
+        });
+    }
+    plan.kinds = applies.iter().filter_map(created_kind).collect();
+    let prunes = prunes(context, observed, &plan.children);
+    plan.operations.extend(transfers);
+    plan.operations.extend(applies.into_iter().chain(prunes));
+}
+
+fn created_kind(operation: &Operation) -> Option<Gvk> {
+    match operation {
+        Operation::Create { kind, .. } => Some(kind.clone()),
+        _ => None,
+    }
+}
+
+fn id(child: &Child) -> ObjectId {
+    ObjectId::new(
+        child.kind.group_kind(),
+        child.namespace.as_deref(),
+        &child.name,
+    )
+}
+
+fn ready_condition(context: &Context<'_>, child: &Child) -> Option<String> {
+    let declared = &context.manifest.children;
+    declared
+        .iter()
+        .find(|declared| declared.kind == child.kind)?
+        .ready_condition
+        .clone()
+}
+
+fn step(
+    context: &Context<'_>,
+    child: &Child,
+    id: &ObjectId,
+    object: Option<&Object>,
+    satisfied: &BTreeSet<&str>,
+) -> Step {
+    if context.resources.resource(&child.kind).is_none() {
+        let declared = &context.manifest.children;
+        let required = declared
+            .iter()
+            .any(|declared| declared.kind == child.kind && declared.required);
+        return Step::none(Progress::NotServed { required });
+    }
+    let Some(object) = object else {
+        return missing(context, child, id, satisfied);
+    };
+    if claim(object, context.parent) == Claim::Foreign {
+        return match child.apply {
+            ApplyPolicy::Hold => Step::none(Progress::Missing),
+            ApplyPolicy::Always | ApplyPolicy::Once => foreign(context, child, id, object),
+        };
+    }
+    if object.is_deleting() {
+        return Step::none(Progress::Deleting);
+    }
+    existing(context, child, id, object)
+}
+
+fn missing(
+    context: &Context<'_>,
+    child: &Child,
+    id: &ObjectId,
+    satisfied: &BTreeSet<&str>,
+) -> Step {
+    if child.apply == ApplyPolicy::Hold {
+        return Step::none(Progress::Missing);
+    }
+    if context.parent.is_deleting() && context.parent.has_finalizer(FOREGROUND_DELETION) {
+        return Step::none(Progress::Withheld);
+    }
+    let after: Vec<String> = child
+        .after
+        .iter()
+        .filter(|key| !satisfied.contains(key.as_str()))
+        .cloned()
+        .collect();
+    if !after.is_empty() {
+        return Step::none(Progress::Waiting { after });
+    }
+    Step {
+        progress: Progress::Created,
+        operation: Some(Operation::Create {
+            key: child.key.clone(),
+            id: id.clone(),
+            kind: child.kind.clone(),
+            body: Arc::new(Body::new(context, child).into_object()),
+            generate: child.generate.clone(),
+        }),
+    }
+}
+
+/// An object of a child's name that is not ours.
+fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> Step {
+    let granted = context.adoptable.contains(&id.kind);
+    let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
+    let is_free = ownership::is_nobodys(object) && !context.parent.is_deleting();
+    if !is_free || !(granted || asked) {
+        return Step::none(Progress::NotOwned);
+    }
+    if !(granted && asked) {
+        return Step::none(Progress::Adoptable { granted });
+    }
+    if object.is_deleting() {
+        return Step::none(Progress::Deleting);
+    }
+    let to = ownership_of(child);
+    let patch = ownership::adoption(object, context.parent, context.plugin, to);
+    transferred(child, id, object, patch, to)
+}
+
+/// How a child belongs to its parent.
+fn ownership_of(child: &Child) -> Ownership {
+    match child.removal {
+        RemovalPolicy::Delete => Ownership::Owned,
+        RemovalPolicy::Retain => Ownership::Retained,
+    }
+}
+
+fn transferred(child: &Child, id: &ObjectId, object: &Object, patch: Value, to: Ownership) -> Step {
+    Step {
+        progress: Progress::Transferred,
+        operation: Some(Operation::Transfer {
+            key: child.key.clone(),
+            id: id.clone(),
+            kind: child.kind.clone(),
+            uid: object.uid.clone(),
+            resource_version: object.resource_version,
+            patch,
+            to,
+        }),
+    }
+}
+
+/// A child that exists, is ours and is not being deleted.
+fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> Step {
+    let to = ownership_of(child);
+    // Before any apply, because an apply does not drop an ownerReference that a patch has added; and alone, because
+    // it changes the resourceVersion that an apply would be bound to.
+    if let Some(patch) = ownership::transfer(object, context.parent, to) {
+        return transferred(child, id, object, patch, to);
+    }
+    if child.apply != ApplyPolicy::Always {
+        return Step::none(Progress::Held);
+    }
+    let body = Body::new(context, child);
+    if body.is_unchanged(object, context.manager, child) {
+        return Step::none(Progress::Unchanged);
+    }
+    Step {
+        progress: Progress::Updated,
+        operation: Some(Operation::Update {
+            restores: body.was_applied_last(object),
+            key: child.key.clone(),
+            id: id.clone(),
+            kind: child.kind.clone(),
+            uid: object.uid.clone(),
+            resource_version: object.resource_version,
+            body: Arc::new(body.into_object()),
+            generate: child.generate.clone(),
+        }),
+    }
+}
+
+/// The deletions of children that are no longer desired; none while a child cannot be made what it should be.
+fn prunes(
+    context: &Context<'_>,
+    observed: &BTreeMap<ObjectId, &Object>,
+    children: &[PlannedChild],
+) -> Vec<Operation> {
+    let blocks = |child: &PlannedChild| {
+        matches!(
+            child.progress,
+            Progress::NotOwned
+                | Progress::Adoptable { .. }
+                | Progress::NotServed { required: true }
+        )
+    };
+    if children.iter().any(blocks) {
+        return Vec::new();
+    }
+    let desired: BTreeSet<&ObjectId> = children.iter().map(|child| &child.id).collect();
+    observed
+        .iter()
+        .filter(|(id, object)| !desired.contains(id) && may_prune(context, object))
+        .map(|(id, object)| Operation::Prune {
+            id: id.clone(),
+            kind: object.kind.clone(),
+            uid: object.uid.clone(),
+            resource_version: object.resource_version,
+        })
+        .collect()
+}
+
+/// Only what we made goes: controlled by this parent's UID, labelled by us, not retained for anybody.
+fn may_prune(context: &Context<'_>, object: &Object) -> bool {
+    let label = object.labels.get(LABEL_PLUGIN).map(|name| &**name);
+    let labelled = label == Some(context.plugin.as_str());
+    let retained = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
+    claim(object, context.parent) == Claim::Ours(Ownership::Owned)
+        && labelled
+        && !retained
+        && !object.is_deleting()
+}

@@ -1,0 +1,240 @@
+//! The host's conditions, from a plan and what became of its operations.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use innkeeper_model::{
+    ANNOTATION_ADOPT, Condition, ConditionStatus, Fault, FaultKind, ObjectId, Operation, Retry,
+    reason,
+};
+
+use super::{Plan, PlannedChild, Progress, readiness};
+
+/// A condition names at most so many children.
+const NAMED_MAX: usize = 5;
+
+/// As many as an answer may well have: all that is about to change hands should be seen.
+const ADOPTIONS_NAMED_MAX: usize = 30;
+
+/// The longest message of a condition of the host, in characters; the API server takes 32768.
+const MESSAGE_CHARS_MAX: usize = 2048;
+
+/// A write that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The reason for the condition `Synced`.
+    pub reason: &'static str,
+    /// What failed and why, for people.
+    pub message: String,
+    /// When to try again.
+    pub retry: Retry,
+}
+
+/// What became of the operations of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// The failure of a write to the parent itself.
+    pub parent: Option<Failure>,
+    /// Per child that was written: the object that the API server returned (none for a deleted one), or the failure.
+    pub children: BTreeMap<ObjectId, Result<Option<Arc<str>>, Failure>>,
+}
+
+/// What is to be said about a parent after its operations, and whether to try again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conclusion {
+    /// The condition `Synced`.
+    pub synced: Condition,
+    /// The condition `Ready` as the host derives it.
+    pub ready: Condition,
+    /// When to try again; none: nothing failed.
+    pub retry: Option<Retry>,
+}
+
+/// Makes the condition `Synced`.
+pub fn synced(
+    status: ConditionStatus,
+    reason: &'static str,
+    message: impl Into<String>,
+) -> Condition {
+    condition(reason::SYNCED, status, reason, message.into())
+}
+
+/// The condition `Synced` for a guest that could not do its work.
+pub fn fault_condition(fault: &Fault) -> Condition {
+    let reason = match fault.kind {
+        FaultKind::Retry => reason::RETRYING,
+        FaultKind::Invalid => reason::INVALID,
+        FaultKind::Fatal => reason::FATAL,
+    };
+    synced(ConditionStatus::False, reason, fault.message.as_str())
+}
+
+/// Draws the conclusion from a plan and what became of its operations.
+pub fn conclude(plan: &Plan, effects: &Effects) -> Conclusion {
+    let failures: Vec<Failure> = failures(plan, effects);
+    Conclusion {
+        synced: synced_after(plan, &failures),
+        ready: ready_after(plan, effects),
+        retry: failures.iter().map(|failure| failure.retry).reduce(sooner),
+    }
+}
+
+/// Of two failures the one that may pass by itself decides, and a wait that the API server asks for is kept.
+fn sooner(a: Retry, b: Retry) -> Retry {
+    a.max(b)
+}
+
+/// All failures, those that say most first.
+fn failures(plan: &Plan, effects: &Effects) -> Vec<Failure> {
+    let not_owned = plan
+        .children
+        .iter()
+        .filter(|child| child.progress == Progress::NotOwned)
+        .map(|child| Failure {
+            reason: reason::CHILD_NOT_OWNED,
+            message: format!(
+                "{} exists and does not belong to this parent: delete it, or give the child another name",
+                child.id
+            ),
+            retry: Retry::Backoff,
+        });
+    let adoptions = [true, false]
+        .into_iter()
+        .filter_map(|granted| adoption(plan, granted));
+    let written = effects
+        .children
+        .values()
+        .filter_map(|effect| effect.as_ref().err().cloned());
+    let mut failures: Vec<Failure> = effects
+        .parent
+        .clone()
+        .into_iter()
+        .chain(not_owned)
+        .chain(adoptions)
+        .chain(written)
+        .collect();
+    failures.sort_by_key(|failure| match failure.reason {
+        reason::CHILD_NOT_OWNED => 0,
+        reason::ADOPTION_PENDING => 1,
+        reason::CHILD_REJECTED => 2,
+        _ => 3,
+    });
+    failures
+}
+
+/// What could be adopted, all in one: whoever agrees to it has to see it before.
+fn adoption(plan: &Plan, granted: bool) -> Option<Failure> {
+    let adoptable = Progress::Adoptable { granted };
+    let is_adoptable = |child: &PlannedChild| child.progress == adoptable;
+    let objects = names(plan, ADOPTIONS_NAMED_MAX, is_adoptable)?;
+    let agree = if granted {
+        format!("annotate this parent with {ANNOTATION_ADOPT}: \"true\"")
+    } else {
+        "grant the plugin adopt: true for the kinds of these children".to_owned()
+    };
+    Some(Failure {
+        reason: reason::ADOPTION_PENDING,
+        message: format!("exist and belong to nobody; to have them adopted, {agree}: {objects}"),
+        retry: Retry::Backoff,
+    })
+}
+
+fn synced_after(plan: &Plan, failures: &[Failure]) -> Condition {
+    let not_synced = |reason, message| synced(ConditionStatus::False, reason, message);
+    if let Some((first, others)) = failures.split_first() {
+        let message = match others.len() {
+            0 => first.message.clone(),
+            more => format!("{} (and {more} more)", first.message),
+        };
+        return not_synced(first.reason, message);
+    }
+    let deleting = names(plan, NAMED_MAX, |child| {
+        child.progress == Progress::Deleting
+    });
+    if let Some(children) = deleting {
+        let message = format!("being deleted, and made again once gone: {children}");
+        return not_synced(reason::CHILD_DELETING, message);
+    }
+    let withheld = names(plan, NAMED_MAX, |child| {
+        child.progress == Progress::Withheld
+    });
+    if let Some(children) = withheld {
+        let message = format!(
+            "the parent is being deleted in the foreground, so these cannot be created: {children}"
+        );
+        return not_synced(reason::CHILD_DELETING, message);
+    }
+    let skipped = names(plan, NAMED_MAX, |child| {
+        matches!(child.progress, Progress::NotServed { .. })
+    });
+    if let Some(children) = skipped {
+        let message = format!("the cluster does not serve the kind of: {children}");
+        return not_synced(reason::KIND_NOT_SERVED, message);
+    }
+    synced(
+        ConditionStatus::True,
+        reason::APPLIED,
+        "everything is as the plugin wants it",
+    )
+}
+
+fn ready_after(plan: &Plan, effects: &Effects) -> Condition {
+    let is_ready = |child: &PlannedChild| match effects.children.get(&child.id) {
+        Some(Ok(Some(json))) => readiness::written(child, json),
+        Some(Ok(None) | Err(_)) => false,
+        // What was to be written and was not even tried is not there.
+        None => child.ready && !is_pending(plan, child),
+    };
+    let not_ready = names(plan, NAMED_MAX, |child| {
+        child.progress != (Progress::NotServed { required: false }) && !is_ready(child)
+    });
+    match not_ready {
+        None => condition(
+            reason::READY,
+            ConditionStatus::True,
+            reason::READY,
+            "all children are ready".to_owned(),
+        ),
+        Some(children) => condition(
+            reason::READY,
+            ConditionStatus::False,
+            reason::CHILDREN_NOT_READY,
+            format!("not ready: {children}"),
+        ),
+    }
+}
+
+fn is_pending(plan: &Plan, child: &PlannedChild) -> bool {
+    let writes = |operation: &Operation| operation.child() == Some(&child.id);
+    plan.operations.iter().any(writes)
+}
+
+/// The names of the first children that are chosen, none if there are none.
+fn names(plan: &Plan, named_max: usize, chosen: impl Fn(&PlannedChild) -> bool) -> Option<String> {
+    let chosen: Vec<&PlannedChild> = plan.children.iter().filter(|child| chosen(child)).collect();
+    if chosen.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = chosen
+        .iter()
+        .take(named_max)
+        .map(|child| child.id.to_string())
+        .collect();
+    let named = named.join(", ");
+    Some(match chosen.len().saturating_sub(named_max) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    })
+}
+
+fn condition(kind: &str, status: ConditionStatus, reason: &str, message: String) -> Condition {
+    let message = match message.char_indices().nth(MESSAGE_CHARS_MAX) {
+        Some((end, _)) => message.get(..end).unwrap_or_default().to_owned(),
+        None => message,
+    };
+    Condition {
+        kind: kind.to_owned(),
+        status,
+        reason: reason.to_owned(),
+        message,
+    }
+}

@@ -1,0 +1,446 @@
+//! CustomResourceDefinitions that a plugin brings: whether they may be installed, and what is to be sent.
+
+mod schema;
+
+use innkeeper_model::{
+    ANNOTATION_APPLIED, Gvk, HashKey, LABEL_PLUGIN, Object, ParentKind, PluginName,
+    ResourceVersion, Scope, Uid,
+};
+use serde_json::{Map, Value, json};
+
+use super::body;
+use schema::Differences;
+
+/// Differences that a message lists.
+const LISTED_MAX: usize = 10;
+
+/// One apply of a CustomResourceDefinition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrdWrite {
+    /// Its name.
+    pub name: String,
+    /// The whole object to apply.
+    pub body: Map<String, Value>,
+    /// The state that it replaces; none: it is to be created.
+    pub replaces: Option<(Uid, ResourceVersion)>,
+    /// The validation rules that the existing one lacks, each with its version and place.
+    pub new_rules: Vec<String>,
+}
+
+/// Why a CustomResourceDefinition is not installed or not served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It has no name, or is not a CustomResourceDefinition.
+    #[error("this is not an apiextensions.k8s.io/v1 CustomResourceDefinition with a metadata.name")]
+    Unnamed,
+    /// Its name does not follow from what it defines.
+    #[error(
+        "CustomResourceDefinition {name} is misnamed: metadata.name has to be <plural>.<group>, which is \"{expected}\""
+    )]
+    Misnamed {
+        /// Its name.
+        name: String,
+        /// What its name has to be.
+        expected: String,
+    },
+    /// It converts between versions by a webhook.
+    #[error(
+        "CustomResourceDefinition {0} converts by a webhook, which a plugin cannot serve: use the strategy None"
+    )]
+    ConversionWebhook(String),
+    /// It exists and another has made it.
+    #[error(
+        "CustomResourceDefinition {name} exists and {}{}: to hand it to this plugin, run kubectl label --overwrite crd {name} {LABEL_PLUGIN}={plugin}",
+        match owner { Some(owner) => format!("belongs to plugin {owner}"), None => "was not installed by innkeeper".to_owned() },
+        if narrower.is_empty() { String::new() } else { format!(", and the plugin's is narrower ({})", list(narrower)) }
+    )]
+    Foreign {
+        /// Its name.
+        name: String,
+        /// The plugin that wants to bring it.
+        plugin: PluginName,
+        /// The plugin that its label names.
+        owner: Option<String>,
+        /// Where the schema that the plugin brings is narrower.
+        narrower: Vec<String>,
+    },
+    /// It is being deleted.
+    #[error("CustomResourceDefinition {0} is being deleted: wait until it is gone")]
+    Deleting(String),
+    /// It exists with another scope, which cannot be changed.
+    #[error(
+        "CustomResourceDefinition {name} exists with scope {existing}, the plugin brings {desired}: delete it and with it all its objects, or use the plugin that made it"
+    )]
+    Scope {
+        /// Its name.
+        name: String,
+        /// The scope that it has.
+        existing: String,
+        /// The scope that the plugin brings.
+        desired: String,
+    },
+    /// The new one lacks a version that is served or in which objects are stored.
+    #[error(
+        "CustomResourceDefinition {name} serves or stores version {version}, which the plugin does not bring: bring it, too"
+    )]
+    VersionGone {
+        /// Its name.
+        name: String,
+        /// The version.
+        version: String,
+    },
+    /// The new schema refuses objects that the old one takes, or drops fields of them.
+    #[error(
+        "the schema of CustomResourceDefinition {name} would become narrower ({}): bring a plugin whose schema is not, or, if that is meant, apply the new one yourself: innkeeper manifests --plugin FILE | kubectl apply --server-side --force-conflicts -f -",
+        list(changes)
+    )]
+    Narrower {
+        /// Its name.
+        name: String,
+        /// What becomes narrower, each with its version and place.
+        changes: Vec<String>,
+    },
+    /// Its plural is not the one by which the plugin knows its parents.
+    #[error(
+        "CustomResourceDefinition {name} has the plural \"{found}\", the plugin's parent has \"{parent}\": make them the same"
+    )]
+    ParentPlural {
+        /// Its name.
+        name: String,
+        /// Its plural.
+        found: String,
+        /// The parent's plural.
+        parent: String,
+    },
+    /// Its objects live elsewhere than the plugin's parents.
+    #[error(
+        "CustomResourceDefinition {name} has the scope {found}, the plugin's parent has {parent}: make them the same"
+    )]
+    ParentScope {
+        /// Its name.
+        name: String,
+        /// Its scope.
+        found: String,
+        /// The parent's scope.
+        parent: &'static str,
+    },
+    /// It does not serve the version that the plugin speaks.
+    #[error("CustomResourceDefinition {name} does not serve {kind}, which the plugin speaks")]
+    NotServed {
+        /// Its name.
+        name: String,
+        /// The kind in the version that is missing.
+        kind: Gvk,
+    },
+    /// It has no status subresource.
+    #[error(
+        "CustomResourceDefinition {name} has no status subresource for {kind}: add subresources.status"
+    )]
+    NoStatus {
+        /// Its name.
+        name: String,
+        /// The kind.
+        kind: Gvk,
+    },
+    /// Its conditions are not a list-map by type, so that two managers would erase each other's.
+    #[error(
+        "CustomResourceDefinition {name} does not declare status.conditions of {kind} as a map: add x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [type]"
+    )]
+    AtomicConditions {
+        /// Its name.
+        name: String,
+        /// The kind.
+        kind: Gvk,
+    },
+}
+
+/// Says what is to be sent for a CustomResourceDefinition; none: it is as it was sent.
+///
+/// `existing` is the object as a live read found it.
+///
+/// # Errors
+///
+/// It is not ours, or would lose what the existing one has.
+pub fn plan(
+    plugin: &PluginName,
+    hash_key: &HashKey,
+    existing: Option<&Object>,
+    desired: &Map<String, Value>,
+) -> Result<Option<CrdWrite>, Refusal> {
+    let name = name(desired).ok_or(Refusal::Unnamed)?;
+    let mut body = canonical(plugin, &name, desired);
+    let applied = body::applied(hash_key, &body, &[]);
+    let mut new_rules = Vec::new();
+    if let Some(existing) = existing {
+        new_rules = check_existing(plugin, &name, existing, desired)?;
+        if is_unchanged(plugin, existing, &applied, &body) {
+            return Ok(None);
+        }
+    }
+    if let Some(metadata) = body.get_mut("metadata") {
+        metadata["annotations"][ANNOTATION_APPLIED] = applied.into();
+    }
+    let replaces = existing.map(|existing| (existing.uid.clone(), existing.resource_version));
+    Ok(Some(CrdWrite {
+        name,
+        body,
+        replaces,
+        new_rules,
+    }))
+}
+
+/// Checks a definition by itself, and against those of the plugin's parents that it defines.
+///
+/// # Errors
+///
+/// No cluster would take it, or the host could not serve its objects.
+pub fn check(crd: &Map<String, Value>, parents: &[ParentKind]) -> Result<(), Refusal> {
+    let name = name(crd).ok_or(Refusal::Unnamed)?;
+    let spec = |pointer| text(crd.get("spec"), pointer).unwrap_or_default();
+    let expected = format!("{}.{}", spec("/names/plural"), spec("/group"));
+    if name != expected {
+        return Err(Refusal::Misnamed { name, expected });
+    }
+    if spec("/conversion/strategy") == "Webhook" {
+        return Err(Refusal::ConversionWebhook(name));
+    }
+    let (group, kind) = (spec("/group"), spec("/names/kind"));
+    parents
+        .iter()
+        .filter(|parent| *parent.kind.group == *group && *parent.kind.kind == *kind)
+        .try_for_each(|parent| check_parent(crd, parent))
+}
+
+/// Checks that the host can serve the objects of a definition as parents.
+///
+/// # Errors
+///
+/// It names or scopes them otherwise than the plugin does, the version is not served, or its status cannot be written by
+/// two managers.
+pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(), Refusal> {
+    let name = name(crd).ok_or(Refusal::Unnamed)?;
+    let kind = parent.kind.clone();
+    let spec = |pointer| {
+        text(crd.get("spec"), pointer)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let plural = spec("/names/plural");
+    if plural != parent.plural {
+        return Err(Refusal::ParentPlural {
+            name,
+            found: plural,
+            parent: parent.plural.clone(),
+        });
+    }
+    let (found, scope) = (
+        spec("/scope"),
+        match parent.scope {
+            Scope::Namespaced => "Namespaced",
+            Scope::Cluster => "Cluster",
+        },
+    );
+    if found != scope {
+        return Err(Refusal::ParentScope {
+            name,
+            found,
+            parent: scope,
+        });
+    }
+    let served = find_version(crd, &kind.version).filter(|version| is_served(version));
+    let Some(version) = served else {
+        return Err(Refusal::NotServed { name, kind });
+    };
+    if version.pointer("/subresources/status").is_none() {
+        return Err(Refusal::NoStatus { name, kind });
+    }
+    let conditions =
+        version.pointer("/schema/openAPIV3Schema/properties/status/properties/conditions");
+    let is_map = text(conditions, "/x-kubernetes-list-type") == Some("map")
+        && conditions.and_then(|schema| schema.get("x-kubernetes-list-map-keys"))
+            == Some(&json!(["type"]));
+    if is_map {
+        Ok(())
+    } else {
+        Err(Refusal::AtomicConditions { name, kind })
+    }
+}
+
+/// The first few of a list, and how many there are more.
+fn list(items: &[String]) -> String {
+    let first: Vec<&str> = items.iter().take(LISTED_MAX).map(String::as_str).collect();
+    let first = first.join(", ");
+    match items.len().saturating_sub(LISTED_MAX) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+fn name(crd: &Map<String, Value>) -> Option<String> {
+    let field = |name| crd.get(name).and_then(Value::as_str);
+    let is_crd = field("kind") == Some("CustomResourceDefinition")
+        && field("apiVersion") == Some("apiextensions.k8s.io/v1");
+    let name = text(crd.get("metadata"), "/name")?;
+    (is_crd && !name.is_empty()).then(|| name.to_owned())
+}
+
+fn text<'a>(value: Option<&'a Value>, pointer: &str) -> Option<&'a str> {
+    value?.pointer(pointer)?.as_str()
+}
+
+fn versions(crd: &Map<String, Value>) -> &[Value] {
+    crd.get("spec")
+        .and_then(|spec| spec.get("versions"))
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// The object to send, without the applied annotation.
+fn canonical(plugin: &PluginName, name: &str, desired: &Map<String, Value>) -> Map<String, Value> {
+    let field = |name| text(desired.get("metadata"), name);
+    let mut metadata = json!({"name": name, "labels": {}, "annotations": {}});
+    for part in ["labels", "annotations"] {
+        let stated = desired
+            .get("metadata")
+            .and_then(|metadata| metadata.get(part));
+        if let Some(Value::Object(stated)) = stated {
+            metadata[part] = Value::Object(stated.clone());
+        }
+    }
+    metadata["labels"][LABEL_PLUGIN] = plugin.as_str().into();
+    if field("/annotations").is_none() && metadata["annotations"] == json!({}) {
+        metadata
+            .as_object_mut()
+            .map(|metadata| metadata.remove("annotations"));
+    }
+    let mut spec = desired.get("spec").cloned().unwrap_or_default();
+    drop_nulls(&mut spec);
+    Map::from_iter([
+        ("apiVersion".to_owned(), "apiextensions.k8s.io/v1".into()),
+        ("kind".to_owned(), "CustomResourceDefinition".into()),
+        ("metadata".to_owned(), metadata),
+        ("spec".to_owned(), spec),
+    ])
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Checks that the existing definition may be replaced, and says which rules that adds.
+fn check_existing(
+    plugin: &PluginName,
+    name: &str,
+    existing: &Object,
+    desired: &Map<String, Value>,
+) -> Result<Vec<String>, Refusal> {
+    let name = name.to_owned();
+    let json: Value = serde_json::from_str(&existing.json).unwrap_or_default();
+    let differences = differences(&json, desired);
+    let owner = existing.labels.get(LABEL_PLUGIN).map(|owner| &**owner);
+    if owner != Some(plugin.as_str()) {
+        return Err(Refusal::Foreign {
+            name,
+            plugin: plugin.clone(),
+            owner: owner.map(str::to_owned),
+            narrower: differences.narrower,
+        });
+    }
+    if existing.is_deleting() {
+        return Err(Refusal::Deleting(name));
+    }
+    let scopes = (
+        text(json.get("spec"), "/scope"),
+        text(desired.get("spec"), "/scope"),
+    );
+    if let (Some(existing), Some(desired)) = scopes
+        && existing != desired
+    {
+        return Err(Refusal::Scope {
+            name,
+            existing: existing.to_owned(),
+            desired: desired.to_owned(),
+        });
+    }
+    if let Some(version) = version_gone(&json, desired) {
+        return Err(Refusal::VersionGone { name, version });
+    }
+    if differences.narrower.is_empty() {
+        Ok(differences.rules)
+    } else {
+        Err(Refusal::Narrower {
+            name,
+            changes: differences.narrower,
+        })
+    }
+}
+
+fn is_served(version: &Value) -> bool {
+    version.get("served").and_then(Value::as_bool) == Some(true)
+}
+
+fn find_version<'a>(crd: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    versions(crd)
+        .iter()
+        .find(|version| text(Some(version), "/name") == Some(name))
+}
+
+fn served_versions(crd: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
+    let versions = versions.into_iter().flatten();
+    versions
+        .filter(|version| is_served(version))
+        .map(|version| (text(Some(version), "/name").unwrap_or_default(), version))
+}
+
+/// A version in which objects are stored or served, and which the new definition lacks.
+fn version_gone(existing: &Value, desired: &Map<String, Value>) -> Option<String> {
+    let stored = existing
+        .pointer("/status/storedVersions")
+        .and_then(Value::as_array);
+    let mut stored = stored.into_iter().flatten().filter_map(Value::as_str);
+    let gone = stored.find(|version| find_version(desired, version).is_none());
+    let unserved = || {
+        served_versions(existing)
+            .map(|(version, _)| version)
+            .find(|version| !find_version(desired, version).is_some_and(is_served))
+    };
+    gone.or_else(unserved).map(str::to_owned)
+}
+
+/// What differs in the schemas of the versions that both have.
+fn differences(existing: &Value, desired: &Map<String, Value>) -> Differences {
+    fn schema(version: &Value) -> Option<&Value> {
+        version.pointer("/schema/openAPIV3Schema")
+    }
+    let mut all = Differences::default();
+    for (version, old) in served_versions(existing) {
+        let new = find_version(desired, version);
+        let (Some(old), Some(new)) = (schema(old), new.and_then(schema)) else {
+            continue;
+        };
+        let found = Differences::between(old, new);
+        let with_version = |change: String| format!("{version} {change}");
+        all.narrower
+            .extend(found.narrower.into_iter().map(with_version));
+        all.rules.extend(found.rules.into_iter().map(with_version));
+    }
+    all
+}
+
+fn is_unchanged(
+    plugin: &PluginName,
+    existing: &Object,
+    applied: &str,
+    body: &Map<String, Value>,
+) -> bool {
+    existing.annotation(ANNOTATION_APPLIED) == Some(applied)
+        && body::is_covered(existing, &plugin.field_manager(), body)
+}

@@ -1,0 +1,32 @@
+//! Generated values of Secrets.
+
+use innkeeper_model::Generated;
+
+/// How many random bytes are asked for at a time.
+const CHUNK_BYTES: usize = 64;
+
+/// Draws a value from a source of random bytes, every character of the alphabet with the same probability.
+pub fn generate(entry: &Generated, random: &mut dyn FnMut(&mut [u8])) -> String {
+    let alphabet = entry.alphabet.as_bytes();
+    let length = usize::try_from(entry.length).unwrap_or(usize::MAX);
+    let mut value = String::with_capacity(length);
+    if alphabet.is_empty() {
+        return value;
+    }
+    // Bytes above the last whole multiple would make the first characters likelier.
+    let fair = 256 - 256 % alphabet.len().min(256);
+    let mut chunk = [0; CHUNK_BYTES];
+    while value.len() < length {
+        random(&mut chunk);
+        let wanted = length - value.len();
+        let drawn = chunk
+            .iter()
+            .map(|byte| usize::from(*byte))
+            .filter(|byte| *byte < fair)
+            .filter_map(|byte| alphabet.get(byte % alphabet.len()))
+            .take(wanted)
+            .map(|character| char::from(*character));
+        value.extend(drawn);
+    }
+    value
+}

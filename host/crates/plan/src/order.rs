@@ -1,0 +1,39 @@
+//! The order in which the children of an answer may be created.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use innkeeper_model::Child;
+
+/// Sorts children so that each comes after those that it waits for, and otherwise by kind, namespace and name, so
+/// that the order of the answer does not matter.
+///
+/// The answer has been checked: keys are unique and no children wait for each other in a circle.
+/// Should there be one all the same, its children come last.
+pub(super) fn sorted(children: &[Child]) -> Vec<&Child> {
+    let mut waiting: BTreeMap<_, &Child> = children
+        .iter()
+        .map(|child| {
+            let kind = child.kind.group_kind();
+            (
+                (kind, child.namespace.as_deref(), child.name.as_str()),
+                child,
+            )
+        })
+        .collect();
+    let mut placed = BTreeSet::new();
+    let mut order = Vec::with_capacity(children.len());
+    while !waiting.is_empty() {
+        let free = |child: &Child| child.after.iter().all(|key| placed.contains(key.as_str()));
+        let next = waiting
+            .iter()
+            .find(|(_, child)| free(child))
+            .or_else(|| waiting.iter().next())
+            .map(|(identity, _)| identity.clone());
+        let Some(child) = next.and_then(|identity| waiting.remove(&identity)) else {
+            break;
+        };
+        placed.insert(child.key.as_str());
+        order.push(child);
+    }
+    order
+}

@@ -1,0 +1,163 @@
+//! Whose an object is, and how that is changed.
+
+use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, Ownership, PluginName};
+use serde_json::{Map, Value, json};
+
+/// Whose an existing object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Claim {
+    /// The parent's.
+    Ours(Ownership),
+    /// Somebody else's, or nobody's: it is not to be touched.
+    Foreign,
+}
+
+/// Decides whose an existing object is; its name proves nothing.
+///
+/// Ours is what the parent's UID controls, and what is retained for a parent of this identity and controlled by
+/// nobody.
+pub fn claim(existing: &Object, parent: &Object) -> Claim {
+    match &existing.controller {
+        Some(controller) if *controller == parent.uid => Claim::Ours(Ownership::Owned),
+        None if is_retained_for(existing, parent) => Claim::Ours(Ownership::Retained),
+        Some(_) | None => Claim::Foreign,
+    }
+}
+
+fn is_retained_for(existing: &Object, parent: &Object) -> bool {
+    existing.annotation(ANNOTATION_RETAINED_FOR) == Some(&parent.id().identity())
+}
+
+/// Whether an object has neither a controller nor somebody for whom it is kept.
+pub(super) fn is_nobodys(object: &Object) -> bool {
+    object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_none()
+}
+
+/// The ownerReference to a parent.
+pub(super) fn owner_reference(parent: &Object) -> Value {
+    json!({
+        "apiVersion": parent.kind.api_version(),
+        "kind": *parent.kind.kind,
+        "name": *parent.name,
+        "uid": *parent.uid.0,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// The JSON patch that makes an object of ours belong to its parent in another way; none if it does already.
+///
+/// It changes the ownerReference and the annotation and nothing else, and is bound to what was observed.
+pub(super) fn transfer(object: &Object, parent: &Object, to: Ownership) -> Option<Value> {
+    let owned = object.controller.as_ref() == Some(&parent.uid);
+    let marked = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
+    let mut patch = Vec::new();
+    patch.extend(bound_to(object));
+    match to {
+        Ownership::Owned if owned && !marked => return None,
+        Ownership::Retained if !owned && is_retained_for(object, parent) => return None,
+        Ownership::Owned => {
+            patch.extend((!owned).then(|| add_owner(object, parent)));
+            patch.extend(marked.then(|| json!({"op": "remove", "path": annotation_path()})));
+        }
+        Ownership::Retained => {
+            patch.extend(owned.then(|| remove_owner(object, parent)).flatten());
+            patch.extend(add_annotation(object, &parent.id().identity()));
+        }
+    }
+    Some(Value::Array(patch))
+}
+
+/// The JSON patch that makes an object of nobody's belong to a parent.
+///
+/// It also sets the label by which children are watched; everything else follows by an apply once that shows it.
+pub(super) fn adoption(
+    object: &Object,
+    parent: &Object,
+    plugin: &PluginName,
+    to: Ownership,
+) -> Value {
+    let mut patch = Vec::from(bound_to(object));
+    match to {
+        Ownership::Owned => patch.push(add_owner(object, parent)),
+        Ownership::Retained => patch.extend(add_annotation(object, &parent.id().identity())),
+    }
+    let has_labels = metadata(object).contains_key("labels");
+    patch.extend(
+        (!has_labels).then(|| json!({"op": "add", "path": "/metadata/labels", "value": {}})),
+    );
+    let label = format!("/metadata/labels/{}", LABEL_PLUGIN.replace('/', "~1"));
+    patch.push(json!({"op": "add", "path": label, "value": plugin.as_str()}));
+    Value::Array(patch)
+}
+
+/// The tests that bind a JSON patch to what was observed of an object.
+fn bound_to(object: &Object) -> [Value; 2] {
+    [
+        json!({"op": "test", "path": "/metadata/uid", "value": *object.uid.0}),
+        json!({
+            "op": "test",
+            "path": "/metadata/resourceVersion",
+            "value": object.resource_version.to_string(),
+        }),
+    ]
+}
+
+fn annotation_path() -> String {
+    format!(
+        "/metadata/annotations/{}",
+        ANNOTATION_RETAINED_FOR.replace('/', "~1")
+    )
+}
+
+fn add_annotation(object: &Object, value: &str) -> Vec<Value> {
+    let there = !object.annotations.is_empty() || metadata(object).contains_key("annotations");
+    let parent =
+        (!there).then(|| json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
+    let add = json!({"op": "add", "path": annotation_path(), "value": value});
+    parent.into_iter().chain([add]).collect()
+}
+
+fn add_owner(object: &Object, parent: &Object) -> Value {
+    let reference = owner_reference(parent);
+    let owners = owners(object);
+    if owners.is_empty() {
+        return json!({"op": "add", "path": "/metadata/ownerReferences", "value": [reference]});
+    }
+    match place(&owners, parent) {
+        Some(index) => json!({
+            "op": "replace",
+            "path": format!("/metadata/ownerReferences/{index}"),
+            "value": reference,
+        }),
+        None => json!({"op": "add", "path": "/metadata/ownerReferences/-", "value": reference}),
+    }
+}
+
+fn remove_owner(object: &Object, parent: &Object) -> Option<Value> {
+    let index = place(&owners(object), parent)?;
+    Some(json!({"op": "remove", "path": format!("/metadata/ownerReferences/{index}")}))
+}
+
+fn place(owners: &[Value], parent: &Object) -> Option<usize> {
+    owners
+        .iter()
+        .position(|owner| owner.get("uid").and_then(Value::as_str) == Some(&*parent.uid.0))
+}
+
+fn owners(object: &Object) -> Vec<Value> {
+    match metadata(object).remove("ownerReferences") {
+        Some(Value::Array(owners)) => owners,
+        _ => Vec::new(),
+    }
+}
+
+fn metadata(object: &Object) -> Map<String, Value> {
+    match serde_json::from_str::<Value>(&object.json) {
+        Ok(Value::Object(mut object)) => match object.remove("metadata") {
+            Some(Value::Object(metadata)) => metadata,
+            _ => Map::new(),
+        },
+        _ => Map::new(),
+    }
+}

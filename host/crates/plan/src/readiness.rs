@@ -1,0 +1,193 @@
+//! Whether a child is ready.
+
+use std::borrow::Cow;
+
+use innkeeper_model::{ApplyPolicy, Child, Gvk, Object, Readiness};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use super::{PlannedChild, Progress};
+
+/// Whether a child is ready as observed, before anything is written.
+pub(super) fn observed(
+    child: &Child,
+    object: Option<&Object>,
+    progress: &Progress,
+    ready_condition: Option<&str>,
+) -> bool {
+    let exists = match progress {
+        Progress::Unchanged | Progress::Updated | Progress::Transferred | Progress::Held => true,
+        Progress::Missing if child.apply == ApplyPolicy::Hold => {
+            return child.readiness == Readiness::Ready;
+        }
+        Progress::Created
+        | Progress::Missing
+        | Progress::Waiting { .. }
+        | Progress::Deleting
+        | Progress::Withheld
+        | Progress::NotServed { .. }
+        | Progress::NotOwned
+        | Progress::Adoptable { .. } => false,
+    };
+    let Some(object) = object.filter(|_| exists) else {
+        return false;
+    };
+    match child.readiness {
+        Readiness::Ready => true,
+        Readiness::NotReady => false,
+        // What is about to be applied has not been seen by the controller of the kind; a kind without a generation
+        // has no controller that would have to.
+        Readiness::Derive if *progress == Progress::Updated && object.generation.is_some() => false,
+        Readiness::Derive => is_ready(&child.kind, &object.json, ready_condition),
+    }
+}
+
+/// Whether a planned child is ready given the object that the API server returned for it.
+pub(super) fn written(child: &PlannedChild, json: &str) -> bool {
+    match child.readiness {
+        Readiness::Ready => true,
+        Readiness::NotReady => false,
+        Readiness::Derive => is_ready(&child.kind, json, child.ready_condition.as_deref()),
+    }
+}
+
+/// Derives from an object's JSON whether it is ready.
+///
+/// Nothing is while it is being deleted or while its controller has not seen its last generation.
+/// Then a declared condition decides, else the rule of its kind, else that it exists.
+pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
+    let Ok(probe) = serde_json::from_str::<Probe<'_>>(json) else {
+        return false;
+    };
+    if probe.metadata.deletion_timestamp.is_some() || probe.is_behind() {
+        return false;
+    }
+    if let Some(name) = ready_condition {
+        return probe.condition(name);
+    }
+    match (&*kind.group, &*kind.kind) {
+        ("apps", "Deployment") => probe.seen() && probe.deployment(),
+        ("apps", "StatefulSet") => probe.seen() && probe.stateful_set(),
+        ("apps", "DaemonSet") => probe.seen() && probe.daemon_set(),
+        ("apps", "ReplicaSet") => {
+            probe.seen() && probe.status("readyReplicas") == Probe::replicas(&probe.spec())
+        }
+        ("batch", "Job") => probe.condition("Complete"),
+        ("", "Pod") => probe.phase() == Some("Succeeded") || probe.condition("Ready"),
+        // It may wait for its first consumer.
+        ("", "PersistentVolumeClaim") => probe.phase() != Some("Lost"),
+        ("", "Service") => !probe.is_load_balancer() || probe.has_ingress(),
+        _ => true,
+    }
+}
+
+/// What readiness depends on; the rest of the object is skipped, and most of a spec is never looked at.
+#[derive(Deserialize)]
+struct Probe<'a> {
+    #[serde(borrow, default)]
+    metadata: Metadata<'a>,
+    #[serde(borrow, default)]
+    spec: Option<&'a RawValue>,
+    #[serde(default)]
+    status: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    generation: Option<i64>,
+    #[serde(borrow)]
+    deletion_timestamp: Option<Cow<'a, str>>,
+}
+
+impl Probe<'_> {
+    fn spec(&self) -> Value {
+        let spec = self.spec.map(|spec| serde_json::from_str(spec.get()));
+        spec.and_then(Result::ok).unwrap_or_default()
+    }
+
+    fn of_status(&self, field: &str) -> Option<i64> {
+        self.status.get(field)?.as_i64()
+    }
+
+    /// A count of the status; one that is left out is zero.
+    fn status(&self, field: &str) -> i64 {
+        self.of_status(field).unwrap_or(0)
+    }
+
+    /// The replicas wanted; the API server's default is one.
+    fn replicas(spec: &Value) -> i64 {
+        let replicas = spec.get("replicas").and_then(Value::as_i64);
+        replicas.unwrap_or(1)
+    }
+
+    fn phase(&self) -> Option<&str> {
+        self.status.get("phase")?.as_str()
+    }
+
+    /// Whether the controller has looked at the object at all.
+    fn seen(&self) -> bool {
+        self.of_status("observedGeneration").is_some()
+    }
+
+    fn is_behind(&self) -> bool {
+        let observed = self.of_status("observedGeneration");
+        observed
+            .zip(self.metadata.generation)
+            .is_some_and(|(observed, generation)| observed < generation)
+    }
+
+    fn condition(&self, name: &str) -> bool {
+        let generation = self.metadata.generation;
+        let holds = |condition: &Value| {
+            let field = |name| condition.get(name).and_then(Value::as_str);
+            let observed = condition.get("observedGeneration").and_then(Value::as_i64);
+            field("type") == Some(name)
+                && field("status") == Some("True")
+                && observed
+                    .zip(generation)
+                    .is_none_or(|(observed, generation)| observed >= generation)
+        };
+        self.status
+            .get("conditions")
+            .and_then(Value::as_array)
+            .is_some_and(|conditions| conditions.iter().any(holds))
+    }
+
+    /// All replicas are updated and ready, and none of an older template is left.
+    fn deployment(&self) -> bool {
+        let wanted = Self::replicas(&self.spec());
+        self.status("replicas") == wanted
+            && self.status("updatedReplicas") == wanted
+            && self.status("readyReplicas") == wanted
+    }
+
+    /// As for a Deployment; replicas below the partition are meant to stay as they are.
+    fn stateful_set(&self) -> bool {
+        let spec = self.spec();
+        let wanted = Self::replicas(&spec);
+        let partition = spec
+            .pointer("/updateStrategy/rollingUpdate/partition")
+            .and_then(Value::as_i64)
+            .unwrap_or(0);
+        self.status("replicas") == wanted
+            && self.status("updatedReplicas") >= wanted.saturating_sub(partition)
+            && self.status("readyReplicas") == wanted
+    }
+
+    fn daemon_set(&self) -> bool {
+        let wanted = self.status("desiredNumberScheduled");
+        self.status("updatedNumberScheduled") == wanted && self.status("numberReady") == wanted
+    }
+
+    fn is_load_balancer(&self) -> bool {
+        self.spec().get("type").and_then(Value::as_str) == Some("LoadBalancer")
+    }
+
+    fn has_ingress(&self) -> bool {
+        self.status
+            .pointer("/loadBalancer/ingress")
+            .and_then(Value::as_array)
+            .is_some_and(|ingress| !ingress.is_empty())
+    }
+}

@@ -1,0 +1,251 @@
+//! The status of a parent: what is to be written of it, if anything.
+//!
+//! The guest's part and the host's conditions have a manager each, so that a refused status of the guest never hides
+//! what the host has to say.
+
+use innkeeper_model::{Condition, Object, PluginName, Report, reason, whole_seconds};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::fields::{self, Owned};
+
+/// What the guest says about its parent.
+#[derive(Clone, Copy, Debug)]
+pub enum GuestPart<'a> {
+    /// Nothing: status and conditions of the guest stay as they are.
+    Leave,
+    /// This; what it stated earlier and does not any more goes.
+    State(&'a Report),
+}
+
+/// What the host says about readiness; nothing where the guest states the condition `Ready` itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadyPart {
+    /// It stays as it is, and is unknown if it has never been said.
+    Leave,
+    /// This.
+    Host(Condition),
+}
+
+/// One apply of the subresource `status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusWrite {
+    /// The field manager.
+    pub manager: String,
+    /// The status to apply; none takes away all that the manager owns.
+    pub status: Option<Map<String, Value>>,
+}
+
+/// The status writes that are due, to be done in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusWrites {
+    /// The guest's status and conditions.
+    pub guest: Option<StatusWrite>,
+    /// The host's conditions.
+    pub host: Option<StatusWrite>,
+}
+
+impl StatusWrites {
+    /// Whether nothing is due.
+    pub const fn is_empty(&self) -> bool {
+        self.guest.is_none() && self.host.is_none()
+    }
+}
+
+/// Says which status writes are due.
+///
+/// `parent` is the parent as the pass began with it; `now` becomes the `lastTransitionTime` of conditions whose status
+/// changes.
+pub fn status(
+    plugin: &PluginName,
+    parent: &Object,
+    guest: GuestPart<'_>,
+    synced: &Condition,
+    ready: ReadyPart,
+    now: jiff::Timestamp,
+) -> StatusWrites {
+    let observed = Observed::new(parent, now);
+    let guest_manager = plugin.status_manager();
+    let host_manager = plugin.host_manager();
+    let (guest_write, guest_says_ready) = match guest {
+        GuestPart::Leave => (None, observed.owns_condition(&guest_manager, reason::READY)),
+        GuestPart::State(report) => {
+            let says_ready = report
+                .conditions
+                .iter()
+                .any(|one| one.kind == reason::READY);
+            let write = observed.due(guest_manager, guest_status(&observed, report));
+            (write, says_ready)
+        }
+    };
+    let mut conditions = vec![observed.condition(synced)];
+    if !guest_says_ready {
+        conditions.push(match ready {
+            ReadyPart::Host(ready) => observed.condition(&ready),
+            ReadyPart::Leave => observed.ready_so_far(),
+        });
+    }
+    let host_status = Map::from_iter([("conditions".to_owned(), Value::Array(conditions))]);
+    StatusWrites {
+        guest: guest_write,
+        host: observed.due(host_manager, Some(host_status)),
+    }
+}
+
+/// Whether what the condition `Synced` of a parent says is the host's own word, for this plugin.
+pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
+    let owned = owned(parent, &plugin.host_manager());
+    let synced = owned
+        .as_ref()
+        .and_then(|owned| owned_condition(owned, reason::SYNCED));
+    // Who has said something else since leaves the name of the condition to both.
+    synced.is_some_and(|synced| synced.field("status").is_some())
+}
+
+/// Whether the condition `Synced` of a parent gives this reason already, for what the parent is now.
+pub fn gives(parent: &Object, reason: &str) -> bool {
+    let observed = Observed::new(parent, jiff::Timestamp::UNIX_EPOCH);
+    observed.find(reason::SYNCED).is_some_and(|synced| {
+        synced["reason"] == reason
+            && synced.get("observedGeneration").and_then(Value::as_i64) == parent.generation
+    })
+}
+
+fn guest_status(observed: &Observed<'_>, report: &Report) -> Option<Map<String, Value>> {
+    let mut status = report.status.clone().unwrap_or_default();
+    drop_nulls(&mut status);
+    if !report.conditions.is_empty() {
+        let conditions = report
+            .conditions
+            .iter()
+            .map(|condition| observed.condition(condition))
+            .collect();
+        status.insert("conditions".to_owned(), Value::Array(conditions));
+    }
+    (!status.is_empty()).then_some(status)
+}
+
+/// A field that is null is a field that is not stated: the API server drops it, so that it would differ for ever.
+fn drop_nulls(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| !value.is_null());
+    fields.values_mut().for_each(drop_nested_nulls);
+}
+
+fn drop_nested_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => drop_nulls(fields),
+        Value::Array(items) => items.iter_mut().for_each(drop_nested_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// What is read of the parent; the rest of it is skipped.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Shown {
+    status: Value,
+}
+
+/// The parent's status as it is.
+struct Observed<'a> {
+    parent: &'a Object,
+    status: Value,
+    now: jiff::Timestamp,
+}
+
+impl<'a> Observed<'a> {
+    fn new(parent: &'a Object, now: jiff::Timestamp) -> Self {
+        let Shown { status } = serde_json::from_str(&parent.json).unwrap_or_default();
+        Self {
+            parent,
+            status,
+            now,
+        }
+    }
+
+    fn find(&self, kind: &str) -> Option<&Value> {
+        let conditions = self.status.get("conditions")?.as_array()?;
+        let is_it = |one: &&Value| one.get("type").and_then(Value::as_str) == Some(kind);
+        conditions.iter().find(is_it)
+    }
+
+    /// A condition as it is written; `lastTransitionTime` changes with the status only.
+    fn condition(&self, condition: &Condition) -> Value {
+        let status = condition.status.as_str();
+        let kept = self
+            .find(&condition.kind)
+            .filter(|known| known.get("status").and_then(Value::as_str) == Some(status))
+            .and_then(|known| known.get("lastTransitionTime"))
+            .and_then(Value::as_str);
+        let since = kept.map_or_else(|| seconds(self.now), str::to_owned);
+        let mut value = json!({
+            "type": condition.kind,
+            "status": status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": since,
+        });
+        if let Some(generation) = self.parent.generation {
+            value["observedGeneration"] = generation.into();
+        }
+        value
+    }
+
+    /// The condition `Ready` as it stands, unknown if there is none or it is from a time without passes.
+    fn ready_so_far(&self) -> Value {
+        let known = self.find(reason::READY);
+        let is_left_out = |ready: &&Value| ready["reason"] == reason::NOT_SELECTED;
+        let known = known.filter(|ready| !is_left_out(ready));
+        known.cloned().unwrap_or_else(|| {
+            self.condition(&Condition {
+                kind: reason::READY.to_owned(),
+                status: innkeeper_model::ConditionStatus::Unknown,
+                reason: reason::NO_ANSWER_YET.to_owned(),
+                message: "no answer of the plugin was accepted so far".to_owned(),
+            })
+        })
+    }
+
+    fn owns_condition(&self, manager: &str, kind: &str) -> bool {
+        let owned = owned(self.parent, manager);
+        owned.is_some_and(|owned| owned_condition(&owned, kind).is_some())
+    }
+
+    /// The write that makes a manager own exactly this status; none if it does.
+    fn due(&self, manager: String, status: Option<Map<String, Value>>) -> Option<StatusWrite> {
+        let owned = owned(self.parent, &manager);
+        let unchanged = match &status {
+            None => owned.is_none(),
+            Some(status) => {
+                let status = Value::Object(status.clone());
+                fields::owns_exactly(owned.as_ref(), &status, &self.status)
+            }
+        };
+        (!unchanged).then_some(StatusWrite { manager, status })
+    }
+}
+
+/// What a manager owns of a parent's status; none if it owns nothing.
+fn owned<'a>(parent: &'a Object, manager: &str) -> Option<Owned<'a>> {
+    let entry = parent.managed.iter().find(|entry| {
+        entry.applied
+            && entry.subresource.as_deref() == Some("status")
+            && *entry.manager == *manager
+    })?;
+    Owned::parse(&entry.fields)?.into_field("status")
+}
+
+/// What is owned of one condition.
+fn owned_condition<'o, 'a>(owned: &'o Owned<'a>, kind: &str) -> Option<&'o Owned<'a>> {
+    let mut conditions = owned.field("conditions")?.members();
+    let is_it = |member: &str| {
+        fields::item_keys(member)
+            .is_some_and(|keys| keys.get("type").and_then(Value::as_str) == Some(kind))
+    };
+    conditions.find_map(|(member, owned)| is_it(member).then_some(owned))
+}
+
+/// A time as Kubernetes writes it in conditions: whole seconds in UTC.
+fn seconds(time: jiff::Timestamp) -> String {
+    whole_seconds(time).to_string()
+}

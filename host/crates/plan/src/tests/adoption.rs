@@ -1,0 +1,158 @@
+//! What belongs to nobody becomes a child only where both the parent and the plugin's grants say so: A6.
+
+use innkeeper_model::{ANNOTATION_ADOPT, GroupKind, ObjectId, Operation, Outcome, RemovalPolicy};
+use serde_json::json;
+
+use super::{build::*, server::Server};
+use crate::{Effects, conclude};
+
+const OWNERS: [&str; 2] = ["metadata", "ownerReferences"];
+
+fn id() -> ObjectId {
+    ObjectId::new(GroupKind::new("", "ConfigMap"), Some("demo"), "a")
+}
+
+/// A server with an object of the child's name that somebody else has made.
+fn found() -> Server {
+    let mut server = Server::default();
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "demo"},
+        "data": {"mine": "yes"},
+    });
+    server.apply(&id(), "kubectl", fields(object));
+    server
+}
+
+/// What the parent says of adoption, and whether the plugin may.
+fn scene_of(asked: Option<&str>, granted: bool) -> Scene {
+    let mut scene = scene();
+    if let Some(asked) = asked {
+        let annotations = json!({ ANNOTATION_ADOPT: asked });
+        scene.parent = scene.parent.with("/metadata", "annotations", annotations);
+    }
+    if granted {
+        scene.adoptable.insert(id().kind);
+    }
+    scene
+}
+
+fn answer(removal: RemovalPolicy) -> Outcome {
+    let mut child = config_map("a");
+    child.removal = removal;
+    desired(vec![child, config_map("b")])
+}
+
+#[test]
+fn a6_one_side_alone_adopts_nothing() {
+    let answer = answer(RemovalPolicy::Delete);
+    for (asked, granted, line, reason, part) in [
+        (None, false, "not ours", "ChildNotOwned", "delete it"),
+        (
+            Some("false"),
+            false,
+            "not ours",
+            "ChildNotOwned",
+            "delete it",
+        ),
+        (
+            None,
+            true,
+            "not adopted",
+            "AdoptionPending",
+            "annotate this parent with innkeeper.dev/adopt: \"true\"",
+        ),
+        (
+            Some("yes"),
+            true,
+            "not adopted",
+            "AdoptionPending",
+            "annotate this parent",
+        ),
+        (
+            Some("true"),
+            false,
+            "not adopted",
+            "AdoptionPending",
+            "grant the plugin adopt: true",
+        ),
+    ] {
+        let plan = scene_of(asked, granted).plan(&found().objects(), &answer);
+        let expected = format!("create v1 ConfigMap demo/b\nrefuse v1 ConfigMap demo/a: {line}\n");
+        assert_eq!(plan.to_string(), expected, "{asked:?} {granted}");
+        let synced = conclude(&plan, &Effects::default()).synced;
+        assert_eq!(synced.reason, reason, "{asked:?} {granted}");
+        for part in [part, "ConfigMap demo/a"] {
+            assert!(synced.message.contains(part), "{}", synced.message);
+        }
+    }
+}
+
+#[test]
+fn a6_what_has_somebody_is_not_adopted() {
+    let answer = answer(RemovalPolicy::Delete);
+    let scene = scene_of(Some("true"), true);
+    let mut owned = found();
+    let controller = json!([{"uid": "p9", "controller": true}]);
+    owned.edit(&id(), &OWNERS, Some(controller));
+    let mut retained = found();
+    let other = json!({"innkeeper.dev/retained-for": "example.dev/Web/demo/other"});
+    retained.edit(&id(), &["metadata", "annotations"], Some(other));
+    for server in [owned, retained] {
+        let plan = scene.plan(&server.objects(), &answer);
+        let expected = "create v1 ConfigMap demo/b\nrefuse v1 ConfigMap demo/a: not ours\n";
+        assert_eq!(plan.to_string(), expected);
+    }
+    let mut leaving = found();
+    leaving.mark_deleting(&id());
+    let plan = scene.plan(&leaving.objects(), &answer);
+    let expected = "create v1 ConfigMap demo/b\ndeleting v1 ConfigMap demo/a\n";
+    assert_eq!(plan.to_string(), expected);
+}
+
+#[test]
+fn a6_a_parent_that_goes_adopts_nothing() {
+    let mut scene = scene_of(Some("true"), true);
+    scene.parent = scene.parent.deleting();
+    let plan = scene.plan(&found().objects(), &answer(RemovalPolicy::Delete));
+    let plan = plan.to_string();
+    assert!(
+        plan.contains("refuse v1 ConfigMap demo/a: not ours"),
+        "{plan}"
+    );
+}
+
+#[test]
+fn a6_what_is_adopted_is_first_owned_and_then_applied() {
+    let scene = scene_of(Some("true"), true);
+    for (removal, verb) in [
+        (RemovalPolicy::Delete, "own"),
+        (RemovalPolicy::Retain, "retain"),
+    ] {
+        let answer = answer(removal);
+        let mut server = found();
+        let plan = scene.plan(&server.objects(), &answer);
+        let expected = format!("{verb} v1 ConfigMap demo/a\ncreate v1 ConfigMap demo/b\n");
+        assert_eq!(plan.to_string(), expected);
+        let transfer = plan.operations.first().unwrap();
+        // What has changed since it was seen is not touched.
+        server.edit(&id(), &["data", "mine"], Some(json!("still")));
+        assert!(server.write(transfer).is_err());
+        for operation in &scene.plan(&server.objects(), &answer).operations {
+            server.write(operation).unwrap();
+        }
+        let owned = server.get(&id()).unwrap();
+        assert_eq!(owned["metadata"]["labels"]["innkeeper.dev/plugin"], "web");
+        assert_eq!(owned["data"], json!({"mine": "still"}));
+
+        // From here on, as any child; without the annotation, too.
+        let scene = scene_of(None, false);
+        let plan = scene.plan(&server.objects(), &answer);
+        assert_eq!(plan.to_string(), "update v1 ConfigMap demo/a\n");
+        assert!(matches!(plan.operations[..], [Operation::Update { .. }]));
+        server.write(&plan.operations[0]).unwrap();
+        let adopted = server.get(&id()).unwrap();
+        assert_eq!(adopted["data"]["mine"], "still");
+        assert!(scene.plan(&server.objects(), &answer).is_settled());
+    }
+}

@@ -1,0 +1,662 @@
+//! What becomes of children: A2, A4, A5, A6, A7.
+
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use innkeeper_model::{
+    ApplyPolicy, ConditionStatus, ObjectId, Operation, Outcome, Readiness, Report, Retry,
+};
+use serde_json::{Value, json};
+
+use super::{
+    build::*,
+    server::{Refused, Server},
+};
+use crate::{Effects, Failure, Progress, conclude};
+
+/// Checks the lines of a plan.
+fn check_plan(scene: &Scene, objects: &[Value], answer: &Outcome, expected: Expect) {
+    expected.assert_eq(&scene.plan(objects, answer).to_string());
+}
+
+/// A server that holds what the answer asked for.
+fn applied(scene: &Scene, answer: &Outcome) -> Server {
+    let mut server = Server::default();
+    for _ in 0..8 {
+        let plan = scene.plan(&server.objects(), answer);
+        for operation in &plan.operations {
+            server.write(operation).unwrap();
+        }
+    }
+    server
+}
+
+fn id(kind: &str, name: &str) -> ObjectId {
+    let (group, kind) = kind.rsplit_once('/').unwrap_or(("", kind));
+    ObjectId::new(
+        innkeeper_model::GroupKind::new(group, kind),
+        Some("demo"),
+        name,
+    )
+}
+
+fn edit(object: &mut Value, pointer: &str, field: &str, value: Value) {
+    object.pointer_mut(pointer).unwrap()[field] = value;
+}
+
+#[test]
+fn creates_in_order_of_after_and_prunes_last() {
+    // A5, A7
+    let scene = scene();
+    let first = desired(vec![config_map("old")]);
+    let objects = applied(&scene, &first).objects();
+    let answer = desired(vec![
+        config_map("a").after(&["configmap-z"]),
+        deployment("web").after(&["configmap-a"]),
+        config_map("z"),
+    ]);
+    check_plan(
+        &scene,
+        &objects,
+        &answer,
+        expect![[r#"
+        create v1 ConfigMap demo/z
+        prune v1 ConfigMap demo/old
+        wait v1 ConfigMap demo/a after configmap-z
+        wait apps/v1 Deployment demo/web after configmap-a
+    "#]],
+    );
+}
+
+#[test]
+fn a_child_waits_until_what_it_comes_after_is_ready() {
+    // A5
+    let scene = scene();
+    let answer = desired(vec![
+        deployment("db"),
+        deployment("web").after(&["deployment-db"]),
+    ]);
+    let mut server = applied(&scene, &desired(vec![deployment("db")]));
+    check_plan(
+        &scene,
+        &server.objects(),
+        &answer,
+        expect![[r#"
+        wait apps/v1 Deployment demo/web after deployment-db
+    "#]],
+    );
+    let ready = json!({
+        "observedGeneration": 99, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2,
+    });
+    server.set_status(&id("apps/Deployment", "db"), ready);
+    check_plan(
+        &scene,
+        &server.objects(),
+        &answer,
+        expect![[r#"
+        create apps/v1 Deployment demo/web
+    "#]],
+    );
+    // What is about to change is not ready any more.
+    let changed = desired(vec![
+        deployment("db").set("spec", json!({"replicas": 3})),
+        deployment("web").after(&["deployment-db"]),
+    ]);
+    check_plan(
+        &scene,
+        &server.objects(),
+        &changed,
+        expect![[r#"
+        update apps/v1 Deployment demo/db
+        wait apps/v1 Deployment demo/web after deployment-db
+    "#]],
+    );
+}
+
+#[test]
+fn updates_an_existing_child_whether_or_not_what_it_comes_after_is_ready() {
+    let scene = scene();
+    let server = applied(&scene, &desired(vec![config_map("a")]));
+    let answer = desired(vec![
+        deployment("db"),
+        config_map("a")
+            .set("data", json!({"a": "2"}))
+            .after(&["deployment-db"]),
+    ]);
+    check_plan(
+        &scene,
+        &server.objects(),
+        &answer,
+        expect![[r#"
+        create apps/v1 Deployment demo/db
+        update v1 ConfigMap demo/a
+    "#]],
+    );
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn repairs_what_others_changed_and_leaves_what_is_theirs() {
+    // A2
+    let scene = scene();
+    let answer = desired(vec![config_map("a"), secret("s")]);
+    let server = applied(&scene, &answer);
+    check_plan(&scene, &server.objects(), &answer, expect![""]);
+    for (kind, name, path, value, expected) in [
+        (
+            "ConfigMap",
+            "a",
+            &["data", "a"][..],
+            json!("2"),
+            "update v1 ConfigMap demo/a\n",
+        ),
+        (
+            "ConfigMap",
+            "a",
+            &["data", "a"],
+            Value::Null,
+            "update v1 ConfigMap demo/a\n",
+        ),
+        ("ConfigMap", "a", &["data", "b"], json!("theirs"), ""),
+        (
+            "ConfigMap",
+            "a",
+            &["metadata", "annotations", "note"],
+            json!("x"),
+            "",
+        ),
+        (
+            "ConfigMap",
+            "a",
+            &["metadata", "labels", "innkeeper.dev/plugin"],
+            json!("x"),
+            "update v1 ConfigMap demo/a\n",
+        ),
+        (
+            "Secret",
+            "s",
+            &["data", "password"],
+            json!("eA=="),
+            "update v1 Secret demo/s\n",
+        ),
+        (
+            "Secret",
+            "s",
+            &["data", "password"],
+            Value::Null,
+            "update v1 Secret demo/s\n",
+        ),
+    ] {
+        let mut server = server.clone();
+        server.edit(
+            &id(kind, name),
+            path,
+            Some(value.clone()).filter(|value| !value.is_null()),
+        );
+        assert_eq!(
+            scene.plan(&server.objects(), &answer).to_string(),
+            expected,
+            "{path:?} {value}"
+        );
+    }
+    // Our entry is gone altogether.
+    let mut objects = server.objects();
+    edit(&mut objects[0], "/metadata", "managedFields", json!([]));
+    check_plan(
+        &scene,
+        &objects,
+        &answer,
+        expect![[r#"
+        update v1 ConfigMap demo/a
+    "#]],
+    );
+}
+
+#[test]
+fn another_hash_key_makes_every_child_due_once() {
+    let mut scene = scene();
+    let answer = desired(vec![config_map("a")]);
+    let objects = applied(&scene, &answer).objects();
+    scene.key = innkeeper_model::HashKey::new(*b"another key");
+    check_plan(
+        &scene,
+        &objects,
+        &answer,
+        expect![[r#"
+        update v1 ConfigMap demo/a
+    "#]],
+    );
+}
+
+#[test]
+fn once_is_created_and_never_written_again() {
+    let scene = scene();
+    let once = |value: &str| {
+        desired(vec![
+            config_map("a")
+                .set("data", json!({"a": value}))
+                .applied(ApplyPolicy::Once),
+        ])
+    };
+    let mut server = applied(&scene, &once("1"));
+    assert!(server.edit(&id("ConfigMap", "a"), &["data", "a"], Some(json!("theirs"))));
+    check_plan(&scene, &server.objects(), &once("2"), expect![""]);
+    check_plan(
+        &scene,
+        &[],
+        &once("2"),
+        expect![[r#"
+        create v1 ConfigMap demo/a
+    "#]],
+    );
+    check_plan(
+        &scene,
+        &server.objects(),
+        &desired(vec![]),
+        expect![[r#"
+        prune v1 ConfigMap demo/a
+    "#]],
+    );
+}
+
+#[test]
+fn hold_keeps_what_exists_and_makes_nothing() {
+    let scene = scene();
+    let hold = |readiness| {
+        desired(vec![
+            config_map("a").applied(ApplyPolicy::Hold).said(readiness),
+        ])
+    };
+    let server = applied(&scene, &desired(vec![config_map("a")]));
+    let existing = scene.plan(&server.objects(), &hold(Readiness::Derive));
+    assert!(existing.is_settled() && existing.children[0].ready);
+    for (readiness, ready) in [
+        (Readiness::Derive, false),
+        (Readiness::NotReady, false),
+        (Readiness::Ready, true),
+    ] {
+        let missing = scene.plan(&[], &hold(readiness));
+        assert!(missing.is_settled());
+        assert_eq!(missing.children[0].progress, Progress::Missing);
+        assert_eq!(missing.children[0].ready, ready, "{readiness:?}");
+        let conclusion = conclude(&missing, &Effects::default());
+        assert_eq!(conclusion.ready.status == ConditionStatus::True, ready);
+    }
+}
+
+#[test]
+fn exchanges_ownership_before_any_apply() {
+    let scene = scene();
+    let owned = desired(vec![config_map("a")]);
+    let retained = desired(vec![config_map("a").retained()]);
+    let mut server = applied(&scene, &owned);
+    check_plan(
+        &scene,
+        &server.objects(),
+        &retained,
+        expect![[r#"
+        retain v1 ConfigMap demo/a
+    "#]],
+    );
+    for operation in scene.plan(&server.objects(), &retained).operations {
+        server.write(&operation).unwrap();
+    }
+    let object = server.get(&id("ConfigMap", "a")).unwrap();
+    assert_eq!(object["metadata"]["ownerReferences"], json!([]));
+    check_plan(
+        &scene,
+        &server.objects(),
+        &retained,
+        expect![[r#"
+        update v1 ConfigMap demo/a
+    "#]],
+    );
+    for operation in scene.plan(&server.objects(), &retained).operations {
+        server.write(&operation).unwrap();
+    }
+    check_plan(&scene, &server.objects(), &retained, expect![""]);
+    check_plan(
+        &scene,
+        &server.objects(),
+        &owned,
+        expect![[r#"
+        own v1 ConfigMap demo/a
+    "#]],
+    );
+    // The one write that hold and an existing once allow.
+    for policy in [ApplyPolicy::Hold, ApplyPolicy::Once] {
+        let answer = desired(vec![config_map("a").applied(policy)]);
+        check_plan(
+            &scene,
+            &server.objects(),
+            &answer,
+            expect![[r#"
+            own v1 ConfigMap demo/a
+        "#]],
+        );
+    }
+}
+
+#[test]
+fn an_exchange_of_ownership_is_bound_to_what_was_observed() {
+    // A6
+    let scene = scene();
+    let mut server = applied(&scene, &desired(vec![config_map("a")]));
+    let retained = desired(vec![config_map("a").retained()]);
+    let plan = scene.plan(&server.objects(), &retained);
+    assert_eq!(plan.to_string(), "retain v1 ConfigMap demo/a\n");
+    assert!(server.edit(&id("ConfigMap", "a"), &["data", "a"], Some(json!("theirs"))));
+    assert_eq!(server.write(&plan.operations[0]), Err(Refused("changed")));
+}
+
+#[test]
+fn never_deletes_what_is_marked_as_retained() {
+    // A6: also where the parent still controls it, as when the mark was set by hand.
+    let scene = scene();
+    let mut objects = applied(&scene, &desired(vec![config_map("a")])).objects();
+    let mark = "innkeeper.dev/retained-for";
+    edit(&mut objects[0], "/metadata/annotations", mark, json!("x"));
+    check_plan(&scene, &objects, &desired(vec![]), expect![""]);
+}
+
+#[test]
+fn never_deletes_what_is_retained() {
+    let scene = scene();
+    let server = applied(&scene, &desired(vec![config_map("a").retained()]));
+    check_plan(&scene, &server.objects(), &desired(vec![]), expect![""]);
+}
+
+#[test]
+fn a_successor_takes_up_what_is_retained_and_nothing_else() {
+    // A6
+    let mut scene = scene();
+    let answer = desired(vec![config_map("kept").retained(), config_map("owned")]);
+    let server = applied(&scene, &answer);
+    scene.parent = parent("p2");
+    check_plan(
+        &scene,
+        &server.objects(),
+        &answer,
+        expect![[r#"
+        refuse v1 ConfigMap demo/owned: not ours
+    "#]],
+    );
+    check_plan(&scene, &server.objects(), &desired(vec![]), expect![""]);
+    let own = desired(vec![config_map("kept")]);
+    check_plan(
+        &scene,
+        &server.objects(),
+        &own,
+        expect![[r#"
+        own v1 ConfigMap demo/kept
+    "#]],
+    );
+}
+
+#[test]
+fn touches_nothing_that_is_not_ours() {
+    // A6
+    let scene = scene();
+    let answer = desired(vec![config_map("a"), config_map("b")]);
+    let mut server = applied(&scene, &answer);
+    for (owner, what) in [
+        (json!([]), "no owner"),
+        (
+            json!([{"uid": "p9", "controller": true}]),
+            "another controller",
+        ),
+        (
+            json!([{"uid": "p1", "controller": false}]),
+            "not the controller",
+        ),
+    ] {
+        server.edit(
+            &id("ConfigMap", "a"),
+            &["metadata", "ownerReferences"],
+            Some(owner),
+        );
+        let plan = scene.plan(&server.objects(), &answer);
+        assert_eq!(
+            plan.to_string(),
+            "refuse v1 ConfigMap demo/a: not ours\n",
+            "{what}"
+        );
+        let pruning = scene.plan(&server.objects(), &desired(vec![config_map("b")]));
+        assert_eq!(pruning.to_string(), "", "{what}");
+    }
+    let conclusion = conclude(&scene.plan(&server.objects(), &answer), &Effects::default());
+    assert_eq!(conclusion.synced.reason, "ChildNotOwned");
+    assert!(conclusion.synced.message.contains("ConfigMap demo/a"));
+    assert_eq!(conclusion.retry, Some(Retry::Backoff));
+}
+
+#[test]
+fn prunes_only_what_carries_our_label() {
+    // A6
+    let scene = scene();
+    let mut objects = applied(&scene, &desired(vec![config_map("a")])).objects();
+    edit(
+        &mut objects[0],
+        "/metadata/labels",
+        "innkeeper.dev/plugin",
+        json!("other"),
+    );
+    check_plan(&scene, &objects, &desired(vec![]), expect![""]);
+}
+
+#[test]
+fn prunes_nothing_while_a_child_is_not_ours() {
+    // A7
+    let scene = scene();
+    let mut server = applied(&scene, &desired(vec![config_map("a"), config_map("old")]));
+    server.edit(
+        &id("ConfigMap", "a"),
+        &["metadata", "ownerReferences"],
+        None,
+    );
+    check_plan(
+        &scene,
+        &server.objects(),
+        &desired(vec![config_map("a")]),
+        expect![[r#"
+        refuse v1 ConfigMap demo/a: not ours
+    "#]],
+    );
+}
+
+#[test]
+fn keep_touches_no_child() {
+    // A7
+    let scene = scene();
+    let server = applied(&scene, &desired(vec![config_map("a")]));
+    check_plan(
+        &scene,
+        &server.objects(),
+        &Outcome::Keep(Report::default()),
+        expect![""],
+    );
+}
+
+#[test]
+fn never_applies_a_child_that_is_being_deleted() {
+    let scene = scene();
+    let answer = desired(vec![
+        config_map("a"),
+        config_map("b").after(&["configmap-a"]),
+    ]);
+    let mut server = applied(&scene, &desired(vec![config_map("a")]));
+    server.mark_deleting(&id("ConfigMap", "a"));
+    let plan = scene.plan(&server.objects(), &answer);
+    expect![[r#"
+        deleting v1 ConfigMap demo/a
+        wait v1 ConfigMap demo/b after configmap-a
+    "#]]
+    .assert_eq(&plan.to_string());
+    let conclusion = conclude(&plan, &Effects::default());
+    assert_eq!(conclusion.synced.reason, "ChildDeleting");
+    assert_eq!(conclusion.ready.reason, "ChildrenNotReady");
+    assert_eq!(conclusion.retry, None);
+    check_plan(&scene, &server.objects(), &desired(vec![]), expect![""]);
+}
+
+#[test]
+fn an_optional_kind_that_is_not_served_blocks_nothing() {
+    let scene = scene();
+    let monitor = child("monitoring.coreos.com/v1", "ServiceMonitor", "m");
+    let answer = desired(vec![monitor, config_map("a").after(&["servicemonitor-m"])]);
+    let server = applied(&scene, &desired(vec![config_map("old")]));
+    let plan = scene.plan(&server.objects(), &answer);
+    expect![[r#"
+        create v1 ConfigMap demo/a
+        prune v1 ConfigMap demo/old
+        skip monitoring.coreos.com/v1 ServiceMonitor demo/m: not served
+    "#]]
+    .assert_eq(&plan.to_string());
+    let settled = scene.plan(&applied(&scene, &answer).objects(), &answer);
+    let conclusion = conclude(&settled, &Effects::default());
+    assert_eq!(conclusion.synced.reason, "KindNotServed");
+    assert_eq!(conclusion.ready.reason, "Ready");
+}
+
+#[test]
+fn a_required_kind_that_is_not_served_stops_pruning() {
+    // A7, W8
+    let mut scene = scene();
+    let server = applied(&scene, &desired(vec![config_map("old")]));
+    scene.cluster.without = vec!["Deployment"];
+    check_plan(
+        &scene,
+        &server.objects(),
+        &desired(vec![deployment("web")]),
+        expect![[r#"
+        blocked apps/v1 Deployment demo/web: not served
+    "#]],
+    );
+}
+
+#[test]
+fn puts_new_kinds_on_record() {
+    // A8
+    let scene = scene();
+    let answer = desired(vec![
+        config_map("a"),
+        deployment("web").after(&["configmap-a"]),
+    ]);
+    let kinds: Vec<String> = scene
+        .plan(&[], &answer)
+        .kinds
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(kinds, ["v1 ConfigMap"]);
+}
+
+#[test]
+fn sends_the_whole_object_with_the_hosts_metadata() {
+    let scene = scene();
+    let mut secret = secret("s").set("stringData", json!({"user": "root"}));
+    secret.object["metadata"]["creationTimestamp"] = Value::Null;
+    let plan = scene.plan(&[], &desired(vec![secret]));
+    let Operation::Create { body, generate, .. } = &plan.operations[0] else {
+        panic!("{plan}");
+    };
+    expect![[r#"
+        {
+          "apiVersion": "v1",
+          "data": {
+            "user": "cm9vdA=="
+          },
+          "kind": "Secret",
+          "metadata": {
+            "annotations": {
+              "innkeeper.dev/applied": "v1:87671091e94628a580efe34b4c92c2469161aca3ade1d05aeff08e231f07e37d",
+              "innkeeper.dev/key": "secret-s"
+            },
+            "labels": {
+              "innkeeper.dev/plugin": "web"
+            },
+            "name": "s",
+            "namespace": "demo",
+            "ownerReferences": [
+              {
+                "apiVersion": "example.dev/v1",
+                "blockOwnerDeletion": true,
+                "controller": true,
+                "kind": "Web",
+                "name": "shop",
+                "uid": "p1"
+              }
+            ]
+          }
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&**body).unwrap());
+    assert_eq!(generate[0].key, "password");
+}
+
+#[test]
+fn retained_children_name_their_parent_and_have_no_owner() {
+    let plan = scene().plan(&[], &desired(vec![config_map("a").retained()]));
+    let Operation::Create { body, .. } = &plan.operations[0] else {
+        panic!("{plan}");
+    };
+    let metadata = &body["metadata"];
+    assert_eq!(
+        metadata["annotations"]["innkeeper.dev/retained-for"],
+        "example.dev/Web/demo/shop"
+    );
+    assert!(metadata.get("ownerReferences").is_none());
+}
+
+#[test]
+fn readiness_after_a_write_comes_from_what_was_returned() {
+    let scene = scene();
+    let plan = scene.plan(&[], &desired(vec![config_map("a"), deployment("web")]));
+    let mut effects = Effects::default();
+    let returned = |json: &str| Ok(Some(Arc::from(json)));
+    effects
+        .children
+        .insert(id("ConfigMap", "a"), returned(r#"{"metadata": {}}"#));
+    effects.children.insert(
+        id("apps/Deployment", "web"),
+        returned(r#"{"metadata": {"generation": 1}}"#),
+    );
+    let conclusion = conclude(&plan, &effects);
+    assert_eq!(conclusion.synced.reason, "Applied");
+    assert_eq!(
+        conclusion.ready.message,
+        "not ready: Deployment.apps demo/web"
+    );
+    assert_eq!(conclusion.retry, None);
+}
+
+#[test]
+fn the_failure_that_says_most_is_reported_and_all_are_retried() {
+    // A10
+    let scene = scene();
+    let plan = scene.plan(
+        &[],
+        &desired(vec![config_map("a"), config_map("b"), config_map("c")]),
+    );
+    let failure = |reason, message: &str, retry| Failure {
+        reason,
+        message: message.to_owned(),
+        retry,
+    };
+    let mut effects = Effects::default();
+    effects.children.insert(
+        id("ConfigMap", "a"),
+        Err(failure("ApplyFailed", "no connection", Retry::Backoff)),
+    );
+    effects.children.insert(
+        id("ConfigMap", "b"),
+        Err(failure("ChildRejected", "b is wrong", Retry::OnChange)),
+    );
+    let conclusion = conclude(&plan, &effects);
+    assert_eq!(conclusion.synced.reason, "ChildRejected");
+    assert_eq!(conclusion.synced.message, "b is wrong (and 1 more)");
+    assert_eq!(conclusion.retry, Some(Retry::Backoff));
+    assert_eq!(
+        conclusion.ready.message,
+        "not ready: ConfigMap demo/a, ConfigMap demo/b, ConfigMap demo/c"
+    );
+}

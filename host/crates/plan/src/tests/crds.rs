@@ -1,0 +1,407 @@
+//! CustomResourceDefinitions: one test per refusal.
+
+use expect_test::{Expect, expect};
+use innkeeper_model::{HashKey, ParentKind, PluginName, Scope};
+use serde_json::{Value, json};
+
+use super::build::{fields, gvk, observed};
+use crate::crd::{self, Refusal};
+
+fn plugin() -> PluginName {
+    PluginName::new("web").unwrap()
+}
+
+fn key() -> HashKey {
+    HashKey::new(*b"key")
+}
+
+/// A definition with this schema for `spec`.
+fn definition(spec: Value) -> Value {
+    let conditions = json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+    });
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "spec": spec,
+            "status": {"type": "object", "properties": {"conditions": conditions}},
+        },
+    });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "webs.example.dev"},
+        "spec": {
+            "group": "example.dev",
+            "scope": "Namespaced",
+            "names": {"kind": "Web", "plural": "webs"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    })
+}
+
+/// The definition as the API server holds it after it was applied for a plugin.
+fn stored(plugin: &PluginName, desired: &Value) -> Value {
+    let write = crd::plan(plugin, &key(), None, &fields(desired.clone()))
+        .unwrap()
+        .unwrap();
+    let mut object = Value::Object(write.body);
+    object["metadata"]["uid"] = json!("u1");
+    object["metadata"]["resourceVersion"] = json!("7");
+    object["status"] = json!({"storedVersions": ["v1"]});
+    object["metadata"]["managedFields"] = json!([{
+        "manager": plugin.field_manager(),
+        "operation": "Apply",
+        "fieldsV1": {"f:metadata": {"f:labels": {}, "f:annotations": {}}, "f:spec": {}},
+    }]);
+    object
+}
+
+fn plan(existing: &Value, desired: &Value) -> Result<Option<crd::CrdWrite>, Refusal> {
+    crd::plan(
+        &plugin(),
+        &key(),
+        Some(&observed(existing)),
+        &fields(desired.clone()),
+    )
+}
+
+#[track_caller]
+fn check_refused(existing: &Value, desired: &Value, expected: Expect) {
+    expected.assert_eq(&plan(existing, desired).unwrap_err().to_string());
+}
+
+#[test]
+fn is_created_once_and_then_unchanged_a1() {
+    let desired = definition(json!({"type": "object"}));
+    let write = crd::plan(&plugin(), &key(), None, &fields(desired.clone()))
+        .unwrap()
+        .unwrap();
+    assert_eq!(write.replaces, None);
+    assert_eq!(
+        write.body["metadata"]["labels"]["innkeeper.dev/plugin"],
+        "web"
+    );
+    let existing = stored(&plugin(), &desired);
+    assert_eq!(plan(&existing, &desired).unwrap(), None);
+    let wider = definition(json!({"type": "object", "properties": {"a": {"type": "string"}}}));
+    let write = plan(&existing, &wider).unwrap().unwrap();
+    assert_eq!(write.replaces.unwrap().1.0, 7);
+    // Somebody took the schema.
+    let mut taken = existing;
+    taken["metadata"]["managedFields"] = json!([]);
+    assert!(plan(&taken, &desired).unwrap().is_some());
+}
+
+#[test]
+fn rejects_unnamed() {
+    let refused = crd::plan(
+        &plugin(),
+        &key(),
+        None,
+        &fields(json!({"kind": "CustomResourceDefinition"})),
+    );
+    assert_eq!(refused.unwrap_err(), Refusal::Unnamed);
+}
+
+#[test]
+fn rejects_conversion_webhook() {
+    let mut desired = definition(json!({"type": "object"}));
+    desired["spec"]["conversion"] = json!({"strategy": "Webhook"});
+    let refused = crd::check(&fields(desired), &[]).unwrap_err();
+    expect!["CustomResourceDefinition webs.example.dev converts by a webhook, which a plugin cannot serve: use the strategy None"]
+        .assert_eq(&refused.to_string());
+}
+
+#[test]
+fn rejects_foreign() {
+    let desired = definition(json!({"type": "object"}));
+    let mut existing = stored(&plugin(), &desired);
+    existing["metadata"]["labels"] = json!({});
+    check_refused(
+        &existing,
+        &desired,
+        expect![
+            "CustomResourceDefinition webs.example.dev exists and was not installed by innkeeper: to hand it to this plugin, run kubectl label --overwrite crd webs.example.dev innkeeper.dev/plugin=web"
+        ],
+    );
+    let other = stored(&PluginName::new("other").unwrap(), &desired);
+    check_refused(
+        &other,
+        &desired,
+        expect![
+            "CustomResourceDefinition webs.example.dev exists and belongs to plugin other: to hand it to this plugin, run kubectl label --overwrite crd webs.example.dev innkeeper.dev/plugin=web"
+        ],
+    );
+}
+
+#[test]
+fn rejects_deleting() {
+    let desired = definition(json!({"type": "object"}));
+    let mut existing = stored(&plugin(), &desired);
+    existing["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    check_refused(
+        &existing,
+        &desired,
+        expect![
+            "CustomResourceDefinition webs.example.dev is being deleted: wait until it is gone"
+        ],
+    );
+}
+
+#[test]
+fn rejects_scope() {
+    let mut desired = definition(json!({"type": "object"}));
+    let existing = stored(&plugin(), &desired);
+    desired["spec"]["scope"] = json!("Cluster");
+    check_refused(
+        &existing,
+        &desired,
+        expect![
+            "CustomResourceDefinition webs.example.dev exists with scope Namespaced, the plugin brings Cluster: delete it and with it all its objects, or use the plugin that made it"
+        ],
+    );
+}
+
+#[test]
+fn rejects_version_gone() {
+    let desired = definition(json!({"type": "object"}));
+    let mut existing = stored(&plugin(), &desired);
+    existing["status"]["storedVersions"] = json!(["v1alpha1", "v1"]);
+    check_refused(
+        &existing,
+        &desired,
+        expect![
+            "CustomResourceDefinition webs.example.dev serves or stores version v1alpha1, which the plugin does not bring: bring it, too"
+        ],
+    );
+    let mut existing = stored(&plugin(), &desired);
+    let mut beta = existing["spec"]["versions"][0].clone();
+    beta["name"] = json!("v1beta1");
+    existing["spec"]["versions"]
+        .as_array_mut()
+        .unwrap()
+        .push(beta);
+    check_refused(
+        &existing,
+        &desired,
+        expect![
+            "CustomResourceDefinition webs.example.dev serves or stores version v1beta1, which the plugin does not bring: bring it, too"
+        ],
+    );
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn rejects_narrower() {
+    let old = json!({
+        "type": "object",
+        "required": ["size"],
+        "properties": {
+            "size": {"type": "integer", "minimum": 1, "maximum": 5},
+            "mode": {"type": "string", "enum": ["a", "b"]},
+            "name": {"type": "string"},
+            "list": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "string"}}}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "map": {"type": "object", "additionalProperties": {"type": "string", "maxLength": 9}},
+        },
+    });
+    let existing = stored(&plugin(), &definition(old.clone()));
+    let narrowed = |pointer: &str, field: &str, value: Value| {
+        let mut new = old.clone();
+        let place = new.pointer_mut(pointer).unwrap();
+        if value.is_null() {
+            place.as_object_mut().unwrap().remove(field);
+        } else {
+            place[field] = value;
+        }
+        match plan(&existing, &definition(new)) {
+            Ok(_) => "wider".to_owned(),
+            Err(Refusal::Narrower { changes, .. }) => changes.join(", "),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    for (pointer, field, value, expected) in [
+        (
+            "/properties",
+            "name",
+            Value::Null,
+            "v1 spec.name is dropped",
+        ),
+        ("/properties", "more", json!({"type": "string"}), "wider"),
+        (
+            "/properties/size",
+            "type",
+            json!("string"),
+            "v1 spec.size gets the type string",
+        ),
+        ("/properties/size", "type", json!("number"), "wider"),
+        (
+            "/properties/size",
+            "minimum",
+            json!(2),
+            "v1 spec.size gets a narrower minimum",
+        ),
+        ("/properties/size", "minimum", json!(0), "wider"),
+        (
+            "/properties/size",
+            "maximum",
+            json!(4),
+            "v1 spec.size gets a narrower maximum",
+        ),
+        ("/properties/size", "maximum", Value::Null, "wider"),
+        (
+            "/properties/name",
+            "pattern",
+            json!("^a"),
+            "v1 spec.name gets another pattern",
+        ),
+        (
+            "/properties/mode",
+            "enum",
+            json!(["a"]),
+            "v1 spec.mode no longer takes \"b\"",
+        ),
+        ("/properties/mode", "enum", json!(["a", "b", "c"]), "wider"),
+        (
+            "/properties/name",
+            "enum",
+            json!(["a"]),
+            "v1 spec.name gets an enum",
+        ),
+        (
+            "",
+            "properties",
+            json!({"size": {"type": "string"}, "mode": {}, "name": {}, "list": {}, "free": {}}),
+            "v1 spec.free loses x-kubernetes-preserve-unknown-fields, v1 spec.list.[] is dropped, \
+             v1 spec.map is dropped, v1 spec.size gets the type string",
+        ),
+        (
+            "",
+            "required",
+            json!(["size", "name"]),
+            "v1 spec requires name",
+        ),
+        ("", "required", json!([]), "wider"),
+        (
+            "/properties/list/items/properties",
+            "x",
+            Value::Null,
+            "v1 spec.list.[].x is dropped",
+        ),
+        (
+            "/properties/free",
+            "x-kubernetes-preserve-unknown-fields",
+            Value::Null,
+            "v1 spec.free loses x-kubernetes-preserve-unknown-fields",
+        ),
+        (
+            "/properties/map/additionalProperties",
+            "maxLength",
+            json!(3),
+            "v1 spec.map.* gets a narrower maxLength",
+        ),
+        (
+            "/properties/map",
+            "additionalProperties",
+            Value::Null,
+            "v1 spec.map.* is dropped",
+        ),
+        (
+            "",
+            "x-kubernetes-validations",
+            json!([{"rule": "self.size > 1"}]),
+            "wider",
+        ),
+    ] {
+        assert_eq!(
+            narrowed(pointer, field, value),
+            expected,
+            "{pointer} {field}"
+        );
+    }
+}
+
+#[test]
+fn says_what_becomes_narrower_and_what_to_do() {
+    let property = |names: &[&str]| {
+        let properties: serde_json::Map<String, Value> = names
+            .iter()
+            .map(|name| ((*name).to_owned(), json!({"type": "string"})))
+            .collect();
+        definition(json!({"type": "object", "properties": properties}))
+    };
+    let names: Vec<String> = (0..12).map(|index| format!("f{index:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let existing = stored(&plugin(), &property(&names));
+    check_refused(
+        &existing,
+        &property(&names[2..]),
+        expect![
+            "the schema of CustomResourceDefinition webs.example.dev would become narrower (v1 spec.f00 is dropped, v1 spec.f01 is dropped): bring a plugin whose schema is not, or, if that is meant, apply the new one yourself: innkeeper manifests --plugin FILE | kubectl apply --server-side --force-conflicts -f -"
+        ],
+    );
+    let Err(all) = plan(&existing, &property(&[])) else {
+        panic!("everything is dropped");
+    };
+    let all = all.to_string();
+    assert!(all.contains("v1 spec.f09 is dropped and 2 more)"), "{all}");
+    let mut foreign = existing;
+    foreign["metadata"]["labels"] = json!({});
+    check_refused(
+        &foreign,
+        &property(&names[1..]),
+        expect![
+            "CustomResourceDefinition webs.example.dev exists and was not installed by innkeeper, and the plugin's is narrower (v1 spec.f00 is dropped): to hand it to this plugin, run kubectl label --overwrite crd webs.example.dev innkeeper.dev/plugin=web"
+        ],
+    );
+}
+
+#[test]
+fn our_own_definition_may_gain_rules_and_says_which() {
+    let with = |rules: Value| {
+        definition(json!({
+            "type": "object",
+            "properties": {"size": {"type": "integer", "x-kubernetes-validations": rules}},
+        }))
+    };
+    let existing = stored(&plugin(), &with(json!([{"rule": "self > 1"}])));
+    let rules = json!([{"rule": "self > 1", "message": "more"}, {"rule": "self < 9"}]);
+    let write = plan(&existing, &with(rules)).unwrap().unwrap();
+    assert_eq!(write.new_rules, ["v1 spec.size gets the rule \"self < 9\""]);
+    let write = plan(&existing, &with(json!([]))).unwrap().unwrap();
+    assert_eq!(write.new_rules, Vec::<String>::new());
+}
+
+#[test]
+fn rejects_parents_that_cannot_be_reported_on() {
+    let desired = definition(json!({"type": "object"}));
+    let check = |desired: &Value, version: &str| {
+        let parent = ParentKind {
+            kind: gvk(&format!("example.dev/{version}"), "Web"),
+            plural: "webs".to_owned(),
+            scope: Scope::Namespaced,
+        };
+        crd::check(&fields(desired.clone()), &[parent]).map_err(|refusal| refusal.to_string())
+    };
+    assert_eq!(check(&desired, "v1"), Ok(()));
+    expect!["CustomResourceDefinition webs.example.dev does not serve example.dev/v2 Web, which the plugin speaks"]
+        .assert_eq(&check(&desired, "v2").unwrap_err());
+    let mut without = desired.clone();
+    without["spec"]["versions"][0]["subresources"] = json!({});
+    expect!["CustomResourceDefinition webs.example.dev has no status subresource for example.dev/v1 Web: add subresources.status"]
+        .assert_eq(&check(&without, "v1").unwrap_err());
+    let mut cluster = desired.clone();
+    cluster["spec"]["scope"] = json!("Cluster");
+    expect!["CustomResourceDefinition webs.example.dev has the scope Cluster, the plugin's parent has Namespaced: make them the same"]
+        .assert_eq(&check(&cluster, "v1").unwrap_err());
+    let mut atomic = desired;
+    atomic["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        ["conditions"]["x-kubernetes-list-type"] = json!("atomic");
+    expect!["CustomResourceDefinition webs.example.dev does not declare status.conditions of example.dev/v1 Web as a map: add x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [type]"]
+        .assert_eq(&check(&atomic, "v1").unwrap_err());
+}

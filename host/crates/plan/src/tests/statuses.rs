@@ -1,0 +1,315 @@
+//! Status writes: A9.
+
+use expect_test::{Expect, expect};
+use innkeeper_model::{Condition, ConditionStatus, Report};
+use serde_json::{Value, json};
+
+use super::build::*;
+use crate::{GuestPart, ReadyPart, StatusWrite, StatusWrites, has_spoken, status, synced};
+
+const EARLIER: &str = "2026-01-01T00:00:00Z";
+
+fn now() -> jiff::Timestamp {
+    "2026-02-02T02:02:02.5Z".parse().unwrap()
+}
+
+fn condition(kind: &str, status: ConditionStatus, reason: &str) -> Condition {
+    Condition {
+        kind: kind.to_owned(),
+        status,
+        reason: reason.to_owned(),
+        message: String::new(),
+    }
+}
+
+fn applied() -> Condition {
+    synced(ConditionStatus::True, "Applied", "")
+}
+
+fn ready() -> ReadyPart {
+    ReadyPart::Host(condition("Ready", ConditionStatus::True, "Ready"))
+}
+
+fn shown(kind: &str, status: &str, reason: &str) -> Value {
+    json!({
+        "type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": EARLIER, "observedGeneration": 3,
+    })
+}
+
+fn entry(manager: &str, fields: Value) -> Value {
+    json!({"manager": manager, "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": fields}})
+}
+
+fn owned_conditions(kinds: &[&str]) -> Value {
+    let mut members = json!({});
+    for kind in kinds {
+        members[format!("k:{{\"type\":\"{kind}\"}}")] = json!({
+            ".": {}, "f:type": {}, "f:status": {}, "f:reason": {}, "f:message": {}, "f:lastTransitionTime": {}, "f:observedGeneration": {},
+        });
+    }
+    members
+}
+
+/// A parent whose status is as the host and a guest (`nodes: 2`) wrote it.
+fn written() -> Parent {
+    let conditions = json!([
+        shown("Synced", "True", "Applied"),
+        shown("Ready", "True", "Ready")
+    ]);
+    let entries = json!([
+        entry(
+            "innkeeper:web:host",
+            json!({"f:conditions": owned_conditions(&["Synced", "Ready"])})
+        ),
+        entry("innkeeper:web:status", json!({"f:nodes": {}})),
+    ]);
+    let mut parent = parent("p1").with("/metadata", "managedFields", entries);
+    parent.0["status"] = json!({"nodes": 2, "theirs": true, "conditions": conditions});
+    parent
+}
+
+fn report(status: Value, conditions: Vec<Condition>) -> Report {
+    Report {
+        status: status.as_object().cloned(),
+        conditions,
+        ..Report::default()
+    }
+}
+
+fn due(
+    parent: &Parent,
+    guest: GuestPart<'_>,
+    synced: &Condition,
+    ready: ReadyPart,
+) -> StatusWrites {
+    status(
+        &manifest().name,
+        &parent.object(),
+        guest,
+        synced,
+        ready,
+        now(),
+    )
+}
+
+#[track_caller]
+fn check(writes: &StatusWrites, expected: Expect) {
+    let line = |write: &StatusWrite| {
+        let status = write.status.clone().map_or(Value::Null, Value::Object);
+        format!("{}: {status}\n", write.manager)
+    };
+    let writes = [&writes.guest, &writes.host].into_iter().flatten();
+    let lines: Vec<String> = writes.map(line).collect();
+    expected.assert_eq(&lines.concat());
+}
+
+#[test]
+fn nothing_is_written_in_a_steady_state_a9() {
+    let report = report(json!({"nodes": 2.0, "gone": null}), vec![]);
+    check(
+        &due(&written(), GuestPart::State(&report), &applied(), ready()),
+        expect![""],
+    );
+    check(
+        &due(&written(), GuestPart::Leave, &applied(), ReadyPart::Leave),
+        expect![""],
+    );
+}
+
+#[test]
+fn a_first_status_has_all_conditions_a9() {
+    let report = report(
+        json!({"nodes": 2}),
+        vec![condition("Scaled", ConditionStatus::True, "Yes")],
+    );
+    check(
+        &due(
+            &parent("p1"),
+            GuestPart::State(&report),
+            &applied(),
+            ready(),
+        ),
+        expect![[r#"
+        innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Yes","status":"True","type":"Scaled"}],"nodes":2}
+        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
+    "#]],
+    );
+    check(
+        &due(
+            &parent("p1"),
+            GuestPart::Leave,
+            &applied(),
+            ReadyPart::Leave,
+        ),
+        expect![[r#"
+        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"no answer of the plugin was accepted so far","observedGeneration":3,"reason":"NoAnswerYet","status":"Unknown","type":"Ready"}]}
+    "#]],
+    );
+}
+
+#[test]
+fn the_time_of_a_condition_changes_with_its_status_only_a9() {
+    let other_reason = synced(ConditionStatus::True, "Applied", "more");
+    check(
+        &due(
+            &written(),
+            GuestPart::Leave,
+            &other_reason,
+            ReadyPart::Leave,
+        ),
+        expect![[r#"
+        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"more","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
+    "#]],
+    );
+    let failed = synced(ConditionStatus::False, "Invalid", "");
+    check(
+        &due(&written(), GuestPart::Leave, &failed, ReadyPart::Leave),
+        expect![[r#"
+        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Invalid","status":"False","type":"Synced"},{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
+    "#]],
+    );
+}
+
+#[test]
+fn another_generation_is_observed_a9() {
+    let parent = written().with("/metadata", "generation", json!(4));
+    let writes = due(&parent, GuestPart::Leave, &applied(), ready());
+    let host = writes.host.unwrap().status.unwrap();
+    assert_eq!(host["conditions"][0]["observedGeneration"], 4);
+    assert_eq!(host["conditions"][0]["lastTransitionTime"], EARLIER);
+}
+
+#[test]
+fn what_the_guest_does_not_state_any_more_goes() {
+    let other = report(json!({"leader": "a"}), vec![]);
+    check(
+        &due(&written(), GuestPart::State(&other), &applied(), ready()),
+        expect![[r#"
+        innkeeper:web:status: {"leader":"a"}
+    "#]],
+    );
+    let nothing = Report::default();
+    check(
+        &due(&written(), GuestPart::State(&nothing), &applied(), ready()),
+        expect![[r#"
+        innkeeper:web:status: null
+    "#]],
+    );
+    let empty = report(json!({}), vec![]);
+    check(
+        &due(&parent("p1"), GuestPart::State(&empty), &applied(), ready()),
+        expect![[r#"
+        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Ready","status":"True","type":"Ready"}]}
+    "#]],
+    );
+}
+
+#[test]
+fn foreign_changes_of_what_we_own_are_repaired() {
+    let mut parent = written();
+    parent.0["status"]["nodes"] = json!(7);
+    let report = report(json!({"nodes": 2}), vec![]);
+    check(
+        &due(&parent, GuestPart::State(&report), &applied(), ready()),
+        expect![[r#"
+        innkeeper:web:status: {"nodes":2}
+    "#]],
+    );
+    let mut parent = written();
+    parent.0["status"]["theirs"] = json!(false);
+    check(
+        &due(&parent, GuestPart::State(&report), &applied(), ready()),
+        expect![""],
+    );
+}
+
+#[test]
+fn the_guest_may_state_ready_itself() {
+    let own = report(
+        json!({"nodes": 2}),
+        vec![condition("Ready", ConditionStatus::False, "Mine")],
+    );
+    check(
+        &due(&written(), GuestPart::State(&own), &applied(), ready()),
+        expect![[r#"
+        innkeeper:web:status: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Mine","status":"False","type":"Ready"}],"nodes":2}
+        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"}]}
+    "#]],
+    );
+    // A fault without a report leaves it.
+    let entries = json!([
+        entry(
+            "innkeeper:web:host",
+            json!({"f:conditions": owned_conditions(&["Synced"])})
+        ),
+        entry(
+            "innkeeper:web:status",
+            json!({"f:conditions": owned_conditions(&["Ready"])})
+        ),
+    ]);
+    let theirs = written().with("/metadata", "managedFields", entries);
+    check(
+        &due(&theirs, GuestPart::Leave, &applied(), ReadyPart::Leave),
+        expect![""],
+    );
+}
+
+#[test]
+fn entries_of_other_managers_and_operations_do_not_count() {
+    let mut parent = written();
+    parent.0["metadata"]["managedFields"][0]["operation"] = json!("Update");
+    let writes = due(&parent, GuestPart::Leave, &applied(), ready());
+    assert!(writes.host.is_some());
+}
+
+#[test]
+fn who_owns_the_status_of_synced_has_spoken_last() {
+    let name = &manifest().name;
+    let owning = |managers: Value| parent("p1").with("/metadata", "managedFields", managers);
+    let of = |manager: &str, fields: Value| {
+        entry(
+            manager,
+            json!({"f:conditions": {"k:{\"type\":\"Synced\"}": fields}}),
+        )
+    };
+    let whole = json!({".": {}, "f:type": {}, "f:status": {}, "f:reason": {}});
+    // What is left of it once another manager has said something else.
+    let named = json!({".": {}, "f:type": {}});
+    for (managers, expected) in [
+        (json!([]), false),
+        (json!([of("innkeeper:web:host", whole.clone())]), true),
+        (json!([of("innkeeper:other:host", whole.clone())]), false),
+        (
+            json!([
+                of("innkeeper:web:host", named),
+                of("innkeeper:other:host", whole.clone()),
+            ]),
+            false,
+        ),
+        // Both say the same.
+        (
+            json!([
+                of("innkeeper:web:host", whole.clone()),
+                of("innkeeper:other:host", whole),
+            ]),
+            true,
+        ),
+        (
+            json!([entry("innkeeper:web:host", owned_conditions(&["Ready"]))]),
+            false,
+        ),
+    ] {
+        let parent = owning(managers.clone()).object();
+        assert_eq!(has_spoken(name, &parent), expected, "{managers}");
+    }
+}
+
+#[test]
+fn readiness_from_a_time_without_passes_is_none() {
+    let mut parent = written();
+    parent.0["status"]["conditions"][1] = shown("Ready", "Unknown", "NotSelected");
+    let retrying = synced(ConditionStatus::False, "Retrying", "");
+    let writes = due(&parent, GuestPart::Leave, &retrying, ReadyPart::Leave);
+    let status = writes.host.unwrap().status.unwrap();
+    assert_eq!(status["conditions"][1]["reason"], "NoAnswerYet");
+}

@@ -1,0 +1,106 @@
+//! What a plugin that serves watches: its parents, its kinds of children, and those that it once made.
+
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
+
+use innkeeper_cluster::Interest;
+use innkeeper_model::{Gvk, Limits, PluginName, error_chain};
+use innkeeper_reconcile::{RecentFault, Reconciler, Serving, Shared};
+use tracing::{info, warn};
+
+use super::{Error, Loaded, crds, resource::Crds};
+
+/// A plugin that is served.
+pub struct Served {
+    /// The plugin's name.
+    pub name: PluginName,
+    /// One per kind of parent.
+    pub reconcilers: Vec<Arc<Reconciler>>,
+}
+
+impl Served {
+    /// Starts the watches of a plugin whose kinds of parents are served.
+    pub(super) fn new(shared: &Arc<Shared>, name: &PluginName, serving: &Serving) -> Self {
+        let parents = serving.plugin.manifest().parents.iter();
+        let reconcilers = parents.map(|parent| {
+            let (name, kind) = (name.clone(), parent.kind.clone());
+            let reconciler = Reconciler::new(name, kind, serving.clone(), Arc::clone(shared));
+            Arc::new(reconciler)
+        });
+        Self {
+            reconcilers: reconcilers.collect(),
+            name: name.clone(),
+        }
+    }
+
+    /// Whether the kind is one of its parents.
+    pub fn parents(&self, kind: &Gvk) -> bool {
+        let group_kind = kind.group_kind();
+        let mut reconcilers = self.reconcilers.iter();
+        reconcilers.any(|reconciler| reconciler.parent().group_kind() == group_kind)
+    }
+
+    /// The last faults over all its kinds of parents, the latest first.
+    pub fn recent_faults(&self) -> Vec<RecentFault> {
+        let reconcilers = self.reconcilers.iter();
+        let mut faults: Vec<_> = reconcilers
+            .flat_map(|reconciler| reconciler.recent_faults())
+            .collect();
+        faults.sort_by_key(|fault| Reverse(fault.time));
+        faults
+    }
+}
+
+/// Installs a plugin's CRDs, writes down whose finalizers it will need, and starts its watches.
+pub async fn serve(
+    shared: &Arc<Shared>,
+    loaded: &Loaded,
+    limits: &Arc<Limits>,
+) -> Result<Served, Error> {
+    let serving = loaded.serving(limits);
+    crds::install(shared, &loaded.name, &serving, Crds::Install).await?;
+    if loaded.manifest().finalize {
+        let parents = loaded.manifest().parents.iter();
+        let parents = parents.map(|parent| parent.kind.clone());
+        let recorded = shared.inventory.record_parents(&loaded.name, parents).await;
+        recorded.map_err(|source| Error::RecordParents {
+            plugin: loaded.name.clone(),
+            source: Box::new(source),
+        })?;
+    }
+    let served = Served::new(shared, &loaded.name, &serving);
+    info!(
+        plugin = %loaded.name,
+        version = loaded.manifest().version,
+        revision = %loaded.plugin.revision(),
+        file = %loaded.path.display(),
+        "serving plugin"
+    );
+    Ok(served)
+}
+
+/// What a plugin will watch once it serves, one for each kind of parent.
+pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
+    // What is watched does not depend on the limits.
+    let serving = loaded.serving(&Arc::default());
+    serving.interests(&loaded.name, once_made)
+}
+
+/// Crosses out the kinds that a plugin no longer makes once nothing is left of them.
+pub async fn forget_unused_kinds(shared: &Shared, served: &Served) {
+    for kind in shared.inventory.of(&served.name) {
+        let unused = |reconciler: &Arc<Reconciler>| {
+            !reconciler.may_make(&kind)
+                && reconciler.registration().child_count(&kind.group_kind()) == Some(0)
+        };
+        if !served.reconcilers.iter().all(unused) {
+            continue;
+        }
+        if let Err(error) = shared.inventory.remove(&served.name, &kind).await {
+            warn!(plugin = %served.name, %kind, error = %error_chain(&error), "failed to cross out a kind");
+            continue;
+        }
+        for reconciler in &served.reconcilers {
+            reconciler.watch_anew();
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `spec.grants`: what a plugin may do.
+
+use innkeeper_policy::{BUILT_IN_GROUPS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS};
+use kube::{
+    KubeSchema,
+    core::{ListMerge, Rule},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::forms::{GROUP, KIND, NAME, NAMESPACE};
+
+/// What a plugin may do; what is not here it may not.
+///
+/// A privileged kind gives power over the cluster: those of the groups admissionregistration.k8s.io,
+/// apiextensions.k8s.io, apiregistration.k8s.io, certificates.k8s.io, innkeeper.dev and rbac.authorization.k8s.io, and
+/// Namespace, Node, PersistentVolume and ServiceAccount.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct GrantsSpec {
+    /// Kinds of parents that it may serve, and whose CustomResourceDefinitions it may bring.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = by_kind())]
+    pub parents: Vec<ParentAccess>,
+    /// Further kinds whose CustomResourceDefinitions it may bring.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = by_kind())]
+    pub crds: Vec<CrdAccess>,
+    /// Kinds of children that it may make.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = by_kind())]
+    pub children: Vec<ChildAccess>,
+    /// What it may read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub reads: Vec<ReadAccess>,
+    /// Writes children as this account instead of as the host.
+    ///
+    /// The account has to name this Plugin in its annotation innkeeper.dev/plugins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_ref: Option<ServiceAccountRef>,
+}
+
+/// At most one entry for a kind.
+fn by_kind() -> ListMerge {
+    ListMerge::Map(vec!["group".to_owned(), "kind".to_owned()])
+}
+
+/// A kind of parent.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[x_kube(
+    validation = privileged(),
+    validation = Rule::new("self.group != '' || self.kind != 'Secret'")
+        .message("a Secret is never a parent"),
+    validation = built_in()
+)]
+pub struct ParentAccess {
+    /// The API group; empty for the core group.
+    #[serde(default)]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = GROUP.rule())]
+    pub group: String,
+    /// The kind in CamelCase.
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = KIND.rule())]
+    pub kind: String,
+    /// Has to be true for a kind of Kubernetes itself.
+    #[serde(default)]
+    pub builtin: bool,
+    /// Has to be true for a privileged kind.
+    #[serde(default)]
+    pub privileged: bool,
+}
+
+/// A kind whose CustomResourceDefinition may be brought.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[x_kube(
+    validation = privileged(),
+    validation = Rule::new(format!("!({})", is_built_in()))
+        .message("kinds of Kubernetes itself have no CustomResourceDefinition")
+)]
+pub struct CrdAccess {
+    /// The API group.
+    #[serde(default)]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = GROUP.rule())]
+    pub group: String,
+    /// The kind in CamelCase.
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = KIND.rule())]
+    pub kind: String,
+    /// Has to be true for a privileged kind.
+    #[serde(default)]
+    pub privileged: bool,
+}
+
+/// A kind of child.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[x_kube(validation = privileged())]
+pub struct ChildAccess {
+    /// The API group; empty for the core group.
+    #[serde(default)]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = GROUP.rule())]
+    pub group: String,
+    /// The kind in CamelCase.
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = KIND.rule())]
+    pub kind: String,
+    /// Lets a parent that carries the annotation innkeeper.dev/adopt take over objects that nobody owns.
+    #[serde(default)]
+    pub adopt: bool,
+    /// Has to be true for a privileged kind.
+    #[serde(default)]
+    pub privileged: bool,
+}
+
+/// A kind that may be read.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+#[x_kube(
+    validation = privileged(),
+    validation = Rule::new(
+        "(self.scope == 'Namespaces') == (has(self.namespaces) && self.namespaces.size() > 0)"
+    )
+    .message("namespaces must name at least one namespace for scope: Namespaces, and be absent for any other scope"),
+    validation = Rule::new("self.access != 'hash' || (self.group == '' && self.kind in ['Secret', 'ConfigMap'])")
+        .message("access: hash is for Secrets and ConfigMaps; write full or metadata")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadAccess {
+    /// The API group; empty for the core group.
+    #[serde(default)]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = GROUP.rule())]
+    pub group: String,
+    /// The kind in CamelCase.
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = KIND.rule())]
+    pub kind: String,
+    /// How much of each object.
+    pub access: ReadForm,
+    /// From where.
+    #[serde(default)]
+    pub scope: ReadPlace,
+    /// The namespaces for scope: Namespaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+    #[x_kube(validation = Rule::new(format!("self.all(it, {})", NAMESPACE.holds("it"))).message(NAMESPACE.must()))]
+    pub namespaces: Vec<String>,
+    /// Only objects with these labels, in the text form of kubectl: `app=web,tier in (a,b)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub label_selector: Option<String>,
+    /// Has to be true for a privileged kind.
+    #[serde(default)]
+    pub privileged: bool,
+}
+
+/// How much of an object is shown.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadForm {
+    /// The whole object.
+    Full,
+    /// apiVersion, kind and metadata.
+    Metadata,
+    /// Secrets and ConfigMaps: metadata, type, and a keyed hash in the place of every value.
+    Hash,
+}
+
+/// From where objects are read.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadPlace {
+    /// The namespace of the parent.
+    #[default]
+    ParentNamespace,
+    /// The namespaces that are listed.
+    Namespaces,
+    /// The whole cluster; needed for cluster-scoped kinds.
+    Cluster,
+}
+
+/// An account of any namespace.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceAccountRef {
+    /// The namespace of the account.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = NAMESPACE.rule())]
+    pub namespace: String,
+    /// The name of the account.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = NAME.rule())]
+    pub name: String,
+}
+
+fn list(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+/// The rule that a privileged kind is named as one.
+fn privileged() -> Rule {
+    Rule::new(format!(
+        "self.privileged || !(self.group in {} || (self.group == '' && self.kind in {}))",
+        list(&PRIVILEGED_GROUPS),
+        list(&PRIVILEGED_CORE_KINDS)
+    ))
+    .message("this kind gives power over the cluster: write privileged: true if that is meant")
+}
+
+/// The expression that the kind is one of Kubernetes itself.
+fn is_built_in() -> String {
+    format!(
+        "!self.group.contains('.') || self.group in {}",
+        list(&BUILT_IN_GROUPS)
+    )
+}
+
+/// The rule that a parent of Kubernetes itself is named as one.
+fn built_in() -> Rule {
+    Rule::new(format!("self.builtin || !({})", is_built_in())).message(
+        "this kind is part of Kubernetes: write builtin: true if its objects are to be parents",
+    )
+}

@@ -1,0 +1,455 @@
+//! From a spec to what the rest of the host works with: every default filled in, every rule held.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use innkeeper_model::{Access, Digest, GroupKind, LabelSelector, Limits, PluginName, ReadScope};
+use innkeeper_policy::{
+    ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, Selection, is_built_in, is_privileged,
+    is_secret,
+};
+use innkeeper_source::{PublicKey, Reference};
+use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, util::intstr::IntOrString};
+use kube::{ResourceExt, core::Selector};
+use serde_json::{Map, Value};
+
+use super::{
+    Charter, Error, GrantsSpec, LimitsSpec, ParentsSpec, Plugin, PruneBudget, ReadAccess, ReadForm,
+    ReadPlace, Rollout, RolloutSpec, ServiceAccount, SourceSpec, VerifySpec,
+    forms::{
+        DATA_KEY, DIGEST, FIELD_MANAGER, Form, GROUP, KIND, NAME, NAMESPACE, PATH, PERCENTAGE,
+        PUBLIC_KEY, REFERENCE, RESERVED_MANAGER, REVISION, URL,
+    },
+    options::{
+        CHILDREN, CONCURRENCY, DEADLINE, HOST_CALL_BYTES, HOST_CALLS, LOGS, LOGS_PER_SECOND,
+        MEMORY, OBJECT, OUTPUT, PASSES_PER_SECOND, WRITES_PER_MINUTE,
+    },
+    source::{PULL_INTERVAL, PULL_INTERVAL_DEFAULT, PullPolicy},
+};
+
+/// The longest name of a field manager that the API server takes.
+const FIELD_MANAGER_CHARS_MAX: usize = 128;
+
+/// What a Plugin resource declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// The plugin's name.
+    pub name: PluginName,
+    /// Where its component comes from.
+    pub origin: Origin,
+    /// How often that is asked again; none: only when the spec changes.
+    pub pull_every: Option<Duration>,
+    /// What the bytes' digest has to be.
+    pub digest: Option<Digest>,
+    /// The public keys of which one must have signed; none: signatures are not looked at.
+    pub keys: Vec<PublicKey>,
+    /// The plugin's configuration.
+    pub config: Map<String, Value>,
+    /// The terms under which it is served.
+    pub charter: Charter,
+    /// How a new revision replaces the one that serves.
+    pub rollout: Rollout,
+}
+
+/// Where a component comes from. Secrets and ConfigMaps are those of the host's namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// An OCI registry.
+    Oci {
+        /// Registry, repository, tag or digest.
+        reference: Reference,
+        /// The Secret with credentials.
+        pull_secret: Option<String>,
+        /// Without TLS.
+        insecure: bool,
+    },
+    /// A web server.
+    Http {
+        /// The URL.
+        url: String,
+        /// The Secret with credentials.
+        secret: Option<String>,
+    },
+    /// A ConfigMap.
+    ConfigMap {
+        /// Its name.
+        name: String,
+        /// The key below `binaryData`.
+        key: String,
+    },
+    /// A file below the source directory.
+    File {
+        /// The path, relative and without `..`.
+        path: PathBuf,
+    },
+}
+
+impl Plugin {
+    /// What the resource declares.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that the spec breaks, with the path of the field and what to write.
+    pub fn declared(&self) -> Result<Declared, Error> {
+        let spec = &self.spec;
+        let name = PluginName::new(&self.name_any())
+            .map_err(|error| Error::field("metadata.name", error.to_string()))?;
+        let digest = spec.digest.as_deref();
+        let digest = digest
+            .map(|text| read_digest("spec.digest", text))
+            .transpose()?;
+        let keys = match &spec.verify {
+            Some(verify) => verify.keys("spec.verify.keys")?,
+            None => Vec::new(),
+        };
+        let field_manager = match &spec.field_manager {
+            Some(given) => field_manager("spec.fieldManager", given)?,
+            None => name.field_manager(),
+        };
+        let given = spec.grants.clone().unwrap_or_default();
+        let charter = Charter {
+            grants: given.grants("spec.grants")?,
+            limits: spec.limits.limits("spec.limits")?,
+            parents: selection(spec.parents.as_ref(), "spec.parents")?,
+            field_manager,
+            service_account: given.service_account("spec.grants.serviceAccountRef")?,
+            crds: spec.crds,
+            suspend: spec.suspend,
+        };
+        Ok(Declared {
+            origin: spec.source.origin("spec.source")?,
+            pull_every: spec.source.pull_every("spec.source")?,
+            digest,
+            keys,
+            config: spec.config.clone(),
+            charter,
+            rollout: spec.rollout.rollout("spec.rollout")?,
+            name,
+        })
+    }
+}
+
+fn each<T>(
+    items: &[T],
+    path: &str,
+    check: impl Fn(&str, &T) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut items = items.iter().enumerate();
+    items.try_for_each(|(index, item)| check(&format!("{path}[{index}]"), item))
+}
+
+fn read_digest(path: &str, text: &str) -> Result<Digest, Error> {
+    DIGEST.check(path, text)?;
+    text.parse().map_err(|_| Error::field(path, DIGEST.must()))
+}
+
+fn field_manager(path: &str, given: &str) -> Result<String, Error> {
+    FIELD_MANAGER.check(path, given)?;
+    if given.len() > FIELD_MANAGER_CHARS_MAX {
+        let problem = format!("must be at most {FIELD_MANAGER_CHARS_MAX} characters long");
+        return Err(Error::field(path, problem));
+    }
+    if given.starts_with(RESERVED_MANAGER) {
+        let problem = format!("must not begin with {RESERVED_MANAGER}, which is the host's own");
+        return Err(Error::field(path, problem));
+    }
+    Ok(given.to_owned())
+}
+
+fn selection(spec: Option<&ParentsSpec>, path: &str) -> Result<Selection, Error> {
+    let Some(spec) = spec else {
+        return Ok(Selection::default());
+    };
+    let read = |selector: &Option<meta::LabelSelector>, name: &str| {
+        let selector = selector.clone().unwrap_or_default();
+        let invalid = || {
+            let problem = "must be a label selector: matchLabels, and matchExpressions with the \
+                           operators In and NotIn with values, Exists and DoesNotExist without";
+            Error::field(format!("{path}.{name}"), problem)
+        };
+        let selector = Selector::try_from(selector).map_err(|_| invalid())?;
+        LabelSelector::parse(&selector.to_string()).map_err(|_| invalid())
+    };
+    Ok(Selection {
+        namespaces: read(&spec.namespace_selector, "namespaceSelector")?,
+        parents: read(&spec.label_selector, "labelSelector")?,
+    })
+}
+
+impl VerifySpec {
+    fn keys(&self, path: &str) -> Result<Vec<PublicKey>, Error> {
+        if self.keys.is_empty() {
+            return Err(Error::field(path, "must hold a public key"));
+        }
+        let keys = self.keys.iter().enumerate();
+        keys.map(|(index, text)| {
+            let path = format!("{path}[{index}]");
+            PUBLIC_KEY.check(&path, text)?;
+            PublicKey::from_pem(text)
+                .map_err(|error| Error::field(path, format!("cannot be used: {error}")))
+        })
+        .collect()
+    }
+}
+
+impl SourceSpec {
+    fn origin(&self, path: &str) -> Result<Origin, Error> {
+        let secret = |name: &Option<super::LocalRef>, path: String| {
+            let name = name.as_ref().map(|secret| secret.name.clone());
+            name.iter().try_for_each(|name| NAME.check(&path, name))?;
+            Ok::<_, Error>(name)
+        };
+        match (&self.oci, &self.http, &self.config_map, &self.file) {
+            (Some(oci), None, None, None) => {
+                let at = format!("{path}.oci.reference");
+                REFERENCE.check(&at, &oci.reference)?;
+                let reference = oci.reference.parse();
+                Ok(Origin::Oci {
+                    reference: reference.map_err(|_| Error::field(at, REFERENCE.must()))?,
+                    pull_secret: secret(
+                        &oci.pull_secret_ref,
+                        format!("{path}.oci.pullSecretRef.name"),
+                    )?,
+                    insecure: oci.insecure,
+                })
+            }
+            (None, Some(http), None, None) => {
+                URL.check(&format!("{path}.http.url"), &http.url)?;
+                Ok(Origin::Http {
+                    url: http.url.clone(),
+                    secret: secret(&http.secret_ref, format!("{path}.http.secretRef.name"))?,
+                })
+            }
+            (None, None, Some(config_map), None) => {
+                NAME.check(&format!("{path}.configMap.name"), &config_map.name)?;
+                DATA_KEY.check(&format!("{path}.configMap.key"), &config_map.key)?;
+                Ok(Origin::ConfigMap {
+                    name: config_map.name.clone(),
+                    key: config_map.key.clone(),
+                })
+            }
+            (None, None, None, Some(file)) => {
+                PATH.check(&format!("{path}.file.path"), &file.path)?;
+                Ok(Origin::File {
+                    path: PathBuf::from(&file.path),
+                })
+            }
+            _ => Err(Error::field(
+                path,
+                "must have exactly one of oci, http, configMap and file",
+            )),
+        }
+    }
+
+    fn pull_every(&self, path: &str) -> Result<Option<Duration>, Error> {
+        let path = format!("{path}.pullInterval");
+        match (self.pull_policy, self.pull_interval.as_deref()) {
+            (PullPolicy::IfNotPresent, None) => Ok(None),
+            (PullPolicy::IfNotPresent, Some(_)) => {
+                Err(Error::field(path, "needs pullPolicy: Always"))
+            }
+            (PullPolicy::Always, given) => {
+                let text = given.unwrap_or(PULL_INTERVAL_DEFAULT);
+                PULL_INTERVAL.read(&path, text).map(Some)
+            }
+        }
+    }
+}
+
+impl LimitsSpec {
+    fn limits(&self, path: &str) -> Result<Limits, Error> {
+        let at = |field: &str| format!("{path}.{field}");
+        Ok(Limits {
+            memory_bytes_max: MEMORY.read(&at("memory"), &self.memory)?,
+            deadline: DEADLINE.read(&at("deadline"), &self.deadline)?,
+            output_bytes_max: OUTPUT.read(&at("output"), &self.output)?,
+            object_bytes_max: OBJECT.read(&at("object"), &self.object)?,
+            children_max: CHILDREN.read(&at("children"), self.children)?,
+            log_bytes_max: LOGS.read(&at("logs"), &self.logs)?,
+            log_bytes_per_second_max: LOGS_PER_SECOND
+                .read(&at("logsPerSecond"), &self.logs_per_second)?,
+            host_calls_max: HOST_CALLS.read(&at("hostCalls"), self.host_calls)?,
+            host_call_bytes_max: HOST_CALL_BYTES
+                .read(&at("hostCallBytes"), &self.host_call_bytes)?,
+            concurrency_max: CONCURRENCY.read(&at("concurrency"), self.concurrency)?,
+            passes_per_second_max: PASSES_PER_SECOND
+                .read(&at("passesPerSecond"), self.passes_per_second)?,
+            writes_per_minute_max: WRITES_PER_MINUTE
+                .read(&at("writesPerMinute"), self.writes_per_minute)?,
+        })
+    }
+}
+
+impl RolloutSpec {
+    fn rollout(&self, path: &str) -> Result<Rollout, Error> {
+        let at = |field: &str| format!("{path}.{field}");
+        if let Some(revision) = &self.approve {
+            REVISION.check(&at("approve"), revision)?;
+        }
+        let prunes = match &self.max_prunes {
+            IntOrString::Int(count) => usize::try_from(*count).ok().map(PruneBudget::Count),
+            IntOrString::String(text) => {
+                PERCENTAGE.check(&at("maxPrunes"), text)?;
+                let percent = text.strip_suffix('%').and_then(|text| text.parse().ok());
+                percent.map(PruneBudget::Percent)
+            }
+        };
+        Ok(Rollout {
+            mode: self.mode,
+            auto_rollback: self.auto_rollback,
+            prunes: prunes.ok_or_else(|| Error::field(at("maxPrunes"), PERCENTAGE.must()))?,
+            approved: self.approve.clone(),
+        })
+    }
+}
+
+impl GrantsSpec {
+    /// What the rest of the host goes by.
+    pub(super) fn grants(&self, path: &str) -> Result<Grants, Error> {
+        let parents = self.parents.iter().map(|parent| {
+            let grant = ParentGrant {
+                built_in: parent.builtin,
+                privileged: parent.privileged,
+            };
+            (&parent.group, &parent.kind, parent.privileged, grant)
+        });
+        let crds = self.crds.iter().map(|crd| {
+            let privileged = crd.privileged;
+            (&crd.group, &crd.kind, privileged, CrdGrant { privileged })
+        });
+        let children = self.children.iter().map(|child| {
+            let grant = ChildGrant {
+                adopt: child.adopt,
+                privileged: child.privileged,
+            };
+            (&child.group, &child.kind, child.privileged, grant)
+        });
+        let grants = Grants {
+            parents: by_kind(&format!("{path}.parents"), parents)?,
+            crds: by_kind(&format!("{path}.crds"), crds)?,
+            children: by_kind(&format!("{path}.children"), children)?,
+            reads: self.reads(&format!("{path}.reads"))?,
+        };
+        let named = self
+            .parents
+            .iter()
+            .map(|parent| (&parent.group, &parent.kind));
+        for (index, (group, kind)) in named.enumerate() {
+            let kind = GroupKind::new(group.as_str(), kind.as_str());
+            let path = format!("{path}.parents[{index}]");
+            if is_secret(&kind) {
+                return Err(Error::field(path, "names Secret, which is never a parent"));
+            }
+            if !grants.allows_parent(&kind) {
+                let problem =
+                    format!("names {kind}, which is part of Kubernetes: write builtin: true");
+                return Err(Error::field(path, problem));
+            }
+        }
+        for (index, crd) in self.crds.iter().enumerate() {
+            let kind = GroupKind::new(crd.group.as_str(), crd.kind.as_str());
+            if is_built_in(&kind) {
+                let problem =
+                    format!("names {kind}, which is part of Kubernetes and has no definition");
+                return Err(Error::field(format!("{path}.crds[{index}]"), problem));
+            }
+        }
+        Ok(grants)
+    }
+
+    fn reads(&self, path: &str) -> Result<Vec<ReadGrant>, Error> {
+        let reads = self.reads.iter().enumerate();
+        reads
+            .map(|(index, read)| read.grant(&format!("{path}[{index}]")))
+            .collect()
+    }
+
+    fn service_account(&self, path: &str) -> Result<Option<ServiceAccount>, Error> {
+        let Some(account) = &self.service_account_ref else {
+            return Ok(None);
+        };
+        NAMESPACE.check(&format!("{path}.namespace"), &account.namespace)?;
+        NAME.check(&format!("{path}.name"), &account.name)?;
+        Ok(Some(ServiceAccount {
+            namespace: account.namespace.clone(),
+            name: account.name.clone(),
+        }))
+    }
+}
+
+impl ReadAccess {
+    fn grant(&self, path: &str) -> Result<ReadGrant, Error> {
+        let kind = group_kind(path, &self.group, &self.kind, self.privileged)?;
+        let hashable = self.group.is_empty() && ["Secret", "ConfigMap"].contains(&&*self.kind);
+        let access = match self.access {
+            ReadForm::Full => Access::Full,
+            ReadForm::Metadata => Access::Metadata,
+            ReadForm::Hash if hashable => Access::Hash,
+            ReadForm::Hash => {
+                let problem = "must be full or metadata: hash is for Secrets and ConfigMaps";
+                return Err(Error::field(format!("{path}.access"), problem));
+            }
+        };
+        let at_namespaces = format!("{path}.namespaces");
+        each(&self.namespaces, &at_namespaces, |path, name| {
+            NAMESPACE.check(path, name)
+        })?;
+        let scope = match (self.scope, self.namespaces.is_empty()) {
+            (ReadPlace::ParentNamespace, true) => ReadScope::ParentNamespace,
+            (ReadPlace::Cluster, true) => ReadScope::Cluster,
+            (ReadPlace::Namespaces, false) => {
+                let names = self.namespaces.iter();
+                ReadScope::Namespaces(names.map(|name| Arc::from(name.as_str())).collect())
+            }
+            (ReadPlace::Namespaces, true) => {
+                let problem = "must name at least one namespace for scope: Namespaces";
+                return Err(Error::field(at_namespaces, problem));
+            }
+            (ReadPlace::ParentNamespace | ReadPlace::Cluster, false) => {
+                let problem = "are for scope: Namespaces only";
+                return Err(Error::field(at_namespaces, problem));
+            }
+        };
+        if let Some(text) = &self.label_selector {
+            LabelSelector::parse(text).map_err(|error| {
+                Error::field(format!("{path}.labelSelector"), format!("{error}"))
+            })?;
+        }
+        Ok(ReadGrant {
+            kind,
+            access,
+            scope,
+            label_selector: self.label_selector.clone(),
+            privileged: self.privileged,
+        })
+    }
+}
+
+/// Grants by kind, at most one for each.
+fn by_kind<'a, T>(
+    path: &str,
+    entries: impl Iterator<Item = (&'a String, &'a String, bool, T)>,
+) -> Result<BTreeMap<GroupKind, T>, Error> {
+    let mut grants = BTreeMap::new();
+    for (index, (group, kind, privileged, grant)) in entries.enumerate() {
+        let path = format!("{path}[{index}]");
+        let kind = group_kind(&path, group, kind, privileged)?;
+        if grants.insert(kind.clone(), grant).is_some() {
+            let problem = format!("names {kind} again: write one entry for it");
+            return Err(Error::field(path, problem));
+        }
+    }
+    Ok(grants)
+}
+
+fn group_kind(path: &str, group: &str, kind: &str, privileged: bool) -> Result<GroupKind, Error> {
+    let check = |form: &Form, field: &str, text| form.check(&format!("{path}.{field}"), text);
+    check(&GROUP, "group", group)?;
+    check(&KIND, "kind", kind)?;
+    let kind = GroupKind::new(group, kind);
+    if is_privileged(&kind) && !privileged {
+        let problem =
+            format!("names {kind}, which gives power over the cluster: write privileged: true");
+        return Err(Error::field(path, problem));
+    }
+    Ok(kind)
+}

@@ -1,0 +1,306 @@
+//! `status`: what the host says of a plugin. Only the host writes it.
+
+use innkeeper_model::{self as model, Digest, Limits, ObjectId};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    crd,
+    forms::{duration_text, size_text},
+};
+
+/// A revision as resources name it: the first 16 hexadecimal digits of its digest.
+pub fn revision_name(revision: &Digest) -> String {
+    revision.to_hex().chars().take(16).collect()
+}
+
+/// How many faults are named.
+pub const LAST_FAULTS_MAX: usize = 10;
+
+/// A time in whole seconds, as the API server gives it back.
+pub fn whole_seconds(time: Timestamp) -> Time {
+    Time(model::whole_seconds(time))
+}
+
+/// A number as a status has it: what is larger than the field can say is the largest that it can.
+pub fn number<N: TryInto<i32>>(number: N) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
+}
+
+/// What the host says of a plugin.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginStatus {
+    /// The generation of the spec that all of this is said of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The revision that serves: 16 hexadecimal digits that stand for the component and its configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The digest of the bytes that serve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The revision that is to replace the one that serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<Candidate>,
+    /// Every kind of which the plugin has made children, until none is left and it makes no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["group".to_owned(), "kind".to_owned()]))]
+    pub child_kinds: Vec<ChildKindStatus>,
+    /// How its parents are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parents: Option<Parents>,
+    /// What went wrong inside of the plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<Faults>,
+    /// What its passes are held to at present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsStatus>,
+    /// The revisions that have served, the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub history: Vec<HistoryEntry>,
+    /// What is known of the plugin, by type: Fetched, Verified, Compiled, Described, Granted, Serving, Degraded and
+    /// RolledBack.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
+    #[schemars(schema_with = "crd::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A revision that is to replace the one that serves.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Candidate {
+    /// The revision: 16 hexadecimal digits. Naming it in spec.rollout.approve lets it serve.
+    pub revision: String,
+    /// The digest of its bytes.
+    pub digest: String,
+    /// Where it stands.
+    pub verdict: CandidateVerdict,
+    /// What it would do to all live parents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+    /// The first 20 objects that it would delete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub deletes: Vec<ObjectName>,
+}
+
+/// Where a candidate stands.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CandidateVerdict {
+    /// It is being fetched, checked and run on all parents without writing.
+    Pending,
+    /// It would delete more than spec.rollout.maxPrunes allows.
+    TooManyPrunes,
+    /// It waits for spec.rollout.approve.
+    AwaitingApproval,
+    /// It may serve.
+    Accepted,
+    /// It cannot serve; the conditions say why.
+    Refused,
+}
+
+/// What a candidate would do.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Parents that it was run on.
+    pub parents: i32,
+    /// Children that it would create.
+    pub creates: i32,
+    /// Children that it would change.
+    pub updates: i32,
+    /// Children that it would delete.
+    pub deletes: i32,
+    /// Parents for which it ended in a fault.
+    pub faults: i32,
+}
+
+/// Names one object.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectName {
+    /// The API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace; absent for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name.
+    pub name: String,
+}
+
+impl ObjectName {
+    /// The name of an object.
+    pub fn of(id: &ObjectId) -> Self {
+        Self {
+            group: id.kind.group.to_string(),
+            kind: id.kind.kind.to_string(),
+            namespace: id.namespace.as_deref().map(str::to_owned),
+            name: id.name.to_string(),
+        }
+    }
+}
+
+/// A kind of which children were made.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChildKindStatus {
+    /// The API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// The version in which they were made.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+}
+
+/// How the parents of a plugin are.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Parents {
+    /// Parents that the plugin is served for.
+    pub total: i32,
+    /// Those of them that are Synced.
+    pub synced: i32,
+    /// Those of them that are Ready.
+    pub ready: i32,
+    /// Those of them that are paused.
+    pub paused: i32,
+}
+
+/// What went wrong inside of a plugin.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Passes of the serving revision that ended in a fault.
+    pub count: i64,
+    /// Why the last ones did, those of earlier revisions included; the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = LAST_FAULTS_MAX))]
+    pub last: Vec<FaultReason>,
+}
+
+/// One fault.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+pub struct FaultReason {
+    /// The reason, as the condition Synced of the parent has it.
+    pub reason: String,
+    /// What happened.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// The parent.
+    pub parent: ObjectName,
+    /// When.
+    pub time: Time,
+}
+
+/// What the passes of a plugin are held to: spec.limits with every default filled in, and never more than the host has.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitsStatus {
+    /// Memory of one running instance, summed over its memories and tables; less than spec.limits.memory where all
+    /// guests of the host may not have as much together.
+    pub memory: String,
+    /// CPU time of one pass.
+    pub deadline: String,
+    /// One whole answer.
+    pub output: String,
+    /// JSON text of one child, and of the parent's status.
+    pub object: String,
+    /// Children of one parent.
+    pub children: i32,
+    /// Log text of one pass.
+    pub logs: String,
+    /// Log text per second over all passes.
+    pub logs_per_second: String,
+    /// Reads in one pass.
+    pub host_calls: i32,
+    /// What the reads of one pass may return.
+    pub host_call_bytes: String,
+    /// Passes at the same time.
+    pub concurrency: i32,
+    /// Passes per second.
+    pub passes_per_second: i32,
+    /// Writes per minute for one parent.
+    pub writes_per_minute: i32,
+}
+
+impl LimitsStatus {
+    /// The limits of a spec in a host that gives one instance at most so many bytes of memory.
+    pub fn of(limits: &Limits, memory_bytes_max: usize) -> Self {
+        let Limits {
+            memory_bytes_max: wanted,
+            deadline,
+            output_bytes_max,
+            object_bytes_max,
+            children_max,
+            log_bytes_max,
+            log_bytes_per_second_max,
+            host_calls_max,
+            host_call_bytes_max,
+            concurrency_max,
+            passes_per_second_max,
+            writes_per_minute_max,
+        } = *limits;
+        Self {
+            memory: size_text(wanted.min(memory_bytes_max)),
+            deadline: duration_text(deadline),
+            output: size_text(output_bytes_max),
+            object: size_text(object_bytes_max),
+            children: number(children_max),
+            logs: size_text(log_bytes_max),
+            logs_per_second: size_text(log_bytes_per_second_max),
+            host_calls: number(host_calls_max),
+            host_call_bytes: size_text(host_call_bytes_max),
+            concurrency: number(concurrency_max),
+            passes_per_second: number(passes_per_second_max),
+            writes_per_minute: number(writes_per_minute_max),
+        }
+    }
+}
+
+/// A revision that has served.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    /// The revision: 16 hexadecimal digits.
+    pub revision: String,
+    /// The digest of its bytes.
+    pub digest: String,
+    /// Its configuration.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schemars(schema_with = "crd::any_object")]
+    pub config: Map<String, Value>,
+    /// Since when it served.
+    pub served_from: Time,
+    /// Until when it served; absent for the one that serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served_until: Option<Time>,
+    /// What became of it.
+    pub verdict: HistoryVerdict,
+    /// Why it was rolled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub message: Option<String>,
+    /// The generation of the spec under which it was rolled back: it is not tried again before that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+}
+
+/// What became of a revision.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryVerdict {
+    /// It serves, and its first passes are being watched.
+    Trial,
+    /// It passed its first passes well, so that it can be gone back to.
+    Good,
+    /// Too many of its first passes ended in a fault.
+    RolledBack,
+}

@@ -1,0 +1,116 @@
+//! The check of a whole answer.
+
+use std::collections::BTreeMap;
+
+use innkeeper_model::{
+    Child, Desired, Fault, GroupKind, Limits, Manifest, ObjectId, Outcome, Phase, Resources,
+};
+
+use super::{Checked, Grants, Rejection, child, order, report};
+
+/// What an answer is held against.
+#[derive(Clone, Copy)]
+pub struct Rules<'a> {
+    /// What the plugin declares.
+    pub manifest: &'a Manifest,
+    /// What it is granted.
+    pub grants: &'a Grants,
+    /// Its limits.
+    pub limits: &'a Limits,
+    /// What the cluster serves.
+    pub resources: &'a dyn Resources,
+    /// The parent that the answer is for.
+    pub parent: &'a ObjectId,
+    /// Why the pass runs.
+    pub phase: Phase,
+}
+
+/// Checks an answer as a whole, and fills in the namespaces that it leaves out.
+///
+/// # Errors
+///
+/// The first rule that is broken; then nothing of the answer may be used.
+pub fn check(outcome: Outcome, rules: &Rules<'_>) -> Result<Checked<Outcome>, Rejection> {
+    let outcome = match outcome {
+        Outcome::Desired(Desired { children, report }) => {
+            report::check(&report)?;
+            let children = check_children(children, rules)?;
+            Outcome::Desired(Desired { children, report })
+        }
+        Outcome::Keep(report) => {
+            report::check(&report)?;
+            Outcome::Keep(report)
+        }
+        Outcome::Finalized(_) if rules.phase == Phase::Reconcile => {
+            return Err(Rejection::output(
+                "the parent is not being deleted: `finalized` is an answer of the phase finalize only",
+            ));
+        }
+        Outcome::Finalized(report) => {
+            report::check(&report)?;
+            Outcome::Finalized(report)
+        }
+    };
+    Ok(Checked::seal(outcome))
+}
+
+/// Checks the report of a fault.
+///
+/// # Errors
+///
+/// The first rule that the report breaks.
+pub fn check_fault(fault: Fault, _rules: &Rules<'_>) -> Result<Checked<Fault>, Rejection> {
+    if let Some(stated) = &fault.report {
+        report::check(stated)?;
+    }
+    Ok(Checked::seal(fault))
+}
+
+fn check_children(children: Vec<Child>, rules: &Rules<'_>) -> Result<Vec<Child>, Rejection> {
+    let max = rules.limits.children_max;
+    if children.len() > max {
+        return Err(Rejection::output(format!(
+            "the answer holds {} children, {max} are allowed",
+            children.len()
+        )));
+    }
+    let mut keys = BTreeMap::new();
+    for (index, child) in children.iter().enumerate() {
+        child::check_key(&child.key, index)?;
+        if let Some(other) = keys.insert(child.key.as_str(), index) {
+            return Err(Rejection::output(format!(
+                "the key \"{}\" is given to two children, number {other} and number {index} of the answer",
+                child.key
+            )));
+        }
+    }
+    order::check(&children)?;
+    let children = children
+        .into_iter()
+        .map(|child| {
+            let key = child.key.clone();
+            child::check(child, rules).map_err(|rejection| rejection.in_child(&key))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    check_identities(&children)?;
+    Ok(children)
+}
+
+fn check_identities(children: &[Child]) -> Result<(), Rejection> {
+    let mut seen: BTreeMap<(GroupKind, Option<&str>, &str), &str> = BTreeMap::new();
+    for child in children {
+        let identity = (
+            child.kind.group_kind(),
+            child.namespace.as_deref(),
+            child.name.as_str(),
+        );
+        if let Some(other) = seen.insert(identity, &child.key) {
+            return Err(Rejection::output(format!(
+                "it is the same object as child \"{other}\": {} {}",
+                child.kind, child.name
+            ))
+            .in_child(&child.key));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! What a plugin asks for, held against what it is granted.
+
+use std::{collections::BTreeSet, fmt};
+
+use innkeeper_model::{Access, GroupKind, Manifest, ReadKind};
+
+use super::{
+    Grants,
+    grants::crd_kind,
+    privilege::{is_privileged, is_secret},
+};
+
+/// What a plugin asks for and does not get.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assessment {
+    /// Without these the plugin does not serve.
+    pub missing: Vec<Shortfall>,
+    /// Without these it serves with less.
+    pub reduced: Vec<Shortfall>,
+}
+
+impl Assessment {
+    /// Whether the plugin can serve.
+    pub fn serves(&self) -> bool {
+        self.missing.is_empty()
+    }
+}
+
+/// One thing that is asked for and not granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shortfall {
+    /// A kind of parent.
+    Parent(GroupKind),
+    /// A CustomResourceDefinition that is not of a parent.
+    Crd(GroupKind),
+    /// A kind of child.
+    Child(GroupKind),
+    /// A read, wholly or in the form or scope asked for.
+    Read {
+        /// What was asked for.
+        asked: ReadKind,
+        /// How much there is at best; none: nothing, or nothing of that scope.
+        granted: Option<Access>,
+    },
+}
+
+impl Grants {
+    /// Compares the grants with what a plugin asks for.
+    pub fn assess(&self, manifest: &Manifest) -> Assessment {
+        let mut assessment = Assessment::default();
+        let mut parents = BTreeSet::new();
+        for parent in &manifest.parents {
+            let kind = parent.kind.group_kind();
+            if !self.allows_parent(&kind) {
+                assessment.missing.push(Shortfall::Parent(kind.clone()));
+            }
+            parents.insert(kind);
+        }
+        for kind in manifest.crds.iter().filter_map(crd_kind) {
+            // Granting the parent grants its definition as well.
+            if !parents.contains(&kind) && !self.allows_crd(&kind) {
+                assessment.reduced.push(Shortfall::Crd(kind));
+            }
+        }
+        for child in &manifest.children {
+            let kind = child.kind.group_kind();
+            match (self.allows_child(&kind), child.required) {
+                (true, _) => {}
+                (false, true) => assessment.missing.push(Shortfall::Child(kind)),
+                (false, false) => assessment.reduced.push(Shortfall::Child(kind)),
+            }
+        }
+        for asked in &manifest.reads {
+            let kind = asked.kind.group_kind();
+            if self.reads_of(&kind).any(|read| read.satisfies(asked)) {
+                continue;
+            }
+            assessment.reduced.push(Shortfall::Read {
+                asked: asked.clone(),
+                granted: self.reads_of(&kind).map(|read| read.access).min(),
+            });
+        }
+        assessment
+    }
+}
+
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let note = |kind| {
+            if is_privileged(kind) {
+                " (a privileged kind)"
+            } else {
+                ""
+            }
+        };
+        match self {
+            Self::Parent(kind) if is_secret(kind) => {
+                write!(f, "parents of {kind} (never granted)")
+            }
+            Self::Parent(kind) => write!(f, "parents of {kind}{}", note(kind)),
+            Self::Crd(kind) => write!(f, "the CustomResourceDefinition of {kind}{}", note(kind)),
+            Self::Child(kind) => write!(f, "children of {kind}{}", note(kind)),
+            Self::Read { asked, granted } => {
+                let kind = asked.kind.group_kind();
+                write!(f, "{} reads of {kind}", asked.access)?;
+                match granted {
+                    None => f.write_str(note(&kind)),
+                    Some(granted) => write!(f, " as asked for (granted: {granted})"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The rules for one child.
+
+use std::{collections::BTreeSet, io};
+
+use innkeeper_model::{Child, DOMAIN_PREFIX, Generated, Scope};
+use serde_json::{Map, Value};
+
+use super::{Rejection, Rules, names};
+
+/// The host generates at most so many values for one Secret.
+const GENERATED_MAX: usize = 64;
+const GENERATED_CHARS_MAX: u32 = 1024;
+
+/// Metadata that a guest has no say in, with who has.
+const REFUSED_METADATA: [(&str, &str); 11] = [
+    ("creationTimestamp", "the API server sets it"),
+    ("deletionGracePeriodSeconds", "the API server sets it"),
+    ("deletionTimestamp", "the API server sets it"),
+    (
+        "finalizers",
+        "a child with a finalizer could not be removed by the host",
+    ),
+    ("generateName", "a child is found by its name"),
+    ("generation", "the API server sets it"),
+    ("managedFields", "the API server sets it"),
+    ("ownerReferences", "the host sets it, see `removal`"),
+    ("resourceVersion", "the API server sets it"),
+    ("selfLink", "the API server sets it"),
+    ("uid", "the API server sets it"),
+];
+
+/// Checks a key; `index` is the child's place in the answer.
+pub(super) fn check_key(key: &str, index: usize) -> Result<(), Rejection> {
+    let length = key.chars().count();
+    if (1..=names::SUBDOMAIN_CHARS_MAX).contains(&length) {
+        return Ok(());
+    }
+    Err(Rejection::output(format!(
+        "child number {index} has a key of {length} characters: give it 1 to {}",
+        names::SUBDOMAIN_CHARS_MAX
+    )))
+}
+
+/// Checks one child and fills in its namespace.
+pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
+    check_kind(&child, rules)?;
+    check_name(&child)?;
+    let child = place(child, rules)?;
+    check_size(&child, rules)?;
+    check_object(&child.object)?;
+    check_generate(&child)?;
+    Ok(child)
+}
+
+fn check_kind(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
+    let Child { kind, .. } = child;
+    let mut declared = rules.manifest.children.iter();
+    if !declared.any(|declared| declared.kind == *kind) {
+        return Err(Rejection::forbidden(format!(
+            "{kind} is not among the child kinds that the plugin declares in `describe`"
+        )));
+    }
+    if !rules.grants.allows_child(&kind.group_kind()) {
+        return Err(Rejection::forbidden(format!(
+            "the plugin is not granted children of kind {kind}"
+        )));
+    }
+    Ok(())
+}
+
+fn check_name(child: &Child) -> Result<(), Rejection> {
+    if &*child.kind.group == "rbac.authorization.k8s.io" {
+        if names::is_path_segment(&child.name) {
+            return Ok(());
+        }
+        return Err(Rejection::output(format!(
+            "\"{}\" is not a name: use at most {} printable characters other than / % ? #",
+            child.name,
+            names::SUBDOMAIN_CHARS_MAX
+        )));
+    }
+    if names::is_dns_subdomain(&child.name) {
+        return Ok(());
+    }
+    Err(Rejection::output(format!(
+        "\"{}\" is not a name: use at most {} lower-case letters, digits, dashes and dots, starting and ending with a letter or digit",
+        child.name,
+        names::SUBDOMAIN_CHARS_MAX
+    )))
+}
+
+/// Holds the child's namespace against the parent's, and fills it in.
+fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
+    // Of a kind that is not served nothing is known; such a child is skipped anyway.
+    let scope = rules
+        .resources
+        .resource(&child.kind)
+        .map_or(Scope::Namespaced, |resource| resource.scope);
+    let parent = rules.parent;
+    match (
+        scope,
+        parent.namespace.as_deref(),
+        child.namespace.as_deref(),
+    ) {
+        (Scope::Cluster, Some(_), _) => {
+            return Err(Rejection::forbidden(format!(
+                "{} is cluster-scoped, and the namespaced parent {parent} cannot own it",
+                child.kind
+            )));
+        }
+        (Scope::Cluster, None, Some(namespace)) => {
+            return Err(Rejection::output(format!(
+                "{} is cluster-scoped: leave out the namespace \"{namespace}\"",
+                child.kind
+            )));
+        }
+        (Scope::Namespaced, Some(own), Some(namespace)) if own != namespace => {
+            return Err(Rejection::forbidden(format!(
+                "it is in namespace \"{namespace}\": children of {parent} live in \"{own}\""
+            )));
+        }
+        (Scope::Namespaced, None, None) => {
+            return Err(Rejection::output(format!(
+                "name its namespace: the parent {parent} is cluster-scoped and {} is not",
+                child.kind
+            )));
+        }
+        (Scope::Namespaced, None, Some(namespace)) if !names::is_dns_label(namespace) => {
+            return Err(Rejection::output(format!(
+                "\"{namespace}\" is not the name of a namespace"
+            )));
+        }
+        (Scope::Namespaced, Some(own), None) => child.namespace = Some(own.to_owned()),
+        (Scope::Cluster, None, None) | (Scope::Namespaced, _, Some(_)) => {}
+    }
+    let is_parent = child.kind.group_kind() == parent.kind
+        && child.namespace.as_deref() == parent.namespace.as_deref()
+        && child.name == *parent.name;
+    if is_parent {
+        return Err(Rejection::forbidden("it is the parent itself"));
+    }
+    Ok(child)
+}
+
+fn check_size(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
+    let max = rules.limits.object_bytes_max;
+    let mut size = Size(0);
+    serde_json::to_writer(&mut size, &child.object)
+        .map_err(|source| Rejection::output(format!("it cannot be written as JSON: {source}")))?;
+    let Size(size) = size;
+    if size <= max {
+        return Ok(());
+    }
+    Err(Rejection::output(format!(
+        "it is {size} bytes of JSON, {max} are allowed"
+    )))
+}
+
+/// Counts what is written.
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn check_object(object: &Map<String, Value>) -> Result<(), Rejection> {
+    for (key, value) in object {
+        if key == "metadata" {
+            check_metadata(value)?;
+        }
+        let null = match value {
+            // Typed objects often have this one.
+            Value::Object(fields) if key == "metadata" => null_in(
+                fields
+                    .iter()
+                    .filter(|(name, value)| *name != "creationTimestamp" || !value.is_null()),
+            ),
+            value => find_null(value),
+        };
+        if let Some(mut path) = null {
+            path.push(key.clone());
+            path.reverse();
+            return Err(Rejection::output(format!(
+                "`{}` is null: leave the field out",
+                path.join(".")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The path of the first null, its last step first.
+fn find_null(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::Null => Some(Vec::new()),
+        Value::Array(items) => null_in(items.iter().enumerate()),
+        Value::Object(fields) => null_in(fields),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+fn null_in<'a>(
+    fields: impl IntoIterator<Item = (impl ToString, &'a Value)>,
+) -> Option<Vec<String>> {
+    fields.into_iter().find_map(|(step, value)| {
+        let mut path = find_null(value)?;
+        path.push(step.to_string());
+        Some(path)
+    })
+}
+
+fn check_metadata(metadata: &Value) -> Result<(), Rejection> {
+    let Value::Object(metadata) = metadata else {
+        return Err(Rejection::output("`metadata` is not an object"));
+    };
+    for (field, why) in REFUSED_METADATA {
+        match metadata.get(field) {
+            None => {}
+            Some(Value::Null) if field == "creationTimestamp" => {}
+            Some(_) => {
+                return Err(Rejection::output(format!(
+                    "leave out `metadata.{field}`: {why}"
+                )));
+            }
+        }
+    }
+    for (key, value) in texts(metadata, "labels")? {
+        check_metadata_key("label", key)?;
+        if !names::is_label_value(value) {
+            return Err(Rejection::output(format!(
+                "the label {key} has the value \"{value}\": use at most 63 letters, digits, dashes, dots and underscores, starting and ending with a letter or digit"
+            )));
+        }
+    }
+    for (key, _) in texts(metadata, "annotations")? {
+        check_metadata_key("annotation", key)?;
+    }
+    Ok(())
+}
+
+fn check_metadata_key(what: &str, key: &str) -> Result<(), Rejection> {
+    if key.starts_with(DOMAIN_PREFIX) {
+        return Err(Rejection::output(format!(
+            "leave out the {what} {key}: all below {DOMAIN_PREFIX} is the host's"
+        )));
+    }
+    if !names::is_qualified_name(key) {
+        return Err(Rejection::output(format!(
+            "\"{key}\" cannot be the key of any {what}: use a name of at most 63 characters, with a DNS subdomain and a slash before it if wanted"
+        )));
+    }
+    Ok(())
+}
+
+/// The entries of a map of texts in the metadata.
+fn texts<'a>(
+    metadata: &'a Map<String, Value>,
+    field: &str,
+) -> Result<Vec<(&'a str, &'a str)>, Rejection> {
+    let Some(value) = metadata.get(field) else {
+        return Ok(Vec::new());
+    };
+    let Value::Object(entries) = value else {
+        return Err(Rejection::output(format!(
+            "`metadata.{field}` is not an object"
+        )));
+    };
+    entries
+        .iter()
+        .map(|(key, value)| match value {
+            Value::String(text) => Ok((key.as_str(), text.as_str())),
+            _ => Err(Rejection::output(format!(
+                "`metadata.{field}.{key}` is not a text"
+            ))),
+        })
+        .collect()
+}
+
+fn check_generate(child: &Child) -> Result<(), Rejection> {
+    if child.generate.is_empty() {
+        return Ok(());
+    }
+    if !(child.kind.group.is_empty() && &*child.kind.kind == "Secret") {
+        return Err(Rejection::output(format!(
+            "`generate` is for Secrets only, this is a {}",
+            child.kind
+        )));
+    }
+    if child.generate.len() > GENERATED_MAX {
+        return Err(Rejection::output(format!(
+            "`generate` has {} entries, {GENERATED_MAX} are allowed",
+            child.generate.len()
+        )));
+    }
+    let mut seen = BTreeSet::new();
+    for entry in &child.generate {
+        check_generated(entry)?;
+        if !seen.insert(entry.key.as_str()) {
+            return Err(Rejection::output(format!(
+                "`generate` names the key \"{}\" twice",
+                entry.key
+            )));
+        }
+        for field in ["data", "stringData"] {
+            if child
+                .object
+                .get(field)
+                .and_then(|data| data.get(&entry.key))
+                .is_some()
+            {
+                return Err(Rejection::output(format!(
+                    "the key \"{}\" is stated in `{field}` and in `generate`: keep one",
+                    entry.key
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_generated(entry: &Generated) -> Result<(), Rejection> {
+    let Generated {
+        key,
+        length,
+        alphabet,
+    } = entry;
+    if !names::is_data_key(key) {
+        return Err(Rejection::output(format!(
+            "`generate` has the key \"{key}\": use at most 253 letters, digits, dashes, dots and underscores"
+        )));
+    }
+    if !(1..=GENERATED_CHARS_MAX).contains(length) {
+        return Err(Rejection::output(format!(
+            "`generate` asks for {length} characters for \"{key}\": ask for 1 to {GENERATED_CHARS_MAX}"
+        )));
+    }
+    let characters: BTreeSet<u8> = alphabet.bytes().collect();
+    let printable = alphabet.bytes().all(|c| (b' '..=b'~').contains(&c));
+    if !printable || characters.len() < 2 || characters.len() != alphabet.len() {
+        return Err(Rejection::output(format!(
+            "`generate` has an alphabet for \"{key}\" that cannot be drawn from: give at least two printable ASCII characters, each once"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! What an administrator allows a plugin.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use innkeeper_model::{Access, GroupKind, Manifest, ReadKind, ReadScope, Scope};
+
+use super::privilege::{is_built_in, is_privileged, is_secret};
+
+/// A granted kind of parent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ParentGrant {
+    /// Whether the grant says that a kind of Kubernetes itself is meant.
+    pub built_in: bool,
+    /// Whether the grant says that a privileged kind is meant.
+    pub privileged: bool,
+}
+
+/// A granted kind of CustomResourceDefinition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CrdGrant {
+    /// Whether the grant says that a privileged kind is meant.
+    pub privileged: bool,
+}
+
+/// A granted kind of child.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChildGrant {
+    /// Whether an object without an owner may be adopted where its parent asks for it.
+    pub adopt: bool,
+    /// Whether the grant says that a privileged kind is meant.
+    pub privileged: bool,
+}
+
+/// One granted read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadGrant {
+    /// The kind.
+    pub kind: GroupKind,
+    /// How much of each object.
+    pub access: Access,
+    /// From where.
+    pub scope: ReadScope,
+    /// Only objects with these labels (Kubernetes' text form).
+    pub label_selector: Option<String>,
+    /// Whether the grant says that a privileged kind is meant.
+    pub privileged: bool,
+}
+
+impl ReadGrant {
+    pub(super) fn satisfies(&self, asked: &ReadKind) -> bool {
+        // `Access` is ordered from most to least.
+        self.access <= asked.access
+            && (self.scope == ReadScope::Cluster || self.scope == asked.scope)
+            && (self.label_selector.is_none() || self.label_selector == asked.label_selector)
+    }
+
+    /// What is both asked for and granted.
+    fn narrow(&self, asked: &ReadKind) -> ReadKind {
+        let scope = match asked.scope {
+            ReadScope::ParentNamespace if self.scope == ReadScope::Cluster => &asked.scope,
+            _ => &self.scope,
+        };
+        let selectors = [&self.label_selector, &asked.label_selector];
+        let selectors: BTreeSet<&str> = selectors
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        let selectors: Vec<&str> = selectors.into_iter().collect();
+        ReadKind {
+            kind: asked.kind.clone(),
+            access: self.access.max(asked.access),
+            scope: scope.clone(),
+            // A selector is a list of requirements with commas between them, and all have to hold.
+            label_selector: Some(selectors.join(",")).filter(|text| !text.is_empty()),
+        }
+    }
+}
+
+/// Everything that a plugin is allowed; the default allows nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// Kinds of parents that it may serve.
+    pub parents: BTreeMap<GroupKind, ParentGrant>,
+    /// Kinds whose CustomResourceDefinitions it may bring, besides those of its parents.
+    pub crds: BTreeMap<GroupKind, CrdGrant>,
+    /// Kinds of children that it may state.
+    pub children: BTreeMap<GroupKind, ChildGrant>,
+    /// What it may read.
+    pub reads: Vec<ReadGrant>,
+}
+
+impl Grants {
+    /// What a plugin given as a file gets: all that it asks for except privileged kinds, parents of kinds that are
+    /// part of Kubernetes, and full access to Secrets.
+    pub fn for_file(manifest: &Manifest) -> Self {
+        let ordinary = |kind: &GroupKind| !is_privileged(kind);
+        let custom = |kind: &GroupKind| ordinary(kind) && !is_built_in(kind);
+        let parents = manifest.parents.iter().map(|one| one.kind.group_kind());
+        let children = manifest.children.iter().map(|one| one.kind.group_kind());
+        let crds = manifest.crds.iter().filter_map(crd_kind);
+        let reads = manifest.reads.iter().map(|asked| {
+            let kind = asked.kind.group_kind();
+            let access = if is_secret(&kind) {
+                asked.access.max(Access::Hash)
+            } else {
+                asked.access
+            };
+            ReadGrant {
+                kind,
+                access,
+                scope: asked.scope.clone(),
+                label_selector: asked.label_selector.clone(),
+                privileged: false,
+            }
+        });
+        Self {
+            parents: parents.filter(custom).map(plain).collect(),
+            crds: crds.filter(custom).map(plain).collect(),
+            children: children.filter(ordinary).map(plain).collect(),
+            reads: reads.filter(|read| ordinary(&read.kind)).collect(),
+        }
+    }
+
+    /// Whether a parent of this kind is allowed. A Secret never is.
+    pub fn allows_parent(&self, kind: &GroupKind) -> bool {
+        self.parents.get(kind).is_some_and(|grant| {
+            !is_secret(kind)
+                && suffices(kind, grant.privileged)
+                && (grant.built_in || !is_built_in(kind))
+        })
+    }
+
+    /// Whether a child of this kind is allowed.
+    pub fn allows_child(&self, kind: &GroupKind) -> bool {
+        let grant = self.children.get(kind);
+        grant.is_some_and(|grant| suffices(kind, grant.privileged))
+    }
+
+    /// Whether an object of this kind may be adopted where its parent asks for it.
+    pub fn allows_adoption(&self, kind: &GroupKind) -> bool {
+        self.allows_child(kind) && self.children.get(kind).is_some_and(|grant| grant.adopt)
+    }
+
+    /// Whether a CustomResourceDefinition of this kind may be brought.
+    ///
+    /// Kubernetes' own kinds have none, whatever is granted.
+    pub fn allows_crd(&self, kind: &GroupKind) -> bool {
+        let granted = self.crds.get(kind);
+        let granted = granted.is_some_and(|grant| suffices(kind, grant.privileged));
+        !is_built_in(kind) && (granted || self.allows_parent(kind))
+    }
+
+    /// How much a guest sees of observed children of this kind, below parents of a scope.
+    ///
+    /// Secrets come as hashes unless full access is granted wherever such children live: in the namespace of a
+    /// namespaced parent, in any namespace below a cluster-scoped one.
+    pub fn child_access(&self, kind: &GroupKind, parent: Scope) -> Access {
+        let reaches = |scope: &ReadScope| match scope {
+            ReadScope::Cluster => true,
+            ReadScope::ParentNamespace => parent == Scope::Namespaced,
+            ReadScope::Namespaces(_) => false,
+        };
+        let full = |read: &ReadGrant| {
+            read.access == Access::Full && read.label_selector.is_none() && reaches(&read.scope)
+        };
+        if is_secret(kind) && !self.reads_of(kind).any(full) {
+            Access::Hash
+        } else {
+            Access::Full
+        }
+    }
+
+    /// The granted reads of a kind.
+    pub fn reads_of<'a>(&'a self, kind: &'a GroupKind) -> impl Iterator<Item = &'a ReadGrant> {
+        self.reads
+            .iter()
+            .filter(move |read| read.kind == *kind && suffices(kind, read.privileged))
+    }
+
+    /// What a plugin asks to read, as far as it is granted: of each the poorer form, the narrower scope, and the labels
+    /// of both.
+    pub fn reads_for(&self, manifest: &Manifest) -> Vec<ReadKind> {
+        let mut reads = Vec::new();
+        for asked in &manifest.reads {
+            let kind = asked.kind.group_kind();
+            let granted: Vec<ReadKind> = if self.reads_of(&kind).any(|read| read.satisfies(asked)) {
+                vec![asked.clone()]
+            } else {
+                self.reads_of(&kind)
+                    .map(|read| read.narrow(asked))
+                    .collect()
+            };
+            for read in granted {
+                if !reads.contains(&read) {
+                    reads.push(read);
+                }
+            }
+        }
+        reads
+    }
+}
+
+/// Whether a grant, with or without `privileged: true`, covers the kind.
+fn suffices(kind: &GroupKind, privileged: bool) -> bool {
+    privileged || !is_privileged(kind)
+}
+
+/// A grant that says nothing more than the kind.
+fn plain<T: Default>(kind: GroupKind) -> (GroupKind, T) {
+    (kind, T::default())
+}
+
+/// The kind that a CustomResourceDefinition defines.
+pub(super) fn crd_kind(crd: &serde_json::Map<String, serde_json::Value>) -> Option<GroupKind> {
+    let spec = crd.get("spec")?;
+    let group = spec.get("group")?.as_str()?;
+    let kind = spec.get("names")?.get("kind")?.as_str()?;
+    Some(GroupKind::new(group, kind))
+}

@@ -1,0 +1,120 @@
+//! Which parents a plugin has, of all that there are of their kinds.
+
+use std::collections::BTreeMap;
+
+use innkeeper_model::LabelSelector;
+
+/// Which parents are served; the default is all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// By the labels of their namespaces; parents that are in none are not concerned.
+    pub namespaces: LabelSelector,
+    /// By their own labels.
+    pub parents: LabelSelector,
+}
+
+/// Why a parent is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotSelected {
+    /// Because of its own labels.
+    ByItsLabels,
+    /// Because of those of its namespace.
+    ByItsNamespace,
+}
+
+impl Selection {
+    /// Whether every parent is served.
+    pub fn is_all(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether the labels of a namespace make a difference.
+    pub fn asks_for_namespaces(&self) -> bool {
+        self.namespaces != LabelSelector::default()
+    }
+
+    /// Whether a parent with these labels is served, with the labels of its namespace where it is in one.
+    pub fn select(
+        &self,
+        parent: &BTreeMap<String, String>,
+        namespace: Option<&BTreeMap<String, String>>,
+    ) -> Result<(), NotSelected> {
+        if !self.parents.matches(parent) {
+            return Err(NotSelected::ByItsLabels);
+        }
+        match namespace {
+            Some(labels) if !self.namespaces.matches(labels) => Err(NotSelected::ByItsNamespace),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl NotSelected {
+    /// The field of a Plugin that says so.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::ByItsLabels => "spec.parents.labelSelector",
+            Self::ByItsNamespace => "spec.parents.namespaceSelector",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(text: &str) -> BTreeMap<String, String> {
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        pairs
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
+    }
+
+    fn selection(namespaces: &str, parents: &str) -> Selection {
+        Selection {
+            namespaces: LabelSelector::parse(namespaces).unwrap(),
+            parents: LabelSelector::parse(parents).unwrap(),
+        }
+    }
+
+    #[test]
+    fn both_selectors_have_to_choose_a_parent() {
+        use NotSelected::{ByItsLabels, ByItsNamespace};
+
+        let both = selection("team in (a,b)", "tier,!old");
+        for (namespace, parent, expected) in [
+            ("team=a", "tier=1", Ok(())),
+            ("team=b,x=y", "tier=,x=y", Ok(())),
+            ("team=c", "tier=1", Err(ByItsNamespace)),
+            ("", "tier=1", Err(ByItsNamespace)),
+            ("team=a", "", Err(ByItsLabels)),
+            ("team=a", "tier=1,old=1", Err(ByItsLabels)),
+            // What its owner can change is said first.
+            ("", "", Err(ByItsLabels)),
+        ] {
+            let selected = both.select(&labels(parent), Some(&labels(namespace)));
+            assert_eq!(selected, expected, "{namespace:?} {parent:?}");
+        }
+    }
+
+    #[test]
+    fn a_parent_in_no_namespace_goes_by_its_own_labels() {
+        let both = selection("team=a", "tier=1");
+        assert_eq!(both.select(&labels("tier=1"), None), Ok(()));
+        let other = both.select(&labels("tier=2"), None);
+        assert_eq!(other, Err(NotSelected::ByItsLabels));
+    }
+
+    #[test]
+    fn what_is_not_said_chooses_all() {
+        let all = selection("", "");
+        assert!(all.is_all() && !all.asks_for_namespaces());
+        assert_eq!(all.select(&labels(""), Some(&labels(""))), Ok(()));
+        let by_labels = selection("", "tier=1");
+        assert!(!by_labels.is_all() && !by_labels.asks_for_namespaces());
+        let by_namespace = selection("team=a", "");
+        assert!(!by_namespace.is_all() && by_namespace.asks_for_namespaces());
+        let selected = by_namespace.select(&labels(""), Some(&labels("team=a")));
+        assert_eq!(selected, Ok(()));
+    }
+}

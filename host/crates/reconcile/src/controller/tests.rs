@@ -1,0 +1,339 @@
+//! The controller with passes that only say that they ran, in real time.
+
+mod swapping;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use innkeeper_metrics::Metrics;
+use innkeeper_model::GroupKind;
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::timeout};
+
+use super::*;
+
+/// Long enough for a busy machine; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Default)]
+struct Fake {
+    triggers: Mutex<Vec<(ObjectId, Class)>>,
+    triggered: Notify,
+    /// What the passes answer, by name; `Settled` when there is nothing left.
+    answers: Mutex<BTreeMap<String, Vec<Next>>>,
+    running: Mutex<Vec<String>>,
+    ran: Mutex<Vec<(String, Instant)>>,
+    /// Passes wait for this while `held`.
+    release: Notify,
+    held: bool,
+    start: OnceLock<Instant>,
+    /// For how long the machine has slept.
+    slept: Mutex<Duration>,
+}
+
+impl Fake {
+    fn trigger(&self, name: &str, class: Class) {
+        self.triggers.lock().push((parent(name), class));
+        self.triggered.notify_one();
+    }
+
+    fn runs(&self) -> Vec<String> {
+        self.ran
+            .lock()
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
+    async fn until(&self, done: impl Fn(&Self) -> bool) {
+        let poll = async {
+            while !done(self) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, poll)
+            .await
+            .expect("should happen in time");
+    }
+}
+
+impl Work for Fake {
+    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
+        loop {
+            let taken = std::mem::take(&mut *self.triggers.lock());
+            if !taken.is_empty() {
+                return taken;
+            }
+            self.triggered.notified().await;
+        }
+    }
+
+    async fn pass(&self, parent: ObjectId, _: Turn) -> Next {
+        let name = parent.name.to_string();
+        {
+            let mut running = self.running.lock();
+            assert!(!running.contains(&name), "{name} has two passes at a time");
+            running.push(name.clone());
+        }
+        self.ran.lock().push((name.clone(), Instant::now()));
+        if self.held {
+            self.release.notified().await;
+        }
+        self.running.lock().retain(|other| *other != name);
+        let mut answers = self.answers.lock();
+        match answers.get_mut(&name) {
+            Some(left) if !left.is_empty() => left.remove(0),
+            _ => Next::Settled,
+        }
+    }
+
+    fn resync(&self) {
+        self.trigger("a", Class::Initial);
+    }
+
+    fn now(&self) -> Duration {
+        self.start.get_or_init(Instant::now).elapsed() + *self.slept.lock()
+    }
+}
+
+fn parent(name: &str) -> ObjectId {
+    ObjectId::new(GroupKind::new("example.com", "Thing"), Some("demo"), name)
+}
+
+fn bounds(places: usize) -> Bounds {
+    Bounds {
+        places: Arc::new(Semaphore::new(places)),
+        passes_per_second_max: 10_000,
+        resync_period: None,
+        queue: Options::default(),
+    }
+}
+
+/// Nobody who looks on.
+fn witness() -> Witness {
+    Witness {
+        metrics: Metrics::new().controller("example/thing", 1),
+        beat: Box::new(|| {}),
+    }
+}
+
+/// Runs a controller beside the test, and ends it with it.
+async fn with_controller<F: Future<Output = ()>>(fake: &Arc<Fake>, places: usize, test: F) {
+    let stop = CancellationToken::new();
+    let running = run(Arc::clone(fake), bounds(places), witness(), stop.clone());
+    let test = async {
+        test.await;
+        stop.cancel();
+    };
+    let both = async { tokio::join!(running, test) };
+    let (ended, ()) = timeout(PATIENCE, both).await.expect("should end in time");
+    ended.unwrap();
+}
+
+#[tokio::test]
+async fn runs_what_was_triggered() {
+    let fake = Arc::new(Fake::default());
+    with_controller(&fake, 2, async {
+        fake.trigger("a", Class::User);
+        fake.until(|fake| fake.runs() == ["a"]).await;
+        fake.trigger("a", Class::Child);
+        fake.until(|fake| fake.runs() == ["a", "a"]).await;
+    })
+    .await;
+}
+
+/// A timer takes at least until its next millisecond, which is longer than most passes, and so many times shorter than
+/// what these take together.
+#[tokio::test]
+async fn a_pass_that_is_due_waits_for_no_timer() {
+    const PARENTS: u16 = 1000;
+    const TIMER: Duration = Duration::from_millis(1);
+
+    let fake = Arc::new(Fake::default());
+    with_controller(&fake, 1, async {
+        for number in 0..PARENTS {
+            fake.trigger(&format!("p{number}"), Class::User);
+        }
+        fake.until(|fake| fake.ran.lock().len() == usize::from(PARENTS))
+            .await;
+    })
+    .await;
+
+    let ran = fake.ran.lock();
+    let took = ran[ran.len() - 1].1 - ran[0].1;
+    assert!(took < u32::from(PARENTS) * TIMER / 2, "{took:?}");
+}
+
+#[tokio::test]
+async fn q7_tries_again_and_requeues_in_time() {
+    let fake = Arc::new(Fake::default());
+    let requeue = Duration::from_millis(300);
+    let answers = vec![Next::Backoff, Next::RequeueAfter(requeue)];
+    fake.answers.lock().insert("a".to_owned(), answers);
+    with_controller(&fake, 1, async {
+        fake.trigger("a", Class::User);
+        fake.until(|fake| fake.runs().len() == 3).await;
+    })
+    .await;
+    let times: Vec<_> = fake.ran.lock().iter().map(|(_, at)| *at).collect();
+    assert!(times[1] - times[0] >= Options::default().backoff_min);
+    let waited = times[2] - times[1];
+    assert!(
+        waited >= requeue && waited < requeue + Duration::from_secs(1),
+        "{waited:?}"
+    );
+}
+
+/// No drift: a machine that sleeps does not put off what its guests asked for, and misses no resync.
+#[tokio::test]
+async fn q7_what_came_due_while_the_machine_slept_is_done_when_it_wakes_up() {
+    let fake = Arc::new(Fake::default());
+    let answers = vec![Next::RequeueAfter(Duration::from_hours(1))];
+    fake.answers.lock().insert("a".to_owned(), answers);
+    with_controller(&fake, 1, async {
+        fake.trigger("a", Class::User);
+        fake.until(|fake| fake.runs().len() == 1).await;
+        *fake.slept.lock() += Duration::from_mins(59);
+        sleep(BEAT_EVERY + Duration::from_secs(1)).await;
+        assert_eq!(fake.runs().len(), 1, "it is not due yet");
+        *fake.slept.lock() += Duration::from_mins(1);
+        fake.until(|fake| fake.runs().len() == 2).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn q7_every_parent_is_due_again_after_a_time() {
+    let fake = Arc::new(Fake::default());
+    let stop = CancellationToken::new();
+    let bounds = Bounds {
+        resync_period: Some(Duration::from_hours(10)),
+        ..bounds(1)
+    };
+    let running = run(Arc::clone(&fake), bounds, witness(), stop.clone());
+    let test = async {
+        for resyncs in 1..=2 {
+            *fake.slept.lock() += Duration::from_hours(11);
+            fake.until(|fake| fake.runs().len() == resyncs).await;
+        }
+        stop.cancel();
+    };
+    let both = async { tokio::join!(running, test) };
+    let (ended, ()) = timeout(PATIENCE, both).await.expect("should end in time");
+    ended.unwrap();
+}
+
+#[tokio::test]
+async fn never_runs_more_than_it_has_places() {
+    let fake = Arc::new(Fake {
+        held: true,
+        ..Fake::default()
+    });
+    with_controller(&fake, 2, async {
+        for name in ["a", "b", "c"] {
+            fake.trigger(name, Class::User);
+        }
+        fake.until(|fake| fake.running.lock().len() == 2).await;
+        assert_eq!(fake.runs(), ["a", "b"]);
+        fake.release.notify_one();
+        fake.until(|fake| fake.runs() == ["a", "b", "c"]).await;
+        fake.release.notify_one();
+        fake.release.notify_one();
+        fake.until(|fake| {
+            fake.release.notify_one();
+            fake.running.lock().is_empty()
+        })
+        .await;
+    })
+    .await;
+}
+
+/// L3: what runs when the host is told to stop is finished, what waits is not begun.
+#[tokio::test]
+async fn finishes_what_runs_and_begins_nothing_more_when_stopped() {
+    let fake = Arc::new(Fake {
+        held: true,
+        ..Fake::default()
+    });
+    let stop = CancellationToken::new();
+    let running = run(Arc::clone(&fake), bounds(1), witness(), stop.clone());
+    let test = async {
+        fake.trigger("a", Class::User);
+        fake.trigger("b", Class::User);
+        fake.until(|fake| fake.runs() == ["a"]).await;
+        stop.cancel();
+        tokio::task::yield_now().await;
+        fake.release.notify_one();
+    };
+    let both = async { tokio::join!(running, test) };
+    let (ended, ()) = timeout(PATIENCE, both).await.unwrap();
+    ended.unwrap();
+    assert_eq!(fake.runs(), ["a"]);
+    assert!(fake.running.lock().is_empty());
+}
+
+#[test]
+fn paces_the_beginnings_of_passes() {
+    let mut pace = Pace::new(10);
+    let second = Duration::from_secs(1);
+    for _ in 0..10 {
+        assert_eq!(pace.free_at, Duration::ZERO, "a second's worth at once");
+        pace.begin(Duration::ZERO);
+    }
+    pace.begin(Duration::ZERO);
+    assert_eq!(pace.free_at, second / 10);
+    pace.begin(second * 100);
+    assert!(pace.free_at <= second * 100, "unused time is not saved up");
+}
+
+#[tokio::test]
+async fn o1_every_pass_is_counted_by_how_it_ended_and_every_turn_is_a_beat() {
+    let (metrics, beats) = (Metrics::new(), Arc::new(AtomicUsize::new(0)));
+    let turns = Arc::clone(&beats);
+    let witness = Witness {
+        metrics: metrics.controller("example/thing", 1),
+        beat: Box::new(move || {
+            turns.fetch_add(1, Ordering::Relaxed);
+        }),
+    };
+    let fake = Arc::new(Fake::default());
+    let answers = vec![Next::Backoff, Next::RequeueAfter(Duration::from_hours(1))];
+    fake.answers.lock().insert("a".to_owned(), answers);
+    let stop = CancellationToken::new();
+    let running = run(Arc::clone(&fake), bounds(1), witness, stop.clone());
+    let test = async {
+        fake.trigger("a", Class::User);
+        fake.until(|fake| fake.runs().len() == 2).await;
+        fake.trigger("b", Class::User);
+        fake.until(|fake| fake.runs().len() == 3).await;
+        stop.cancel();
+    };
+    let (ended, ()) = timeout(PATIENCE, async { tokio::join!(running, test) })
+        .await
+        .unwrap();
+    ended.unwrap();
+    let counted = metrics.encode().unwrap();
+    for line in [
+        "controller_runtime_reconcile_total{controller=\"example/thing\",result=\"success\"} 1",
+        "controller_runtime_reconcile_total{controller=\"example/thing\",result=\"requeue_after\"} 1",
+        "controller_runtime_reconcile_total{controller=\"example/thing\",result=\"error\"} 1",
+        "controller_runtime_active_workers{controller=\"example/thing\"} 0",
+        "workqueue_adds_total{name=\"example/thing\"} 2",
+        "workqueue_depth{name=\"example/thing\"} 0",
+        "workqueue_queue_duration_seconds_count{name=\"example/thing\"} 3",
+    ] {
+        assert!(
+            counted.lines().any(|found| found == line),
+            "{line}\n{counted}"
+        );
+    }
+    // Two triggers, two ends of passes that the loop saw, and more.
+    assert!(beats.load(Ordering::Relaxed) >= 4);
+    // Told to stop, the controller lets go of what it beats with.
+    assert_eq!(Arc::strong_count(&beats), 1);
+}

@@ -1,0 +1,230 @@
+//! A controller with real passes whose plugin is swapped.
+
+use super::*;
+use crate::{
+    Serving,
+    tests::{World, parent, saying, serving_of},
+};
+
+/// Runs the passes of a reconciler and keeps a record of them.
+struct Watched {
+    reconciler: Arc<Reconciler>,
+    running: Mutex<Vec<ObjectId>>,
+    /// Namespace of the parent, and the revision at the time.
+    began: Mutex<Vec<(String, String)>>,
+}
+
+impl Watched {
+    fn new(world: &World, serving: Serving) -> Arc<Self> {
+        Arc::new(Self {
+            reconciler: world.reconciler("web", serving),
+            running: Mutex::default(),
+            began: Mutex::default(),
+        })
+    }
+
+    fn revision(&self) -> String {
+        self.reconciler.serving().plugin.revision().to_string()
+    }
+
+    /// The namespaces of passes that began with what serves now, in their order.
+    fn began_anew(&self) -> Vec<String> {
+        let now = self.revision();
+        let began = self.began.lock();
+        let anew = began.iter().filter(|(_, revision)| *revision == now);
+        anew.map(|(namespace, _)| namespace.clone()).collect()
+    }
+}
+
+impl Work for Watched {
+    fn resync(&self) {
+        self.reconciler.resync();
+    }
+
+    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
+        Work::triggers(&*self.reconciler).await
+    }
+
+    async fn pass(&self, parent: ObjectId, turn: Turn) -> Next {
+        {
+            let mut running = self.running.lock();
+            assert!(
+                !running.contains(&parent),
+                "{parent} has two passes at a time"
+            );
+            running.push(parent.clone());
+        }
+        let namespace = parent.namespace.as_deref().unwrap_or_default().to_owned();
+        self.began.lock().push((namespace, self.revision()));
+        let next = self.reconciler.pass(&parent, turn).await;
+        self.running.lock().retain(|other| *other != parent);
+        next
+    }
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let poll = async {
+        while !holds() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, poll).await.expect(what);
+}
+
+/// Waits until nothing runs and nothing is about to.
+async fn until_quiet(watched: &Watched) {
+    let quiet = async {
+        loop {
+            let began = watched.began.lock().len();
+            sleep(Duration::from_millis(100)).await;
+            if watched.running.lock().is_empty() && watched.began.lock().len() == began {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, quiet).await.expect("all is quiet");
+}
+
+/// Runs a controller beside the test.
+async fn controlled<F: Future<Output = ()>>(watched: &Arc<Watched>, places: usize, test: F) {
+    let stop = CancellationToken::new();
+    let running = run(Arc::clone(watched), bounds(places), witness(), stop.clone());
+    let test = async {
+        test.await;
+        stop.cancel();
+    };
+    // Each wait of a test has its own patience; what is left is the end of the running passes.
+    let both = async { tokio::join!(running, test) };
+    let (ended, ()) = timeout(PATIENCE * 6, both)
+        .await
+        .expect("should end in time");
+    ended.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l5_a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_the_new_one() {
+    let world = World::start().await;
+    let namespaces = ["a", "b", "c"];
+    for namespace in namespaces {
+        world.put_parent(namespace, 1);
+    }
+    let watched = Watched::new(&world, serving_of(saying("old")));
+    let all_say = |text: &str| {
+        let says = |namespace: &&str| world.child_says(namespace).as_deref() == Some(text);
+        namespaces.iter().all(says)
+    };
+    let writes_to = |place: &str| {
+        let line = format!("PATCH configmaps {place}");
+        world
+            .server
+            .writes()
+            .iter()
+            .filter(|write| **write == line)
+            .count()
+    };
+    controlled(&watched, 4, async {
+        until("the old one serves", || all_say("old")).await;
+        until_quiet(&watched).await;
+        let held = world.server.hold_writes();
+        world.server.delete("configmaps", "a", "child");
+        until("a pass on the old one runs", || {
+            watched.running.lock().contains(&parent("a"))
+        })
+        .await;
+        watched.reconciler.swap(serving_of(saying("new")), None);
+        // Arrives during the swap.
+        world.put_parent("b", 2);
+        until("others run on the new one", || {
+            watched.began_anew().len() >= 2
+        })
+        .await;
+        assert!(!watched.began_anew().contains(&"a".to_owned()));
+        drop(held);
+        until("the new one serves", || all_say("new")).await;
+        until("every parent had its first pass", || {
+            watched.reconciler.trial().pending() == 0
+        })
+        .await;
+    })
+    .await;
+    assert_eq!(watched.reconciler.trial().well(), 3);
+    assert_eq!(
+        writes_to("a/child"),
+        3,
+        "created twice on the old, updated on the new"
+    );
+    assert_eq!(writes_to("c/child"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l5_every_parent_has_exactly_one_pass_after_a_swap_the_longest_waiting_first() {
+    let world = World::start().await;
+    for namespace in ["a", "b", "c"] {
+        world.put_parent(namespace, 1);
+    }
+    let watched = Watched::new(&world, serving_of(saying("same")));
+    let synced = || {
+        ["a", "b", "c"]
+            .iter()
+            .all(|namespace| world.synced(namespace) == "Applied")
+    };
+    controlled(&watched, 1, async {
+        until("all are applied", synced).await;
+        let idle =
+            || watched.reconciler.trial().pending() == 0 && watched.running.lock().is_empty();
+        until_quiet(&watched).await;
+        for namespace in ["c", "a", "b"] {
+            let parent = parent(namespace);
+            Box::pin(watched.reconciler.pass(&parent, Turn::default())).await;
+        }
+        let writes = world.server.writes();
+        // Another component that does the same.
+        watched
+            .reconciler
+            .swap(serving_of(saying("same").with_pages(3)), None);
+        until("every parent had its first pass", idle).await;
+        assert_eq!(world.server.writes(), writes);
+        // A pass too many would come before this one.
+        world.put_parent("a", 2);
+        until("the edit is seen", || watched.began_anew().len() > 3).await;
+        assert_eq!(watched.began_anew()[..4], ["c", "a", "b", "a"]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l5_the_first_passes_of_a_revision_that_breaks_down_are_counted() {
+    let world = World::start().await;
+    for namespace in ["a", "b"] {
+        world.put_parent(namespace, 1);
+    }
+    let watched = Watched::new(&world, serving_of(saying("old")));
+    controlled(&watched, 4, async {
+        until("the old one serves", || {
+            ["a", "b"]
+                .iter()
+                .all(|namespace| world.synced(namespace) == "Applied")
+        })
+        .await;
+        watched
+            .reconciler
+            .swap(serving_of(saying("new").doing("(unreachable)", &[])), None);
+        until("every parent had its first pass", || {
+            watched.reconciler.trial().pending() == 0
+        })
+        .await;
+        let trial = watched.reconciler.trial();
+        assert_eq!((trial.well(), trial.faulted()), (0, 2));
+        let fault = trial.first_fault().unwrap();
+        assert_eq!(fault.reason, "GuestTrapped");
+        watched.reconciler.swap(serving_of(saying("old")), None);
+        until("the old one serves again", || {
+            ["a", "b"]
+                .iter()
+                .all(|namespace| world.synced(namespace) == "Applied")
+        })
+        .await;
+        assert_eq!(watched.reconciler.trial().faulted(), 0);
+    })
+    .await;
+}

@@ -1,0 +1,73 @@
+//! The last faults of a plugin, to be told to people; nothing is decided by them.
+
+use std::collections::VecDeque;
+
+use innkeeper_model::ObjectId;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+/// How many are kept.
+const KEPT_MAX: usize = 10;
+
+/// How many characters of a message are kept: what a guest says may be long.
+const MESSAGE_CHARS_MAX: usize = 1024;
+
+/// A pass that ended with a fault of the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecentFault {
+    /// The parent.
+    pub parent: ObjectId,
+    /// The reason, as in the parent's condition `Synced`.
+    pub reason: String,
+    /// What happened.
+    pub message: String,
+    /// When.
+    pub time: Timestamp,
+}
+
+/// The last faults.
+#[derive(Debug, Default)]
+pub(super) struct RecentFaults(Mutex<VecDeque<RecentFault>>);
+
+impl RecentFaults {
+    pub(super) fn add(&self, parent: &ObjectId, reason: &str, message: &str, time: Timestamp) {
+        let mut kept = self.0.lock();
+        kept.truncate(KEPT_MAX - 1);
+        kept.push_front(RecentFault {
+            parent: parent.clone(),
+            reason: reason.to_owned(),
+            message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
+            time,
+        });
+    }
+
+    /// The latest first.
+    pub(super) fn all(&self) -> Vec<RecentFault> {
+        self.0.lock().iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use innkeeper_model::GroupKind;
+
+    #[test]
+    fn keeps_the_last_ones_latest_first() {
+        let faults = RecentFaults::default();
+        let id = |name: &str| ObjectId::new(GroupKind::new("g", "K"), Some("demo"), name);
+        for number in 0..15 {
+            let long = "x".repeat(5000);
+            let time = Timestamp::UNIX_EPOCH;
+            faults.add(&id(&number.to_string()), "GuestTrapped", &long, time);
+        }
+        let kept = faults.all();
+        let names: Vec<_> = kept
+            .iter()
+            .map(|fault| fault.parent.name.to_string())
+            .collect();
+        assert_eq!(names.len(), KEPT_MAX);
+        assert_eq!((&*names[0], &*names[9]), ("14", "5"));
+        assert_eq!(kept[0].message.len(), MESSAGE_CHARS_MAX);
+    }
+}

@@ -1,0 +1,162 @@
+//! What the passes of one kind of parent need to have watched.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use innkeeper_cluster::{ChildInterest, Interest};
+use innkeeper_model::{Gvk, PluginName, ReadKind, Scope};
+
+use super::serving::Serving;
+
+/// What is to be watched while passes begin with `newest`, and those that began with others have not all ended.
+///
+/// Only the newest decides what has to be there before a pass may begin: passes of the others have observed already,
+/// and what they may read, or have made, stays watched for as long as they are named here.
+pub(super) fn interest<'a>(
+    plugin: &PluginName,
+    parent: &Gvk,
+    newest: &Serving,
+    others: impl IntoIterator<Item = &'a Serving>,
+    once_made: &BTreeSet<Gvk>,
+) -> Interest {
+    let manifest = newest.plugin.manifest();
+    let group_kind = parent.group_kind();
+    let mut parents = manifest.parents.iter();
+    let spoken = parents.find(|parent| parent.kind.group_kind() == group_kind);
+    // Below a cluster-scoped parent the least is shown.
+    let scope = spoken.map_or(Scope::Cluster, |parent| parent.scope);
+    let optional = |kind: &Gvk, serving: &Serving| ChildInterest {
+        kind: kind.clone(),
+        required: false,
+        access: serving.grants.child_access(&kind.group_kind(), scope),
+    };
+    let mut children: Vec<ChildInterest> = Vec::new();
+    for child in &manifest.children {
+        let required = child.required;
+        children.push(ChildInterest {
+            required,
+            ..optional(&child.kind, newest)
+        });
+    }
+    let mut reads: Vec<ReadKind> = Vec::new();
+    let mut add_reads = |serving: &Serving| {
+        for read in serving.reads.iter().chain(&*serving.own_reads) {
+            if !reads.contains(read) {
+                reads.push(read.clone());
+            }
+        }
+    };
+    add_reads(newest);
+    let mut field_managers: BTreeSet<Arc<str>> = newest.field_manager.iter().cloned().collect();
+    for other in others {
+        field_managers.extend(other.field_manager.clone());
+        let declared = &other.plugin.manifest().children;
+        children.extend(declared.iter().map(|child| optional(&child.kind, other)));
+        add_reads(other);
+    }
+    // Nothing new is made of these, so that they must not hold anything up.
+    children.extend(once_made.iter().map(|kind| optional(kind, newest)));
+    let mut seen = BTreeSet::new();
+    children.retain(|child| seen.insert(child.kind.group_kind()));
+    Interest {
+        plugin: plugin.clone(),
+        parent: spoken.map_or(parent, |parent| &parent.kind).clone(),
+        children,
+        reads,
+        selector: None,
+        field_managers,
+    }
+}
+
+impl Serving {
+    /// What is to be watched before the first passes, for each kind of parents.
+    pub fn interests(&self, plugin: &PluginName, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
+        let parents = self.plugin.manifest().parents.iter();
+        parents
+            .map(|parent| self.interest(plugin, &parent.kind, once_made))
+            .collect()
+    }
+
+    /// What is to be watched before the first pass for a kind of parents.
+    pub(super) fn interest(
+        &self,
+        plugin: &PluginName,
+        parent: &Gvk,
+        once_made: &BTreeSet<Gvk>,
+    ) -> Interest {
+        interest(plugin, parent, self, [], once_made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::serving_of;
+    use innkeeper_model::LabelSelector;
+    use innkeeper_policy::Selection;
+    use innkeeper_sandbox::fixture::{Description, guest};
+
+    fn serving(child: &str, read: &str) -> Serving {
+        let kind = |kind: &str| ["v1", kind].map(str::to_owned);
+        serving_of(guest().describing(Description {
+            children: vec![kind(child)],
+            reads: vec![["v1", read, ""].map(str::to_owned)],
+            ..Description::default()
+        }))
+    }
+
+    #[test]
+    fn the_newest_decides_what_is_needed_and_nobody_loses_sight_of_anything() {
+        let plugin = PluginName::new("web").unwrap();
+        let parent = Gvk::new("example.com", "v1", "Web");
+        let (old, new) = (serving("ConfigMap", "Pod"), serving("Service", "Endpoints"));
+        let once_made =
+            BTreeSet::from(["ConfigMap", "Service", "Secret"].map(|kind| Gvk::new("", "v1", kind)));
+        let told = |others: &[&Serving], once_made: &BTreeSet<Gvk>| {
+            let others = others.iter().copied();
+            let interest = interest(&plugin, &parent, &new, others, once_made);
+            let child = |child: &ChildInterest| format!("{} {}", child.kind.kind, child.required);
+            let children: Vec<String> = interest.children.iter().map(child).collect();
+            let reads: Vec<String> = interest
+                .reads
+                .iter()
+                .map(|read| read.kind.kind.to_string())
+                .collect();
+            (children.join(", "), reads.join(", "))
+        };
+        let during = told(&[&old], &BTreeSet::new());
+        assert_eq!(
+            during,
+            (
+                "Service true, ConfigMap false".to_owned(),
+                "Endpoints, Pod".to_owned()
+            )
+        );
+        let as_operator = serving("ConfigMap", "Pod").applying_as("operator");
+        let managers = |newest: &Serving, others: &[&Serving]| {
+            let others = others.iter().copied();
+            let interest = interest(&plugin, &parent, newest, others, &once_made);
+            let managers = interest.field_managers.iter();
+            managers.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(managers(&new, &[&old, &as_operator]), ["operator"]);
+        assert_eq!(managers(&as_operator, &[&new]), ["operator"]);
+        assert_eq!(managers(&new, &[&old]), [""; 0]);
+        let by_labels = LabelSelector::parse("team=a").unwrap();
+        let choosy = serving("Service", "Pod").selecting(Selection {
+            namespaces: by_labels,
+            ..Selection::default()
+        });
+        let reads = |newest: &Serving, others: &[&Serving]| {
+            let others = others.iter().copied();
+            let interest = interest(&plugin, &parent, newest, others, &once_made);
+            let read = |read: &ReadKind| format!("{} {}", read.kind.kind, read.access);
+            interest.reads.iter().map(read).collect::<Vec<_>>()
+        };
+        assert_eq!(reads(&choosy, &[]), ["Pod full", "Namespace metadata"]);
+        let both = ["Endpoints full", "Pod full", "Namespace metadata"];
+        assert_eq!(reads(&new, &[&choosy]), both);
+        let after = told(&[], &once_made);
+        let children = "Service true, ConfigMap false, Secret false".to_owned();
+        assert_eq!(after, (children, "Endpoints".to_owned()));
+    }
+}

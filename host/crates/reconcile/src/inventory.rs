@@ -1,0 +1,338 @@
+//! The kinds that plugins ever made, written down before the first child of a kind exists, and the kinds of parents that
+//! got their finalizers, written down before the first of these does.
+//!
+//! A plugin that no longer declares a kind still has to find its children of that kind, also after a restart; and a
+//! plugin that goes has to find its finalizers, because nobody deletes a parent that has one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use innkeeper_apply::{self as apply, Writer};
+use innkeeper_cluster::{self as cluster, Cluster};
+use innkeeper_model::{Gvk, PluginName};
+use parking_lot::Mutex;
+use tracing::info;
+
+/// The ConfigMap of the host's namespace; one or two keys per plugin, one kind per line.
+pub const CONFIG_MAP: &str = "innkeeper-inventory";
+
+/// What the key of a plugin's kinds of parents ends with; no plugin's name has a dot.
+const PARENTS: &str = ".parents";
+
+/// Why the inventory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be read.
+    #[error("failed to read the inventory, ConfigMap {namespace}/{CONFIG_MAP}")]
+    Read {
+        /// The host's namespace.
+        namespace: String,
+        /// Why.
+        #[source]
+        source: Box<cluster::Error>,
+    },
+    /// It holds what the host never wrote.
+    #[error(
+        "ConfigMap {namespace}/{CONFIG_MAP} is not an inventory at {at}: write one kind per line, \"apps/v1 Deployment\""
+    )]
+    Malformed {
+        /// The host's namespace.
+        namespace: String,
+        /// The place.
+        at: String,
+    },
+}
+
+/// What is written down.
+pub struct Inventory {
+    writer: Arc<Writer>,
+    namespace: String,
+    plugins: Mutex<BTreeMap<PluginName, Kinds>>,
+    /// Held while writing: two passes that find new kinds at once must not cross each other's out.
+    writing: tokio::sync::Mutex<()>,
+}
+
+/// What is written down of one plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Kinds {
+    children: BTreeSet<Gvk>,
+    /// Those that may carry its finalizer.
+    parents: BTreeSet<Gvk>,
+}
+
+impl Inventory {
+    /// Reads what is written down.
+    pub async fn read(
+        cluster: &Cluster,
+        writer: Arc<Writer>,
+        namespace: &str,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            writer,
+            namespace: namespace.to_owned(),
+            plugins: Mutex::new(read(cluster, namespace).await?),
+            writing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Reads again what is written down of one plugin, for whoever takes it over from another host.
+    pub async fn refresh(&self, cluster: &Cluster, plugin: &PluginName) -> Result<(), Error> {
+        let _writing = self.writing.lock().await;
+        let found = read(cluster, &self.namespace).await?.remove(plugin);
+        let mut plugins = self.plugins.lock();
+        match found {
+            Some(kinds) => plugins.insert(plugin.clone(), kinds),
+            None => plugins.remove(plugin),
+        };
+        Ok(())
+    }
+
+    /// Whether no plugin ever made anything.
+    pub fn is_empty(&self) -> bool {
+        let plugins = self.plugins.lock();
+        plugins.values().all(|kinds| kinds.children.is_empty())
+    }
+
+    /// The kinds that a plugin ever made.
+    pub fn of(&self, plugin: &PluginName) -> BTreeSet<Gvk> {
+        self.kinds(plugin).children
+    }
+
+    /// The kinds of parents that may carry a plugin's finalizer.
+    pub fn parents(&self, plugin: &PluginName) -> BTreeSet<Gvk> {
+        self.kinds(plugin).parents
+    }
+
+    /// The plugins whose finalizers may be on something.
+    pub fn finalizing(&self) -> Vec<PluginName> {
+        let plugins = self.plugins.lock();
+        let finalizing = plugins
+            .iter()
+            .filter(|(_, kinds)| !kinds.parents.is_empty());
+        finalizing.map(|(plugin, _)| plugin.clone()).collect()
+    }
+
+    /// Writes down the kinds that are not yet there; without new ones there is no write.
+    pub async fn record(
+        &self,
+        plugin: &PluginName,
+        kinds: &BTreeSet<Gvk>,
+    ) -> Result<(), apply::Error> {
+        // Almost always so, and then nobody waits for a write.
+        if kinds.is_subset(&self.of(plugin)) {
+            return Ok(());
+        }
+        let extend = |all: &mut Kinds| all.children.extend(kinds.iter().cloned());
+        self.change(plugin, extend).await.map(drop)
+    }
+
+    /// Writes down kinds of parents, of which some will get the plugin's finalizer.
+    pub async fn record_parents(
+        &self,
+        plugin: &PluginName,
+        kinds: impl IntoIterator<Item = Gvk>,
+    ) -> Result<(), apply::Error> {
+        self.change(plugin, |all| all.parents.extend(kinds))
+            .await
+            .map(drop)
+    }
+
+    /// Crosses out a kind of which nothing is left.
+    pub async fn remove(&self, plugin: &PluginName, kind: &Gvk) -> Result<(), apply::Error> {
+        let removed = self.change(plugin, |all| {
+            all.children.remove(kind);
+        });
+        if removed.await? {
+            info!(%plugin, %kind, "nothing is left of a kind that is no longer made");
+        }
+        Ok(())
+    }
+
+    /// Crosses out kinds of parents of which none has the plugin's finalizer any more.
+    pub async fn remove_parents(
+        &self,
+        plugin: &PluginName,
+        kinds: &BTreeSet<Gvk>,
+    ) -> Result<(), apply::Error> {
+        let removed = self.change(plugin, |all| {
+            all.parents.retain(|kind| !kinds.contains(kind));
+        });
+        removed.await.map(drop)
+    }
+
+    fn kinds(&self, plugin: &PluginName) -> Kinds {
+        self.plugins.lock().get(plugin).cloned().unwrap_or_default()
+    }
+
+    /// Says whether there was anything to write.
+    async fn change(
+        &self,
+        plugin: &PluginName,
+        change: impl FnOnce(&mut Kinds),
+    ) -> Result<bool, apply::Error> {
+        let _writing = self.writing.lock().await;
+        let before = self.kinds(plugin);
+        let mut kinds = before.clone();
+        change(&mut kinds);
+        if kinds == before {
+            return Ok(false);
+        }
+        // Nobody counts on what is about to go: who needs it waits for this write, and has it written down again.
+        self.set(plugin, before.shared_with(&kinds));
+        let written = self.write(plugin, &kinds).await;
+        self.set(plugin, if written.is_ok() { kinds } else { before });
+        written.map(|()| true)
+    }
+
+    fn set(&self, plugin: &PluginName, kinds: Kinds) {
+        self.plugins.lock().insert(plugin.clone(), kinds);
+    }
+
+    async fn write(&self, plugin: &PluginName, kinds: &Kinds) -> Result<(), apply::Error> {
+        let lines = |kinds: &BTreeSet<Gvk>| {
+            let lines: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+            lines.join("\n")
+        };
+        let mut data = BTreeMap::from([(plugin.to_string(), lines(&kinds.children))]);
+        if !kinds.parents.is_empty() {
+            data.insert(format!("{plugin}{PARENTS}"), lines(&kinds.parents));
+        }
+        self.writer
+            .inventory(&self.namespace, CONFIG_MAP, plugin, &data)
+            .await
+            .map(drop)
+    }
+}
+
+impl Kinds {
+    /// What is in both.
+    fn shared_with(&self, other: &Self) -> Self {
+        Self {
+            children: &self.children & &other.children,
+            parents: &self.parents & &other.parents,
+        }
+    }
+}
+
+async fn read(cluster: &Cluster, namespace: &str) -> Result<BTreeMap<PluginName, Kinds>, Error> {
+    let config_map = Gvk::new("", "v1", "ConfigMap");
+    let found = cluster
+        .live_get(&config_map, Some(namespace), CONFIG_MAP)
+        .await
+        .map_err(|source| Error::Read {
+            namespace: namespace.to_owned(),
+            source: Box::new(source),
+        })?;
+    found.map_or_else(
+        || Ok(BTreeMap::new()),
+        |object| {
+            parse(&object.json).map_err(|at| Error::Malformed {
+                namespace: namespace.to_owned(),
+                at,
+            })
+        },
+    )
+}
+
+/// The kinds by plugin, or the place that is wrong.
+fn parse(json: &str) -> Result<BTreeMap<PluginName, Kinds>, String> {
+    #[derive(serde::Deserialize)]
+    struct ConfigMap {
+        #[serde(default)]
+        data: BTreeMap<String, String>,
+    }
+    let ConfigMap { data } = serde_json::from_str(json).map_err(|_| "data".to_owned())?;
+    let mut plugins: BTreeMap<PluginName, Kinds> = BTreeMap::new();
+    for (key, lines) in data {
+        let at = format!("data.{key}");
+        let of_parents = key.strip_suffix(PARENTS);
+        let plugin = of_parents.unwrap_or(&key);
+        let plugin = PluginName::new(plugin).map_err(|_| at.clone())?;
+        let parsed = lines
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| {
+                let (api_version, kind) = line.trim().split_once(' ')?;
+                Gvk::parse(api_version, kind).ok()
+            })
+            .collect::<Option<BTreeSet<Gvk>>>()
+            .ok_or(at)?;
+        let kinds = plugins.entry(plugin).or_default();
+        match of_parents {
+            Some(_) => kinds.parents = parsed,
+            None => kinds.children = parsed,
+        }
+    }
+    Ok(plugins)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::tests::World;
+
+    #[test]
+    fn reads_what_it_writes() {
+        let json = r#"{"data": {
+            "web": "apps/v1 Deployment\nv1 Service", "web.parents": "example.com/v1 Web", "none": ""
+        }}"#;
+        let plugins = parse(json).unwrap();
+        let Kinds { children, parents } = &plugins[&PluginName::new("web").unwrap()];
+        let lines = |kinds: &BTreeSet<Gvk>| -> Vec<String> {
+            kinds.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(lines(children), ["v1 Service", "apps/v1 Deployment"]);
+        assert_eq!(lines(parents), ["example.com/v1 Web"]);
+        let none = &plugins[&PluginName::new("none").unwrap()];
+        assert_eq!(*none, Kinds::default());
+        assert!(parse("{}").unwrap().is_empty());
+    }
+
+    #[test]
+    fn rejects_what_it_never_wrote() {
+        for (json, at) in [
+            (r#"{"data": {"web": "Deployment"}}"#, "data.web"),
+            (r#"{"data": {"Web": ""}}"#, "data.Web"),
+            (r#"{"data": {"web.kinds": ""}}"#, "data.web.kinds"),
+            (r#"{"data": 1}"#, "data"),
+        ] {
+            assert_eq!(parse(json).unwrap_err(), at);
+        }
+    }
+
+    /// A8: a kind that is in no inventory is not found after the next start.
+    #[tokio::test]
+    async fn a8_a_kind_that_is_needed_while_it_is_crossed_out_is_written_down_again() {
+        let world = World::start().await;
+        let inventory = &world.shared.inventory;
+        let (web, kind) = (
+            PluginName::new("web").unwrap(),
+            Gvk::new("", "v1", "ConfigMap"),
+        );
+        let kinds = BTreeSet::from([kind.clone()]);
+        inventory.record(&web, &kinds).await.unwrap();
+
+        let held = world.server.hold_writes();
+        let record = async {
+            // After the other has begun, which is polled first.
+            yield_now().await;
+            inventory.record(&web, &kinds).await
+        };
+        let release = async {
+            for _ in 0..10 {
+                yield_now().await;
+            }
+            drop(held);
+        };
+        let (removed, recorded, ()) = tokio::join!(inventory.remove(&web, &kind), record, release);
+        removed.unwrap();
+        recorded.unwrap();
+        let written = world.server.get("configmaps", "host", CONFIG_MAP).unwrap();
+        assert_eq!(written["data"]["web"], "v1 ConfigMap");
+        assert_eq!(inventory.of(&web), kinds);
+    }
+}

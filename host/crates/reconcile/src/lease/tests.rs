@@ -1,0 +1,232 @@
+//! The rules of the lease, one by one and with several candidates.
+
+mod candidates;
+
+use std::time::Duration;
+
+use innkeeper_model::{Lease, LeaseRecord, ResourceVersion};
+use jiff::Timestamp;
+
+use super::Times;
+use super::machine::{Decision, Machine, Write};
+
+const TIMES: Times = Times {
+    duration: Duration::from_secs(15),
+    renew_deadline: Duration::from_secs(10),
+    retry: Duration::from_secs(2),
+};
+
+fn machine(identity: &str) -> Machine {
+    Machine::new(identity.to_owned(), TIMES)
+}
+
+const fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// The time for people; nothing may depend on it.
+fn wall(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn lease(version: u64, holder: &str, renewed: i64) -> Lease {
+    Lease {
+        version: ResourceVersion(version),
+        record: LeaseRecord {
+            holder: holder.to_owned(),
+            duration_s: 15,
+            acquired: Some(wall(1)),
+            renewed: Some(wall(renewed)),
+            transitions: 4,
+        },
+    }
+}
+
+#[track_caller]
+fn write(decision: Decision) -> Write {
+    match decision {
+        Decision::Write(write) => write,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A machine that got a free lease at this time.
+fn holder(at: Duration) -> Machine {
+    let mut machine = machine("a");
+    let Write { record, .. } = write(machine.decide(None, at, wall(1)));
+    let lease = Lease {
+        version: ResourceVersion(1),
+        record,
+    };
+    assert_eq!(machine.wrote(lease, at, at), Some(at));
+    machine
+}
+
+#[test]
+fn l2_a_missing_lease_is_made() {
+    let made = write(machine("a").decide(None, s(0), wall(9)));
+    let record = LeaseRecord {
+        holder: "a".to_owned(),
+        duration_s: 15,
+        acquired: Some(wall(9)),
+        renewed: Some(wall(9)),
+        transitions: 0,
+    };
+    let replaces = None;
+    assert_eq!(made, Write { replaces, record });
+}
+
+#[test]
+fn l2_a_lease_of_nobody_is_taken_at_once() {
+    let taken = write(machine("a").decide(Some(lease(7, "", 1)), s(0), wall(9)));
+    assert_eq!(taken.replaces, Some(ResourceVersion(7)));
+    assert_eq!(taken.record.transitions, 5);
+    assert_eq!(taken.record.acquired, Some(wall(9)));
+}
+
+#[test]
+fn l2_a_lease_is_free_after_its_record_has_stayed_the_same_for_its_duration_by_the_local_clock() {
+    let mut machine = machine("a");
+    // What its times say does not matter: the clock that wrote them may be an hour before or behind.
+    for renewed in [-3600, 3600] {
+        let at = s(100 + u64::from(renewed > 0) * 100);
+        let seen = lease(7, "b", renewed);
+        assert_eq!(
+            machine.decide(Some(seen.clone()), at, wall(1)),
+            Decision::Wait
+        );
+        let later = machine.decide(Some(seen.clone()), at + s(14), wall(7200));
+        assert_eq!(later, Decision::Wait);
+        let free = machine.decide(Some(seen), at + s(15), wall(1));
+        assert_eq!(write(free).record.transitions, 5);
+    }
+}
+
+#[test]
+fn l2_a_renewal_starts_the_time_anew_and_a_label_does_not() {
+    let mut machine = machine("a");
+    let mut see =
+        |version, renewed, at| machine.decide(Some(lease(version, "b", renewed)), s(at), wall(1));
+    assert_eq!(see(1, 1, 0), Decision::Wait);
+    assert_eq!(see(2, 2, 14), Decision::Wait);
+    assert_eq!(see(3, 2, 28), Decision::Wait);
+    assert!(matches!(see(3, 2, 29), Decision::Write(_)));
+}
+
+#[test]
+fn l2_a_holder_with_more_time_is_let_have_it_and_an_edit_takes_none_away() {
+    for (duration_s, free_at) in [(60, 60), (1, 15), (0, 15)] {
+        let mut machine = machine("a");
+        let mut seen = lease(7, "b", 1);
+        seen.record.duration_s = duration_s;
+        let mut at = |seconds| machine.decide(Some(seen.clone()), s(seconds), wall(1));
+        assert_eq!(at(0), Decision::Wait);
+        assert_eq!(at(free_at - 1), Decision::Wait);
+        assert!(matches!(at(free_at), Decision::Write(_)));
+    }
+}
+
+#[test]
+fn l2_a_claim_counts_from_before_it_was_asked_for() {
+    let mut machine = machine("a");
+    let asked = write(machine.decide(None, s(1), wall(1)));
+    let answered = |version| Lease {
+        version: ResourceVersion(version),
+        record: asked.record.clone(),
+    };
+    assert_eq!(machine.wrote(answered(1), s(1), s(11)), None, "too late");
+    assert!(!machine.is_holder());
+    assert_eq!(machine.renewal(s(11), wall(1)), None);
+    // But it is this process's lease, as the next look shows.
+    let again = write(machine.decide(Some(answered(1)), s(12), wall(2)));
+    assert_eq!(again.record.transitions, 0);
+    assert_eq!(machine.wrote(answered(2), s(12), s(13)), Some(s(12)));
+    assert!(machine.is_holder());
+}
+
+#[test]
+fn l2_a_renewal_keeps_when_it_was_acquired() {
+    let machine = holder(s(0));
+    let renewal = machine.renewal(s(2), wall(3)).unwrap();
+    assert_eq!(renewal.replaces, Some(ResourceVersion(1)));
+    assert_eq!(renewal.record.acquired, Some(wall(1)));
+    assert_eq!(renewal.record.renewed, Some(wall(3)));
+    assert_eq!(renewal.record.transitions, 0);
+}
+
+#[test]
+fn l2_a_claim_that_was_not_renewed_in_time_is_given_up() {
+    let mut machine = holder(s(0));
+    assert!(machine.renewal(s(9), wall(1)).is_some());
+    assert_eq!(machine.renewal(s(10), wall(1)), None);
+    assert_eq!(machine.decide(None, s(10), wall(1)), Decision::Lapse);
+    // An answer that comes after that does not bring it back.
+    assert_eq!(machine.wrote(lease(9, "a", 9), s(9), s(10)), None);
+}
+
+#[test]
+fn l2_a_holder_makes_a_deleted_lease_again_and_the_others_let_it() {
+    let mut holding = holder(s(0));
+    assert_eq!(write(holding.decide(None, s(2), wall(1))).replaces, None);
+    let mut waiting = machine("b");
+    assert_eq!(
+        waiting.decide(Some(lease(1, "a", 1)), s(0), wall(1)),
+        Decision::Wait
+    );
+    assert_eq!(waiting.decide(None, s(2), wall(1)), Decision::Wait);
+    assert_eq!(waiting.decide(None, s(14), wall(1)), Decision::Wait);
+    assert_eq!(write(waiting.decide(None, s(15), wall(1))).replaces, None);
+}
+
+#[test]
+fn l2_a_holder_yields_to_whom_a_foreigner_has_given_the_lease() {
+    let mut machine = holder(s(0));
+    let edited = lease(2, "somebody", 1);
+    let holder = "somebody".to_owned();
+    let decision = machine.decide(Some(edited), s(2), wall(1));
+    assert_eq!(decision, Decision::Yield { holder });
+    assert!(!machine.is_holder());
+}
+
+#[test]
+fn l2_a_holder_takes_back_a_lease_that_a_foreigner_has_emptied() {
+    let mut machine = holder(s(0));
+    let taken = write(machine.decide(Some(lease(2, "", 1)), s(2), wall(5)));
+    assert_eq!(taken.replaces, Some(ResourceVersion(2)));
+    assert_eq!(taken.record.holder, "a");
+}
+
+#[test]
+fn l2_a_conflict_is_solved_by_looking_again() {
+    let mut machine = holder(s(0));
+    // A renewal whose answer was lost, or a label: the version is another, the holder is the same.
+    let renewed = write(machine.decide(Some(lease(5, "a", 2)), s(2), wall(3)));
+    assert_eq!(renewed.replaces, Some(ResourceVersion(5)));
+    assert_eq!(renewed.record.acquired, Some(wall(1)));
+    assert_eq!(renewed.record.transitions, 4);
+}
+
+#[test]
+fn l2_only_the_holder_lets_go() {
+    let holding = holder(s(0));
+    assert_eq!(holding.release(&lease(3, "b", 1), wall(8)), None);
+    let released = holding.release(&lease(3, "a", 1), wall(8)).unwrap();
+    assert_eq!(released.replaces, Some(ResourceVersion(3)));
+    let expected = LeaseRecord {
+        holder: String::new(),
+        duration_s: 1,
+        acquired: Some(wall(8)),
+        renewed: Some(wall(8)),
+        transitions: 4,
+    };
+    assert_eq!(released.record, expected);
+    let taken = machine("b").decide(
+        Some(Lease {
+            version: ResourceVersion(4),
+            record: released.record,
+        }),
+        s(0),
+        wall(9),
+    );
+    assert_eq!(write(taken).record.transitions, 5);
+}

@@ -1,0 +1,353 @@
+//! Several candidates and one lease, in a world where clocks differ, processes freeze and messages are late or lost.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use innkeeper_model::{Lease, ResourceVersion};
+use jiff::Timestamp;
+use proptest::{collection::vec, prelude::*};
+
+use super::TIMES;
+use crate::lease::machine::{Decision, Machine, Write};
+
+/// Milliseconds of true time, which no candidate sees.
+type Ms = u64;
+
+/// How long the world lasts.
+const END: Ms = 200_000;
+
+/// What happens to one request.
+#[derive(Clone, Debug)]
+struct Fate {
+    /// Before it is sent, the process freezes for so long.
+    freeze: Ms,
+    /// Until it is at the API server.
+    there: Ms,
+    /// Until its answer is back.
+    back: Ms,
+    /// Whether it gets there.
+    arrives: bool,
+    /// Whether its answer gets back.
+    is_answered: bool,
+    /// Then the candidate waits no longer for it.
+    patience: Ms,
+}
+
+/// One candidate.
+#[derive(Clone, Debug)]
+struct Nature {
+    starts: Ms,
+    offset: Ms,
+    /// How fast its clock runs, in thousandths.
+    rate: u64,
+    fates: Vec<Fate>,
+}
+
+impl Nature {
+    /// What its clock shows.
+    fn clock(&self, now: Ms) -> Duration {
+        Duration::from_millis(self.offset + now * self.rate / 1000)
+    }
+
+    /// What it writes for people to read.
+    fn wall(&self, now: Ms) -> Timestamp {
+        let shown = i64::try_from(self.clock(now).as_millis()).unwrap();
+        Timestamp::from_millisecond(shown).unwrap()
+    }
+
+    /// When its clock shows that, at the latest.
+    fn truth(&self, clock: Duration) -> Ms {
+        let shown = u64::try_from(clock.as_millis()).unwrap() - self.offset;
+        (shown * 1000).div_ceil(self.rate)
+    }
+}
+
+/// Something that happens at the lease itself; requests are there at a time, and in the order of it.
+#[derive(Debug)]
+enum Request {
+    Read,
+    Write(Write),
+}
+
+/// A candidate in the world.
+struct Candidate {
+    nature: Nature,
+    machine: Machine,
+    step: usize,
+    /// The part of true time in which it believes that it may write.
+    claims: Vec<(Ms, Ms)>,
+    is_over: bool,
+}
+
+/// Events by time; the number keeps those of the same time in their order.
+type Events = BTreeMap<(Ms, u64), (usize, Event)>;
+
+enum Event {
+    Turn,
+    Arrive {
+        request: Request,
+        sent: Duration,
+        fate: Fate,
+        wait_until: Ms,
+    },
+    Answer {
+        request: Request,
+        sent: Duration,
+        result: Result<Option<Lease>, ()>,
+    },
+    GiveUp {
+        step: usize,
+    },
+}
+
+struct World {
+    candidates: Vec<Candidate>,
+    lease: Option<Lease>,
+    version: u64,
+    events: Events,
+    count: u64,
+}
+
+impl World {
+    fn new(natures: Vec<Nature>) -> Self {
+        let mut world = Self {
+            candidates: Vec::new(),
+            lease: None,
+            version: 0,
+            events: Events::new(),
+            count: 0,
+        };
+        for (index, nature) in natures.into_iter().enumerate() {
+            world.add(nature.starts, index, Event::Turn);
+            world.candidates.push(Candidate {
+                machine: Machine::new(format!("candidate {index}"), TIMES),
+                nature,
+                step: 0,
+                claims: Vec::new(),
+                is_over: false,
+            });
+        }
+        world
+    }
+
+    fn add(&mut self, at: Ms, index: usize, event: Event) {
+        self.count += 1;
+        self.events.insert((at, self.count), (index, event));
+    }
+
+    fn run(&mut self) {
+        while let Some(((now, _), (index, event))) = self.events.pop_first() {
+            if now > END {
+                return;
+            }
+            match event {
+                Event::Turn => self.turn(now, index),
+                Event::Arrive {
+                    request,
+                    sent,
+                    fate,
+                    wait_until,
+                } => {
+                    let result = self.serve(&request);
+                    let back = now + fate.back;
+                    // An answer after the candidate gave up is not heard.
+                    if fate.is_answered && back < wait_until {
+                        self.add(
+                            back,
+                            index,
+                            Event::Answer {
+                                request,
+                                sent,
+                                result,
+                            },
+                        );
+                    }
+                }
+                Event::Answer {
+                    request,
+                    sent,
+                    result,
+                } => {
+                    self.answer(now, index, request, sent, result);
+                }
+                Event::GiveUp { step } => {
+                    if self.candidates[index].step == step {
+                        self.pause(now, index);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the API server does.
+    fn serve(&mut self, request: &Request) -> Result<Option<Lease>, ()> {
+        let Request::Write(Write { replaces, record }) = request else {
+            return Ok(self.lease.clone());
+        };
+        if self.lease.as_ref().map(|lease| lease.version) != *replaces {
+            return Err(());
+        }
+        self.version += 1;
+        self.lease = Some(Lease {
+            version: ResourceVersion(self.version),
+            record: record.clone(),
+        });
+        Ok(self.lease.clone())
+    }
+
+    fn turn(&mut self, now: Ms, index: usize) {
+        let candidate = &self.candidates[index];
+        if candidate.is_over {
+            return;
+        }
+        let clock = candidate.nature.clock(now);
+        let request = match candidate.machine.renewal(clock, candidate.nature.wall(now)) {
+            Some(write) => Request::Write(write),
+            None => Request::Read,
+        };
+        self.send(now, index, request);
+    }
+
+    fn send(&mut self, now: Ms, index: usize, request: Request) {
+        let candidate = &mut self.candidates[index];
+        candidate.step += 1;
+        let step = candidate.step;
+        let fates = &candidate.nature.fates;
+        let fate = fates[step % fates.len()].clone();
+        // The moment that counts is noted before the process can be held up.
+        let sent = candidate.nature.clock(now);
+        let begun = now + fate.freeze;
+        let wait_until = begun + fate.patience;
+        if fate.arrives {
+            let at = begun + fate.there;
+            self.add(
+                at,
+                index,
+                Event::Arrive {
+                    request,
+                    sent,
+                    fate,
+                    wait_until,
+                },
+            );
+        }
+        self.add(wait_until, index, Event::GiveUp { step });
+    }
+
+    fn answer(
+        &mut self,
+        now: Ms,
+        index: usize,
+        request: Request,
+        sent: Duration,
+        result: Result<Option<Lease>, ()>,
+    ) {
+        let candidate = &mut self.candidates[index];
+        candidate.step += 1;
+        let (clock, wall) = (candidate.nature.clock(now), candidate.nature.wall(now));
+        match (request, result) {
+            (Request::Read, Ok(lease)) => match candidate.machine.decide(lease, clock, wall) {
+                Decision::Write(write) => self.send(now, index, Request::Write(write)),
+                Decision::Wait => self.pause(now, index),
+                Decision::Yield { .. } | Decision::Lapse => self.end(now, index),
+            },
+            (Request::Write(_), Ok(Some(lease))) => {
+                if let Some(from) = candidate.machine.wrote(lease, sent, clock) {
+                    let until = candidate.nature.truth(from + TIMES.renew_deadline);
+                    match candidate.claims.last_mut() {
+                        Some(last) if now < last.1 => last.1 = until,
+                        _ => candidate.claims.push((now, until)),
+                    }
+                }
+                self.pause(now, index);
+            }
+            // Somebody else was faster.
+            _ => self.send(now, index, Request::Read),
+        }
+    }
+
+    fn end(&mut self, now: Ms, index: usize) {
+        let candidate = &mut self.candidates[index];
+        candidate.is_over = true;
+        if let Some(last) = candidate.claims.last_mut() {
+            last.1 = last.1.min(now);
+        }
+    }
+
+    fn pause(&mut self, now: Ms, index: usize) {
+        let candidate = &mut self.candidates[index];
+        candidate.step += 1;
+        let retry = u64::try_from(TIMES.retry.as_millis()).unwrap();
+        let pause = if candidate.machine.is_holder() {
+            retry
+        } else {
+            retry / 4
+        };
+        self.add(now + pause, index, Event::Turn);
+    }
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    let freeze = prop_oneof![20 => Just(0), 1 => 0..30_000_u64];
+    let delay = || prop_oneof![10 => 0..50_u64, 1 => 0..20_000_u64];
+    let happens = || prop::bool::weighted(0.9);
+    let patience = prop_oneof![3 => Just(5_000_u64), 1 => 100..40_000_u64];
+    (freeze, delay(), delay(), happens(), happens(), patience).prop_map(
+        |(freeze, there, back, arrives, is_answered, patience)| Fate {
+            freeze,
+            there,
+            back,
+            arrives,
+            is_answered,
+            patience,
+        },
+    )
+}
+
+/// Clocks that show anything, and run as much too fast or too slow as the worst ones do.
+fn nature() -> impl Strategy<Value = Nature> {
+    (
+        0..30_000_u64,
+        0..7_200_000_u64,
+        950..=1050_u64,
+        vec(fate(), 8..40),
+    )
+        .prop_map(|(starts, offset, rate, fates)| Nature {
+            starts,
+            offset,
+            rate,
+            fates,
+        })
+}
+
+proptest! {
+    #[test]
+    fn l2_f15_no_two_candidates_hold_claims_at_the_same_time(natures in vec(nature(), 2..=3)) {
+        let mut world = World::new(natures);
+        world.run();
+        for (index, one) in world.candidates.iter().enumerate() {
+            for other in &world.candidates[..index] {
+                for (from, until) in &one.claims {
+                    for (other_from, other_until) in &other.claims {
+                        prop_assert!(
+                            until <= other_from || other_until <= from,
+                            "{from}..{until} and {other_from}..{other_until}",
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn l2_a_candidate_whose_requests_are_answered_gets_the_lease_and_keeps_it(mut nature in nature()) {
+        for fate in &mut nature.fates {
+            *fate = Fate { freeze: 0, there: 5, back: 5, arrives: true, is_answered: true, patience: 5_000 };
+        }
+        let starts = nature.starts;
+        let mut world = World::new(vec![nature]);
+        world.run();
+        let claims = &world.candidates[0].claims;
+        prop_assert_eq!(claims.len(), 1);
+        prop_assert!(claims[0].0 <= starts + 20 && claims[0].1 > END);
+    }
+}

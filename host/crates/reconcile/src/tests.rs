@@ -1,0 +1,198 @@
+//! Whole passes of real guests against an API server in memory.
+
+mod counting;
+mod finalizing;
+mod managers;
+mod rehearsals;
+mod remembering;
+mod selecting;
+mod server;
+mod throttling;
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use innkeeper_apply::{Claim, Events, Settings, Writer};
+use innkeeper_cluster::{Cluster, Options};
+use innkeeper_model::{GroupKind, HashKey, Limits};
+use innkeeper_policy::Grants;
+use innkeeper_sandbox::{
+    Metering, Plugin, Pool,
+    fixture::{Guest, described, desired, engine, guest, owned_child},
+};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tokio::{task::JoinSet, time::timeout};
+
+use super::*;
+
+pub(crate) use server::Server;
+
+/// Long enough for a busy machine; only a failing test waits for it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server with what all reconcilers on it share.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) shared: Arc<Shared>,
+    _tasks: JoinSet<()>,
+}
+
+impl World {
+    pub(crate) async fn start() -> Self {
+        let server = Server::start().await;
+        let client = || {
+            let url = format!("http://127.0.0.1:{}", server.port).parse().unwrap();
+            let mut config = kube::Config::new(url);
+            config.default_retry = false;
+            kube::Client::try_from(config).unwrap()
+        };
+        let (cluster, driver) = Cluster::new(client(), Options::new(1));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let Err(error) = driver.run(|| {}).await;
+            panic!("{error}");
+        });
+        let writer = Arc::new(Writer::new(
+            client(),
+            Claim::unlimited(),
+            Settings::default(),
+        ));
+        let inventory = Inventory::read(&cluster, Arc::clone(&writer), "host").await;
+        let hash_key = HashKey::new(*b"the key of this cluster");
+        cluster.set_hash_key(Some(hash_key.clone()));
+        let slot = HashKeySlot::default();
+        slot.set(hash_key);
+        let shared = Shared {
+            resources: Arc::new(cluster.clone()),
+            cluster,
+            writer,
+            pool: Pool::start(NonZeroUsize::new(4).unwrap()).unwrap(),
+            inventory: inventory.unwrap(),
+            metrics: Arc::default(),
+            events: Events::new("test"),
+            hash_key: slot,
+            trials: tokio::sync::Notify::new(),
+            remember_passes: true,
+            resync_period: Duration::from_hours(10),
+            now: Timestamp::now,
+            random: |bytes| bytes.fill(7),
+        };
+        Self {
+            server,
+            shared: Arc::new(shared),
+            _tasks: tasks,
+        }
+    }
+
+    /// A reconciler of webs.
+    pub(crate) fn reconciler(&self, name: &str, serving: Serving) -> Arc<Reconciler> {
+        Arc::new(Reconciler::new(
+            PluginName::new(name).unwrap(),
+            Gvk::new("example.com", "v1", "Web"),
+            serving,
+            Arc::clone(&self.shared),
+        ))
+    }
+
+    /// Makes or changes a parent, in a namespace of its own.
+    pub(crate) fn put_parent(&self, namespace: &str, size: u32) {
+        let stated = json!({"spec": {"size": size}});
+        self.server.put("webs", namespace, "web", stated);
+    }
+
+    /// What the child of a parent says, if there is one.
+    pub(crate) fn child_says(&self, namespace: &str) -> Option<String> {
+        let child = self.server.get("configmaps", namespace, "child")?;
+        child["data"]["says"].as_str().map(str::to_owned)
+    }
+
+    /// Reason of a parent's condition `Synced`.
+    pub(crate) fn synced(&self, namespace: &str) -> String {
+        let parent = self
+            .server
+            .get("webs", namespace, "web")
+            .unwrap_or_default();
+        let conditions = parent["status"]["conditions"].as_array().cloned();
+        let mut conditions = conditions.into_iter().flatten();
+        let synced = conditions.find(|condition| condition["type"] == "Synced");
+        synced.map_or_else(String::new, |synced| {
+            synced["reason"].as_str().unwrap().to_owned()
+        })
+    }
+
+    /// Runs what is due until something holds.
+    pub(crate) async fn drive(
+        &self,
+        reconciler: &Reconciler,
+        what: &str,
+        holds: impl Fn(&Self) -> bool,
+    ) {
+        let running = async {
+            while !holds(self) {
+                let soon = Duration::from_millis(20);
+                let due = timeout(soon, reconciler.registration().triggers(99)).await;
+                for (parent, _) in due.unwrap_or_default() {
+                    reconciler.pass(&parent, Turn::default()).await;
+                }
+            }
+        };
+        let ended = timeout(PATIENCE, running).await;
+        ended.unwrap_or_else(|_| panic!("{what}: {:#?}", self.shared.cluster.status()));
+    }
+}
+
+pub(crate) fn parent(namespace: &str) -> ObjectId {
+    ObjectId::new(GroupKind::new("example.com", "Web"), Some(namespace), "web")
+}
+
+/// What serves when a guest is loaded with what it asks for.
+pub(crate) fn serving_of(guest: Guest) -> Serving {
+    let described = described(&engine(Metering::Epochs), &guest.build());
+    let plugin: Plugin = described.configure(&Map::new()).unwrap();
+    let grants = Grants::for_file(plugin.manifest());
+    Serving::new(
+        Arc::new(plugin),
+        Arc::new(grants),
+        Arc::new(Limits::default()),
+    )
+}
+
+/// A guest with one child, which says what it is told.
+pub(crate) fn saying(text: &str) -> Guest {
+    let child = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "child"},
+        "data": {"says": text},
+    });
+    guest().answering(desired(vec![owned_child("child", &child.to_string())]))
+}
+
+#[tokio::test]
+async fn everything_carries_the_name_under_which_a_plugin_serves() {
+    let world = World::start().await;
+    world.put_parent("a", 1);
+    // Its component calls itself "web".
+    let reconciler = world.reconciler("east", serving_of(saying("hello")));
+    world
+        .drive(&reconciler, "applied", |world| {
+            world.synced("a") == "Applied"
+        })
+        .await;
+    let child = world.server.get("configmaps", "a", "child").unwrap();
+    let managers = |object: &Value| -> Vec<String> {
+        let entries = object["metadata"]["managedFields"].as_array().unwrap();
+        entries
+            .iter()
+            .map(|entry| entry["manager"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(child["metadata"]["labels"]["innkeeper.dev/plugin"], "east");
+    assert_eq!(managers(&child), ["innkeeper:east"]);
+    let parent = world.server.get("webs", "a", "web").unwrap();
+    assert_eq!(
+        managers(&parent),
+        ["innkeeper:east:host", "innkeeper:east:status"]
+    );
+    let inventory = world.server.get("configmaps", "host", INVENTORY).unwrap();
+    assert_eq!(inventory["data"], json!({"east": "v1 ConfigMap"}));
+}

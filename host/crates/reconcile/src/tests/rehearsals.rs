@@ -1,0 +1,188 @@
+//! Candidates against live parents: what they would do is told, and nothing is done.
+
+use innkeeper_model::FaultKind;
+use innkeeper_sandbox::fixture::{Description, fault};
+use tokio::time::sleep;
+
+use super::*;
+
+/// A world with one parent that a plugin has been applied to.
+async fn applied() -> (World, Arc<Reconciler>) {
+    let world = World::start().await;
+    world.put_parent("a", 1);
+    let reconciler = world.reconciler("web", serving_of(saying("old")));
+    world
+        .drive(&reconciler, "applied", |world| {
+            world.synced("a") == "Applied"
+        })
+        .await;
+    (world, reconciler)
+}
+
+async fn rehearse_once(reconciler: &Reconciler, candidate: &Candidate, name: &str) -> Rehearsal {
+    let mut told = reconciler.rehearse(candidate, vec![parent(name)]).await;
+    let (id, told) = told.pop().unwrap();
+    assert_eq!(id, parent(name));
+    told
+}
+
+/// Rehearses parent `a` until it is no longer parked.
+pub(super) async fn rehearse_candidate(
+    reconciler: &Reconciler,
+    candidate: &Candidate,
+) -> Rehearsal {
+    let told = async {
+        loop {
+            match rehearse_once(reconciler, candidate, "a").await {
+                Rehearsal::Parked { .. } => sleep(Duration::from_millis(5)).await,
+                told => return told,
+            }
+        }
+    };
+    timeout(PATIENCE, told).await.unwrap()
+}
+
+async fn rehearse(reconciler: &Reconciler, guest: Guest) -> Rehearsal {
+    rehearse_candidate(reconciler, &reconciler.candidate(serving_of(guest))).await
+}
+
+fn config_map(name: &str, says: &str) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"says": says},
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn a_rehearsal_tells_what_would_be_done_and_does_nothing() {
+    let (world, reconciler) = applied().await;
+    let writes = world.server.writes();
+    let before = world.server.get("webs", "a", "web");
+
+    let same = rehearse(&reconciler, saying("old")).await;
+    assert_eq!(same, Rehearsal::Planned(Changes::default()));
+    let both = desired(vec![
+        owned_child("child", &config_map("child", "new")),
+        owned_child("more", &config_map("more", "new")),
+    ]);
+    let more = rehearse(&reconciler, guest().answering(both)).await;
+    let expected = Changes {
+        creates: 1,
+        updates: 1,
+        deletes: Vec::new(),
+    };
+    assert_eq!(more, Rehearsal::Planned(expected));
+    let nothing = rehearse(&reconciler, guest().answering(desired(Vec::new()))).await;
+    let child = ObjectId::new(GroupKind::new("", "ConfigMap"), Some("a"), "child");
+    let expected = Changes {
+        deletes: vec![child],
+        ..Changes::default()
+    };
+    assert_eq!(nothing, Rehearsal::Planned(expected));
+
+    assert_eq!(world.server.writes(), writes);
+    assert_eq!(world.server.get("webs", "a", "web"), before);
+    // What serves goes on as before.
+    world.put_parent("b", 1);
+    world
+        .drive(&reconciler, "another", |world| {
+            world.synced("b") == "Applied"
+        })
+        .await;
+    assert_eq!(world.child_says("a").as_deref(), Some("old"));
+}
+
+#[tokio::test]
+async fn a_rehearsal_tells_what_is_wrong_with_a_candidate() {
+    let (world, reconciler) = applied().await;
+    let writes = world.server.writes();
+    let reason = |told: Rehearsal| match told {
+        Rehearsal::Refused { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    let traps = saying("new").doing("(unreachable)", &[]);
+    assert_eq!(reason(rehearse(&reconciler, traps).await), "GuestTrapped");
+    let loops = saying("new").doing("(loop $again (br $again))", &[]);
+    assert_eq!(
+        reason(rehearse(&reconciler, loops).await),
+        "DeadlineExceeded"
+    );
+    let undeclared = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}});
+    let undeclared = desired(vec![owned_child("s", &undeclared.to_string())]);
+    let undeclared = guest().answering(undeclared);
+    assert_eq!(
+        reason(rehearse(&reconciler, undeclared).await),
+        "ChildForbidden"
+    );
+    let expected = Rehearsal::Fault {
+        kind: FaultKind::Invalid,
+        message: "no".to_owned(),
+    };
+    let invalid = guest().answering(fault(1, "no"));
+    assert_eq!(rehearse(&reconciler, invalid).await, expected);
+    assert_eq!(world.server.writes(), writes);
+    assert_eq!(world.synced("a"), "Applied");
+}
+
+#[tokio::test]
+async fn a_candidate_waits_for_what_is_not_watched_yet_and_what_serves_does_not() {
+    let (_world, reconciler) = applied().await;
+    let services = Description {
+        children: vec![["v1", "Service"].map(str::to_owned)],
+        ..Description::default()
+    };
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}});
+    let service = desired(vec![owned_child("s", &service.to_string())]);
+    let candidate = guest().describing(services).answering(service);
+    let candidate = reconciler.candidate(serving_of(candidate));
+    let told = rehearse_once(&reconciler, &candidate, "a").await;
+    assert!(matches!(told, Rehearsal::Parked { .. }), "{told:?}");
+    assert_eq!(reconciler.registration().waiting(), []);
+    let told = rehearse_candidate(&reconciler, &candidate).await;
+    // The ConfigMap was made by what serves, and the inventory says so.
+    let Rehearsal::Planned(changes) = told else {
+        panic!("{told:?}");
+    };
+    assert_eq!((changes.creates, changes.deletes.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn parents_without_a_pass_are_not_rehearsed() {
+    let (world, reconciler) = applied().await;
+    let paused = json!({"metadata": {"annotations": {"innkeeper.dev/paused": "true"}}, "spec": {}});
+    world.server.put("webs", "a", "web", paused);
+    world
+        .drive(&reconciler, "paused", |world| world.synced("a") == "Paused")
+        .await;
+    assert_eq!(rehearse(&reconciler, saying("new")).await, Rehearsal::Idle);
+    let candidate = reconciler.candidate(serving_of(saying("new")));
+    let gone = rehearse_once(&reconciler, &candidate, "gone").await;
+    assert_eq!(gone, Rehearsal::Idle);
+}
+
+#[tokio::test]
+async fn many_parents_are_rehearsed_together_each_with_its_own_end() {
+    let (world, reconciler) = applied().await;
+    let names: Vec<String> = (0..40).map(|number| format!("more-{number}")).collect();
+    for name in &names {
+        world.put_parent(name, 1);
+    }
+    let seen = || reconciler.registration().parents().len() > names.len();
+    world.drive(&reconciler, "all are seen", |_| seen()).await;
+    let candidate = reconciler.candidate(serving_of(saying("new")));
+    rehearse_candidate(&reconciler, &candidate).await;
+    let mut parents = reconciler.registration().parents();
+    parents.insert(7, parent("gone"));
+    let mut told = reconciler.rehearse(&candidate, parents.clone()).await;
+    told.sort_by(|(one, _), (other, _)| one.cmp(other));
+    parents.sort();
+    let ids: Vec<ObjectId> = told.iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(ids, parents, "each of them once");
+    for (id, told) in told {
+        if id == parent("gone") {
+            assert_eq!(told, Rehearsal::Idle);
+        } else {
+            assert!(matches!(told, Rehearsal::Planned(_)), "{id}: {told:?}");
+        }
+    }
+}

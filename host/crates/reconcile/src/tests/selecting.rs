@@ -1,0 +1,249 @@
+//! Parents that come into the selection and leave it.
+
+use futures::FutureExt;
+use innkeeper_cluster::Answer;
+use innkeeper_model::{LabelSelector, ObjectRef, ReadFailure, ReadKey, ReadKind};
+use innkeeper_policy::Selection;
+
+use super::{rehearsals::rehearse_candidate, remembering::until_skipped, *};
+
+fn selection(namespaces: &str, parents: &str) -> Selection {
+    Selection {
+        namespaces: LabelSelector::parse(namespaces).unwrap(),
+        parents: LabelSelector::parse(parents).unwrap(),
+    }
+}
+
+/// What serves parents with the label `tier` in namespaces with the label `team=a`.
+fn choosy() -> Serving {
+    serving_of(saying("hello")).selecting(selection("team=a", "tier"))
+}
+
+impl World {
+    fn label_namespace(&self, name: &str, labels: Value) {
+        let stated = json!({"metadata": {"labels": labels}});
+        self.server.put("namespaces", "", name, stated);
+    }
+
+    fn label_parent(&self, namespace: &str, labels: Value) {
+        let stated = json!({"metadata": {"labels": labels}, "spec": {"size": 1}});
+        self.server.put("webs", namespace, "web", stated);
+    }
+
+    /// A condition of a parent, as `Status/Reason`.
+    fn said(&self, namespace: &str, kind: &str) -> Option<String> {
+        let parent = self.server.get("webs", namespace, "web")?;
+        let conditions = parent["status"]["conditions"].as_array()?.clone();
+        let mut conditions = conditions.into_iter();
+        let said = conditions.find(|condition| condition["type"] == kind)?;
+        let text = |field: &str| said[field].as_str().unwrap_or_default().to_owned();
+        Some(format!("{}/{}", text("status"), text("reason")))
+    }
+
+    fn says(&self, namespace: &str, synced: &str) -> bool {
+        self.said(namespace, "Synced").as_deref() == Some(synced)
+    }
+}
+
+/// A world with a parent that is served.
+async fn served() -> (World, Arc<Reconciler>) {
+    let world = World::start().await;
+    world.label_namespace("a", json!({"team": "a"}));
+    world.label_parent("a", json!({"tier": "1"}));
+    let reconciler = world.reconciler("web", choosy());
+    world
+        .drive(&reconciler, "applied", |world| {
+            world.says("a", "True/Applied")
+        })
+        .await;
+    (world, reconciler)
+}
+
+/// Runs what is due until nothing has been for a while.
+async fn rest(reconciler: &Reconciler) -> usize {
+    let mut passes = 0;
+    let soon = Duration::from_millis(200);
+    while let Ok(due) = timeout(soon, reconciler.registration().triggers(99)).await {
+        for (parent, _) in due {
+            reconciler.pass(&parent, Turn::default()).await;
+            passes += 1;
+        }
+    }
+    passes
+}
+
+#[tokio::test]
+async fn a_parent_that_leaves_the_selection_is_let_alone_and_goes_on_where_it_was() {
+    let (world, reconciler) = served().await;
+    until_skipped(&world, &reconciler).await;
+    for (leaves, returns) in [
+        (["a", "tier"], ["tier", "2"]),
+        (["a", "team"], ["team", "a"]),
+    ] {
+        let by_label = leaves[1] == "tier";
+        let label = |labels: Value| {
+            if by_label {
+                world.label_parent("a", labels);
+            } else {
+                world.label_namespace("a", labels);
+            }
+        };
+        let before = world.server.writes().len();
+        label(json!({}));
+        world
+            .drive(&reconciler, "left out", |world| {
+                world.says("a", "Unknown/NotSelected")
+            })
+            .await;
+        let ready = world.said("a", "Ready");
+        assert_eq!(ready.as_deref(), Some("Unknown/NotSelected"));
+        // What happens to a child is not the plugin's concern now.
+        world.server.put(
+            "configmaps",
+            "a",
+            "child",
+            json!({"data": {"theirs": "yes"}}),
+        );
+        rest(&reconciler).await;
+        let written = world.server.writes().split_off(before);
+        assert_eq!(written, ["PATCH webs/status a/web"]);
+
+        let before = world.server.writes().len();
+        label(json!({returns[0]: returns[1]}));
+        world
+            .drive(&reconciler, "back", |world| world.says("a", "True/Applied"))
+            .await;
+        let ready = world.said("a", "Ready");
+        assert_eq!(ready.as_deref(), Some("True/Ready"));
+        let written = world.server.writes().split_off(before);
+        assert_eq!(written, ["PATCH webs/status a/web"]);
+        until_skipped(&world, &reconciler).await;
+    }
+}
+
+#[tokio::test]
+async fn a_parent_that_never_was_selected_is_not_written_to() {
+    let (world, reconciler) = served().await;
+    world.label_namespace("b", json!({"team": "b"}));
+    world.label_parent("b", json!({"tier": "1"}));
+    world.label_namespace("c", json!({"team": "a"}));
+    world.label_parent("c", json!({}));
+    // Its namespace has not been seen.
+    world.label_parent("d", json!({"tier": "1"}));
+    let before = world.server.writes().len();
+    rest(&reconciler).await;
+    for namespace in ["b", "c", "d"] {
+        let object = world.server.get("webs", namespace, "web").unwrap();
+        assert_eq!(object["status"], Value::Null);
+    }
+    assert_eq!(world.server.writes().len(), before);
+    let of = |namespace: &str| {
+        let parent = reconciler.registration().parent(&parent(namespace));
+        reconciler.selects(&parent.unwrap())
+    };
+    assert_eq!(
+        ["a", "b", "c", "d"].map(of),
+        [Some(true), Some(false), Some(false), None]
+    );
+
+    // What was missing comes.
+    world.label_namespace("d", json!({"team": "a"}));
+    world
+        .drive(&reconciler, "served", |world| {
+            world.says("d", "True/Applied")
+        })
+        .await;
+    assert_eq!(reconciler.parent_count(), 2);
+}
+
+#[tokio::test]
+async fn the_labels_of_a_namespace_concern_the_parents_in_it_and_nobody_else() {
+    let (world, reconciler) = served().await;
+    world.label_namespace("b", json!({"team": "b"}));
+    world.label_parent("b", json!({"tier": "1"}));
+    rest(&reconciler).await;
+    // A pass that was left out reads the namespace all the same.
+    until_skipped(&world, &reconciler).await;
+    while reconciler
+        .registration()
+        .triggers(99)
+        .now_or_never()
+        .is_some()
+    {}
+    for (namespace, labels) in [
+        ("a", json!({"team": "a", "more": "1"})),
+        ("b", json!({"team": "c"})),
+    ] {
+        world.label_namespace(namespace, labels);
+        let due = reconciler.registration().triggers(99);
+        let due = timeout(PATIENCE, due).await.unwrap();
+        let due: Vec<ObjectId> = due.into_iter().map(|(parent, _)| parent).collect();
+        assert_eq!(due, [parent(namespace)]);
+        reconciler.pass(&parent(namespace), Turn::default()).await;
+    }
+    let others = timeout(
+        Duration::from_millis(200),
+        reconciler.registration().triggers(99),
+    );
+    assert!(others.await.is_err());
+}
+
+#[tokio::test]
+async fn another_selection_looks_at_all_parents_again() {
+    let (world, reconciler) = served().await;
+    world.label_namespace("b", json!({"team": "b"}));
+    world.label_parent("b", json!({"tier": "1"}));
+    rest(&reconciler).await;
+    let of_b = serving_of(saying("hello")).selecting(selection("team=b", ""));
+    reconciler.swap(of_b, None);
+    world
+        .drive(&reconciler, "the other one is served", |world| {
+            world.says("a", "Unknown/NotSelected") && world.says("b", "True/Applied")
+        })
+        .await;
+    assert_eq!(world.child_says("a").as_deref(), Some("hello"));
+    reconciler.swap(serving_of(saying("hello")), None);
+    world
+        .drive(&reconciler, "both are served", |world| {
+            world.says("a", "True/Applied") && world.says("b", "True/Applied")
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_rehearsal_leaves_out_what_the_candidate_would_not_have() {
+    let (world, reconciler) = served().await;
+    let nothing = guest().answering(desired(Vec::new()));
+    let told = async |selected: Selection| {
+        let candidate = serving_of(nothing.clone()).selecting(selected);
+        rehearse_candidate(&reconciler, &reconciler.candidate(candidate)).await
+    };
+    for (namespaces, parents) in [("team=b", ""), ("", "tier=2"), ("team=b", "tier")] {
+        let told = told(selection(namespaces, parents)).await;
+        assert_eq!(told, Rehearsal::Idle, "{namespaces:?} {parents:?}");
+    }
+    let Rehearsal::Planned(changes) = told(selection("team=a", "tier=1")).await else {
+        panic!("it is selected");
+    };
+    assert_eq!(changes.deletes.len(), 1);
+    assert_eq!(world.child_says("a").as_deref(), Some("hello"));
+}
+
+#[tokio::test]
+async fn guests_do_not_see_what_the_host_reads_of_namespaces() {
+    let (_world, reconciler) = served().await;
+    let observed = reconciler.registration().parent(&parent("a")).unwrap();
+    let serving = reconciler.serving();
+    let reference = ObjectRef {
+        kind: Gvk::new("", "v1", "Namespace"),
+        namespace: None,
+        name: "a".into(),
+    };
+    let ask = |granted: &Arc<[ReadKind]>| {
+        let mut reads = reconciler.registration().reads(&observed, granted);
+        reads.ask(&ReadKey::Get(reference.clone()))
+    };
+    let not_granted = ReadFailure::NotGranted(reference.kind.clone());
+    assert_eq!(ask(&serving.reads), Answer::Failed(not_granted));
+    assert!(matches!(ask(&serving.own_reads), Answer::Object(Some(_))));
+}

@@ -1,0 +1,294 @@
+//! From bytes to compiled code.
+//!
+//! Everything that can be said without compiling is said first, because compiling is the expensive and dangerous step:
+//! what the file is, which contract it was built against, what it imports and exports, how large its parts are.
+//! A host compiles in processes of their own, which can be bounded and killed; see [`Compiler`].
+//! Where the bytes come from is not this module's business.
+
+mod cache;
+mod child;
+mod error;
+mod inspect;
+mod kept;
+mod process;
+mod scan;
+mod verdict;
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::Path,
+};
+
+use serde_json::Value;
+use wasmtime::component::Component;
+
+pub(super) use self::cache::CodeFile;
+use self::cache::Mapped;
+pub use self::{
+    cache::Cache,
+    child::{ChildBounds, ChildError, child},
+    error::Error,
+    inspect::{Inspection, Producer, What, inspect},
+    process::{CompileBounds, Compiler, Program},
+    verdict::CompileLimit,
+};
+use innkeeper_model::Digest;
+
+use crate::{Engine, convert, wasi};
+
+/// The package of the contract.
+const PACKAGE: &str = "innkeeper:plugin/";
+/// The interface that every plugin exports.
+const RECONCILER: &str = "innkeeper:plugin/reconciler@";
+/// The interfaces that a plugin may import, beside an empty WASI.
+const IMPORTS: [&str; 3] = [
+    "innkeeper:plugin/types@",
+    "innkeeper:plugin/host@",
+    "innkeeper:plugin/cluster@",
+];
+
+/// How large an artifact and its parts may be.
+///
+/// Compiling takes time and memory out of all proportion to some inputs; these bounds keep ordinary mistakes away from
+/// the compiler, and the guests of this project are far below them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The whole file, in bytes.
+    pub bytes_max: usize,
+    /// Functions of all modules.
+    pub functions_max: usize,
+    /// Local variables of one function.
+    pub locals_max: u32,
+    /// The body of one function, in bytes.
+    pub body_bytes_max: usize,
+    /// Core modules, and components, in the component.
+    pub modules_max: usize,
+    /// Memories of all modules.
+    pub memories_max: usize,
+    /// Tables of all modules.
+    pub tables_max: usize,
+    /// Data segments of all modules.
+    pub data_segments_max: usize,
+    /// Element segments of all modules.
+    pub element_segments_max: usize,
+    /// Globals of all modules.
+    pub globals_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes_max: 32 * 1024 * 1024,
+            functions_max: 50_000,
+            locals_max: 10_000,
+            body_bytes_max: 512 * 1024,
+            modules_max: 32,
+            memories_max: 4,
+            tables_max: 16,
+            data_segments_max: 10_000,
+            element_segments_max: 10_000,
+            globals_max: 10_000,
+        }
+    }
+}
+
+/// A compiled plugin, not yet described or linked.
+#[derive(Clone)]
+pub struct Artifact {
+    pub(super) component: Component,
+    /// What the component is mapped from; none if it is in memory alone.
+    pub(super) file: Option<CodeFile>,
+    pub(super) digest: Digest,
+    pub(super) contract: String,
+    /// What it carries of a description.
+    pub(super) description: Option<Value>,
+}
+
+impl Artifact {
+    /// The digest of the bytes.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// The contract version that it was built against.
+    pub fn contract(&self) -> &str {
+        &self.contract
+    }
+}
+
+/// Reads a file that is not larger than allowed.
+pub fn read_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
+    let failed = |source: std::io::Error| {
+        let path = path.display().to_string();
+        if source.kind() == std::io::ErrorKind::NotFound {
+            Error::NotFound { path }
+        } else {
+            Error::ReadFile { path, source }
+        }
+    };
+    let kind = fs::metadata(path).map_err(failed)?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        // Reading a pipe waits for whoever writes it, perhaps for ever; of a directory the system says enough itself.
+        return Err(failed(std::io::Error::other("it is no regular file")));
+    }
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes))
+        .map_err(failed)?;
+    if bytes.len() > bytes_max {
+        return Err(Error::TooLarge { max: bytes_max });
+    }
+    Ok(bytes)
+}
+
+/// Says whether bytes are a plugin that this host can compile and link, without compiling them.
+pub fn check(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
+    let inspection = examine(bytes, limits)?;
+    scan::validate(bytes)?;
+    check_world(&inspection)?;
+    Ok(inspection)
+}
+
+/// All of [`check`] that has to be said of bytes although their compiled form is here already.
+fn examine(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
+    if bytes.is_empty() {
+        return Err(Error::Empty);
+    }
+    if bytes.len() > limits.bytes_max {
+        return Err(Error::TooLarge {
+            max: limits.bytes_max,
+        });
+    }
+    let inspection = inspect(bytes);
+    match inspection.what {
+        What::Component => {}
+        What::CoreModule => return Err(Error::CoreModule),
+        What::UnknownEncoding { version, layer } => {
+            return Err(Error::UnknownEncoding { version, layer });
+        }
+        What::NotWasm => {
+            let start = &bytes[..bytes.len().min(16)];
+            let start = format!("\"{}\"", start.escape_ascii());
+            return Err(Error::NotWasm { start });
+        }
+    }
+    scan::count(bytes, limits)?;
+    Ok(inspection)
+}
+
+/// What is known of bytes, and their compiled form if it is here; they were valid when that was made.
+fn look_up(
+    engine: &Engine,
+    bytes: &[u8],
+    limits: &Limits,
+    cache: Option<&Cache>,
+) -> Result<(Inspection, Option<Mapped>), Error> {
+    let inspection = examine(bytes, limits)?;
+    let cached = cache.and_then(|cache| cache.load(engine, &inspection.digest));
+    if cached.is_none() {
+        scan::validate(bytes)?;
+    }
+    check_world(&inspection)?;
+    Ok((inspection, cached))
+}
+
+/// Checks and compiles in this process, or takes the compiled form from the cache.
+///
+/// For commands that somebody waits for with one file of theirs: whoever ends such a command ends the compiler with it.
+/// A host that serves others uses a [`Compiler`].
+/// Blocks for as long as compiling takes: 20 to 500 ms for ordinary guests.
+pub fn compile(
+    engine: &Engine,
+    bytes: &[u8],
+    limits: &Limits,
+    cache: Option<&Cache>,
+) -> Result<Artifact, Error> {
+    let (inspection, cached) = look_up(engine, bytes, limits, cache)?;
+    let contract = inspection.contract.ok_or(Error::MissingExport)?;
+    let digest = inspection.digest;
+    let (component, file) = if let Some(Mapped { component, file }) = cached {
+        (component, Some(file))
+    } else {
+        let component =
+            Component::new(engine.wasmtime(), bytes).map_err(|source| Error::Compile { source })?;
+        // The stored form is mapped from its file, so that many plugins share the page cache instead of the heap.
+        let stored = cache.and_then(|cache| cache.store(engine, &digest, &component));
+        stored.map_or((component, None), |Mapped { component, file }| {
+            (component, Some(file))
+        })
+    };
+    Ok(Artifact {
+        component,
+        file,
+        digest,
+        contract,
+        description: inspection.description,
+    })
+}
+
+fn check_world(inspection: &Inspection) -> Result<(), Error> {
+    let names = || inspection.imports.iter().chain(&inspection.exports);
+    let mut versions = names().filter_map(|name| contract_version(name));
+    let Some(version) = versions.next() else {
+        return Err(Error::OtherWorld {
+            exports: inspection.exports.clone(),
+        });
+    };
+    if let Some(other) = versions.find(|other| *other != version) {
+        return Err(Error::MixedContract {
+            first: version.to_owned(),
+            second: other.to_owned(),
+        });
+    }
+    if !convert::VERSIONS.contains(&version) {
+        return Err(Error::UnknownContract {
+            found: version.to_owned(),
+            supported: convert::VERSIONS,
+        });
+    }
+    let imports: Vec<String> = inspection
+        .imports
+        .iter()
+        .filter(|import| !IMPORTS.iter().any(|allowed| import.starts_with(allowed)))
+        .filter(|import| !wasi::is_known(import))
+        .map(|import| format!("{import} ({})", advice(import)))
+        .collect();
+    if !imports.is_empty() {
+        return Err(Error::ForbiddenImports { imports });
+    }
+    if !inspection
+        .exports
+        .iter()
+        .any(|export| export.starts_with(RECONCILER))
+    {
+        return Err(Error::MissingExport);
+    }
+    Ok(())
+}
+
+/// The version in a name of the contract's package; empty where the name has none.
+fn contract_version(name: &str) -> Option<&str> {
+    let interface = name.strip_prefix(PACKAGE)?;
+    Some(interface.split_once('@').map_or("", |(_, version)| version))
+}
+
+/// What the author of a component with a forbidden import can do.
+fn advice(import: &str) -> &'static str {
+    const TOOLCHAIN: &str = "the toolchain adds it: build for wasm32-unknown-unknown, or for wasm32-wasip2 without what uses it";
+    let interface = import.split_once('@').map_or(import, |(name, _)| name);
+    match interface {
+        name if name.starts_with("wasi:sockets/") || name.starts_with("wasi:http/") => {
+            "plugins have no network: read objects with cluster.get and cluster.list, let a Job do the rest"
+        }
+        name if name.starts_with("wasi:filesystem/") => {
+            "plugins have no files: compile them in, or take them from the configuration"
+        }
+        name if name.starts_with("wasi:clocks/") => "take the time from host.now",
+        name if name.starts_with("wasi:logging/") => "write with host.log",
+        name if name.starts_with("wasi:") => TOOLCHAIN,
+        name if name.starts_with(PACKAGE) => "the contract has no such interface",
+        _ => "only innkeeper:plugin may be imported: remove what needs it",
+    }
+}

@@ -1,0 +1,135 @@
+//! The process that compiles one plugin: it binds itself, reads the component from standard input, and writes native
+//! code to standard output.
+//!
+//! Where the compiler goes astray, this process ends and not the host. It knows no file, no cluster and no cache.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    num::NonZeroUsize,
+};
+
+use rayon::ThreadPoolBuilder;
+use rustix::{
+    process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit},
+    thread::set_no_new_privs,
+};
+
+use crate::{Metering, engine};
+
+/// Descriptors that it may have: the standard streams, and one or two for a moment.
+const DESCRIPTORS_MAX: u64 = 16;
+/// Between the signal that says that the CPU time is used up and the one that cannot be ignored, in seconds.
+const CPU_SECONDS_EXTRA: u64 = 2;
+/// The kernel takes the process with the highest score first.
+const OOM_SCORE: &[u8] = b"1000";
+
+/// The exit code of a process whose compiler refused the component.
+const REFUSED: u8 = 2;
+/// The exit code of a process that failed for another reason.
+const FAILED: u8 = 4;
+
+/// Bounds of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChildBounds {
+    /// Address space, in bytes.
+    pub memory_bytes_max: u64,
+    /// CPU time, in seconds.
+    pub cpu_seconds_max: u64,
+    /// Size of the compiled code, in bytes.
+    pub code_bytes_max: u64,
+    /// Threads of the compiler.
+    pub threads: NonZeroUsize,
+    /// Whether the engine of the compiled code counts fuel.
+    pub fuel: bool,
+}
+
+/// Why nothing was compiled.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
+pub enum ChildError {
+    #[error("failed to limit what this process may take")]
+    Limit(#[source] io::Error),
+    #[error("failed to read the component from standard input")]
+    Read(#[source] io::Error),
+    #[error("failed to start the threads that compile")]
+    Threads(#[source] rayon::ThreadPoolBuildError),
+    #[error("failed to set up the compiler")]
+    Engine(#[source] wasmtime::Error),
+    #[error(transparent)]
+    Compile(wasmtime::Error),
+    #[error("failed to write the compiled code to standard output")]
+    Write(#[source] io::Error),
+}
+
+impl ChildError {
+    /// The exit code of the process.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Compile(_) => REFUSED,
+            _ => FAILED,
+        }
+    }
+}
+
+/// Whether an exit code says that the compiler refused the component.
+pub(super) fn is_refusal(code: i32) -> bool {
+    code == i32::from(REFUSED)
+}
+
+/// Limits this process, and compiles the component that `input` holds into native code for `output`.
+pub fn child(
+    bounds: ChildBounds,
+    input: &mut dyn Read,
+    output: &mut dyn Write,
+) -> Result<(), ChildError> {
+    limit(&bounds).map_err(ChildError::Limit)?;
+    let mut bytes = Vec::new();
+    input.read_to_end(&mut bytes).map_err(ChildError::Read)?;
+    let metering = if bounds.fuel {
+        Metering::Fuel
+    } else {
+        Metering::Epochs
+    };
+    let threads = ThreadPoolBuilder::new().num_threads(bounds.threads.get());
+    threads.build_global().map_err(ChildError::Threads)?;
+    let engine = engine::compiler(metering).map_err(ChildError::Engine)?;
+    let code = engine
+        .precompile_component(&bytes)
+        .map_err(ChildError::Compile)?;
+    output
+        .write_all(&code)
+        .and_then(|()| output.flush())
+        .map_err(ChildError::Write)
+}
+
+fn limit(bounds: &ChildBounds) -> io::Result<()> {
+    let at_most = |resource, current: u64, maximum: u64| {
+        // Where less is allowed already, that stays.
+        let present = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let limit = Rlimit {
+            current: Some(current.min(present)),
+            maximum: Some(maximum.min(present)),
+        };
+        setrlimit(resource, limit)
+    };
+    let ChildBounds {
+        memory_bytes_max: memory,
+        cpu_seconds_max: cpu,
+        code_bytes_max: code,
+        threads: _,
+        fuel: _,
+    } = *bounds;
+    // First, and before the address space is small: in most places a process may always raise its own.
+    // Where it may not, the kernel still ends whoever is largest, and that is a compiler gone astray.
+    drop(fs::write("/proc/self/oom_score_adj", OOM_SCORE));
+    at_most(Resource::Core, 0, 0)?;
+    at_most(Resource::Nofile, DESCRIPTORS_MAX, DESCRIPTORS_MAX)?;
+    at_most(Resource::Fsize, code, code)?;
+    at_most(Resource::Cpu, cpu, cpu.saturating_add(CPU_SECONDS_EXTRA))?;
+    at_most(Resource::As, memory, memory)?;
+    // Nobody wants what it compiles when the host is gone.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    set_no_new_privs(true)?;
+    Ok(())
+}

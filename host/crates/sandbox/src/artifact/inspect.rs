@@ -1,0 +1,161 @@
+//! What a file is, for people: never fails, never compiles.
+
+use innkeeper_model::Digest;
+use serde_json::Value;
+use wasm_metadata::Producers;
+use wasmparser::{ComponentName, KnownCustom, Parser, Payload};
+
+use super::contract_version;
+use crate::description;
+
+/// What bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A component.
+    Component,
+    /// A core module.
+    CoreModule,
+    /// WebAssembly of a kind that is not known.
+    UnknownEncoding {
+        /// The version in the header.
+        version: u16,
+        /// 0 for modules, 1 for components.
+        layer: u16,
+    },
+    /// Anything else.
+    NotWasm,
+}
+
+/// A tool that took part in making a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Producer {
+    /// As what: `language`, `processed-by`, `sdk`.
+    pub role: String,
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// What can be said of bytes without compiling or running them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// What they are.
+    pub what: What,
+    /// How many there are.
+    pub size_bytes: usize,
+    /// Their digest.
+    pub digest: Digest,
+    /// The names of the component's imports, in order.
+    pub imports: Vec<String>,
+    /// The names of the component's exports, in order.
+    pub exports: Vec<String>,
+    /// The version of the contract that they speak; none if they are no plugin.
+    pub contract: Option<String>,
+    /// The name in their metadata.
+    pub name: Option<String>,
+    /// The tools that made them.
+    pub producers: Vec<Producer>,
+    /// The description that they carry; `null` where it cannot be read.
+    pub description: Option<Value>,
+}
+
+/// Looks at bytes; of damaged ones it tells what comes before the damage.
+pub fn inspect(bytes: &[u8]) -> Inspection {
+    let mut inspection = Inspection {
+        what: what(bytes),
+        size_bytes: bytes.len(),
+        digest: Digest::of(bytes),
+        imports: Vec::new(),
+        exports: Vec::new(),
+        contract: None,
+        name: None,
+        producers: producers(bytes),
+        description: None,
+    };
+    if inspection.what == What::Component {
+        outermost(bytes, &mut inspection);
+        inspection.description = description::embedded(bytes);
+    }
+    inspection.contract = inspection
+        .exports
+        .iter()
+        .chain(&inspection.imports)
+        .find_map(|name| contract_version(name))
+        .map(str::to_owned);
+    inspection
+}
+
+fn what(bytes: &[u8]) -> What {
+    let Some(rest) = bytes.strip_prefix(b"\0asm") else {
+        return What::NotWasm;
+    };
+    let &[v0, v1, l0, l1, ..] = rest else {
+        return What::NotWasm;
+    };
+    if Parser::is_component(bytes) {
+        return What::Component;
+    }
+    if Parser::is_core_wasm(bytes) {
+        return What::CoreModule;
+    }
+    What::UnknownEncoding {
+        version: u16::from_le_bytes([v0, v1]),
+        layer: u16::from_le_bytes([l0, l1]),
+    }
+}
+
+/// What the outermost component says of itself; those inside are its own business.
+fn outermost(bytes: &[u8], inspection: &mut Inspection) {
+    let mut depth = 0_usize;
+    for payload in Parser::new(0).parse_all(bytes) {
+        let Ok(payload) = payload else { return };
+        match payload {
+            Payload::Version { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(section) if depth == 1 => {
+                let names = section.into_iter().flatten();
+                inspection
+                    .imports
+                    .extend(names.map(|import| import.name.name.to_owned()));
+            }
+            Payload::ComponentExportSection(section) if depth == 1 => {
+                let names = section.into_iter().flatten();
+                inspection
+                    .exports
+                    .extend(names.map(|export| export.name.name.to_owned()));
+            }
+            Payload::CustomSection(section) if depth == 1 => {
+                if let KnownCustom::ComponentName(names) = section.as_known() {
+                    inspection.name = names.into_iter().flatten().find_map(component_name);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn component_name(name: ComponentName<'_>) -> Option<String> {
+    match name {
+        ComponentName::Component { name, .. } => Some(name.to_owned()),
+        _ => None,
+    }
+}
+
+fn producers(bytes: &[u8]) -> Vec<Producer> {
+    // Damaged metadata is no reason to say nothing about the rest.
+    let Ok(Some(producers)) = Producers::from_wasm(bytes) else {
+        return Vec::new();
+    };
+    producers
+        .iter()
+        .flat_map(|(role, tools)| {
+            let producers = tools.iter().map(|(name, version)| Producer {
+                role: role.clone(),
+                name: name.clone(),
+                version: version.clone(),
+            });
+            producers.collect::<Vec<_>>()
+        })
+        .collect()
+}

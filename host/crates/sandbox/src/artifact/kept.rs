@@ -1,0 +1,130 @@
+//! The bytes of plugins on disk, by content: what has served can serve again while its source is down.
+//!
+//! The name of a file says what it has to hold, and that is checked whenever it is read.
+//! That somebody signed the bytes cannot be seen from them, so that it is noted beside them when it was checked; the
+//! directory is trusted with as much as that anyway.
+//! Which bytes are worth to be kept is not decided here.
+
+use std::{fs, io, path::PathBuf};
+
+use innkeeper_model::Digest;
+
+use super::{Cache, Limits};
+
+impl Cache {
+    /// Keeps bytes, and whose signature on them was checked.
+    pub fn keep(
+        &self,
+        digest: &Digest,
+        bytes: &[u8],
+        signed_by: Option<&Digest>,
+    ) -> io::Result<()> {
+        self.write(&self.bytes(digest), bytes)?;
+        match signed_by {
+            Some(key) => self.write(&self.mark(digest, key), b""),
+            None => Ok(()),
+        }
+    }
+
+    /// The bytes of this digest; none if they are not here, damaged, or larger than bytes may be now.
+    pub fn kept(&self, digest: &Digest, limits: &Limits) -> Option<Vec<u8>> {
+        let path = self.bytes(digest);
+        let bytes = super::read_file(&path, limits.bytes_max).ok()?;
+        if Digest::of(&bytes) != *digest {
+            tracing::warn!(path = %path.display(), "a plugin's bytes on disk are damaged and are fetched again");
+            return None;
+        }
+        Some(bytes)
+    }
+
+    /// Which of these keys was seen to have signed the bytes of this digest.
+    pub fn signer<'a>(&self, digest: &Digest, keys: &'a [Digest]) -> Option<&'a Digest> {
+        keys.iter().find(|key| self.mark(digest, key).exists())
+    }
+
+    /// Keeps the bytes of this digest no longer.
+    pub fn forget(&self, digest: &Digest) {
+        // The marks go first: a mark without bytes is nothing, and bytes without a mark are only unsigned.
+        let prefix = format!("{}.", digest.to_hex());
+        let found = fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let marks = found.filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with(&prefix) && name.ends_with(SIGNED)
+        });
+        let paths = marks.map(|mark| mark.path()).chain([self.bytes(digest)]);
+        for path in paths {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(%error, path = %path.display(), "failed to remove what is no longer needed");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn bytes(&self, digest: &Digest) -> PathBuf {
+        self.directory.join(format!("{}.wasm", digest.to_hex()))
+    }
+
+    fn mark(&self, digest: &Digest, key: &Digest) -> PathBuf {
+        let (digest, key) = (digest.to_hex(), key.to_hex());
+        self.directory.join(format!("{digest}.{key}{SIGNED}"))
+    }
+}
+
+/// What the name of a mark ends with.
+const SIGNED: &str = ".signed";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_kept_by_content_with_who_signed_them_until_they_are_forgotten() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path()).unwrap();
+        let limits = Limits::default();
+        let (one, other) = (Digest::of(b"one"), Digest::of(b"other"));
+        let [key, another] = ["key", "another"].map(|text| Digest::of(text.as_bytes()));
+        cache.keep(&one, b"one", Some(&key)).unwrap();
+        cache.keep(&other, b"other", None).unwrap();
+        // Also a second time, although the file is read-only.
+        cache.keep(&one, b"one", None).unwrap();
+        assert_eq!(cache.kept(&one, &limits).unwrap(), b"one");
+        let keys = [another, key];
+        assert_eq!(cache.signer(&one, &keys), Some(&keys[1]));
+        assert_eq!(cache.signer(&one, &keys[..1]), None);
+        assert_eq!(cache.signer(&other, &keys), None);
+
+        let small = Limits {
+            bytes_max: 2,
+            ..Limits::default()
+        };
+        assert_eq!(cache.kept(&one, &small), None);
+        cache.forget(&one);
+        cache.forget(&one);
+        assert_eq!(cache.kept(&one, &limits), None);
+        assert_eq!(cache.signer(&one, &keys), None);
+        assert_eq!(cache.kept(&other, &limits).unwrap(), b"other");
+    }
+
+    #[test]
+    fn damaged_bytes_are_not_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path()).unwrap();
+        let digest = Digest::of(b"good");
+        cache.keep(&digest, b"good", None).unwrap();
+        let path = cache.bytes(&digest);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o400);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, b"evil").unwrap();
+        assert_eq!(cache.kept(&digest, &Limits::default()), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! Contract version 0.1.0: its types as bindgen derives them from `wit/`, and its imports.
+//!
+//! The imports are linked by hand: the answer to a read goes into the guest's memory straight from the cache's text,
+//! without a copy in between.
+
+use std::sync::Arc;
+
+use innkeeper_model as model;
+use wasmtime::{
+    StoreContextMut,
+    component::{Linker, WasmStr},
+};
+
+use self::innkeeper::plugin::types::{self as wit, ListSelector, ObjectRef, ReadError};
+use crate::{
+    log::LogLevel,
+    state::{Refusal, State},
+};
+
+wasmtime::component::bindgen!({
+    world: "plugin",
+    path: "../../../wit",
+    ownership: Borrowing { duplicate_if_necessary: false },
+});
+
+/// Gives a linker everything that a guest of this version may import.
+pub(crate) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    // It has types only, but a component names it among its imports.
+    linker.instance("innkeeper:plugin/types@0.1.0")?;
+
+    let mut host = linker.instance("innkeeper:plugin/host@0.1.0")?;
+    host.func_wrap("log", log)?;
+    host.func_wrap("now", |mut store: StoreContextMut<'_, State>, (): ()| {
+        Ok((store.data_mut().now(),))
+    })?;
+    host.func_wrap(
+        "random",
+        |mut store: StoreContextMut<'_, State>, (len,): (u32,)| {
+            Ok((store.data_mut().random(len)?,))
+        },
+    )?;
+
+    let mut cluster = linker.instance("innkeeper:plugin/cluster@0.1.0")?;
+    cluster.func_wrap(
+        "get",
+        |mut store: StoreContextMut<'_, State>, (reference,): (ObjectRef,)| {
+            Ok((get(store.data_mut(), reference)?,))
+        },
+    )?;
+    cluster.func_wrap(
+        "list",
+        |mut store: StoreContextMut<'_, State>, (selector,): (ListSelector,)| {
+            Ok((list(store.data_mut(), selector)?,))
+        },
+    )
+}
+
+fn log(
+    mut store: StoreContextMut<'_, State>,
+    (level, text): (wit::LogLevel, WasmStr),
+) -> wasmtime::Result<()> {
+    let level = LogLevel::from(level);
+    // Lifted only when the pass still has room for it: a flood costs the host no memory.
+    if store.data().log_takes(level) {
+        let message = text.to_str(&store)?.into_owned();
+        store.data_mut().log(level, message);
+    } else {
+        let bytes = text.to_str(&store)?.len();
+        store.data_mut().log_dropped(bytes);
+    }
+    Ok(())
+}
+
+fn get(
+    state: &mut State,
+    reference: ObjectRef,
+) -> wasmtime::Result<Result<Option<Arc<str>>, ReadError>> {
+    let kind = state.read_kind(&reference.api_version, &reference.kind)?;
+    let answer = state.get(&model::ObjectRef {
+        kind,
+        namespace: reference.namespace.map(Arc::from),
+        name: Arc::from(reference.name),
+    })?;
+    Ok(answer.map_err(ReadError::from))
+}
+
+fn list(
+    state: &mut State,
+    selector: ListSelector,
+) -> wasmtime::Result<Result<Vec<Arc<str>>, ReadError>> {
+    let kind = state.read_kind(&selector.api_version, &selector.kind)?;
+    let answer = state.list(&model::ListSelector {
+        kind,
+        namespace: selector.namespace.map(Arc::from),
+        label_selector: selector.label_selector.map(Arc::from),
+    })?;
+    Ok(answer.map_err(ReadError::from))
+}
+
+impl From<Refusal> for ReadError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotGranted => Self::NotGranted,
+            Refusal::NotServed => Self::NotServed,
+        }
+    }
+}
+
+impl From<wit::LogLevel> for LogLevel {
+    fn from(level: wit::LogLevel) -> Self {
+        match level {
+            wit::LogLevel::Error => Self::Error,
+            wit::LogLevel::Warn => Self::Warn,
+            wit::LogLevel::Info => Self::Info,
+            wit::LogLevel::Debug => Self::Debug,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What goes into a call and what comes out of it.
+//!
+//! Every end of a call is a value: a guest that traps, loops or answers garbage is a [`CallFault`], never an error of the
+//! host.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use innkeeper_model::{Blame, Fault, Gvk, Outcome, Phase, Retry, reason};
+
+use crate::log::{Dropped, LogLine};
+
+/// A child of the parent as the cache holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedChild {
+    /// The key under which an earlier answer stated it; none if it carries none.
+    pub key: Option<Arc<str>>,
+    /// Whether it is kept without an owner.
+    pub retained: bool,
+    /// The object as guests see it.
+    pub object: Arc<str>,
+}
+
+/// The input of one call, but for the configuration, which belongs to the loaded plugin.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The parent as guests see it.
+    pub parent: &'a str,
+    /// All its children, sorted by kind, namespace and name.
+    pub children: &'a [ObservedChild],
+    /// Why the pass runs.
+    pub phase: Phase,
+}
+
+/// What is fixed for a pass and can be recorded, so that the pass can be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// What `now` answers: milliseconds since the Unix epoch.
+    pub now_ms: u64,
+    /// What `random` is made from; must be secret and new for every pass unless it is a replay.
+    pub seed: [u8; 32],
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The guest answered, and the answer keeps the rules of the boundary.
+    Answered(Outcome),
+    /// The guest answered that it could not do its work.
+    GuestFault(Fault),
+    /// The guest broke a rule or a limit, or broke down.
+    Faulted(CallFault),
+    /// The guest read a kind that is not yet cached: the pass has to run again from its start. The guest never learns.
+    Parked(Gvk),
+}
+
+/// Everything that is known of a call after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallReport {
+    /// How it ended.
+    pub end: End,
+    /// What it cost in the engine's own unit, the same for the same input on every machine; only with
+    /// [`Metering::Fuel`](crate::Metering::Fuel).
+    pub fuel: Option<u64>,
+    /// CPU time of the thread, from the instance's making to the checked answer.
+    pub cpu: Duration,
+    /// The most memory that the instance held, tables included, in bytes.
+    pub memory_peak_bytes: usize,
+    /// Calls of `get` and `list`.
+    pub reads: u32,
+    /// Bytes that these returned.
+    pub read_bytes: usize,
+    /// Whether the guest asked for the time; such a pass is not remembered.
+    pub used_now: bool,
+    /// Whether the guest asked for random bytes; such a pass is not remembered and its recording is secret.
+    pub used_random: bool,
+    /// What the guest wrote, bounded.
+    pub log: Vec<LogLine>,
+    /// What did not fit.
+    pub log_dropped: Dropped,
+    /// Where the time went.
+    pub timing: Timing,
+    /// Whether it waited for memory that other calls might have needed.
+    pub waited_for_memory: bool,
+}
+
+/// Wall time of the steps of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Making the instance, start functions included.
+    pub instantiate: Duration,
+    /// Handing the request over, the guest's work, and taking its answer over.
+    pub call: Duration,
+    /// Parsing and checking the answer.
+    pub check: Duration,
+}
+
+/// A volume that is bounded per call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CallLimit {
+    /// Calls of `get` and `list`.
+    HostCalls,
+    /// Bytes that `get` and `list` return.
+    HostCallBytes,
+    /// Bytes of one call of `random`.
+    RandomBytesPerCall,
+    /// Bytes of all calls of `random`.
+    RandomBytes,
+    /// Bytes that one call hands to the host, such as a log line.
+    ArgumentBytes,
+    /// Handles of streams and the like that are held at a time.
+    Handles,
+}
+
+impl fmt::Display for CallLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HostCalls => "reads per pass",
+            Self::HostCallBytes => "bytes read per pass",
+            Self::RandomBytesPerCall => "random bytes per call",
+            Self::RandomBytes => "random bytes per pass",
+            Self::Handles => "handles at a time",
+            Self::ArgumentBytes => "bytes handed to the host in one call, such as a log line",
+        })
+    }
+}
+
+/// What a guest did wrong; its text is fit for a condition on the parent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallFault {
+    /// It panicked, or executed what WebAssembly forbids.
+    #[error("the plugin broke down: {message}{}", Backtrace(backtrace))]
+    Trapped {
+        /// What happened; the guest's last error line where it wrote one.
+        message: String,
+        /// Functions on the guest's stack, innermost first; at most ten.
+        backtrace: Vec<String>,
+    },
+    /// It used up its time.
+    #[error("the plugin did not answer within {} ms of CPU time", limit.as_millis())]
+    DeadlineExceeded {
+        /// CPU time that it may use.
+        limit: Duration,
+    },
+    /// It asked for more memory than it may have.
+    #[error("the plugin needs more than its limit of {limit_bytes} bytes of memory")]
+    MemoryExceeded {
+        /// Memory that it may hold.
+        limit_bytes: usize,
+    },
+    /// Its answer breaks a rule of the contract.
+    #[error("{at}: {problem}")]
+    OutputRejected {
+        /// Where in the answer: `child "web": object.spec.replicas`.
+        at: String,
+        /// What is wrong there, and what to do.
+        problem: String,
+    },
+    /// It asked the host for too much.
+    #[error("the plugin exceeded its limit of {allowed} {limit}")]
+    LimitExceeded {
+        /// Of what.
+        limit: CallLimit,
+        /// How much it may have.
+        allowed: usize,
+    },
+    /// It asked for something that cannot be read.
+    #[error("the plugin asked for an impossible read: {problem}")]
+    ReadRejected {
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl CallFault {
+    /// The reason of the condition, and the label of the metric.
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::Trapped { .. } | Self::ReadRejected { .. } => reason::GUEST_TRAPPED,
+            Self::DeadlineExceeded { .. } => reason::DEADLINE_EXCEEDED,
+            Self::MemoryExceeded { .. } => reason::MEMORY_EXCEEDED,
+            Self::OutputRejected { .. } => reason::OUTPUT_REJECTED,
+            Self::LimitExceeded { .. } => reason::LIMIT_EXCEEDED,
+        }
+    }
+
+    /// Always the guest's.
+    pub const fn blame(&self) -> Blame {
+        Blame::Guest
+    }
+
+    /// With back-off: another input, or less load, may do.
+    pub const fn retry(&self) -> Retry {
+        Retry::Backoff
+    }
+}
+
+struct Backtrace<'a>(&'a [String]);
+
+impl fmt::Display for Backtrace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((first, others)) = self.0.split_first() else {
+            return Ok(());
+        };
+        write!(f, " (in {first}")?;
+        for other in others {
+            write!(f, " < {other}")?;
+        }
+        f.write_str(")")
+    }
+}

@@ -1,0 +1,136 @@
+//! Contract version 0.1.0 to and from `model`.
+
+mod answer;
+mod describe;
+
+use std::time::Instant;
+
+use innkeeper_model::{Limits, Manifest, Phase};
+use wasmtime::{
+    Store,
+    component::{
+        Component, ComponentExportIndex, ComponentType, Instance, InstancePre, Linker, Lower,
+    },
+};
+
+use super::{Adapter, Answer, Rejected};
+use crate::{
+    Error, Request,
+    bindings::v0_1::{self as bindings, innkeeper::plugin::types as wit},
+    state::State,
+    wasi,
+};
+
+/// The version as it stands in the names of imports and exports.
+pub(super) const VERSION: &str = "0.1.0";
+
+const RECONCILER: &str = "innkeeper:plugin/reconciler@0.1.0";
+
+/// A component of this version, linked and with its exports looked up.
+pub(super) struct V0_1 {
+    pre: InstancePre<State>,
+    describe: ComponentExportIndex,
+    reconcile: ComponentExportIndex,
+}
+
+/// `request` as bindgen would derive it, but borrowed throughout: it takes the alias `json` for an owned text.
+#[derive(ComponentType, Lower)]
+#[component(record)]
+struct LoweredRequest<'a> {
+    parent: &'a str,
+    children: &'a [LoweredChild<'a>],
+    config: &'a str,
+    phase: wit::Phase,
+}
+
+/// `observed-child`, borrowed.
+#[derive(ComponentType, Lower)]
+#[component(record)]
+struct LoweredChild<'a> {
+    key: Option<&'a str>,
+    retained: bool,
+    object: &'a str,
+}
+
+type DescribeResults = (wit::Manifest,);
+type ReconcileResults = (Result<wit::Outcome, wit::Fault>,);
+
+impl V0_1 {
+    pub(super) fn new(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<Self> {
+        bindings::link(linker)?;
+        wasi::link(linker, component)?;
+        let reconciler = component.get_export_index(None, RECONCILER);
+        let export = |name: &str| {
+            let index = reconciler
+                .and_then(|reconciler| component.get_export_index(Some(&reconciler), name));
+            index.ok_or_else(|| wasmtime::format_err!("{RECONCILER} has no function {name}"))
+        };
+        Ok(Self {
+            describe: export("describe")?,
+            reconcile: export("reconcile")?,
+            pre: linker.instantiate_pre(component)?,
+        })
+    }
+
+    fn instantiate(&self, store: &mut Store<State>) -> wasmtime::Result<Instance> {
+        let instance = self.pre.instantiate(&mut *store)?;
+        store.data_mut().instantiated_at = Some(Instant::now());
+        Ok(instance)
+    }
+}
+
+impl Adapter for V0_1 {
+    fn version(&self) -> &'static str {
+        VERSION
+    }
+
+    fn describe(&self, store: &mut Store<State>) -> wasmtime::Result<Result<Manifest, Error>> {
+        let instance = self.instantiate(store)?;
+        // Both are compared with the contract's types here, so that no pass fails for it.
+        let reconcile = instance
+            .get_typed_func::<(LoweredRequest<'_>,), ReconcileResults>(&mut *store, self.reconcile);
+        let describe = instance.get_typed_func::<(), DescribeResults>(&mut *store, self.describe);
+        let describe = match reconcile.and(describe) {
+            Ok(describe) => describe,
+            Err(source) => return Ok(Err(Error::Link { source })),
+        };
+        let (manifest,) = describe.call(&mut *store, ())?;
+        store.data_mut().answered_at = Some(Instant::now());
+        Ok(describe::manifest(manifest).map_err(|source| Error::Manifest { source }))
+    }
+
+    fn reconcile(
+        &self,
+        store: &mut Store<State>,
+        request: &Request<'_>,
+        config: &str,
+        limits: &Limits,
+    ) -> wasmtime::Result<Result<Answer, Rejected>> {
+        let instance = self.instantiate(store)?;
+        let reconcile = instance.get_typed_func::<(LoweredRequest<'_>,), ReconcileResults>(
+            &mut *store,
+            self.reconcile,
+        )?;
+        let children: Vec<LoweredChild<'_>> = request
+            .children
+            .iter()
+            .map(|child| LoweredChild {
+                key: child.key.as_deref(),
+                retained: child.retained,
+                object: &child.object,
+            })
+            .collect();
+        let lowered = LoweredRequest {
+            parent: request.parent,
+            children: &children,
+            config,
+            phase: match request.phase {
+                Phase::Reconcile => wit::Phase::Reconcile,
+                Phase::Finalize => wit::Phase::Finalize,
+            },
+        };
+        let (answer,) = reconcile.call(&mut *store, (lowered,))?;
+        store.data_mut().answered_at = Some(Instant::now());
+        Ok(answer::answer(answer, request.phase, limits))
+    }
+}

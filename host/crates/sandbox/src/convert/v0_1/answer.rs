@@ -1,0 +1,297 @@
+//! An answer of contract version 0.1.0, checked and converted.
+
+use innkeeper_model::{
+    ApplyPolicy, Child, Condition, ConditionStatus, Desired, Event, EventType, Fault, FaultKind,
+    Generated, Gvk, Limits, Outcome, Phase, Readiness, RemovalPolicy, Report,
+};
+use serde_json::{Map, Value};
+
+use super::{
+    super::{Answer, Rejected, json},
+    wit,
+};
+use crate::log::cut;
+
+const KEY_CHARS_MAX: usize = 253;
+const CONDITION_TYPE_CHARS_MAX: usize = 316;
+const CONDITION_REASON_CHARS_MAX: usize = 1024;
+const CONDITION_MESSAGE_CHARS_MAX: usize = 32_768;
+const EVENT_REASON_CHARS_MAX: usize = 128;
+const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
+const GENERATED_LENGTH_MAX: u32 = 1024;
+/// A condition's message holds it with room for what the host says around it.
+const FAULT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
+/// Conditions and events of one answer; a person has to read them.
+const CONDITIONS_MAX: usize = 64;
+const EVENTS_MAX: usize = 64;
+/// Entries of `generate` and of `after` of one child.
+const CHILD_ENTRIES_MAX: usize = 256;
+
+pub(super) fn answer(
+    answer: Result<wit::Outcome, wit::Fault>,
+    phase: Phase,
+    limits: &Limits,
+) -> Result<Answer, Rejected> {
+    let bytes = size(&answer);
+    if bytes > limits.output_bytes_max {
+        let max = limits.output_bytes_max;
+        return Err(Rejected::new(
+            "answer",
+            format!("it has {bytes} bytes, {max} are allowed: state less, or raise limits.output"),
+        ));
+    }
+    Ok(match answer {
+        Ok(wit::Outcome::Desired(desired)) => Ok(Outcome::Desired(Desired {
+            children: children(desired.children, limits)?,
+            report: report(desired.report, limits)?,
+        })),
+        Ok(wit::Outcome::Keep(stated)) => Ok(Outcome::Keep(report(stated, limits)?)),
+        Ok(wit::Outcome::Finalized(stated)) if phase == Phase::Finalize => {
+            Ok(Outcome::Finalized(report(stated, limits)?))
+        }
+        Ok(wit::Outcome::Finalized(_)) => {
+            return Err(Rejected::new(
+                "answer",
+                "finalized is an answer of phase finalize only: the parent is not being deleted",
+            ));
+        }
+        Err(fault) => Err(Fault {
+            kind: match fault.kind {
+                wit::FaultKind::Retry => FaultKind::Retry,
+                wit::FaultKind::Invalid => FaultKind::Invalid,
+                wit::FaultKind::Fatal => FaultKind::Fatal,
+            },
+            message: cut(&fault.message, FAULT_MESSAGE_BYTES_MAX).to_owned(),
+            report: fault
+                .report
+                .map(|stated| report(stated, limits))
+                .transpose()?,
+        }),
+    })
+}
+
+fn children(stated: Vec<wit::Child>, limits: &Limits) -> Result<Vec<Child>, Rejected> {
+    at_most("children", stated.len(), limits.children_max)?;
+    stated
+        .into_iter()
+        .enumerate()
+        .map(|(index, stated)| child(index, stated, limits))
+        .collect()
+}
+
+fn child(index: usize, stated: wit::Child, limits: &Limits) -> Result<Child, Rejected> {
+    let at = |field: &str| format!("child {index} (\"{}\"): {field}", cut(&stated.key, 253));
+    length(&at("key"), &stated.key, 1, KEY_CHARS_MAX)?;
+    object_size(&at("object"), &stated.object, limits)?;
+    at_most(&at("generate"), stated.generate.len(), CHILD_ENTRIES_MAX)?;
+    at_most(&at("after"), stated.after.len(), CHILD_ENTRIES_MAX)?;
+    let object = json::object(&at("object"), &stated.object)?;
+    let kind = kind(&at("object"), &object)?;
+    let name = required(&at("object"), &object, &["metadata", "name"])?.to_owned();
+    let namespace = json::text(&at("object"), &object, &["metadata", "namespace"])?;
+    Ok(Child {
+        kind,
+        namespace: namespace.map(str::to_owned),
+        name,
+        generate: stated
+            .generate
+            .iter()
+            .enumerate()
+            .map(|(entry, stated)| generated(&at(&format!("generate[{entry}]")), stated))
+            .collect::<Result<_, _>>()?,
+        apply: match stated.apply {
+            wit::ApplyPolicy::Always => ApplyPolicy::Always,
+            wit::ApplyPolicy::Once => ApplyPolicy::Once,
+            wit::ApplyPolicy::Hold => ApplyPolicy::Hold,
+        },
+        removal: match stated.removal {
+            wit::RemovalPolicy::Delete => RemovalPolicy::Delete,
+            wit::RemovalPolicy::Retain => RemovalPolicy::Retain,
+        },
+        readiness: match stated.readiness {
+            wit::Readiness::Derive => Readiness::Derive,
+            wit::Readiness::Ready => Readiness::Ready,
+            wit::Readiness::NotReady => Readiness::NotReady,
+        },
+        object,
+        key: stated.key,
+        after: stated.after,
+    })
+}
+
+fn kind(at: &str, object: &Map<String, Value>) -> Result<Gvk, Rejected> {
+    let api_version = required(at, object, &["apiVersion"])?;
+    let kind = required(at, object, &["kind"])?;
+    Gvk::parse(api_version, kind)
+        .map_err(|error| Rejected::new(format!("{at}.apiVersion"), error.to_string()))
+}
+
+fn required<'a>(
+    at: &str,
+    object: &'a Map<String, Value>,
+    path: &[&str],
+) -> Result<&'a str, Rejected> {
+    match json::text(at, object, path)? {
+        Some(text) if !text.is_empty() => Ok(text),
+        _ => Err(Rejected::new(
+            format!("{at}.{}", path.join(".")),
+            "it is missing: every child names its apiVersion, kind and metadata.name",
+        )),
+    }
+}
+
+fn generated(at: &str, stated: &wit::Generated) -> Result<Generated, Rejected> {
+    length(&format!("{at}.key"), &stated.key, 1, KEY_CHARS_MAX)?;
+    if !(1..=GENERATED_LENGTH_MAX).contains(&stated.length) {
+        return Err(Rejected::new(
+            format!("{at}.length"),
+            format!(
+                "{} is not within 1 and {GENERATED_LENGTH_MAX}",
+                stated.length
+            ),
+        ));
+    }
+    let mut characters: Vec<u8> = stated.alphabet.bytes().collect();
+    characters.sort_unstable();
+    let distinct = characters.windows(2).all(|pair| pair[0] != pair[1]);
+    let printable = characters.iter().all(|c| (b' '..=b'~').contains(c));
+    if characters.len() < 2 || !distinct || !printable {
+        return Err(Rejected::new(
+            format!("{at}.alphabet"),
+            "it has to be printable ASCII, at least two characters, each once",
+        ));
+    }
+    Ok(Generated {
+        key: stated.key.clone(),
+        length: stated.length,
+        alphabet: stated.alphabet.clone(),
+    })
+}
+
+fn report(stated: wit::Report, limits: &Limits) -> Result<Report, Rejected> {
+    if let Some(status) = &stated.status {
+        object_size("status", status, limits)?;
+    }
+    at_most("conditions", stated.conditions.len(), CONDITIONS_MAX)?;
+    at_most("events", stated.events.len(), EVENTS_MAX)?;
+    Ok(Report {
+        status: stated
+            .status
+            .map(|text| json::object("status", &text))
+            .transpose()?,
+        conditions: stated
+            .conditions
+            .into_iter()
+            .enumerate()
+            .map(|(index, stated)| condition(index, stated))
+            .collect::<Result<_, _>>()?,
+        events: stated
+            .events
+            .into_iter()
+            .enumerate()
+            .map(|(index, stated)| event(index, stated))
+            .collect::<Result<_, _>>()?,
+        requeue_after_ms: stated.requeue_after_ms,
+    })
+}
+
+fn condition(index: usize, stated: wit::Condition) -> Result<Condition, Rejected> {
+    let at = |field: &str| format!("conditions[{index}].{field}");
+    length(&at("type"), &stated.type_, 1, CONDITION_TYPE_CHARS_MAX)?;
+    length(&at("reason"), &stated.reason, 1, CONDITION_REASON_CHARS_MAX)?;
+    length(
+        &at("message"),
+        &stated.message,
+        0,
+        CONDITION_MESSAGE_CHARS_MAX,
+    )?;
+    Ok(Condition {
+        kind: stated.type_,
+        status: match stated.status {
+            wit::ConditionStatus::True => ConditionStatus::True,
+            wit::ConditionStatus::False => ConditionStatus::False,
+            wit::ConditionStatus::Unknown => ConditionStatus::Unknown,
+        },
+        reason: stated.reason,
+        message: stated.message,
+    })
+}
+
+fn event(index: usize, stated: wit::Event) -> Result<Event, Rejected> {
+    let at = format!("events[{index}].reason");
+    length(&at, &stated.reason, 1, EVENT_REASON_CHARS_MAX)?;
+    Ok(Event {
+        kind: match stated.type_ {
+            wit::EventType::Normal => EventType::Normal,
+            wit::EventType::Warning => EventType::Warning,
+        },
+        reason: stated.reason,
+        message: cut(&stated.message, EVENT_MESSAGE_BYTES_MAX).to_owned(),
+    })
+}
+
+fn object_size(at: &str, text: &str, limits: &Limits) -> Result<(), Rejected> {
+    let (bytes, max) = (text.len(), limits.object_bytes_max);
+    if bytes <= max {
+        return Ok(());
+    }
+    Err(Rejected::new(
+        at,
+        format!("it has {bytes} bytes, {max} are allowed: state less, or raise limits.object"),
+    ))
+}
+
+fn length(at: &str, text: &str, min: usize, max: usize) -> Result<(), Rejected> {
+    let characters = text.chars().count();
+    if (min..=max).contains(&characters) {
+        return Ok(());
+    }
+    Err(Rejected::new(
+        at,
+        format!("it has {characters} characters, {min} to {max} are allowed"),
+    ))
+}
+
+fn at_most(at: &str, count: usize, max: usize) -> Result<(), Rejected> {
+    if count <= max {
+        return Ok(());
+    }
+    Err(Rejected::new(
+        at,
+        format!("there are {count}, {max} are allowed"),
+    ))
+}
+
+/// All text of an answer, in bytes.
+fn size(answer: &Result<wit::Outcome, wit::Fault>) -> usize {
+    match answer {
+        Ok(wit::Outcome::Desired(desired)) => {
+            desired.children.iter().map(child_size).sum::<usize>() + report_size(&desired.report)
+        }
+        Ok(wit::Outcome::Keep(report) | wit::Outcome::Finalized(report)) => report_size(report),
+        Err(fault) => fault.message.len() + fault.report.as_ref().map_or(0, report_size),
+    }
+}
+
+fn child_size(child: &wit::Child) -> usize {
+    let generate = child
+        .generate
+        .iter()
+        .map(|g| g.key.len() + g.alphabet.len());
+    let after = child.after.iter().map(String::len);
+    child.key.len() + child.object.len() + generate.sum::<usize>() + after.sum::<usize>()
+}
+
+fn report_size(report: &wit::Report) -> usize {
+    let conditions = report
+        .conditions
+        .iter()
+        .map(|c| c.type_.len() + c.reason.len() + c.message.len());
+    let events = report
+        .events
+        .iter()
+        .map(|e| e.reason.len() + e.message.len());
+    report.status.as_ref().map_or(0, String::len)
+        + conditions.sum::<usize>()
+        + events.sum::<usize>()
+}

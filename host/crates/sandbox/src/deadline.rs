@@ -1,0 +1,95 @@
+//! The deadline of a call: CPU time of its thread, with wall time as a backstop.
+//!
+//! A node that gives the process little CPU must not make innocent guests look slow; but a guest that somehow uses no
+//! CPU must end too.
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use wasmtime::{Store, UpdateDeadline};
+
+use crate::{
+    call::CallFault,
+    state::{Ending, State},
+};
+
+/// How much more wall time than CPU time a call may take.
+const WALL_FACTOR: u32 = 10;
+
+/// A running measurement on the calling thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stopwatch {
+    cpu: Duration,
+    wall: Instant,
+}
+
+impl Stopwatch {
+    pub(super) fn start() -> Self {
+        Self {
+            cpu: thread_cpu_time(),
+            wall: Instant::now(),
+        }
+    }
+
+    /// CPU time since the start; only on the thread that started it.
+    pub(super) fn cpu(&self) -> Duration {
+        thread_cpu_time().saturating_sub(self.cpu)
+    }
+
+    pub(super) const fn started_at(&self) -> Instant {
+        self.wall
+    }
+}
+
+/// Ends the call when its time is up. Set before the instance is made, because start functions are guest code.
+pub(super) fn arm(store: &mut Store<State>, watch: Stopwatch, limit: Duration, tick: Duration) {
+    store.set_epoch_deadline(ticks(limit, tick));
+    store.epoch_deadline_callback(move |mut context| {
+        let used = watch.cpu();
+        let over = used >= limit || watch.wall.elapsed() >= limit * WALL_FACTOR;
+        if over {
+            let ending = Ending::Fault(CallFault::DeadlineExceeded { limit });
+            return Err(context.data_mut().end(ending));
+        }
+        Ok(UpdateDeadline::Continue(ticks(
+            limit.saturating_sub(used),
+            tick,
+        )))
+    });
+}
+
+/// Ticks until a time has passed for certain; at least one.
+fn ticks(time: Duration, tick: Duration) -> u64 {
+    let ticks = time.as_nanos().div_ceil(tick.as_nanos().max(1));
+    u64::try_from(ticks).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+fn thread_cpu_time() -> Duration {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(tv_sec).unwrap_or_default();
+    let nanos = u32::try_from(tv_nsec).unwrap_or_default();
+    Duration::new(seconds, nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_cover_the_time() {
+        let tick = Duration::from_millis(2);
+        assert_eq!(ticks(Duration::from_millis(10), tick), 6);
+        assert_eq!(ticks(Duration::from_millis(11), tick), 7);
+        assert_eq!(ticks(Duration::ZERO, tick), 1);
+    }
+
+    #[test]
+    fn cpu_time_grows_with_work_only() {
+        let watch = Stopwatch::start();
+        let mut sum = 0_u64;
+        while watch.cpu() < Duration::from_millis(1) {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(watch.started_at().elapsed() >= Duration::from_micros(900));
+    }
+}

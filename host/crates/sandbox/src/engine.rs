@@ -1,0 +1,240 @@
+//! The WebAssembly engine of the process, its settings, and how many instances may live at a time.
+//!
+//! There is one engine per process and metering: compiled code, the pool of memories and the ticker belong to it.
+
+use std::{
+    num::NonZeroU32,
+    ops::ControlFlow,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use crate::{
+    Error,
+    code::Code,
+    limiter,
+    reserve::{Reserve, Taken},
+    slots::{self, Slots},
+    ticker::{Ticker, Ticking},
+};
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// Memory per slot that is wiped rather than given back to the kernel: page faults cost more than the wiping. A guest of
+/// typed Kubernetes objects stays below it.
+const LINEAR_MEMORY_KEEP_RESIDENT_BYTES: usize = 4 * MIB;
+/// The same for tables.
+const TABLE_KEEP_RESIDENT_BYTES: usize = 64 * KIB;
+/// With the whole range of a 32-bit address reserved and a guard behind it, no access needs a check of its bounds; such
+/// checks cost a third on JSON.
+const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
+/// Stack of a guest; host calls run on what the thread has beyond it.
+const WASM_STACK_BYTES_MAX: usize = 512 * KIB;
+/// Functions named in a fault.
+const BACKTRACE_FRAMES_MAX: usize = 10;
+
+/// How many components that were loaded last wait for their first call in memory: a host that has just started loads
+/// many, and calls few of them.
+const UNCALLED_MAX: usize = 8;
+
+/// How the cost of calls is bounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Metering {
+    /// By time alone: the fast way.
+    #[default]
+    Epochs,
+    /// By time, and every call reports its fuel: a figure of cost that is the same on every machine.
+    Fuel,
+}
+
+/// The settings of the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineSettings {
+    /// Instances that may live at a time; a further call waits.
+    pub instances_max: NonZeroU32,
+    /// The largest memory limit that any plugin may have, in bytes; address space only, nothing is allocated.
+    pub memory_bytes_max: usize,
+    /// Memory that all instances may have together, in bytes; none: as much as each of them may have. A call that may
+    /// need more than is left waits.
+    pub memory_together_bytes_max: Option<usize>,
+    /// Whether the kernel is asked which pages a guest has touched, which makes wiping cheaper.
+    /// Only where swap is off ([`swap_is_off`](crate::swap_is_off)): a touched page that was swapped out is not
+    /// wiped, and the next guest could read it.
+    pub pagemap_scan: bool,
+    /// How the cost of calls is bounded.
+    pub metering: Metering,
+    /// Time between two looks at the deadline.
+    pub tick: Duration,
+}
+
+impl EngineSettings {
+    /// The usual settings.
+    pub const fn new(instances_max: NonZeroU32) -> Self {
+        Self {
+            instances_max,
+            memory_bytes_max: 1024 * MIB,
+            memory_together_bytes_max: None,
+            pagemap_scan: false,
+            metering: Metering::Epochs,
+            tick: Duration::from_millis(2),
+        }
+    }
+}
+
+/// The WebAssembly engine. Clones are the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: wasmtime::Engine,
+    settings: EngineSettings,
+    // Beyond the pool, wasmtime answers with an error, so that nobody may try.
+    slots: Slots,
+    memory: Reserve,
+    /// What may be let go while nobody calls it.
+    codes: Mutex<Vec<Weak<Code>>>,
+    // Joined when the last clone goes.
+    ticker: Ticker,
+}
+
+impl Engine {
+    /// Reserves address space for the instances and starts the thread that ticks the epochs.
+    pub fn new(settings: &EngineSettings) -> Result<Self, Error> {
+        let mut config = compilation(settings.metering);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(settings)));
+        let engine =
+            wasmtime::Engine::new(&config).map_err(|source| Error::ConfigureEngine { source })?;
+        let weak = engine.weak();
+        let ticker = Ticker::start(settings.tick, move || match weak.upgrade() {
+            Some(engine) => {
+                engine.increment_epoch();
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        })
+        .map_err(|source| Error::StartThread { source })?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                engine,
+                settings: settings.clone(),
+                slots: Slots::new(settings.instances_max),
+                memory: Reserve::new(settings.memory_together_bytes_max.unwrap_or(usize::MAX)),
+                codes: Mutex::default(),
+                ticker,
+            }),
+        })
+    }
+
+    /// Takes the code of components out of memory that nobody has called for so long; says of how many.
+    ///
+    /// Their next call maps it again, which takes some milliseconds; calls that run are not concerned.
+    pub fn let_go_of_idle(&self, idle: Duration) -> usize {
+        let codes: Vec<_> = {
+            let mut codes = self.inner.codes.lock();
+            codes.retain(|code| code.strong_count() > 0);
+            codes.iter().filter_map(Weak::upgrade).collect()
+        };
+        codes.iter().filter(|code| code.let_go(idle)).count()
+    }
+
+    /// Has code let go while nobody calls it; only the last ones wait for their first call.
+    pub(super) fn look_after(&self, code: &Arc<Code>) {
+        let mut codes = self.inner.codes.lock();
+        codes.push(Arc::downgrade(code));
+        let earlier = codes.len().checked_sub(UNCALLED_MAX + 1);
+        let earlier = earlier.and_then(|at| codes.get(at)?.upgrade());
+        drop(codes);
+        if let Some(earlier) = earlier {
+            earlier.let_go_uncalled();
+        }
+    }
+
+    pub(super) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.inner.engine
+    }
+
+    pub(super) fn settings(&self) -> &EngineSettings {
+        &self.inner.settings
+    }
+
+    /// What an instance may have of this much memory, in bytes.
+    pub fn memory_bytes_max(&self, bytes: usize) -> usize {
+        let pool = self.inner.settings.memory_bytes_max;
+        bytes.min(pool).min(self.inner.memory.bytes_max())
+    }
+
+    /// Waits until instances leave this much memory.
+    pub(super) fn memory(&self, bytes: usize) -> Taken<'_> {
+        self.inner.memory.take(bytes)
+    }
+
+    /// Waits until an instance may be made; while it lives, the epochs tick.
+    pub(super) fn slot(&self) -> Slot<'_> {
+        let slot = self.inner.slots.wait();
+        Slot {
+            _ticking: self.inner.ticker.keep_ticking(),
+            _slot: slot,
+        }
+    }
+}
+
+/// An engine that compiles for those of this metering and runs nothing: it takes no address space for instances.
+pub(super) fn compiler(metering: Metering) -> wasmtime::Result<wasmtime::Engine> {
+    wasmtime::Engine::new(&compilation(metering))
+}
+
+/// All that compiled code depends on.
+fn compilation(metering: Metering) -> Config {
+    let mut config = Config::new();
+    config
+        .concurrency_support(false)
+        .epoch_interruption(true)
+        .consume_fuel(metering == Metering::Fuel)
+        // The same input has to give the same output on every processor.
+        .cranelift_nan_canonicalization(true)
+        .relaxed_simd_deterministic(true)
+        .shared_memory(false)
+        .wasm_memory64(false)
+        .max_wasm_stack(WASM_STACK_BYTES_MAX)
+        .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(BACKTRACE_FRAMES_MAX))
+        .memory_reservation(MEMORY_RESERVATION_BYTES)
+        .memory_may_move(false)
+        .memory_init_cow(true);
+    config
+}
+
+fn pool(settings: &EngineSettings) -> PoolingAllocationConfig {
+    let instances = settings.instances_max.get();
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(instances)
+        .total_core_instances(instances.saturating_mul(limiter::CORE_INSTANCES_MAX))
+        .total_memories(instances.saturating_mul(limiter::MEMORIES_MAX))
+        .total_tables(instances.saturating_mul(limiter::TABLES_MAX))
+        .max_core_instances_per_component(limiter::CORE_INSTANCES_MAX)
+        .max_memories_per_component(limiter::MEMORIES_MAX)
+        .max_tables_per_component(limiter::TABLES_MAX)
+        .max_memories_per_module(limiter::MEMORIES_MAX)
+        .max_tables_per_module(limiter::TABLES_MAX)
+        .table_elements(limiter::TABLE_ELEMENTS_MAX)
+        .max_memory_size(settings.memory_bytes_max)
+        .linear_memory_keep_resident(LINEAR_MEMORY_KEEP_RESIDENT_BYTES)
+        .table_keep_resident(TABLE_KEEP_RESIDENT_BYTES)
+        .pagemap_scan(if settings.pagemap_scan {
+            Enabled::Auto
+        } else {
+            Enabled::No
+        });
+    pool
+}
+
+/// The right to one instance.
+pub(super) struct Slot<'a> {
+    _ticking: Ticking<'a>,
+    _slot: slots::Slot<'a>,
+}

@@ -1,0 +1,226 @@
+//! A plugin that has said what it is, and one that can be called.
+
+use std::{sync::Arc, time::Instant};
+
+use innkeeper_model::{Digest, Limits, ListSelector, Manifest, ObjectRef, ReadFailure, Reads};
+use serde_json::{Map, Value};
+
+use crate::{
+    Engine, Error,
+    artifact::Artifact,
+    call::{CallFault, CallReport, Context, End, Request},
+    code::Code,
+    convert, description,
+    log::LogRate,
+    sandbox::{self, Ended},
+};
+
+/// Problems of a configuration that are named.
+const CONFIG_PROBLEMS_MAX: usize = 10;
+
+/// A plugin that has described itself. It needs a configuration before it can be called.
+#[derive(Clone)]
+pub struct Described {
+    inner: Arc<Component>,
+}
+
+/// What all configurations of one component share.
+struct Component {
+    engine: Engine,
+    code: Arc<Code>,
+    contract: &'static str,
+    digest: Digest,
+    manifest: Manifest,
+}
+
+impl Described {
+    /// Links a component and runs its `describe` in the sandbox, under the limits of a call.
+    ///
+    /// Blocks for the time of a call.
+    pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {
+        let adapter = convert::adapter(artifact.contract(), &artifact.component)?;
+        let context = Context {
+            now_ms: 0,
+            seed: [0; 32],
+        };
+        let (ended, _) = sandbox::run(engine, Box::new(NoReads), &context, limits, |store| {
+            adapter.describe(store)
+        });
+        let manifest = match ended {
+            Ended::Returned(manifest) => manifest?,
+            Ended::Faulted(source) => return Err(Error::Describe { source }),
+            // Nothing is ever parked where no kind is known.
+            Ended::Parked(kind) => {
+                let problem = format!("it reads {kind} while it describes itself");
+                return Err(Error::Describe {
+                    source: CallFault::ReadRejected { problem },
+                });
+            }
+        };
+        description::check(artifact.description.as_ref(), &manifest)?;
+        Ok(Self {
+            inner: Arc::new(Component {
+                engine: engine.clone(),
+                contract: adapter.version(),
+                code: Code::of(engine, artifact, adapter),
+                digest: artifact.digest().clone(),
+                manifest,
+            }),
+        })
+    }
+
+    /// What the plugin said of itself.
+    pub fn manifest(&self) -> &Manifest {
+        &self.inner.manifest
+    }
+
+    /// The digest of the bytes.
+    pub fn digest(&self) -> &Digest {
+        &self.inner.digest
+    }
+
+    /// Checks a configuration against the plugin's schema; with none, only `{}` fits.
+    pub fn configure(&self, config: &Map<String, Value>) -> Result<Plugin, Error> {
+        check_config(&self.inner.manifest, config)?;
+        let config = canonical(config);
+        let revision = revision_with(&self.inner.digest, &config);
+        Ok(Plugin {
+            component: Arc::clone(&self.inner),
+            config,
+            revision,
+            log_rate: LogRate::default(),
+        })
+    }
+}
+
+/// A plugin with its configuration: one revision, ready to be called.
+pub struct Plugin {
+    component: Arc<Component>,
+    config: String,
+    revision: Digest,
+    log_rate: LogRate,
+}
+
+impl Plugin {
+    /// What the plugin said of itself.
+    pub fn manifest(&self) -> &Manifest {
+        &self.component.manifest
+    }
+
+    /// The revision: a digest of the bytes and the configuration.
+    pub fn revision(&self) -> &Digest {
+        &self.revision
+    }
+
+    /// The digest of the bytes.
+    pub fn digest(&self) -> &Digest {
+        &self.component.digest
+    }
+
+    /// The configuration as the guest gets it: JSON with sorted keys and no spaces.
+    pub fn config(&self) -> &str {
+        &self.config
+    }
+
+    /// The contract version that it speaks.
+    pub fn contract(&self) -> &'static str {
+        self.component.contract
+    }
+
+    /// Runs one pass in a fresh instance, on this thread, and gives `reads` back with what it recorded.
+    ///
+    /// Never fails: whatever the guest does is in the report. Blocks until an instance is free and then for at most ten
+    /// times the deadline.
+    pub fn call<R: Reads + 'static>(
+        &self,
+        request: &Request<'_>,
+        reads: R,
+        context: &Context,
+        limits: &Limits,
+    ) -> (CallReport, R) {
+        let component = &self.component;
+        // Before the clock starts: that it was let go is not the guest's doing.
+        let adapter = component.code.adapter(&component.engine);
+        let (ended, ran) = sandbox::run(
+            &component.engine,
+            Box::new(reads),
+            context,
+            limits,
+            |store| adapter?.reconcile(store, request, &self.config, limits),
+        );
+        let end = match ended {
+            Ended::Returned(Ok(Ok(outcome))) => End::Answered(outcome),
+            Ended::Returned(Ok(Err(fault))) => End::GuestFault(fault),
+            Ended::Returned(Err(rejected)) => End::Faulted(rejected.into()),
+            Ended::Faulted(fault) => End::Faulted(fault),
+            Ended::Parked(kind) => End::Parked(kind),
+        };
+        let (mut report, reads) = ran.into_report::<R>(end);
+        let log = std::mem::take(&mut report.log);
+        report.log = self.log_rate.admit(
+            limits.log_bytes_per_second_max,
+            log,
+            &mut report.log_dropped,
+            Instant::now(),
+        );
+        (report, reads)
+    }
+}
+
+/// The revision that bytes of this digest make with a configuration.
+pub fn revision_of(digest: &Digest, config: &Map<String, Value>) -> Digest {
+    revision_with(digest, &canonical(config))
+}
+
+fn revision_with(digest: &Digest, config: &str) -> Digest {
+    Digest::of_parts([digest.as_bytes().as_slice(), config.as_bytes()])
+}
+
+/// serde_json's maps are sorted, so that the text is canonical.
+fn canonical(config: &Map<String, Value>) -> String {
+    Value::Object(config.clone()).to_string()
+}
+
+/// Reads while a plugin describes itself: nothing.
+struct NoReads;
+
+impl Reads for NoReads {
+    fn get(&mut self, reference: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
+        Err(ReadFailure::NotGranted(reference.kind.clone()))
+    }
+
+    fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
+        Err(ReadFailure::NotGranted(selector.kind.clone()))
+    }
+}
+
+fn check_config(manifest: &Manifest, config: &Map<String, Value>) -> Result<(), Error> {
+    let invalid = |problems| Error::Config {
+        plugin: manifest.name.to_string(),
+        problems,
+    };
+    let Some(schema) = &manifest.config_schema else {
+        if config.is_empty() {
+            return Ok(());
+        }
+        return Err(invalid(vec![
+            "this plugin takes no configuration: leave it out".to_owned(),
+        ]));
+    };
+    let validator =
+        jsonschema::validator_for(schema).map_err(|error| invalid(vec![error.to_string()]))?;
+    let config = Value::Object(config.clone());
+    let problems: Vec<String> = validator
+        .iter_errors(&config)
+        .take(CONFIG_PROBLEMS_MAX)
+        .map(|error| match error.instance_path().to_string() {
+            path if path.is_empty() => error.to_string(),
+            path => format!("{path}: {error}"),
+        })
+        .collect();
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(invalid(problems))
+    }
+}

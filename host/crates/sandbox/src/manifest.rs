@@ -1,0 +1,266 @@
+//! What a plugin's description must be to be of use.
+//!
+//! Whether its wishes are granted is `policy`'s business, and whether its CRDs fit those of the cluster is decided where
+//! they are installed.
+
+use std::{collections::BTreeSet, fmt};
+
+use innkeeper_model::{
+    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, LabelSelector, Manifest,
+};
+use innkeeper_plan::crd;
+use serde_json::Value;
+
+const PARENTS_MAX: usize = 16;
+const CRDS_MAX: usize = 64;
+const CHILDREN_MAX: usize = 128;
+const READS_MAX: usize = 128;
+const VERSION_BYTES_MAX: usize = 128;
+
+/// A list in a description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The kinds of parents.
+    Parents,
+    /// The CRDs that it brings.
+    Crds,
+    /// The kinds of children.
+    Children,
+    /// The kinds that it reads.
+    Reads,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Parents => "parents",
+            Self::Crds => "crds",
+            Self::Children => "children",
+            Self::Reads => "reads",
+        })
+    }
+}
+
+/// What is wrong with a description; its author has to put it right.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The name.
+    #[error("the name is not valid")]
+    Name {
+        /// What is wrong.
+        #[source]
+        source: InvalidPluginName,
+    },
+    /// The version is missing or endless.
+    #[error("the version has {bytes} bytes: give 1 to {VERSION_BYTES_MAX}")]
+    Version {
+        /// Its length.
+        bytes: usize,
+    },
+    /// There is no parent.
+    #[error("no kind of parent is named: a plugin without one would never run")]
+    NoParent,
+    /// A list is too long.
+    #[error("there are {count} {part}, at most {max} are allowed")]
+    TooMany {
+        /// Of what.
+        part: Part,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        max: usize,
+    },
+    /// An `apiVersion` does not parse.
+    #[error("one of the {part} has no valid apiVersion")]
+    ApiVersion {
+        /// Where.
+        part: Part,
+        /// What is wrong.
+        #[source]
+        source: InvalidApiVersion,
+    },
+    /// A group, version, kind or plural is empty or has wrong characters.
+    #[error("one of the {part}, {kind}, has an invalid {field} \"{value}\"")]
+    KindName {
+        /// Where.
+        part: Part,
+        /// The kind.
+        kind: Gvk,
+        /// Which field.
+        field: &'static str,
+        /// Its text.
+        value: String,
+    },
+    /// A label selector does not parse.
+    #[error("the read of {kind} has no valid label selector")]
+    Selector {
+        /// The kind that is read.
+        kind: Gvk,
+        /// What is wrong.
+        #[source]
+        source: InvalidSelector,
+    },
+    /// A kind is named twice.
+    #[error("{kind} is named twice in {part}")]
+    Duplicate {
+        /// Where.
+        part: Part,
+        /// Which kind.
+        kind: String,
+    },
+    /// A text is no JSON, or not what it has to be.
+    #[error("{at}: {problem}")]
+    Json {
+        /// Where.
+        at: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A CRD is not of use.
+    #[error("crds[{index}] is not valid")]
+    Crd {
+        /// Its place in the list.
+        index: usize,
+        /// What is wrong, and what to do.
+        #[source]
+        source: Box<crd::Refusal>,
+    },
+    /// The schema of the configuration is no JSON schema.
+    #[error("the configuration's schema is not a valid JSON schema: {problem}")]
+    ConfigSchema {
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// Checks how long the lists are, before anything is made of them.
+pub(super) fn check_counts(
+    parents: usize,
+    crds: usize,
+    children: usize,
+    reads: usize,
+) -> Result<(), Error> {
+    for (part, count, max) in [
+        (Part::Parents, parents, PARENTS_MAX),
+        (Part::Crds, crds, CRDS_MAX),
+        (Part::Children, children, CHILDREN_MAX),
+        (Part::Reads, reads, READS_MAX),
+    ] {
+        if count > max {
+            return Err(Error::TooMany { part, count, max });
+        }
+    }
+    if parents == 0 {
+        return Err(Error::NoParent);
+    }
+    Ok(())
+}
+
+/// Checks everything else.
+pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
+    let bytes = manifest.version.len();
+    if !(1..=VERSION_BYTES_MAX).contains(&bytes) {
+        return Err(Error::Version { bytes });
+    }
+    for parent in &manifest.parents {
+        check_kind(Part::Parents, &parent.kind)?;
+        if !is_dns_label(&parent.plural) {
+            return Err(Error::KindName {
+                part: Part::Parents,
+                kind: parent.kind.clone(),
+                field: "plural",
+                value: parent.plural.clone(),
+            });
+        }
+    }
+    for child in &manifest.children {
+        check_kind(Part::Children, &child.kind)?;
+    }
+    for read in &manifest.reads {
+        check_kind(Part::Reads, &read.kind)?;
+        let selector = read.label_selector.as_deref().unwrap_or_default();
+        LabelSelector::parse(selector).map_err(|source| Error::Selector {
+            kind: read.kind.clone(),
+            source,
+        })?;
+    }
+    // One object can be had in several versions, so that a kind in two versions would be watched and written twice.
+    let parents = manifest.parents.iter().map(|parent| &parent.kind);
+    check_distinct(Part::Parents, parents)?;
+    check_distinct(
+        Part::Children,
+        manifest.children.iter().map(|child| &child.kind),
+    )?;
+    check_crds(manifest)?;
+    if let Some(schema) = &manifest.config_schema {
+        // Compiled once more where the configuration is checked; here the author learns of it in any case.
+        jsonschema::validator_for(schema).map_err(|error| Error::ConfigSchema {
+            problem: error.to_string(),
+        })?;
+    }
+    Ok(())
+}
+
+fn check_distinct<'a>(part: Part, kinds: impl Iterator<Item = &'a Gvk>) -> Result<(), Error> {
+    let mut seen = BTreeSet::new();
+    for kind in kinds {
+        if !seen.insert(kind.group_kind()) {
+            return Err(Error::Duplicate {
+                part,
+                kind: kind.group_kind().to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_kind(part: Part, kind: &Gvk) -> Result<(), Error> {
+    let camel_case = kind.kind.starts_with(|c: char| c.is_ascii_uppercase())
+        && kind.kind.len() <= 63
+        && kind.kind.bytes().all(|c| c.is_ascii_alphanumeric());
+    let (field, value) = match () {
+        () if !camel_case => ("kind", &kind.kind),
+        () if !is_dns_label(&kind.version) => ("version", &kind.version),
+        () if !kind.group.is_empty() && !is_dns_name(&kind.group) => ("group", &kind.group),
+        () => return Ok(()),
+    };
+    Err(Error::KindName {
+        part,
+        kind: kind.clone(),
+        field,
+        value: value.to_string(),
+    })
+}
+
+fn is_dns_label(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text
+            .bytes()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+fn is_dns_name(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_dns_label)
+}
+
+fn check_crds(manifest: &Manifest) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    for (index, crd) in manifest.crds.iter().enumerate() {
+        crd::check(crd, &manifest.parents).map_err(|source| Error::Crd {
+            index,
+            source: Box::new(source),
+        })?;
+        let metadata = crd.get("metadata").and_then(Value::as_object);
+        let name = metadata.and_then(|metadata| metadata.get("name")?.as_str());
+        let name = name.unwrap_or_default();
+        if !names.insert(name) {
+            return Err(Error::Duplicate {
+                part: Part::Crds,
+                kind: name.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,406 @@
+//! One call as text: all that the guest was shown, and what it said, so that the call can be repeated elsewhere.
+//!
+//! It is logged where somebody asks for it, and `render --recording` repeats it.
+//! Objects are kept as the guest got them, letter by letter: the same input gives the same answer.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use innkeeper_model::{
+    Gvk, ListSelector, ObjectRef, Phase, PluginName, ReadFailure, ReadKey, Reads,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{Context, Job, ObservedChild, Plugin, said::Said};
+
+/// A call as text.
+///
+/// Its form may change with every version of the host: it is for whoever looks for a mistake today.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recording {
+    #[serde(rename = "recording")]
+    form: Form,
+    /// The name under which the plugin served.
+    pub plugin: String,
+    /// The digest of its bytes and configuration.
+    pub revision: String,
+    /// Whether it holds what nobody else may see: the random bytes that a guest got, which it may make a secret of.
+    pub secret: bool,
+    phase: RecordedPhase,
+    now_ms: u64,
+    /// What `random` was made from, where it was called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<String>,
+    config: Box<RawValue>,
+    parent: Box<RawValue>,
+    children: Vec<RecordedChild>,
+    reads: Vec<RecordedRead>,
+    /// What the guest said.
+    pub answer: Map<String, Value>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Form {
+    #[serde(rename = "v1")]
+    V1,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum RecordedPhase {
+    Reconcile,
+    Finalize,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct RecordedChild {
+    key: Option<String>,
+    retained: bool,
+    object: Box<RawValue>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct RecordedRead {
+    read: ReadName,
+    answer: ReadAnswer,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+enum ReadName {
+    Get {
+        api_version: String,
+        kind: String,
+        namespace: Option<String>,
+        name: String,
+    },
+    List {
+        api_version: String,
+        kind: String,
+        namespace: Option<String>,
+        label_selector: Option<String>,
+    },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum ReadAnswer {
+    Object(Option<Box<RawValue>>),
+    List(Vec<Box<RawValue>>),
+    NotGranted,
+    NotServed,
+    InvalidSelector,
+}
+
+/// What a read was answered with.
+#[derive(Clone, Debug)]
+pub enum Recorded<'a> {
+    /// One object; none: it does not exist.
+    Object(Option<&'a str>),
+    /// The chosen objects.
+    List(Vec<&'a str>),
+    /// No answer.
+    Failed(&'a ReadFailure),
+}
+
+/// What a call is about to be given, kept until it has ended.
+pub struct Recorder {
+    parent: Arc<str>,
+    children: Vec<ObservedChild>,
+    phase: Phase,
+    context: Context,
+}
+
+impl Recorder {
+    /// Keeps what goes in.
+    pub fn new<R>(job: &Job<R>) -> Self {
+        Self {
+            parent: Arc::clone(&job.parent),
+            children: job.children.clone(),
+            phase: job.phase,
+            context: job.context,
+        }
+    }
+
+    /// The recording of the call, with what was read and said.
+    pub fn finish<'a>(
+        self,
+        name: &PluginName,
+        plugin: &Plugin,
+        reads: impl Iterator<Item = (&'a ReadKey, Recorded<'a>)>,
+        said: &Said,
+        used_random: bool,
+    ) -> Recording {
+        let child = |child: &ObservedChild| RecordedChild {
+            key: child.key.as_deref().map(str::to_owned),
+            retained: child.retained,
+            object: raw(&child.object),
+        };
+        Recording {
+            form: Form::V1,
+            plugin: name.as_str().to_owned(),
+            revision: plugin.revision().to_string(),
+            secret: used_random,
+            phase: match self.phase {
+                Phase::Reconcile => RecordedPhase::Reconcile,
+                Phase::Finalize => RecordedPhase::Finalize,
+            },
+            now_ms: self.context.now_ms,
+            seed: used_random.then(|| STANDARD.encode(self.context.seed)),
+            config: raw(plugin.config()),
+            parent: raw(&self.parent),
+            children: self.children.iter().map(child).collect(),
+            reads: reads
+                .map(|(key, answer)| RecordedRead {
+                    read: key.into(),
+                    answer: answer.into(),
+                })
+                .collect(),
+            answer: said.to_json(),
+        }
+    }
+}
+
+impl Recording {
+    /// The configuration; empty where it is no object.
+    pub fn config(&self) -> Map<String, Value> {
+        serde_json::from_str(self.config.get()).unwrap_or_default()
+    }
+
+    /// The parent as the guest got it.
+    pub fn parent(&self) -> &str {
+        self.parent.get()
+    }
+
+    /// The children as the guest got them.
+    pub fn children(&self) -> Vec<ObservedChild> {
+        let child = |child: &RecordedChild| ObservedChild {
+            key: child.key.as_deref().map(Arc::from),
+            retained: child.retained,
+            object: child.object.get().into(),
+        };
+        self.children.iter().map(child).collect()
+    }
+
+    /// Why the pass ran.
+    pub const fn phase(&self) -> Phase {
+        match self.phase {
+            RecordedPhase::Reconcile => Phase::Reconcile,
+            RecordedPhase::Finalize => Phase::Finalize,
+        }
+    }
+
+    /// What was fixed for the pass; where no random bytes were asked for, they are made from zeros.
+    pub fn context(&self) -> Context {
+        let seed = self
+            .seed
+            .as_ref()
+            .and_then(|seed| STANDARD.decode(seed).ok());
+        Context {
+            now_ms: self.now_ms,
+            seed: seed
+                .and_then(|seed| seed.try_into().ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Answers the same reads.
+    pub fn reads(&self) -> RecordedReads {
+        let answers = self.reads.iter().cloned();
+        RecordedReads {
+            answers: answers.map(|read| (read.read, read.answer)).collect(),
+            unknown: Vec::new(),
+        }
+    }
+}
+
+/// Answers reads as they were answered once.
+#[derive(Debug)]
+pub struct RecordedReads {
+    answers: BTreeMap<ReadName, ReadAnswer>,
+    unknown: Vec<ReadKey>,
+}
+
+impl RecordedReads {
+    /// What was asked for now and not then, each once; the guest was told that it is not granted.
+    pub fn unknown(&self) -> &[ReadKey] {
+        &self.unknown
+    }
+
+    fn ask(&mut self, key: ReadKey) -> ReadAnswer {
+        if let Some(answer) = self.answers.get(&ReadName::from(&key)) {
+            return answer.clone();
+        }
+        if !self.unknown.contains(&key) {
+            self.unknown.push(key);
+        }
+        ReadAnswer::NotGranted
+    }
+}
+
+impl Reads for RecordedReads {
+    fn get(&mut self, reference: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
+        match self.ask(ReadKey::Get(reference.clone())) {
+            ReadAnswer::Object(object) => Ok(object.map(|object| object.get().into())),
+            other => Err(other.failure(&reference.kind, None)),
+        }
+    }
+
+    fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
+        match self.ask(ReadKey::List(selector.clone())) {
+            ReadAnswer::List(objects) => {
+                Ok(objects.iter().map(|object| object.get().into()).collect())
+            }
+            other => Err(other.failure(&selector.kind, selector.label_selector.as_deref())),
+        }
+    }
+}
+
+impl ReadAnswer {
+    fn failure(&self, kind: &Gvk, selector: Option<&str>) -> ReadFailure {
+        match self {
+            Self::NotServed => ReadFailure::NotServed(kind.clone()),
+            Self::InvalidSelector => ReadFailure::InvalidSelector {
+                selector: selector.unwrap_or_default().to_owned(),
+            },
+            Self::NotGranted | Self::Object(_) | Self::List(_) => {
+                ReadFailure::NotGranted(kind.clone())
+            }
+        }
+    }
+}
+
+impl From<Recorded<'_>> for ReadAnswer {
+    fn from(answer: Recorded<'_>) -> Self {
+        match answer {
+            Recorded::Object(object) => Self::Object(object.map(raw)),
+            Recorded::List(objects) => Self::List(objects.into_iter().map(raw).collect()),
+            // A pass that waits for a kind has no end that could be recorded.
+            Recorded::Failed(
+                ReadFailure::NotGranted(_)
+                | ReadFailure::OutOfSight { .. }
+                | ReadFailure::NotSynced(_),
+            ) => Self::NotGranted,
+            Recorded::Failed(ReadFailure::NotServed(_)) => Self::NotServed,
+            Recorded::Failed(ReadFailure::InvalidSelector { .. }) => Self::InvalidSelector,
+        }
+    }
+}
+
+impl From<&ReadKey> for ReadName {
+    fn from(key: &ReadKey) -> Self {
+        let owned = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
+        match key {
+            ReadKey::Get(ObjectRef {
+                kind,
+                namespace,
+                name,
+            }) => Self::Get {
+                api_version: kind.api_version(),
+                kind: (*kind.kind).to_owned(),
+                namespace: owned(namespace),
+                name: (**name).to_owned(),
+            },
+            ReadKey::List(ListSelector {
+                kind,
+                namespace,
+                label_selector,
+            }) => Self::List {
+                api_version: kind.api_version(),
+                kind: (*kind.kind).to_owned(),
+                namespace: owned(namespace),
+                label_selector: owned(label_selector),
+            },
+        }
+    }
+}
+
+/// A text that was JSON when it was cached; `null` if it is not.
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"{
+        "recording": "v1", "plugin": "web", "revision": "sha256:00", "secret": true, "phase": "finalize",
+        "nowMs": 7, "seed": "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", "config": {"b": 1, "a": 2},
+        "parent": {"z": 1.0, "a":  "as it is"},
+        "children": [{"key": "one", "retained": true, "object": {"kind": "Secret"}}],
+        "reads": [
+            {"read": {"get": {"apiVersion": "v1", "kind": "Pod", "namespace": "demo", "name": "a"}}, "answer": {"object": null}},
+            {"read": {"list": {"apiVersion": "v1", "kind": "Pod", "namespace": null, "labelSelector": "a=b"}}, "answer": {"list": [{"kind": "Pod"}]}},
+            {"read": {"list": {"apiVersion": "v1", "kind": "Node", "namespace": null, "labelSelector": null}}, "answer": "notServed"}
+        ],
+        "answer": {"outcome": "keep"}
+    }"#;
+
+    fn recording() -> Recording {
+        serde_json::from_str(TEXT).unwrap()
+    }
+
+    fn list(kind: &str, selector: Option<&str>) -> ListSelector {
+        ListSelector {
+            kind: Gvk::new("", "v1", kind),
+            namespace: None,
+            label_selector: selector.map(Arc::from),
+        }
+    }
+
+    #[test]
+    fn o5_what_went_in_comes_out_letter_by_letter() {
+        let recording = recording();
+        assert_eq!(recording.parent(), r#"{"z": 1.0, "a":  "as it is"}"#);
+        assert_eq!(recording.phase(), Phase::Finalize);
+        let context = recording.context();
+        assert_eq!((context.now_ms, context.seed), (7, [1; 32]));
+        let child = ObservedChild {
+            key: Some("one".into()),
+            retained: true,
+            object: r#"{"kind": "Secret"}"#.into(),
+        };
+        assert_eq!(recording.children(), [child]);
+        let again = serde_json::to_string(&recording).unwrap();
+        let again: Recording = serde_json::from_str(&again).unwrap();
+        assert_eq!(again.parent(), recording.parent());
+    }
+
+    #[test]
+    fn o5_reads_are_answered_as_they_were_and_others_are_named() {
+        let mut reads = recording().reads();
+        let pod = ObjectRef {
+            kind: Gvk::new("", "v1", "Pod"),
+            namespace: Some("demo".into()),
+            name: "a".into(),
+        };
+        assert_eq!(reads.get(&pod), Ok(None));
+        let pods = reads.list(&list("Pod", Some("a=b"))).unwrap();
+        assert_eq!(pods, [Arc::from(r#"{"kind": "Pod"}"#)]);
+        let node = Gvk::new("", "v1", "Node");
+        assert_eq!(
+            reads.list(&list("Node", None)),
+            Err(ReadFailure::NotServed(node))
+        );
+        assert_eq!(reads.unknown(), []);
+        let pods = list("Pod", None);
+        for _ in 0..2 {
+            let refused = reads.list(&pods);
+            assert_eq!(refused, Err(ReadFailure::NotGranted(pods.kind.clone())));
+        }
+        assert_eq!(reads.unknown(), [ReadKey::List(pods)]);
+    }
+
+    #[test]
+    fn o5_another_form_is_named() {
+        let other = TEXT.replace("v1\", \"plugin", "v2\", \"plugin");
+        let error = serde_json::from_str::<Recording>(&other).unwrap_err();
+        assert!(
+            error.to_string().contains("unknown variant `v2`"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! Runs guest code in a store of its own, under all limits, and says how it ended.
+
+use std::time::{Duration, Instant};
+
+use innkeeper_model::{Gvk, Limits, Reads};
+use wasmtime::{Store, Trap, WasmBacktrace};
+
+use crate::{
+    CallFault, CallLimit, CallReport, Context, End, Engine, Metering, Timing,
+    deadline::{self, Stopwatch},
+    state::{AnyReads, Ending, State},
+};
+
+/// What may be lifted from a guest at once, beyond the limit of an answer: one that is too large shall be refused with
+/// its size, not with a trap.
+const LIFT_BYTES_EXTRA: usize = 1024 * 1024;
+
+/// What wasmtime says when more than that would be lifted.
+const LIFT_REFUSED: &str = "fuel allocated for hostcalls";
+
+/// How the guest's part of a call ended.
+pub(super) enum Ended<T> {
+    Returned(T),
+    Faulted(CallFault),
+    Parked(Gvk),
+}
+
+/// What is left of a call.
+pub(super) struct Ran {
+    state: State,
+    fuel: Option<u64>,
+    cpu: Duration,
+    timing: Timing,
+    waited_for_memory: bool,
+}
+
+/// Runs guest code; the instance and all that it holds are gone afterwards.
+pub(super) fn run<T>(
+    engine: &Engine,
+    reads: Box<dyn AnyReads>,
+    context: &Context,
+    limits: &Limits,
+    guest: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
+) -> (Ended<T>, Ran) {
+    // Both held until the store is gone, taken before the clock starts: a wait for them is not the guest's.
+    let memory_bytes_max = engine.memory_bytes_max(limits.memory_bytes_max);
+    let memory = engine.memory(memory_bytes_max);
+    let _slot = engine.slot();
+    let settings = engine.settings();
+    let watch = Stopwatch::start();
+    let state = State::new(reads, context, limits, memory_bytes_max);
+    let mut store = Store::new(engine.wasmtime(), state);
+    store.limiter(|state| &mut state.meter);
+    let lift_bytes_max = limits.output_bytes_max.saturating_add(LIFT_BYTES_EXTRA);
+    store.set_hostcall_fuel(lift_bytes_max);
+    deadline::arm(&mut store, watch, limits.deadline, settings.tick);
+    let metered = settings.metering == Metering::Fuel && store.set_fuel(u64::MAX).is_ok();
+    let result = guest(&mut store);
+    let ended_at = Instant::now();
+    let cpu = watch.cpu();
+    let left = metered.then(|| store.get_fuel().ok()).flatten();
+    let mut state = store.into_data();
+    state.output.finish(&mut state.log);
+    let timing = timing(watch.started_at(), &state, ended_at);
+    let waited_for_memory = memory.has_waited();
+    let ended = match (state.ending.take(), result) {
+        (Some(Ending::Parked(kind)), _) => Ended::Parked(kind),
+        (Some(Ending::Fault(fault)), _) => Ended::Faulted(fault),
+        (None, Ok(value)) => Ended::Returned(value),
+        (None, Err(error)) => Ended::Faulted(breakdown(&mut state, &error, lift_bytes_max)),
+    };
+    let fuel = left.map(|left| u64::MAX - left);
+    (
+        ended,
+        Ran {
+            state,
+            fuel,
+            cpu,
+            timing,
+            waited_for_memory,
+        },
+    )
+}
+
+impl Ran {
+    /// The report, and the reads that went in, which have to be of this type.
+    pub(super) fn into_report<R: Reads + 'static>(self, end: End) -> (CallReport, R) {
+        let Self {
+            state,
+            fuel,
+            cpu,
+            timing,
+            waited_for_memory,
+        } = self;
+        let (log, log_dropped) = state.log.into_parts();
+        let report = CallReport {
+            end,
+            fuel,
+            cpu,
+            memory_peak_bytes: state.meter.peak_bytes(),
+            reads: state.reads_count,
+            read_bytes: state.read_bytes,
+            used_now: state.used_now,
+            used_random: state.random_bytes.is_some(),
+            log,
+            log_dropped,
+            timing,
+            waited_for_memory,
+        };
+        let reads = state
+            .reads
+            .into_any()
+            .downcast::<R>()
+            .expect("the reads should be of the type that the caller put in");
+        (report, *reads)
+    }
+}
+
+fn timing(started_at: Instant, state: &State, ended_at: Instant) -> Timing {
+    let instantiated_at = state.instantiated_at.unwrap_or(ended_at);
+    let answered_at = state.answered_at.unwrap_or(ended_at);
+    Timing {
+        instantiate: instantiated_at.saturating_duration_since(started_at),
+        call: answered_at.saturating_duration_since(instantiated_at),
+        check: ended_at.saturating_duration_since(answered_at),
+    }
+}
+
+/// Says what a guest did that ended in an error of wasmtime.
+fn breakdown(state: &mut State, error: &wasmtime::Error, lift_bytes_max: usize) -> CallFault {
+    if state.meter.exceeded() {
+        return CallFault::MemoryExceeded {
+            limit_bytes: state.meter.bytes_max(),
+        };
+    }
+    let trap = error.downcast_ref::<Trap>();
+    let frames = error.downcast_ref::<WasmBacktrace>();
+    if trap.is_none() && frames.is_none() && state.instantiated_at.is_some() {
+        // The guest had returned, and what it returned is no value of the contract's types.
+        return CallFault::OutputRejected {
+            at: "answer".to_owned(),
+            problem: error.root_cause().to_string(),
+        };
+    }
+    // Wasmtime refuses the argument before the host's function is entered, and tells it by its text alone.
+    if trap.is_none() && error.root_cause().to_string().contains(LIFT_REFUSED) {
+        return CallFault::LimitExceeded {
+            limit: CallLimit::ArgumentBytes,
+            allowed: lift_bytes_max,
+        };
+    }
+    let message = match (trap, state.log.take_last_error()) {
+        // A Rust guest's panic ends in this instruction, after its hook wrote what happened.
+        (Some(Trap::UnreachableCodeReached), Some(last_words)) => last_words,
+        (Some(trap), _) => trap.to_string(),
+        (None, _) => error.root_cause().to_string(),
+    };
+    let backtrace = frames
+        .into_iter()
+        .flat_map(WasmBacktrace::frames)
+        .map(|frame| match frame.func_name() {
+            Some(name) => name.to_owned(),
+            None => format!("function {}", frame.func_index()),
+        })
+        .collect();
+    CallFault::Trapped { message, backtrace }
+}

@@ -1,0 +1,239 @@
+//! What the host keeps for one call: everything that a guest's imports see and everything that bounds them.
+//!
+//! Imports answer from memory and never wait.
+//! Where the host ends a call, it notes why in `ending` and traps the guest: the note, not the trap, is what the caller
+//! learns.
+
+use std::{any::Any, sync::Arc, time::Instant};
+
+use innkeeper_model::{Gvk, Limits, ListSelector, ObjectRef, ReadFailure, Reads};
+
+use crate::{
+    call::{CallFault, CallLimit, Context},
+    limiter::MemoryMeter,
+    log::{LogBuffer, LogLevel},
+    random::RandomStream,
+    wasi::{Output, Stream},
+};
+
+/// Random bytes in one call of `random`.
+const RANDOM_BYTES_PER_CALL_MAX: usize = 4096;
+/// Random bytes in one pass.
+const RANDOM_BYTES_MAX: usize = 64 * 1024;
+/// Handles of streams and the like that a guest may hold at a time.
+const HANDLES_MAX: usize = 1000;
+
+/// Reads that can be handed back to the caller as what they were.
+pub(super) trait AnyReads: Reads {
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<R: Reads + 'static> AnyReads for R {
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Why the host ended a call.
+#[derive(Debug)]
+pub(super) enum Ending {
+    Fault(CallFault),
+    Parked(Gvk),
+}
+
+/// What a guest is told instead of an answer to a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    NotGranted,
+    NotServed,
+}
+
+/// The state of one call.
+pub(crate) struct State {
+    pub(super) meter: MemoryMeter,
+    pub(super) log: LogBuffer,
+    pub(super) ending: Option<Ending>,
+    pub(super) reads: Box<dyn AnyReads>,
+    pub(super) reads_count: u32,
+    pub(super) read_bytes: usize,
+    pub(super) used_now: bool,
+    pub(super) random_bytes: Option<usize>,
+    /// What was written and is not yet in the log.
+    pub(super) output: Output,
+    /// When the instance was complete.
+    pub(super) instantiated_at: Option<Instant>,
+    /// When the guest had answered.
+    pub(super) answered_at: Option<Instant>,
+    reads_max: u32,
+    read_bytes_max: usize,
+    now_ms: u64,
+    random: RandomStream,
+    handles: usize,
+}
+
+impl State {
+    pub(super) fn new(
+        reads: Box<dyn AnyReads>,
+        context: &Context,
+        limits: &Limits,
+        memory_bytes_max: usize,
+    ) -> Self {
+        Self {
+            meter: MemoryMeter::new(memory_bytes_max),
+            log: LogBuffer::new(limits.log_bytes_max),
+            ending: None,
+            reads,
+            reads_count: 0,
+            read_bytes: 0,
+            used_now: false,
+            random_bytes: None,
+            output: Output::default(),
+            instantiated_at: None,
+            answered_at: None,
+            reads_max: limits.host_calls_max,
+            read_bytes_max: limits.host_call_bytes_max,
+            now_ms: context.now_ms,
+            random: RandomStream::new(context.seed),
+            handles: 0,
+        }
+    }
+
+    /// Ends the call.
+    pub(super) fn end(&mut self, ending: Ending) -> wasmtime::Error {
+        // The first reason is the one: what follows comes of tearing the guest down.
+        self.ending.get_or_insert(ending);
+        wasmtime::Error::msg("the host ended the call")
+    }
+
+    pub(super) fn fault(&mut self, fault: CallFault) -> wasmtime::Error {
+        self.end(Ending::Fault(fault))
+    }
+
+    pub(super) fn log_takes(&self, level: LogLevel) -> bool {
+        self.log.takes(level)
+    }
+
+    pub(super) fn log(&mut self, level: LogLevel, message: String) {
+        self.log.push(level, message);
+    }
+
+    pub(super) fn log_dropped(&mut self, bytes: usize) {
+        self.log.drop_line(bytes);
+    }
+
+    /// Takes what a guest writes to one of its streams.
+    pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        self.output.write(stream, bytes, &mut self.log);
+    }
+
+    /// Counts a handle that the guest gets.
+    pub(super) fn take_hold(&mut self) -> wasmtime::Result<()> {
+        self.handles += 1;
+        if self.handles > HANDLES_MAX {
+            return Err(self.fault(CallFault::LimitExceeded {
+                limit: CallLimit::Handles,
+                allowed: HANDLES_MAX,
+            }));
+        }
+        Ok(())
+    }
+
+    /// One handle less.
+    pub(super) fn let_go(&mut self) {
+        self.handles = self.handles.saturating_sub(1);
+    }
+
+    pub(super) fn now(&mut self) -> u64 {
+        self.used_now = true;
+        self.now_ms
+    }
+
+    pub(super) fn random(&mut self, len: u32) -> wasmtime::Result<Vec<u8>> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let used = self.random_bytes.unwrap_or(0).saturating_add(len);
+        let exceeded = match () {
+            () if len > RANDOM_BYTES_PER_CALL_MAX => {
+                Some((CallLimit::RandomBytesPerCall, RANDOM_BYTES_PER_CALL_MAX))
+            }
+            () if used > RANDOM_BYTES_MAX => Some((CallLimit::RandomBytes, RANDOM_BYTES_MAX)),
+            () => None,
+        };
+        if let Some((limit, allowed)) = exceeded {
+            return Err(self.fault(CallFault::LimitExceeded { limit, allowed }));
+        }
+        self.random_bytes = Some(used);
+        Ok(self.random.take(len))
+    }
+
+    /// The kind that a read names, counted as a read.
+    pub(super) fn read_kind(&mut self, api_version: &str, kind: &str) -> wasmtime::Result<Gvk> {
+        self.reads_count += 1;
+        if self.reads_count > self.reads_max {
+            let allowed = usize::try_from(self.reads_max).unwrap_or(usize::MAX);
+            return Err(self.fault(CallFault::LimitExceeded {
+                limit: CallLimit::HostCalls,
+                allowed,
+            }));
+        }
+        match Gvk::parse(api_version, kind) {
+            Ok(kind) if !kind.kind.is_empty() => Ok(kind),
+            Ok(_) => Err(self.fault(CallFault::ReadRejected {
+                problem: "a read names no kind".to_owned(),
+            })),
+            Err(error) => Err(self.fault(CallFault::ReadRejected {
+                problem: error.to_string(),
+            })),
+        }
+    }
+
+    pub(super) fn get(
+        &mut self,
+        reference: &ObjectRef,
+    ) -> wasmtime::Result<Result<Option<Arc<str>>, Refusal>> {
+        match self.reads.get(reference) {
+            Ok(object) => {
+                self.count_bytes(object.as_ref().map_or(0, |object| object.len()))?;
+                Ok(Ok(object))
+            }
+            Err(failure) => self.refuse(failure).map(Err),
+        }
+    }
+
+    pub(super) fn list(
+        &mut self,
+        selector: &ListSelector,
+    ) -> wasmtime::Result<Result<Vec<Arc<str>>, Refusal>> {
+        match self.reads.list(selector) {
+            Ok(objects) => {
+                self.count_bytes(objects.iter().map(|object| object.len()).sum())?;
+                Ok(Ok(objects))
+            }
+            Err(failure) => self.refuse(failure).map(Err),
+        }
+    }
+
+    fn count_bytes(&mut self, bytes: usize) -> wasmtime::Result<()> {
+        self.read_bytes = self.read_bytes.saturating_add(bytes);
+        if self.read_bytes > self.read_bytes_max {
+            let allowed = self.read_bytes_max;
+            return Err(self.fault(CallFault::LimitExceeded {
+                limit: CallLimit::HostCallBytes,
+                allowed,
+            }));
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, failure: ReadFailure) -> wasmtime::Result<Refusal> {
+        match failure {
+            ReadFailure::NotGranted(_) | ReadFailure::OutOfSight { .. } => Ok(Refusal::NotGranted),
+            ReadFailure::NotServed(_) => Ok(Refusal::NotServed),
+            ReadFailure::NotSynced(kind) => Err(self.end(Ending::Parked(kind))),
+            failure @ ReadFailure::InvalidSelector { .. } => {
+                Err(self.fault(CallFault::ReadRejected {
+                    problem: failure.to_string(),
+                }))
+            }
+        }
+    }
+}

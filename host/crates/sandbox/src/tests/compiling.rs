@@ -1,0 +1,393 @@
+//! Processes that compile, played by scripts: what becomes of each way in which one can end.
+//!
+//! That the real one keeps itself within bounds is tested with the real program.
+
+use std::{
+    fs::{self, File, FileTimes},
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use innkeeper_model::Retry;
+
+use super::*;
+use crate::{
+    artifact::{Cache, CompileBounds, CompileLimit, Compiler, Error, Limits, Program},
+    engine,
+    fixture::guest,
+};
+
+const BOUNDS: CompileBounds = CompileBounds {
+    processes_max: NonZeroU32::MIN,
+    memory_bytes_max: 1 << 30,
+    cpu_seconds_max: 7,
+    code_bytes_max: 1 << 20,
+    wall_max: Duration::from_mins(1),
+    retries_max: 3,
+};
+
+/// A directory with a cache in it, and what its processes leave behind.
+struct Case {
+    dir: tempfile::TempDir,
+}
+
+impl Case {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let case = Self { dir };
+        fs::write(case.path("code"), code()).unwrap();
+        case
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A compiler whose processes run a script; `$DIR` stands for the directory.
+    fn compiler(&self, script: &str, bounds: CompileBounds) -> Compiler {
+        let begin = "echo $$ >>$DIR/runs; cat >/dev/null;";
+        let script = format!("{begin} {script}").replace("$DIR", self.dir.path().to_str().unwrap());
+        let program = Program {
+            path: PathBuf::from("/bin/sh"),
+            arguments: vec!["-c".into(), script.into()],
+        };
+        Compiler::new(Cache::open(&self.path("cache")).unwrap(), program, bounds)
+    }
+
+    fn compile(&self, script: &str) -> Result<artifact::Artifact, Error> {
+        compile(&self.compiler(script, BOUNDS))
+    }
+
+    /// The processes that there were.
+    fn runs(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.path("runs")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What is in the cache, by its endings.
+    fn kept(&self) -> Vec<String> {
+        let ending = |path: PathBuf| path.extension()?.to_str().map(str::to_owned);
+        let entries = fs::read_dir(self.path("cache")).unwrap();
+        let mut kept: Vec<String> = entries
+            .filter_map(|entry| ending(entry.unwrap().path()))
+            .collect();
+        kept.sort();
+        kept
+    }
+}
+
+fn compile(compiler: &Compiler) -> Result<artifact::Artifact, Error> {
+    compiler.compile(&ENGINE, &guest().build(), &Limits::default())
+}
+
+/// What the real process makes of the guest.
+fn code() -> Vec<u8> {
+    let compiler = engine::compiler(Metering::Epochs).unwrap();
+    compiler.precompile_component(&guest().build()).unwrap()
+}
+
+fn check_runs(artifact: &artifact::Artifact) {
+    Described::load(&ENGINE, artifact, &innkeeper_model::Limits::default()).unwrap();
+}
+
+#[test]
+fn code_of_another_process_runs_and_is_kept() {
+    let case = Case::new();
+    for _ in 0..2 {
+        check_runs(&case.compile("cat $DIR/code").unwrap());
+        assert_eq!(case.runs().len(), 1);
+        assert_eq!(case.kept(), ["cwasm", "sum"]);
+    }
+}
+
+#[test]
+fn a_process_knows_its_bounds_and_nothing_else() {
+    let case = Case::new();
+    let script =
+        "echo \"$@\" >$DIR/arguments; env >$DIR/environment; pwd >$DIR/place; cat $DIR/code";
+    case.compile(script).unwrap();
+    let read = |name: &str| fs::read_to_string(case.path(name)).unwrap();
+    // The first of them is what a shell takes for its name.
+    let expected = "--cpu-seconds-max=7 --code-bytes-max=1048576 --threads=1\n";
+    assert_eq!(read("arguments"), expected);
+    assert_eq!(read("place"), "/\n");
+    // What a shell makes for itself.
+    let own = ["PWD=", "SHLVL=", "_=", "OLDPWD="];
+    let environment = read("environment");
+    let foreign = environment
+        .lines()
+        .find(|line| !own.iter().any(|name| line.starts_with(name)));
+    assert_eq!(foreign, None, "{environment}");
+}
+
+#[test]
+fn an_engine_that_counts_fuel_gets_code_that_does() {
+    let case = Case::new();
+    let compiler = case.compiler("echo \"$@\" >$DIR/arguments; exit 2", BOUNDS);
+    let metered = engine(Metering::Fuel);
+    let refused = compiler.compile(&metered, &guest().build(), &Limits::default());
+    assert!(refused.is_err());
+    let arguments = fs::read_to_string(case.path("arguments")).unwrap();
+    assert!(arguments.ends_with("--fuel\n"), "{arguments}");
+}
+
+/// The script's end is what its bytes are worth, and the next attempt knows without a process.
+#[track_caller]
+fn check_found(script: &str, expected: &str) {
+    let case = Case::new();
+    for _ in 0..2 {
+        let error = case.compile(script).err().unwrap();
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(error.retry(), Retry::OnChange);
+        assert_eq!(case.runs().len(), 1);
+        assert_eq!(case.kept(), ["refused"]);
+    }
+}
+
+#[test]
+fn what_the_compiler_refuses_is_remembered() {
+    check_found(
+        "echo first >&2; echo 'error: there is no such thing' >&2; exit 2",
+        "the compiler refused the component: there is no such thing",
+    );
+}
+
+#[test]
+fn what_takes_too_much_cpu_time_is_remembered() {
+    check_found(
+        "kill -XCPU $$",
+        "compiling the component takes more than 7 s of CPU time: make it smaller, its largest functions first",
+    );
+}
+
+#[test]
+fn what_takes_too_much_memory_is_remembered() {
+    let expected = "compiling the component takes more than 1073741824 bytes of memory: make it smaller, its largest functions first";
+    check_found(
+        "echo 'memory allocation of 64 bytes failed' >&2; echo 'note: run again' >&2; kill -ABRT $$",
+        expected,
+    );
+    check_found(
+        "echo 'error: out of memory (failed to allocate 64 bytes)' >&2; exit 2",
+        expected,
+    );
+}
+
+#[test]
+fn what_becomes_too_much_code_is_remembered() {
+    check_found(
+        "kill -XFSZ $$",
+        "compiling the component takes more than 1048576 bytes of native code: make it smaller, its largest functions first",
+    );
+}
+
+#[test]
+fn what_breaks_the_compiler_is_remembered() {
+    check_found(
+        "echo 'no such register' >&2; exit 101",
+        "the compiler broke down over the component: no such register",
+    );
+    let case = Case::new();
+    let error = case.compile("kill -SEGV $$").err().unwrap();
+    assert!(matches!(error, Error::CompilerBroke { .. }), "{error}");
+}
+
+#[test]
+fn what_no_engine_of_this_host_takes_is_remembered() {
+    let case = Case::new();
+    for _ in 0..2 {
+        let error = case.compile("echo no code").err().unwrap();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+        assert_eq!(case.runs().len(), 1);
+    }
+}
+
+#[test]
+fn a_process_computes_where_no_other_does() {
+    let case = Case::new();
+    let bounds = CompileBounds {
+        processes_max: NonZeroU32::MIN.saturating_add(2),
+        ..BOUNDS
+    };
+    // Each keeps its place until all three have said what they were told.
+    let script = "echo $3 >>$DIR/told; \
+                  while [ $(wc -l <$DIR/told) -lt 3 ]; do sleep 0.01; done; cat $DIR/code";
+    let compiler = case.compiler(script, bounds);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| check_runs(&compile(&compiler).unwrap()));
+        }
+    });
+    let told = fs::read_to_string(case.path("told")).unwrap();
+    let mut told: Vec<&str> = told.lines().collect();
+    told.sort_unstable();
+    assert_eq!(told, ["--threads=1", "--threads=2", "--threads=3"]);
+}
+
+#[test]
+fn other_bounds_are_another_question() {
+    let case = Case::new();
+    case.compile("kill -XCPU $$").err().unwrap();
+    let bounds = CompileBounds {
+        cpu_seconds_max: 8,
+        ..BOUNDS
+    };
+    check_runs(&compile(&case.compiler("cat $DIR/code", bounds)).unwrap());
+}
+
+#[test]
+fn a_process_that_was_killed_is_started_again_three_times() {
+    let case = Case::new();
+    for attempts in [4, 8] {
+        let error = case.compile("kill -KILL $$").err().unwrap();
+        let Error::CompilerKilled { times: 4, cause } = &error else {
+            panic!("{error}");
+        };
+        assert!(cause.contains("SIGKILL"), "{cause}");
+        assert_eq!(error.retry(), Retry::Backoff);
+        // It says nothing about the bytes, so that nothing is remembered.
+        assert_eq!(case.runs().len(), attempts);
+        assert_eq!(case.kept(), <[&str; 0]>::default());
+    }
+    let last = "[ $(wc -l <$DIR/runs) = 12 ] && cat $DIR/code || kill -KILL $$";
+    check_runs(&case.compile(last).unwrap());
+}
+
+#[test]
+fn a_process_that_does_not_end_is_killed() {
+    let case = Case::new();
+    let bounds = CompileBounds {
+        wall_max: Duration::from_millis(200),
+        ..BOUNDS
+    };
+    let started = Instant::now();
+    let error = compile(&case.compiler("exec sleep 600", bounds))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(error, Error::CompilerKilled { times: 4, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("more than 0.2 s"), "{error}");
+    assert!(started.elapsed() < Duration::from_mins(1));
+    for process in case.runs() {
+        let left = Path::new("/proc").join(&process);
+        assert!(!left.exists(), "{process} is still there");
+    }
+}
+
+#[test]
+fn what_the_host_lacks_is_no_verdict() {
+    let case = Case::new();
+    let error = case
+        .compile("echo 'error: no such limit' >&2; exit 4")
+        .err()
+        .unwrap();
+    assert!(matches!(error, Error::RunCompiler { .. }), "{error}");
+    assert_eq!(error.retry(), Retry::Backoff);
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(source, "no such limit");
+    assert_eq!(case.kept(), <[&str; 0]>::default());
+    let program = Program {
+        path: case.path("no such program"),
+        arguments: Vec::new(),
+    };
+    let cache = Cache::open(&case.path("cache")).unwrap();
+    let error = compile(&Compiler::new(cache, program, BOUNDS))
+        .err()
+        .unwrap();
+    assert!(matches!(error, Error::RunCompiler { .. }), "{error}");
+}
+
+#[test]
+fn no_more_than_so_many_compile_at_a_time() {
+    let case = Case::new();
+    let bounds = CompileBounds {
+        retries_max: 0,
+        ..BOUNDS
+    };
+    let script = "echo begin >>$DIR/order; sleep 0.2; echo end >>$DIR/order; kill -KILL $$";
+    let compiler = case.compiler(script, bounds);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| compile(&compiler).err().unwrap());
+        }
+    });
+    let order = fs::read_to_string(case.path("order")).unwrap();
+    assert_eq!(order, "begin\nend\n".repeat(3));
+}
+
+#[test]
+fn nothing_that_is_refused_without_compiling_gets_a_process() {
+    let case = Case::new();
+    let compiler = case.compiler("exit 2", BOUNDS);
+    let limits = Limits {
+        functions_max: 0,
+        ..Limits::default()
+    };
+    let error = compiler
+        .compile(&ENGINE, &guest().build(), &limits)
+        .err()
+        .unwrap();
+    assert!(matches!(error, Error::TooComplex { .. }), "{error}");
+    assert_eq!(error.reason(), "CompileLimitExceeded");
+    assert_eq!(case.runs(), <[&str; 0]>::default());
+}
+
+#[test]
+fn what_a_killed_host_left_unfinished_is_swept_when_it_is_old() {
+    let case = Case::new();
+    let cache = case.path("cache");
+    drop(Cache::open(&cache).unwrap());
+    let leave = |name: &str, age: Duration| {
+        let file = File::create(cache.join(name)).unwrap();
+        let then = SystemTime::UNIX_EPOCH + now().saturating_sub(age);
+        file.set_times(FileTimes::new().set_modified(then)).unwrap();
+    };
+    leave(".new-old", Duration::from_hours(2));
+    leave(".new-young", Duration::from_secs(1));
+    leave("old.cwasm", Duration::from_hours(2));
+    drop(Cache::open(&cache).unwrap());
+    let mut names: Vec<_> = fs::read_dir(&cache)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, [".new-young", "old.cwasm"]);
+}
+
+/// Since the epoch.
+fn now() -> Duration {
+    Duration::from_millis(jiff::Timestamp::now().as_millisecond().unsigned_abs())
+}
+
+#[test]
+fn compilers_share_half_of_the_memory() {
+    let on = |processors: u32, memory| {
+        let bounds = CompileBounds::on(processors.try_into().unwrap(), memory);
+        (bounds.processes_max.get(), bounds.memory_bytes_max)
+    };
+    assert_eq!(on(8, None), (8, 2 << 30));
+    assert_eq!(on(8, Some(8 << 30)), (2, 2 << 30));
+    assert_eq!(on(1, Some(8 << 30)), (1, 2 << 30));
+    assert_eq!(on(8, Some(1 << 30)), (1, 512 << 20));
+    assert_eq!(on(8, Some(0)), (1, 0));
+}
+
+#[test]
+fn limits_are_told_with_their_units() {
+    let told = [
+        CompileLimit::CpuSeconds(3),
+        CompileLimit::MemoryBytes(4),
+        CompileLimit::CodeBytes(5),
+    ]
+    .map(|limit| limit.to_string());
+    let expected = [
+        "3 s of CPU time",
+        "4 bytes of memory",
+        "5 bytes of native code",
+    ];
+    assert_eq!(told, expected);
+}

@@ -1,0 +1,69 @@
+//! Code that nobody calls leaves memory, and comes back.
+
+use std::{fs, time::Duration};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{artifact::Cache, fixture::guest};
+
+fn called(plugin: &Plugin) -> End {
+    let (report, _) = plugin.call(
+        &request(),
+        FakeReads::default(),
+        &CONTEXT,
+        &Limits::default(),
+    );
+    report.end
+}
+
+fn cache() -> (TempDir, Cache) {
+    let dir = TempDir::new().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    (dir, cache)
+}
+
+fn configured(engine: &Engine, cache: &Cache) -> Plugin {
+    let limits = artifact::Limits::default();
+    let artifact = artifact::compile(engine, &guest().build(), &limits, Some(cache)).unwrap();
+    let described = Described::load(engine, &artifact, &Limits::default()).unwrap();
+    described.configure(&serde_json::Map::new()).unwrap()
+}
+
+#[test]
+fn what_nobody_calls_is_let_go_and_had_again_by_the_next_call() {
+    let engine = engine(Metering::Epochs);
+    let (dir, cache) = cache();
+    let plugin = configured(&engine, &cache);
+    assert_eq!(engine.let_go_of_idle(Duration::from_mins(1)), 0, "in use");
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1);
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0, "it is gone");
+    assert_eq!(plugin.manifest().name.to_string(), "web");
+    assert!(matches!(called(&plugin), End::Answered(_)));
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1, "it was back");
+
+    // Whatever becomes of the directory meanwhile.
+    fs::remove_dir_all(dir.path()).unwrap();
+    assert!(matches!(called(&plugin), End::Answered(_)));
+    drop(plugin);
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0, "nobody has it");
+}
+
+#[test]
+fn of_many_that_nobody_has_called_the_last_ones_stay() {
+    let engine = engine(Metering::Epochs);
+    let (_dir, cache) = cache();
+    let first = configured(&engine, &cache);
+    assert!(matches!(called(&first), End::Answered(_)));
+    let others: Vec<_> = (0..20).map(|_| configured(&engine, &cache)).collect();
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1 + 8);
+    assert!(matches!(called(&others[0]), End::Answered(_)));
+}
+
+#[test]
+fn what_is_in_no_file_stays_in_memory() {
+    let engine = engine(Metering::Epochs);
+    let plugin = plugin_of(&engine, guest());
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0);
+    assert!(matches!(called(&plugin), End::Answered(_)));
+}

@@ -1,0 +1,279 @@
+//! How threads are shared between plugins.
+
+use std::{
+    collections::VecDeque,
+    num::NonZeroUsize,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use futures::future::Either;
+use innkeeper_model::PluginName;
+
+use super::*;
+use crate::fixture::{Description, guest};
+
+/// A guest that reads once, so that its call can be held there.
+const READING: &str =
+    "(call $get {0} {1} (i32.const 0) (i32.const 0) (i32.const 0) {1} (i32.const 16))";
+
+/// How many calls are in their read at the same time, and the most that were.
+#[derive(Debug, Default)]
+struct Gauge {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// Stays in the read for a while.
+struct SlowReads(Arc<Gauge>);
+
+impl Reads for SlowReads {
+    fn get(&mut self, _: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
+        let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.most.fetch_max(now, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(20));
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        Ok(None)
+    }
+
+    fn list(&mut self, _: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
+        Ok(Vec::new())
+    }
+}
+
+fn named(name: &str, instructions: &str) -> Arc<Plugin> {
+    let description = Description {
+        name: name.to_owned(),
+        ..Description::default()
+    };
+    let guest = guest()
+        .describing(description)
+        .doing(instructions, &["v1", "Secret"]);
+    Arc::new(plugin(guest))
+}
+
+fn job<R>(reads: R, deadline: Duration) -> Job<R> {
+    Job {
+        parent: Arc::from("{}"),
+        children: Vec::new(),
+        phase: Phase::Reconcile,
+        reads,
+        context: CONTEXT,
+        limits: Arc::new(Limits {
+            deadline,
+            ..Limits::default()
+        }),
+    }
+}
+
+/// Calls a plugin under the name that it gives itself.
+async fn call<R: Reads + 'static>(
+    pool: &Pool,
+    plugin: &Arc<Plugin>,
+    job: Job<R>,
+) -> Result<(CallReport, R), Error> {
+    let name = &plugin.manifest().name;
+    pool.call(name, Arc::clone(plugin), job).await
+}
+
+fn pool(threads: usize) -> Pool {
+    Pool::start(NonZeroUsize::new(threads).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_plugin_holds_at_most_half_of_the_threads() {
+    let pool = pool(4);
+    let (one, two) = (named("one", READING), named("two", READING));
+    let gauges = [Arc::new(Gauge::default()), Arc::new(Gauge::default())];
+    let calls = (0..24).map(|index| {
+        let plugin = if index % 2 == 0 { &one } else { &two };
+        let reads = SlowReads(Arc::clone(&gauges[index % 2]));
+        call(&pool, plugin, job(reads, Duration::from_secs(5)))
+    });
+    for ended in futures::future::join_all(calls).await {
+        let (report, _) = ended.unwrap();
+        assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
+    }
+    for gauge in gauges {
+        assert_eq!(gauge.most.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_alone_holds_half_of_the_threads() {
+    let pool = pool(4);
+    let plugin = named("one", READING);
+    let gauge = Arc::new(Gauge::default());
+    let calls = (0..8).map(|_| {
+        let reads = SlowReads(Arc::clone(&gauge));
+        call(&pool, &plugin, job(reads, Duration::from_secs(5)))
+    });
+    futures::future::join_all(calls).await;
+    assert_eq!(gauge.most.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn one_component_under_two_names_has_two_shares() {
+    let pool = pool(4);
+    let plugin = named("one", READING);
+    let gauge = Arc::new(Gauge::default());
+    let names = ["east", "west"].map(|name| PluginName::new(name).unwrap());
+    let calls = (0..24).map(|index| {
+        let job = job(SlowReads(Arc::clone(&gauge)), Duration::from_secs(5));
+        pool.call(&names[index % 2], Arc::clone(&plugin), job)
+    });
+    for ended in futures::future::join_all(calls).await {
+        assert!(ended.is_ok());
+    }
+    // One share is two threads.
+    assert!(gauge.most.load(Ordering::SeqCst) > 2);
+}
+
+#[tokio::test]
+async fn a_pool_of_one_thread_serves_everybody() {
+    let pool = pool(1);
+    let (one, two) = (named("one", READING), named("two", READING));
+    for plugin in [&one, &two, &one] {
+        let reads = SlowReads(Arc::default());
+        let job = job(reads, Duration::from_secs(5));
+        let (report, _) = call(&pool, plugin, job).await.unwrap();
+        assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
+    }
+}
+
+#[tokio::test]
+async fn after_a_deadline_a_plugin_runs_alone_until_it_answers() {
+    // Loops in phase finalize, else reads.
+    let instructions = format!("(loop $again (br_if $again (local.get $phase))) {READING}");
+    let pool = pool(4);
+    let plugin = named("slow", &instructions);
+    let looping = Job {
+        phase: Phase::Finalize,
+        ..job(SlowReads(Arc::default()), Duration::from_millis(10))
+    };
+    let (report, _) = call(&pool, &plugin, looping).await.unwrap();
+    assert!(
+        matches!(report.end, End::Faulted(CallFault::DeadlineExceeded { .. })),
+        "{:?}",
+        report.end
+    );
+    let gauge = Arc::new(Gauge::default());
+    let most = async |calls: usize| {
+        let reads = || SlowReads(Arc::clone(&gauge));
+        let calls = (0..calls).map(|_| call(&pool, &plugin, job(reads(), Duration::from_secs(5))));
+        futures::future::join_all(calls).await;
+        gauge.most.swap(0, Ordering::SeqCst)
+    };
+    assert_eq!(
+        most(2).await,
+        1,
+        "the first one alone, and then there is one more"
+    );
+    assert_eq!(most(6).await, 2);
+}
+
+#[tokio::test]
+async fn a_looping_plugin_does_not_starve_another() {
+    let pool = pool(2);
+    let looping = named("looping", "(loop $again (br $again))");
+    let fine = named("fine", "");
+    let loops = (0..8).map(|_| {
+        let reads = FakeReads::default();
+        call(&pool, &looping, job(reads, Duration::from_millis(100)))
+    });
+    let looped = std::pin::pin!(futures::future::join_all(loops));
+    let served = std::pin::pin!(async {
+        for _ in 0..20 {
+            let job = job(FakeReads::default(), Duration::from_secs(5));
+            let (report, _) = call(&pool, &fine, job).await.unwrap();
+            assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
+        }
+    });
+    // The loops begin first, and need most of a second of a thread.
+    match futures::future::select(looped, served).await {
+        Either::Left(_) => panic!("the loops ended before the others were served"),
+        Either::Right(((), looped)) => {
+            assert!(looped.await.iter().all(Result::is_ok));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_tried_out_takes_one_thread_and_makes_nobody_slow() {
+    let pool = pool(4);
+    let plugin = named("tried", READING);
+    let gauge = Arc::new(Gauge::default());
+    let reads = || SlowReads(Arc::clone(&gauge));
+    let calls = (0..6).map(|_| {
+        pool.rehearse(
+            Arc::clone(&plugin),
+            VecDeque::from([job(reads(), Duration::from_secs(5))]),
+        )
+    });
+    futures::future::join_all(calls).await;
+    assert_eq!(gauge.most.swap(0, Ordering::SeqCst), 1);
+
+    let looping = named("tried", "(loop $again (br $again))");
+    let job_of = |reads| job(reads, Duration::from_millis(10));
+    let jobs = (0..3).map(|_| job_of(FakeReads::default()));
+    let turn = pool.rehearse(looping, jobs.collect()).await.unwrap();
+    let (report, _) = &turn.called[0];
+    assert!(matches!(report.end, End::Faulted(_)), "{:?}", report.end);
+    let (called, left) = (turn.called.len(), turn.left.len());
+    assert_eq!((called, left), (1, 2), "others may want the thread");
+    let calls = (0..6).map(|_| call(&pool, &plugin, job(reads(), Duration::from_secs(5))));
+    futures::future::join_all(calls).await;
+    assert_eq!(
+        gauge.most.load(Ordering::SeqCst),
+        2,
+        "its share is as it was"
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_call_gives_its_thread_back() {
+    let pool = pool(1);
+    let plugin = named("fine", READING);
+    for _ in 0..3 {
+        let reads = SlowReads(Arc::default());
+        let call = call(&pool, &plugin, job(reads, Duration::from_secs(5)));
+        // Polled once, so that the call runs, and then dropped.
+        tokio::select! {
+            biased;
+            _ = call => {}
+            () = std::future::ready(()) => {}
+        }
+    }
+    let job = job(FakeReads::default(), Duration::from_secs(5));
+    let (report, _) = call(&pool, &plugin, job).await.unwrap();
+    assert!(matches!(report.end, End::Answered(_)), "{:?}", report.end);
+}
+
+fn break_down() -> ! {
+    panic!("on purpose")
+}
+
+/// Breaks an invariant of the host.
+struct PanickingReads;
+
+impl Reads for PanickingReads {
+    fn get(&mut self, _: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure> {
+        break_down()
+    }
+
+    fn list(&mut self, _: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test]
+async fn a_thread_that_panics_is_told() {
+    let pool = pool(2);
+    let alive = tokio::time::timeout(Duration::from_millis(10), pool.died()).await;
+    assert!(alive.is_err());
+    let job = job(PanickingReads, Duration::from_secs(5));
+    let ended = call(&pool, &named("one", READING), job).await;
+    assert!(matches!(ended, Err(Error::PoolClosed)));
+    let died = tokio::time::timeout(Duration::from_secs(10), pool.died()).await;
+    assert!(matches!(died, Ok(Error::PoolClosed)));
+}

@@ -1,0 +1,162 @@
+//! What a guest writes to its standard streams, as lines of its log.
+
+use std::collections::VecDeque;
+
+use crate::log::{LogBuffer, LogLevel};
+
+/// A line that is longer is two.
+const LINE_BYTES_MAX: usize = 4096;
+/// So many of the last lines of the error stream say why a guest broke down: a panic has its place and its message on two,
+/// and advice on a third.
+const LAST_LINES: usize = 3;
+
+/// One of the two streams that can be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Output,
+    Error,
+}
+
+impl Stream {
+    /// The number by which a guest's handle is known.
+    pub(super) const fn number(self) -> u32 {
+        match self {
+            Self::Output => 1,
+            Self::Error => 2,
+        }
+    }
+
+    pub(super) const fn of(number: u32) -> Self {
+        match number {
+            2 => Self::Error,
+            _ => Self::Output,
+        }
+    }
+
+    /// Last words are there, so that they have to reach the log also when it is full.
+    pub(super) const fn level(self) -> LogLevel {
+        match self {
+            Self::Output => LogLevel::Info,
+            Self::Error => LogLevel::Error,
+        }
+    }
+}
+
+/// What was written and is no whole line yet.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    said: Vec<u8>,
+    warned: Vec<u8>,
+    last: VecDeque<String>,
+}
+
+impl Output {
+    /// Takes what comes next in a stream.
+    pub(crate) fn write(&mut self, stream: Stream, mut bytes: &[u8], log: &mut LogBuffer) {
+        while !bytes.is_empty() {
+            let line = self.line(stream);
+            let room = &bytes[..bytes.len().min(LINE_BYTES_MAX - line.len())];
+            let (piece, ends) = match room.iter().position(|byte| *byte == b'\n') {
+                Some(end) => (&room[..end], true),
+                None => (room, false),
+            };
+            line.extend_from_slice(piece);
+            let is_full = line.len() == LINE_BYTES_MAX;
+            bytes = &bytes[piece.len() + usize::from(ends)..];
+            if ends || is_full {
+                self.end_line(stream, log);
+            }
+        }
+    }
+
+    /// Takes what has no end of a line: there is nothing more to come.
+    pub(crate) fn finish(&mut self, log: &mut LogBuffer) {
+        for stream in [Stream::Output, Stream::Error] {
+            self.end_line(stream, log);
+        }
+    }
+
+    fn line(&mut self, stream: Stream) -> &mut Vec<u8> {
+        match stream {
+            Stream::Output => &mut self.said,
+            Stream::Error => &mut self.warned,
+        }
+    }
+
+    fn end_line(&mut self, stream: Stream, log: &mut LogBuffer) {
+        let line = std::mem::take(self.line(stream));
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        if line.is_empty() {
+            return;
+        }
+        if stream == Stream::Error {
+            self.last.push_back(line.clone());
+            if self.last.len() > LAST_LINES {
+                self.last.pop_front();
+            }
+        }
+        log.push(stream.level(), line);
+        if stream == Stream::Error {
+            let words: Vec<&str> = self.last.iter().map(String::as_str).collect();
+            log.set_last_error(&words.join(" "));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(pieces: &[(Stream, &[u8])]) -> (Vec<(LogLevel, String)>, Option<String>) {
+        let mut log = LogBuffer::new(64 * 1024);
+        let mut output = Output::default();
+        for (stream, piece) in pieces {
+            output.write(*stream, piece, &mut log);
+        }
+        output.finish(&mut log);
+        let last = log.take_last_error();
+        let lines = log.into_parts().0.into_iter();
+        (lines.map(|line| (line.level, line.message)).collect(), last)
+    }
+
+    #[test]
+    fn pieces_become_lines() {
+        let (lines, last) = written(&[
+            (Stream::Output, b"one\ntw"),
+            (Stream::Error, b"err"),
+            (Stream::Output, b"o\r\n\nthree"),
+        ]);
+        let expected = [
+            (LogLevel::Info, "one"),
+            (LogLevel::Info, "two"),
+            (LogLevel::Info, "three"),
+            (LogLevel::Error, "err"),
+        ]
+        .map(|(level, line)| (level, line.to_owned()));
+        assert_eq!(lines, expected);
+        assert_eq!(last.as_deref(), Some("err"));
+    }
+
+    #[test]
+    fn a_panic_is_told_with_its_place_and_its_message() {
+        let (_, last) = written(&[(
+            Stream::Error,
+            b"early\nthread 'main' panicked at src/lib.rs:3:5:\nboom\nnote: run with a backtrace\n",
+        )]);
+        let expected = "thread 'main' panicked at src/lib.rs:3:5: boom note: run with a backtrace";
+        assert_eq!(last.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_line_without_an_end_takes_no_more_than_its_share() {
+        let (lines, _) = written(&[(Stream::Output, &[b'x'; 10_000])]);
+        let lengths: Vec<usize> = lines.iter().map(|(_, line)| line.len()).collect();
+        assert_eq!(lengths, [4096, 4096, 1808]);
+    }
+
+    #[test]
+    fn what_is_no_text_is_shown_as_far_as_it_goes() {
+        let (lines, _) = written(&[(Stream::Output, b"a\xffb\n")]);
+        assert_eq!(lines, [(LogLevel::Info, "a\u{fffd}b".to_owned())]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Manifests, as far as plugins need them.
+
+use std::collections::BTreeMap;
+
+use innkeeper_model::Digest;
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+
+/// The manifest of an artifact.
+pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+/// A list of manifests.
+pub(super) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+
+/// A manifest, or a list of manifests.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Manifest {
+    pub(super) schema_version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) media_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) artifact_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) config: Option<Descriptor>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) layers: Vec<Descriptor>,
+    /// What a list lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) manifests: Vec<Descriptor>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// What a manifest says of a blob, or a list of a manifest.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Descriptor {
+    pub(super) media_type: String,
+    /// As text, because what is not used may have another kind of digest.
+    pub(super) digest: String,
+    pub(super) size: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) artifact_type: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// A blob that can be pulled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Blob {
+    pub(super) digest: Digest,
+    /// In bytes.
+    pub(super) size: u64,
+}
+
+impl Manifest {
+    pub(super) fn parse(text: &[u8]) -> Result<Self, Failure> {
+        serde_json::from_slice(text).map_err(|source| Failure::Malformed {
+            what: "the manifest",
+            source,
+        })
+    }
+
+    /// The one layer that is WebAssembly.
+    pub(super) fn plugin(&self) -> Result<Blob, Failure> {
+        let not_a_plugin = |problem: String| Err(Failure::NotAPlugin { problem });
+        if !self.manifests.is_empty() {
+            let digests: Vec<&str> = self.manifests.iter().map(|it| it.digest.as_str()).collect();
+            return not_a_plugin(format!(
+                "it is a list of other artifacts, name one of them by its digest: {}",
+                digests.join(", ")
+            ));
+        }
+        let mut wasm = self.layers.iter().filter(|layer| layer.is_wasm());
+        match (wasm.next(), wasm.next()) {
+            (Some(layer), None) => layer.blob(),
+            (Some(_), Some(_)) => {
+                not_a_plugin("it has several layers of WebAssembly: push one alone".to_owned())
+            }
+            (None, _) => {
+                let types: Vec<&str> = self
+                    .layers
+                    .iter()
+                    .map(|it| it.media_type.as_str())
+                    .collect();
+                not_a_plugin(format!(
+                    "it has no layer application/wasm, it has {}",
+                    if types.is_empty() {
+                        "no layer".to_owned()
+                    } else {
+                        types.join(", ")
+                    }
+                ))
+            }
+        }
+    }
+}
+
+impl Descriptor {
+    pub(super) fn new(media_type: &str, bytes: &[u8]) -> Self {
+        Self {
+            media_type: media_type.to_owned(),
+            digest: Digest::of(bytes).to_string(),
+            size: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            artifact_type: None,
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    /// What can be pulled.
+    pub(super) fn blob(&self) -> Result<Blob, Failure> {
+        match self.digest.parse() {
+            Ok(digest) => Ok(Blob {
+                digest,
+                size: self.size,
+            }),
+            Err(invalid) => Err(Failure::NotAPlugin {
+                problem: format!("a part of it cannot be checked: {invalid}"),
+            }),
+        }
+    }
+
+    /// `application/wasm`, and what tools called it before: `application/vnd.wasm.content.layer.v1+wasm` and others.
+    fn is_wasm(&self) -> bool {
+        matches!(
+            self.media_type.strip_prefix("application/"),
+            Some(subtype) if subtype == "wasm" || subtype.ends_with("+wasm")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+        /// Whatever a registry says is a manifest, it is an error or a layer that can be checked.
+        #[test]
+        fn no_manifest_is_a_panic(
+            text in proptest::collection::vec(any::<u8>(), 0..200),
+            size in any::<u64>(),
+            kind in "(application/(.{0,9}\\+)?wasm|.{0,40})",
+            digest in "(sha256:[0-9a-f]{63,65}|.{0,20})",
+        ) {
+            prop_assert!(Manifest::parse(&text).is_err());
+            let layer = json!({"mediaType": kind, "digest": digest, "size": size});
+            let text = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
+            if let Ok(found) = Manifest::parse(text.as_bytes()).and_then(|it| it.plugin()) {
+                prop_assert!(kind.ends_with("wasm"));
+                prop_assert_eq!(found.digest.to_string(), digest);
+                prop_assert_eq!(found.size, size);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Where signatures of an artifact are: the tag `sha256-<digest>.sig`, and bundles that refer to the manifest.
+
+use std::collections::BTreeMap;
+
+use innkeeper_model::{Digest, Retry};
+
+use super::{
+    manifest::{Descriptor, MANIFEST_TYPE, Manifest},
+    registry::{Found, Registry},
+};
+use crate::{Failure, PublicKey, signature};
+
+/// A document that names a manifest.
+pub(super) const SIMPLE_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// Where the signature of such a document stands.
+pub(super) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
+/// What the type of a bundle starts with; its version follows.
+const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
+/// What registries call an artifact, whatever it is, that tell artifacts apart by their configurations alone.
+const UNTOLD_TYPE: &str = "application/vnd.oci.empty.v1+json";
+/// Where a bundle says what it is about.
+const PREDICATE_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
+/// How many signatures of each form are looked at: whoever may push may push any number.
+const SIGNATURES_MAX: usize = 16;
+/// A document has some hundred bytes.
+const SIMPLE_BYTES_MAX: u64 = 64 * 1024;
+/// A bundle may hold proofs of a transparency log.
+const BUNDLE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The tag of a manifest's signatures.
+pub(super) fn tag(manifest: &Digest) -> String {
+    format!("sha256-{}.sig", manifest.to_hex())
+}
+
+/// Looks for a signature of the manifest by one of the keys. Gives the key.
+///
+/// A signature that is wrong does not hide another that is right; what cannot be read may be the right one.
+pub(super) async fn check(
+    registry: &mut Registry<'_>,
+    manifest: &Digest,
+    keys: &[PublicKey],
+) -> Result<Digest, Failure> {
+    let tag = tag(manifest);
+    let mut problem = Failure::Unsigned {
+        looked_for: format!("{tag}, or a bundle that refers to the manifest"),
+    };
+    let mut signatures = Vec::new();
+    if let Found::Manifest(text, _) = registry
+        .manifest(&tag, MANIFEST_TYPE, "the signature")
+        .await?
+    {
+        let layers = Manifest::parse(&text)?.layers;
+        let simple = layers
+            .into_iter()
+            .filter(|layer| layer.media_type == SIMPLE_TYPE);
+        signatures.extend(simple.take(SIGNATURES_MAX).map(Signature::Simple));
+    }
+    if let Some(text) = registry.referrers(manifest).await? {
+        let referrers = Manifest::parse(&text)?.manifests;
+        let bundles = referrers.into_iter().filter(may_be_signature);
+        let mut bundles: Vec<Descriptor> = bundles.collect();
+        // Those that are sure to be bundles first.
+        bundles.sort_by_key(|it| !is_bundle(it.artifact_type.as_deref()));
+        signatures.extend(
+            bundles
+                .into_iter()
+                .take(SIGNATURES_MAX)
+                .map(Signature::Bundle),
+        );
+    }
+    for candidate in signatures {
+        match candidate.check(registry, manifest, keys).await {
+            Ok(Some(key)) => return Ok(key),
+            Ok(None) => {}
+            Err(failure) if failure.retry() == Retry::OnChange => problem = failure,
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(problem)
+}
+
+enum Signature {
+    /// The layer with the document.
+    Simple(Descriptor),
+    /// The manifest of the bundle.
+    Bundle(Descriptor),
+}
+
+impl Signature {
+    /// Gives the key that signed; none if it turns out to be no signature.
+    async fn check(
+        &self,
+        registry: &mut Registry<'_>,
+        manifest: &Digest,
+        keys: &[PublicKey],
+    ) -> Result<Option<Digest>, Failure> {
+        match self {
+            Self::Simple(layer) => {
+                let missing = Failure::BadSignature {
+                    problem: "a signature has no annotation that holds it",
+                };
+                let signature = layer.annotations.get(SIGNATURE_ANNOTATION).ok_or(missing)?;
+                let document = small_blob(registry, layer, SIMPLE_BYTES_MAX).await?;
+                signature::check_simple(&document, signature, manifest, keys).map(Some)
+            }
+            Self::Bundle(descriptor) => {
+                let (text, _) = registry
+                    .manifest(
+                        &descriptor.blob()?.digest.to_string(),
+                        MANIFEST_TYPE,
+                        "the bundle",
+                    )
+                    .await?
+                    .into_found()?;
+                let found = Manifest::parse(&text)?;
+                if !is_about_signing(&found.annotations) {
+                    return Ok(None);
+                }
+                let mut layers = found.layers.iter();
+                let Some(bundle) = layers.find(|it| is_bundle(Some(&it.media_type))) else {
+                    return if is_bundle(descriptor.artifact_type.as_deref()) {
+                        Err(Failure::BadSignature {
+                            problem: "a bundle has no layer that holds it",
+                        })
+                    } else {
+                        Ok(None)
+                    };
+                };
+                let bundle = small_blob(registry, bundle, BUNDLE_BYTES_MAX).await?;
+                signature::check_bundle(&bundle, None, manifest, keys).map(Some)
+            }
+        }
+    }
+}
+
+/// Whether a list's entry is a bundle, or may be one for all that the list tells, and is not said to be about something
+/// else.
+fn may_be_signature(descriptor: &Descriptor) -> bool {
+    let kind = descriptor.artifact_type.as_deref();
+    let is_untold = kind.is_none_or(|kind| kind == UNTOLD_TYPE);
+    (is_bundle(kind) || is_untold) && is_about_signing(&descriptor.annotations)
+}
+
+fn is_bundle(kind: Option<&str>) -> bool {
+    kind.is_some_and(|kind| kind.starts_with(BUNDLE_TYPE))
+}
+
+/// Whether annotations do not say that a bundle is about something else: lists of materials come in bundles, too.
+fn is_about_signing(annotations: &BTreeMap<String, String>) -> bool {
+    let about = annotations.get(PREDICATE_ANNOTATION);
+    about.is_none_or(|about| about == signature::SIGNED)
+}
+
+async fn small_blob(
+    registry: &mut Registry<'_>,
+    descriptor: &Descriptor,
+    bytes_max: u64,
+) -> Result<Vec<u8>, Failure> {
+    let blob = descriptor.blob()?;
+    if blob.size > bytes_max {
+        return Err(Failure::TooLarge {
+            what: "the signature",
+            max: bytes_max,
+        });
+    }
+    registry
+        .blob(&blob.digest, "the signature", blob.size)
+        .await
+}

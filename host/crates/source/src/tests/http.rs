@@ -1,0 +1,424 @@
+//! Plugins on web servers.
+
+use std::time::Duration;
+
+use super::{
+    server::{Manner, Reply, Server},
+    *,
+};
+use crate::{Credentials, Http};
+
+fn at(url: String) -> Source {
+    Source::Http(Http {
+        url,
+        credentials: None,
+    })
+}
+
+fn with_password(url: String) -> Source {
+    Source::Http(Http {
+        url,
+        credentials: Some(Credentials::Basic {
+            user: "user".to_owned(),
+            password: "pass".into(),
+        }),
+    })
+}
+
+/// Settings that have no patience.
+fn impatient() -> Settings {
+    Settings {
+        silence: Duration::from_millis(200),
+        ..local()
+    }
+}
+
+async fn anything(settings: Settings, source: &Source) -> Result<Fetched, Error> {
+    fetch(settings, source, &Expectation::default()).await
+}
+
+#[tokio::test]
+async fn a_file_is_fetched_with_its_credentials() {
+    let server = Server::start(|asked| {
+        let allowed = ["Basic dXNlcjpwYXNz", "Bearer token"];
+        match asked.headers.get("authorization") {
+            Some(header) if allowed.contains(&header.as_str()) => Reply::new(200, PLUGIN),
+            _ => Reply::new(401, "who are\u{7} you?\nreally"),
+        }
+    })
+    .await;
+    let url = format!("{}/pond.wasm?key=hunter2", server.origin);
+    let token = Source::Http(Http {
+        url: url.clone(),
+        credentials: Some(Credentials::Bearer("token\n".into())),
+    });
+    for source in [with_password(url.clone()), token] {
+        let fetched = fetch(local(), &source, &expect_digest(PLUGIN))
+            .await
+            .unwrap();
+        assert_eq!(fetched.bytes, PLUGIN);
+    }
+    let texts = [
+        "/pond.wasm",
+        "answered 401",
+        "name a Secret",
+        ": who are you?",
+    ];
+    let shown = check_refused(
+        anything(local(), &at(url)).await,
+        "denied",
+        Retry::Backoff,
+        &texts,
+    );
+    assert!(!shown.contains("hunter2"), "{shown}");
+    let asked = &server.asked()[0];
+    assert_eq!(asked.headers["accept-encoding"], "identity");
+    assert_eq!(asked.query["key"], "hunter2");
+}
+
+#[tokio::test]
+async fn credentials_are_never_sent_to_another_server() {
+    let other = Server::start(|asked| match asked.path.as_str() {
+        "/pond.wasm" => Reply::new(200, PLUGIN),
+        _ => Reply::new(500, ""),
+    })
+    .await;
+    let target = other.origin.clone();
+    let server = Server::start(move |asked| match asked.path.as_str() {
+        "/here" => Reply::redirect("/there"),
+        "/there" => Reply::redirect(format!("{target}/pond.wasm")),
+        _ => Reply::new(500, ""),
+    })
+    .await;
+    let source = with_password(format!("{}/here", server.origin));
+    let fetched = anything(local(), &source).await.unwrap();
+    assert_eq!(fetched.bytes, PLUGIN);
+    let signed_in = |server: &Server| -> Vec<bool> {
+        let asked = server.asked();
+        asked
+            .iter()
+            .map(|it| it.headers.contains_key("authorization"))
+            .collect()
+    };
+    assert_eq!(signed_in(&server), [true, true]);
+    assert_eq!(signed_in(&other), [false]);
+}
+
+#[tokio::test]
+async fn credentials_do_not_come_back_with_a_redirect() {
+    let (sender, receiver) = std::sync::mpsc::channel::<String>();
+    let back = parking_lot::Mutex::new(receiver);
+    let other = Server::start(move |_| Reply::redirect(back.lock().recv().unwrap())).await;
+    let target = other.origin.clone();
+    let server = Server::start(move |asked| match asked.path.as_str() {
+        "/pond.wasm" => Reply::redirect(target.clone()),
+        _ => Reply::new(200, PLUGIN),
+    })
+    .await;
+    sender
+        .send(format!("{}/delete-everything", server.origin))
+        .unwrap();
+    let source = with_password(format!("{}/pond.wasm", server.origin));
+    anything(local(), &source).await.unwrap();
+    assert!(!server.asked()[1].headers.contains_key("authorization"));
+}
+
+#[tokio::test]
+async fn redirects_are_bounded() {
+    let server = Server::start(|asked| Reply::redirect(format!("{}x", asked.path))).await;
+    check_refused(
+        anything(local(), &at(format!("{}/x", server.origin))).await,
+        "address-refused",
+        Retry::Backoff,
+        &["too many"],
+    );
+    assert_eq!(server.asked().len(), 6);
+    for (target, category, text) in [
+        ("file:///etc/passwd", "source-invalid", "write it as https"),
+        ("http://[", "address-refused", "not an address"),
+        (
+            "http://user:pass@127.0.0.1/",
+            "source-invalid",
+            "belong into a Secret",
+        ),
+    ] {
+        let server = Server::start(move |_| Reply::redirect(target)).await;
+        let source = at(format!("{}/x", server.origin));
+        let refused = anything(local(), &source).await.unwrap_err();
+        let shown = error_chain(&refused).to_string();
+        assert_eq!(refused.category(), category, "{shown}");
+        assert!(shown.contains(text), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_does_not_leave_tls() {
+    let server = Server::start_tls(|_| Reply::redirect("http://127.0.0.1/pond.wasm")).await;
+    let settings = Settings {
+        certificates_pem: include_bytes!("fixtures/ca.pem").to_vec(),
+        ..local()
+    };
+    check_refused(
+        anything(settings, &at(format!("{}/x", server.origin))).await,
+        "address-refused",
+        Retry::Backoff,
+        &["anybody can change"],
+    );
+}
+
+#[tokio::test]
+async fn only_known_authorities_are_trusted() {
+    let server = Server::start_tls(|_| Reply::new(200, PLUGIN)).await;
+    let source = at(format!("{}/pond.wasm", server.origin));
+    check_refused(
+        anything(local(), &source).await,
+        "untrusted",
+        Retry::Backoff,
+        &["is not trusted", "--source-ca-file", "UnknownIssuer"],
+    );
+    let settings = Settings {
+        certificates_pem: include_bytes!("fixtures/ca.pem").to_vec(),
+        ..local()
+    };
+    assert_eq!(anything(settings, &source).await.unwrap().bytes, PLUGIN);
+}
+
+#[tokio::test]
+async fn local_addresses_are_refused_however_they_are_written() {
+    let server = Server::start(|_| Reply::new(200, PLUGIN)).await;
+    let port = server.host().rsplit_once(':').unwrap().1;
+    let redirect = Server::start({
+        let origin = server.origin.clone();
+        move |_| Reply::redirect(origin.clone())
+    })
+    .await;
+    for host in [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "0.0.0.0",
+        "169.254.169.254",
+        // Only the resolver knows where this one is.
+        "localhost",
+    ] {
+        let source = at(format!("http://{host}:{port}/pond.wasm"));
+        check_refused(
+            anything(Settings::default(), &source).await,
+            "address-refused",
+            Retry::Backoff,
+            &["not a public address"],
+        );
+    }
+    assert!(server.asked().is_empty());
+
+    // The first server is let through as if it were public: what it redirects to is checked as well.
+    let mut settings = Settings::default();
+    settings.proxies.http = Some(redirect.origin.clone());
+    let source = at("http://plugins.test/pond.wasm".to_owned());
+    check_refused(
+        anything(settings, &source).await,
+        "address-refused",
+        Retry::Backoff,
+        &["not a public address"],
+    );
+    assert_eq!((server.asked().len(), redirect.asked().len()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_proxy_is_used_and_is_no_source() {
+    let proxy = Server::start(|asked| match asked.path.as_str() {
+        "http://plugins.test/pond.wasm" => Reply::new(200, PLUGIN),
+        _ => Reply::new(500, ""),
+    })
+    .await;
+    let mut settings = Settings::default();
+    let port = proxy.host().rsplit_once(':').unwrap().1;
+    settings.proxies.http = Some(format!("http://localhost:{port}"));
+    settings.proxies.no_proxy = Some("direct.test".to_owned());
+    let source = at("http://plugins.test/pond.wasm".to_owned());
+    assert_eq!(
+        anything(settings.clone(), &source).await.unwrap().bytes,
+        PLUGIN
+    );
+    check_refused(
+        anything(settings, &at(format!("http://localhost:{port}/pond.wasm"))).await,
+        "source-invalid",
+        Retry::OnChange,
+        &["this is the proxy"],
+    );
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_down_is_named() {
+    let mut settings = local();
+    // Nobody listens on the first port of loopback.
+    let nobody = Some("http://127.0.0.1:1".to_owned());
+    (settings.proxies.https, settings.proxies.http) = (nobody.clone(), nobody);
+    settings.proxies.no_proxy = Some("127.0.0.1".to_owned());
+    for (url, name) in [
+        ("https://plugins.test/pond.wasm", "HTTPS_PROXY"),
+        ("http://plugins.test/pond.wasm", "HTTP_PROXY"),
+    ] {
+        let refused = anything(settings.clone(), &at(url.to_owned())).await;
+        let text = format!("/pond.wasm, through the proxy of {name} unless NO_PROXY names");
+        check_refused(refused, "unreachable", Retry::Backoff, &[&text]);
+    }
+    // What is spoken with directly needs none.
+    let server = Server::start(|_| Reply::new(200, PLUGIN)).await;
+    let source = at(format!("{}/pond.wasm", server.origin));
+    assert_eq!(anything(settings, &source).await.unwrap().bytes, PLUGIN);
+}
+
+#[tokio::test]
+async fn addresses_that_are_none_are_refused() {
+    for (url, text) in [
+        ("pond.wasm", "write it as https"),
+        ("file:///etc/passwd", "write it as https"),
+        ("ftp://host/a", "write it as https"),
+        ("https://user:hunter2@127.0.0.1/a", "belong into a Secret"),
+        ("https:///", "write it as https"),
+    ] {
+        let shown = check_refused(
+            anything(local(), &at(url.to_owned())).await,
+            "source-invalid",
+            Retry::OnChange,
+            &[text],
+        );
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_not_read() {
+    let settings = || Settings {
+        bytes_max: 1000,
+        ..local()
+    };
+    for reply in [
+        Reply::new(200, "x").manner(Manner::Announced(1 << 30)),
+        Reply::new(200, vec![0_u8; 100_000]).manner(Manner::Chunked),
+    ] {
+        let server = Server::start(move |_| reply.clone()).await;
+        check_refused(
+            anything(settings(), &at(format!("{}/x", server.origin))).await,
+            "too-large",
+            Retry::OnChange,
+            &["1000 bytes"],
+        );
+    }
+    let server = Server::start(|_| Reply::new(200, vec![0_u8; 1000])).await;
+    let fetched = anything(settings(), &at(format!("{}/x", server.origin))).await;
+    assert_eq!(fetched.unwrap().bytes.len(), 1000);
+}
+
+#[tokio::test]
+async fn a_slow_server_is_given_up() {
+    let rate = Settings {
+        rate_bytes_min: 1000,
+        ..impatient()
+    };
+    let drops =
+        Reply::new(200, vec![0_u8; 10_000]).manner(Manner::Drops(Duration::from_millis(20)));
+    let total = Settings {
+        total: Duration::from_millis(200),
+        ..local()
+    };
+    for (settings, reply, text) in [
+        (rate, drops.clone(), "sends less than 1000 bytes per second"),
+        (total, drops, "not done after"),
+        (
+            impatient(),
+            Reply::new(200, "").manner(Manner::Silent),
+            "silent",
+        ),
+    ] {
+        let server = Server::start(move |_| reply.clone()).await;
+        let fetched = anything(settings, &at(format!("{}/x", server.origin))).await;
+        check_refused(fetched, "too-slow", Retry::Backoff, &[text]);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_off_is_not_taken() {
+    let reply = Reply::new(200, PLUGIN).manner(Manner::Announced(1000));
+    let server = Server::start(move |_| reply.clone()).await;
+    check_refused(
+        anything(local(), &at(format!("{}/x", server.origin))).await,
+        "unreachable",
+        Retry::Backoff,
+        &["broke before everything was there"],
+    );
+}
+
+#[tokio::test]
+async fn answers_that_say_no_are_told_apart() {
+    let minute = Duration::from_mins(1);
+    for (reply, category, retry) in [
+        (Reply::new(401, ""), "denied", Retry::Backoff),
+        (Reply::new(403, ""), "denied", Retry::Backoff),
+        (Reply::new(404, ""), "not-found", Retry::Backoff),
+        (Reply::new(429, ""), "throttled", Retry::At(minute)),
+        (
+            Reply::new(429, "").header("retry-after", "7"),
+            "throttled",
+            Retry::At(Duration::from_secs(7)),
+        ),
+        (
+            Reply::new(503, "").header("retry-after", "99999999"),
+            "throttled",
+            Retry::At(Duration::from_hours(1)),
+        ),
+        (Reply::new(500, ""), "server-failed", Retry::Backoff),
+        (Reply::new(503, ""), "server-failed", Retry::Backoff),
+        (Reply::new(204, ""), "server-failed", Retry::Backoff),
+        (Reply::new(304, ""), "server-failed", Retry::Backoff),
+    ] {
+        let server = Server::start(move |_| reply.clone()).await;
+        let source = with_password(format!("{}/x", server.origin));
+        check_refused(anything(local(), &source).await, category, retry, &[]);
+    }
+    // Nothing listens on a port that was just given back.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    check_refused(
+        anything(local(), &at(format!("http://127.0.0.1:{port}/"))).await,
+        "unreachable",
+        Retry::Backoff,
+        &["failed to connect to http://127.0.0.1", "refused"],
+    );
+}
+
+#[tokio::test]
+async fn the_signature_of_a_file_is_at_its_address() {
+    let server = Server::start(|asked| match asked.path.as_str() {
+        "/pond.wasm" | "/unsigned.wasm" => Reply::new(200, PLUGIN),
+        "/pond.wasm.sig" if asked.query["v"] == "1" => Reply::new(200, SIGNATURE),
+        _ => Reply::new(404, ""),
+    })
+    .await;
+    let fetch_of = |path: &str, key: &'static str| {
+        let source = at(format!("{}/{path}?v=1", server.origin));
+        async move { fetch(local(), &source, &expect_keys(&[key])).await }
+    };
+    let fetched = fetch_of("pond.wasm", P256_PUB).await.unwrap();
+    assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
+    check_refused(
+        fetch_of("pond.wasm", OTHER_PUB).await,
+        "bad-signature",
+        Retry::OnChange,
+        &["none of the expected keys"],
+    );
+    check_refused(
+        fetch_of("unsigned.wasm", P256_PUB).await,
+        "unsigned",
+        Retry::Backoff,
+        &["/unsigned.wasm.sig is not there"],
+    );
+}

@@ -1,0 +1,499 @@
+//! Plugins in registries.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    registry::{IDENTITY, Registry, SignIn},
+    server::{Manner, Reply, Server},
+    *,
+};
+use crate::{Oci, Package};
+
+fn package() -> Package {
+    Package {
+        bytes: PLUGIN.to_vec(),
+        imports: vec!["innkeeper:plugin/host@0.1.0".to_owned()],
+        exports: vec!["innkeeper:plugin/reconciler@0.1.0".to_owned()],
+        annotations: BTreeMap::from([(
+            "org.opencontainers.image.version".to_owned(),
+            "1.0.0".to_owned(),
+        )]),
+    }
+}
+
+async fn pull(oci: Oci, expectation: &Expectation) -> Result<Fetched, Error> {
+    fetch(local(), &Source::Oci(oci), expectation).await
+}
+
+async fn anything(oci: Oci) -> Result<Fetched, Error> {
+    pull(oci, &Expectation::default()).await
+}
+
+/// A manifest with these layers, each a media type and bytes.
+fn put_layers(registry: &Registry, layers: &[(&str, &[u8])]) -> Digest {
+    let layers: Vec<serde_json::Value> = layers
+        .iter()
+        .map(|(kind, bytes)| {
+            let digest = registry.put_blob(bytes);
+            json!({"mediaType": kind, "digest": digest, "size": bytes.len()})
+        })
+        .collect();
+    let manifest = json!({"schemaVersion": 2, "layers": layers});
+    registry.put_manifest("1", manifest.to_string())
+}
+
+#[tokio::test]
+async fn what_is_pushed_can_be_pulled() {
+    for sign_in in [SignIn::Not, SignIn::Basic, SignIn::Token] {
+        let registry = Registry::start(sign_in).await;
+        let target = registry.private(":1");
+        let pushed = fetcher(local()).push(&target, &package()).await.unwrap();
+        assert_eq!(pushed.digest, Digest::of(PLUGIN));
+        for version in [":1".to_owned(), format!("@{}", pushed.manifest_digest)] {
+            let fetched = pull(registry.private(&version), &expect_digest(PLUGIN))
+                .await
+                .unwrap();
+            assert_eq!(fetched.bytes, PLUGIN);
+            assert_eq!(fetched.digest, pushed.digest);
+            assert_eq!(
+                fetched.manifest_digest,
+                Some(pushed.manifest_digest.clone())
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_artifact_is_laid_out_as_everybody_does() {
+    let registry = Registry::start(SignIn::Not).await;
+    let pushed = fetcher(local())
+        .push(&registry.artifact(":1"), &package())
+        .await
+        .unwrap();
+    let kept = registry.kept.lock();
+    let text = str::from_utf8(&kept.manifests["1"]).unwrap();
+    assert_eq!(Digest::of(text.as_bytes()), pushed.manifest_digest);
+    expect_test::expect![[r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.wasm.config.v0+json","digest":"sha256:2bc1c91127ba8d69c6cc02ac695c667b734db0d78fb1fa5a36728a371ad8cdbd","size":279},"layers":[{"mediaType":"application/wasm","digest":"sha256:0bd6c5d238a3309a19d219103d6f23be446b67c905e04d4b39a4fa56640977ec","size":22}],"annotations":{"org.opencontainers.image.version":"1.0.0"}}"#]].assert_eq(text);
+    let manifest: serde_json::Value = serde_json::from_str(text).unwrap();
+    let config = &kept.blobs[manifest["config"]["digest"].as_str().unwrap()];
+    expect_test::expect![[r#"{"architecture":"wasm","component":{"exports":["innkeeper:plugin/reconciler@0.1.0"],"imports":["innkeeper:plugin/host@0.1.0"],"target":null},"created":"1970-01-01T00:00:00Z","layerDigests":["sha256:0bd6c5d238a3309a19d219103d6f23be446b67c905e04d4b39a4fa56640977ec"],"os":"wasip2"}"#]].assert_eq(str::from_utf8(config).unwrap());
+}
+
+#[tokio::test]
+async fn a_layer_has_the_name_of_its_plugin_for_who_makes_files_of_layers() {
+    const TITLE: &str = "org.opencontainers.image.title";
+
+    let registry = Registry::start(SignIn::Not).await;
+    let mut package = package();
+    package
+        .annotations
+        .insert(TITLE.to_owned(), "pond".to_owned());
+    fetcher(local())
+        .push(&registry.artifact(":1"), &package)
+        .await
+        .unwrap();
+    let text = registry.kept.lock().manifests["1"].clone();
+    let manifest: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(manifest["annotations"][TITLE], "pond");
+    assert_eq!(manifest["layers"][0]["annotations"][TITLE], "pond.wasm");
+}
+
+#[tokio::test]
+async fn pushing_again_sends_nothing_but_the_manifest() {
+    let registry = Registry::start(SignIn::Not).await;
+    let target = registry.artifact(":1");
+    let first = fetcher(local()).push(&target, &package()).await.unwrap();
+    let before = registry.asked().len();
+    let second = fetcher(local()).push(&target, &package()).await.unwrap();
+    assert_eq!(first, second);
+    let methods: Vec<String> = registry.asked().split_off(before);
+    let writes: Vec<&String> = methods
+        .iter()
+        .filter(|it| !it.starts_with("HEAD"))
+        .collect();
+    assert_eq!(writes, ["PUT /v2/plugins/pond/manifests/1"]);
+
+    let by_digest = registry.artifact(&format!(":1@{}", first.manifest_digest));
+    let error = fetcher(local())
+        .push(&by_digest, &package())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.category(), error.retry()),
+        ("source-invalid", Retry::OnChange)
+    );
+}
+
+#[tokio::test]
+async fn tokens_are_bought_with_what_the_pull_secret_has() {
+    let registry = Registry::start(SignIn::Token).await;
+    put_layers(&registry, &[("application/wasm", PLUGIN)]);
+    for login in [
+        json!({"identitytoken": IDENTITY}),
+        json!({"registrytoken": "a-token"}),
+    ] {
+        let oci = Oci {
+            docker_config: Some(registry.docker_config(&login)),
+            ..registry.artifact(":1")
+        };
+        assert_eq!(anything(oci).await.unwrap().bytes, PLUGIN);
+    }
+    check_refused(
+        anything(registry.artifact(":1")).await,
+        "denied",
+        Retry::Backoff,
+        &["/token answered 401", "name a Secret"],
+    );
+    // A token is bought once for a whole fetch.
+    let before = registry.asked().len();
+    anything(registry.private(":1")).await.unwrap();
+    let asked = registry.asked().split_off(before);
+    let tokens = asked.iter().filter(|it| it.ends_with("/token")).count();
+    assert_eq!((tokens, asked.len()), (1, 4), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_registry_that_does_not_let_us_in_is_told() {
+    for sign_in in [SignIn::Basic, SignIn::Token] {
+        let registry = Registry::start(sign_in).await;
+        let wrong = json!({"username": "user", "password": "hunter2"});
+        let oci = Oci {
+            docker_config: Some(registry.docker_config(&wrong)),
+            ..registry.artifact(":1")
+        };
+        let shown = check_refused(
+            anything(oci).await,
+            "denied",
+            Retry::Backoff,
+            &["401", "the credentials are wrong"],
+        );
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    let registry = Registry::start(SignIn::Basic).await;
+    check_refused(
+        anything(registry.artifact(":1")).await,
+        "denied",
+        Retry::Backoff,
+        &["manifests/1 answered 401", "name a Secret", ": sign in"],
+    );
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_sent_is_an_error_and_no_panic() {
+    for answer in [
+        "{}",
+        "token",
+        r#"{"token": 1}"#,
+        r#"{"token": "a\nb"}"#,
+        "\u{0}",
+    ] {
+        let registry = Registry::start(SignIn::Token).await;
+        registry.instead("/token", Reply::new(200, answer));
+        let error = anything(registry.private(":1")).await.unwrap_err();
+        let category = error.category();
+        assert!(
+            ["server-failed", "source-invalid"].contains(&category),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_not_asked_for_where_anybody_can_listen() {
+    let registry = Registry::start_tls(SignIn::Token).await;
+    let settings = Settings {
+        certificates_pem: include_bytes!("fixtures/ca.pem").to_vec(),
+        ..local()
+    };
+    // Over TLS, the registry of the tests names a place for tokens without.
+    let source = Source::Oci(registry.private(":1"));
+    check_refused(
+        fetch(settings, &source, &Expectation::default()).await,
+        "source-invalid",
+        Retry::OnChange,
+        &["/token is refused", "anybody can read"],
+    );
+    let asked = registry.server.asked();
+    assert!(
+        asked
+            .iter()
+            .all(|it| !it.headers.contains_key("authorization"))
+    );
+}
+
+#[tokio::test]
+async fn blobs_may_be_elsewhere_and_get_no_token_there() {
+    let elsewhere = Server::start(|_| Reply::new(200, PLUGIN)).await;
+    let registry = Registry::start(SignIn::Token).await;
+    put_layers(&registry, &[("application/wasm", PLUGIN)]);
+    registry.instead(
+        "/blobs/",
+        Reply::redirect(format!("{}/blob", elsewhere.origin)),
+    );
+    let fetched = anything(registry.private(":1")).await.unwrap();
+    assert_eq!(fetched.bytes, PLUGIN);
+    let asked = elsewhere.asked();
+    assert_eq!(asked.len(), 1);
+    assert!(!asked[0].headers.contains_key("authorization"));
+}
+
+#[tokio::test]
+async fn layers_of_older_tools_are_read() {
+    for layers in [
+        vec![("application/vnd.wasm.content.layer.v1+wasm", PLUGIN)],
+        vec![("application/vnd.module.wasm.content.layer.v1+wasm", PLUGIN)],
+        vec![
+            ("text/markdown", b"readme".as_slice()),
+            ("application/wasm", PLUGIN),
+        ],
+    ] {
+        let registry = Registry::start(SignIn::Not).await;
+        put_layers(&registry, &layers);
+        let fetched = anything(registry.artifact(":1")).await.unwrap();
+        assert_eq!(fetched.bytes, PLUGIN);
+    }
+}
+
+#[tokio::test]
+async fn artifacts_that_are_no_plugins_are_told_apart() {
+    let image = "application/vnd.oci.image.layer.v1.tar+gzip";
+    for (layers, text) in [
+        (vec![], "it has no layer"),
+        (vec![(image, b"tar".as_slice())], image),
+        (
+            vec![
+                ("application/wasm", PLUGIN),
+                ("application/wasm", b"b".as_slice()),
+            ],
+            "several layers",
+        ),
+    ] {
+        let registry = Registry::start(SignIn::Not).await;
+        put_layers(&registry, &layers);
+        let refused = anything(registry.artifact(":1")).await;
+        check_refused(
+            refused,
+            "artifact-malformed",
+            Retry::OnChange,
+            &["not a plugin", text],
+        );
+    }
+    let registry = Registry::start(SignIn::Not).await;
+    for (manifest, text) in [
+        (
+            r#"{"schemaVersion": 2, "manifests": [{"mediaType": "a", "digest": "sha256:b", "size": 1}]}"#,
+            "sha256:b",
+        ),
+        (
+            r#"{"schemaVersion": 2, "layers": [{"mediaType": "application/wasm", "digest": "md5:b", "size": 1}]}"#,
+            "md5:b",
+        ),
+        ("<html>", "the manifest cannot be understood"),
+        ("", "the manifest cannot be understood"),
+    ] {
+        registry.put_manifest("1", manifest);
+        let refused = anything(registry.artifact(":1")).await;
+        check_refused(refused, "artifact-malformed", Retry::OnChange, &[text]);
+    }
+}
+
+#[tokio::test]
+async fn other_bytes_than_promised_are_refused() {
+    let registry = Registry::start(SignIn::Not).await;
+    let manifest = put_layers(&registry, &[("application/wasm", PLUGIN)]);
+    let other = Digest::of(b"other").to_string();
+
+    // Before anything is pulled: the expected digest, and the digest of the reference.
+    check_refused(
+        pull(registry.artifact(":1"), &expect_digest(b"other")).await,
+        "wrong-digest",
+        Retry::OnChange,
+        &["the plugin has the digest", &other],
+    );
+    registry.instead(&format!("/manifests/{manifest}"), Reply::new(200, "{}"));
+    check_refused(
+        anything(registry.artifact(&format!(":1@{manifest}"))).await,
+        "wrong-digest",
+        Retry::OnChange,
+        &[
+            "the manifest has the digest",
+            &Digest::of(b"{}").to_string(),
+        ],
+    );
+    assert!(registry.asked().iter().all(|it| !it.contains("/blobs/")));
+
+    // After: the layer.
+    let same_length = vec![0_u8; PLUGIN.len()];
+    registry.instead("/blobs/", Reply::new(200, same_length));
+    check_refused(
+        anything(registry.artifact(":1")).await,
+        "wrong-digest",
+        Retry::OnChange,
+        &["the plugin has the digest"],
+    );
+}
+
+#[tokio::test]
+async fn a_layer_that_is_too_large_is_not_pulled() {
+    let registry = Registry::start(SignIn::Not).await;
+    let digest = Digest::of(PLUGIN).to_string();
+    let layer = json!({"mediaType": "application/wasm", "digest": digest, "size": 1 << 30});
+    let manifest = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
+    registry.put_manifest("1", manifest);
+    check_refused(
+        anything(registry.artifact(":1")).await,
+        "too-large",
+        Retry::OnChange,
+        &["the plugin is larger than the 33554432 bytes"],
+    );
+    assert_eq!(registry.asked().len(), 1);
+
+    let registry = Registry::start(SignIn::Not).await;
+    put_layers(&registry, &[("application/wasm", PLUGIN)]);
+    registry.instead(
+        "/blobs/",
+        Reply::new(200, vec![0_u8; 1000]).manner(Manner::Chunked),
+    );
+    check_refused(
+        anything(registry.artifact(":1")).await,
+        "server-failed",
+        Retry::Backoff,
+        &["more bytes than the manifest says"],
+    );
+    for path in ["/manifests/", "/token"] {
+        let registry = Registry::start(SignIn::Token).await;
+        put_layers(&registry, &[("application/wasm", PLUGIN)]);
+        registry.instead(
+            path,
+            Reply::new(200, "x").manner(Manner::Announced(1 << 30)),
+        );
+        let refused = anything(registry.private(":1")).await;
+        check_refused(refused, "too-large", Retry::OnChange, &[]);
+    }
+}
+
+#[tokio::test]
+async fn a_registry_that_fails_is_tried_again_later() {
+    let cases = [
+        (Reply::new(403, ""), "denied", Retry::Backoff),
+        (Reply::new(404, ""), "not-found", Retry::Backoff),
+        (
+            Reply::new(429, "").header("retry-after", "3"),
+            "throttled",
+            Retry::At(Duration::from_secs(3)),
+        ),
+        (Reply::new(500, ""), "server-failed", Retry::Backoff),
+        (
+            Reply::new(200, "{").manner(Manner::Announced(100)),
+            "unreachable",
+            Retry::Backoff,
+        ),
+        (
+            Reply::new(200, "").manner(Manner::Silent),
+            "too-slow",
+            Retry::Backoff,
+        ),
+    ];
+    for path in ["/manifests/", "/blobs/"] {
+        for (reply, category, retry) in cases.clone() {
+            let registry = Registry::start(SignIn::Not).await;
+            let layer = [0_u8; 100];
+            put_layers(&registry, &[("application/wasm", layer.as_slice())]);
+            registry.instead(path, reply);
+            let settings = Settings {
+                silence: Duration::from_millis(200),
+                ..local()
+            };
+            let source = Source::Oci(registry.artifact(":1"));
+            let refused = fetch(settings, &source, &Expectation::default()).await;
+            check_refused(refused, category, retry, &["artifact 127.0.0.1"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_registry_that_sends_a_byte_at_a_time_is_given_up() {
+    let drops = Manner::Drops(Duration::from_millis(20));
+    for path in ["/manifests/", "/blobs/", "/token"] {
+        let registry = Registry::start(SignIn::Token).await;
+        let layer = vec![0_u8; 10_000];
+        put_layers(&registry, &[("application/wasm", layer.as_slice())]);
+        registry.instead(path, Reply::new(200, layer).manner(drops));
+        let settings = Settings {
+            silence: Duration::from_millis(200),
+            rate_bytes_min: 1000,
+            ..local()
+        };
+        let source = Source::Oci(registry.private(":1"));
+        let refused = fetch(settings, &source, &Expectation::default()).await;
+        let texts = [path, "sends less than 1000 bytes per second"];
+        check_refused(refused, "too-slow", Retry::Backoff, &texts);
+    }
+}
+
+#[tokio::test]
+async fn a_registry_that_does_not_speak_http_is_tried_again_later() {
+    for garbage in [
+        b"\x15\x03\x03\x00\x02\x02\x46".as_slice(),
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\nno header",
+        b"",
+    ] {
+        for path in ["/manifests/", "/blobs/", "/token"] {
+            let registry = Registry::start(SignIn::Token).await;
+            put_layers(&registry, &[("application/wasm", PLUGIN)]);
+            registry.instead(path, Reply::new(200, garbage).manner(Manner::Raw));
+            let refused = anything(registry.private(":1")).await;
+            check_refused(refused, "unreachable", Retry::Backoff, &[path, "broke"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_local_registry_is_refused_unless_allowed() {
+    let registry = Registry::start(SignIn::Not).await;
+    let source = Source::Oci(registry.artifact(":1"));
+    check_refused(
+        fetch(Settings::default(), &source, &Expectation::default()).await,
+        "address-refused",
+        Retry::Backoff,
+        &["not a public address"],
+    );
+    assert!(registry.asked().is_empty());
+}
+
+#[tokio::test]
+async fn mirrors_are_asked_first_and_the_registry_last() {
+    let (empty, mirror) = (
+        Registry::start(SignIn::Not).await,
+        Registry::start(SignIn::Not).await,
+    );
+    put_layers(&mirror, &[("application/wasm", PLUGIN)]);
+    let registry = Registry::start(SignIn::Not).await;
+    put_layers(&registry, &[("application/wasm", b"original".as_slice())]);
+    let source = Source::Oci(registry.artifact(":1"));
+    let with_mirrors = |mirrors: &[&Registry]| Settings {
+        mirrors: BTreeMap::from([(
+            registry.server.host().to_owned(),
+            mirrors.iter().map(|it| it.server.origin.clone()).collect(),
+        )]),
+        ..local()
+    };
+    let none = Expectation::default();
+    let fetched = fetch(with_mirrors(&[&empty, &mirror]), &source, &none)
+        .await
+        .unwrap();
+    assert_eq!(fetched.bytes, PLUGIN);
+    assert_eq!((empty.asked().len(), registry.asked().len()), (1, 0));
+
+    let fetched = fetch(with_mirrors(&[&empty]), &source, &none)
+        .await
+        .unwrap();
+    assert_eq!(fetched.bytes, b"original");
+    // A mirror that has something else than what is expected does not stand in the way.
+    let expected = expect_digest(b"original");
+    let fetched = fetch(with_mirrors(&[&mirror]), &source, &expected)
+        .await
+        .unwrap();
+    assert_eq!(fetched.bytes, b"original");
+}

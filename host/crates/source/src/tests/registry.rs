@@ -1,0 +1,233 @@
+//! A registry in memory, as the distribution specification has it, and one answer in place of its own where a test says.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use innkeeper_model::Digest;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::server::{Asked, Reply, Server, pairs};
+use crate::{DockerConfig, Oci};
+
+pub(super) const USER: &str = "user";
+pub(super) const PASSWORD: &str = "pass:word";
+pub(super) const IDENTITY: &str = "identity";
+const TOKEN: &str = "a-token";
+
+/// How the registry wants its clients to sign in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SignIn {
+    Not,
+    Basic,
+    Token,
+}
+
+/// What the registry has.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) blobs: BTreeMap<String, Vec<u8>>,
+    /// By tag, and by digest.
+    pub(super) manifests: BTreeMap<String, Vec<u8>>,
+    /// The answer to requests whose path contains the text.
+    pub(super) instead: Vec<(String, Reply)>,
+    /// Whether it knows which manifests are about which.
+    pub(super) referrers: bool,
+}
+
+pub(super) struct Registry {
+    pub(super) server: Server,
+    pub(super) kept: Arc<Mutex<Kept>>,
+}
+
+impl Registry {
+    pub(super) async fn start(sign_in: SignIn) -> Self {
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let state = Arc::clone(&kept);
+        let server = Server::start(move |asked| answer(asked, &mut state.lock(), sign_in)).await;
+        Self { server, kept }
+    }
+
+    pub(super) async fn start_tls(sign_in: SignIn) -> Self {
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let state = Arc::clone(&kept);
+        let server =
+            Server::start_tls(move |asked| answer(asked, &mut state.lock(), sign_in)).await;
+        Self { server, kept }
+    }
+
+    /// An artifact here, asked for without credentials.
+    pub(super) fn artifact(&self, version: &str) -> Oci {
+        Oci {
+            reference: format!("{}/plugins/pond{version}", self.server.host())
+                .parse()
+                .unwrap(),
+            docker_config: None,
+            insecure: self.server.origin.starts_with("http:"),
+        }
+    }
+
+    /// The same, with credentials.
+    pub(super) fn private(&self, version: &str) -> Oci {
+        let auth = STANDARD.encode(format!("{USER}:{PASSWORD}"));
+        Oci {
+            docker_config: Some(self.docker_config(&json!({"auth": auth}))),
+            ..self.artifact(version)
+        }
+    }
+
+    pub(super) fn docker_config(&self, login: &serde_json::Value) -> DockerConfig {
+        let config = json!({"auths": {self.server.host(): login}});
+        DockerConfig::from_json(config.to_string().as_bytes()).unwrap()
+    }
+
+    /// Replaces every answer to a path with this text in it.
+    pub(super) fn instead(&self, path: &str, reply: Reply) {
+        self.kept.lock().instead.push((path.to_owned(), reply));
+    }
+
+    pub(super) fn put_blob(&self, bytes: &[u8]) -> String {
+        let digest = Digest::of(bytes).to_string();
+        self.kept
+            .lock()
+            .blobs
+            .insert(digest.clone(), bytes.to_vec());
+        digest
+    }
+
+    pub(super) fn put_manifest(&self, tag: &str, text: impl Into<Vec<u8>>) -> Digest {
+        put_manifest(&mut self.kept.lock(), tag, text.into())
+    }
+
+    /// What was asked for, as methods and paths.
+    pub(super) fn asked(&self) -> Vec<String> {
+        let asked = self.server.asked();
+        asked
+            .into_iter()
+            .map(|it| format!("{} {}", it.method, it.path))
+            .collect()
+    }
+}
+
+fn put_manifest(kept: &mut Kept, tag: &str, text: Vec<u8>) -> Digest {
+    let digest = Digest::of(&text);
+    kept.manifests.insert(tag.to_owned(), text.clone());
+    kept.manifests.insert(digest.to_string(), text);
+    digest
+}
+
+fn answer(asked: &Asked, kept: &mut Kept, sign_in: SignIn) -> Reply {
+    let instead = kept
+        .instead
+        .iter()
+        .find(|(path, _)| asked.path.contains(path));
+    if let Some((_, reply)) = instead {
+        return reply.clone();
+    }
+    if asked.path == "/token" {
+        return token(asked);
+    }
+    let host = &asked.headers["host"];
+    let wanted = match sign_in {
+        SignIn::Not => None,
+        SignIn::Basic => Some((
+            format!("Basic {}", STANDARD.encode(format!("{USER}:{PASSWORD}"))),
+            "Basic realm=\"test\"".to_owned(),
+        )),
+        SignIn::Token => Some((
+            format!("Bearer {TOKEN}"),
+            format!("Bearer realm=\"http://{host}/token\",service=\"test\",scope=\"ignored\""),
+        )),
+    };
+    if let Some((header, challenge)) = wanted
+        && asked.headers.get("authorization") != Some(&header)
+    {
+        let said = json!({"errors": [{"code": "UNAUTHORIZED", "message": "sign in"}]});
+        return Reply::new(401, said.to_string()).header("www-authenticate", challenge);
+    }
+    let Some(path) = asked.path.strip_prefix("/v2/plugins/pond/") else {
+        return missing();
+    };
+    match (asked.method.as_str(), path.split_once('/')) {
+        ("GET", Some(("manifests", version))) => found(kept.manifests.get(version)),
+        ("GET" | "HEAD", Some(("blobs", digest))) => found(kept.blobs.get(digest)),
+        ("GET", Some(("referrers", digest))) if kept.referrers => referrers(kept, digest),
+        ("POST", Some(("blobs", "uploads/"))) => {
+            Reply::new(202, "").header("location", "/v2/plugins/pond/blobs/uploads/1?state=x")
+        }
+        ("PUT", Some(("blobs", "uploads/1"))) => {
+            let digest = Digest::of(&asked.body).to_string();
+            if asked.query["digest"] != digest || asked.query["state"] != "x" {
+                return Reply::new(400, "");
+            }
+            kept.blobs.insert(digest, asked.body.clone());
+            Reply::new(201, "")
+        }
+        ("PUT", Some(("manifests", tag))) => {
+            // A registry refuses a manifest that names what it does not have.
+            let manifest: serde_json::Value = serde_json::from_slice(&asked.body).unwrap();
+            let mut parts = manifest["layers"].as_array().unwrap().clone();
+            parts.push(manifest["config"].clone());
+            let complete = parts.iter().all(|part| {
+                let blob = kept.blobs.get(part["digest"].as_str().unwrap());
+                blob.is_some_and(|blob| u64::try_from(blob.len()).ok() == part["size"].as_u64())
+            });
+            if !complete || asked.headers["content-type"] != manifest["mediaType"] {
+                return Reply::new(400, "");
+            }
+            put_manifest(kept, tag, asked.body.clone());
+            Reply::new(201, "")
+        }
+        _ => missing(),
+    }
+}
+
+/// Everything that says it is about the manifest.
+fn referrers(kept: &Kept, digest: &str) -> Reply {
+    let mut manifests = Vec::new();
+    for (name, text) in &kept.manifests {
+        let manifest: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
+        if name.starts_with("sha256:") && manifest["subject"]["digest"] == digest {
+            manifests.push(json!({
+                "mediaType": manifest["mediaType"],
+                "digest": name,
+                "size": text.len(),
+                "artifactType": manifest["artifactType"],
+                "annotations": manifest["annotations"],
+            }));
+        }
+    }
+    let index = json!({"schemaVersion": 2, "manifests": manifests});
+    Reply::new(200, index.to_string())
+}
+
+fn token(asked: &Asked) -> Reply {
+    let basic = format!("Basic {}", STANDARD.encode(format!("{USER}:{PASSWORD}")));
+    let form = pairs(str::from_utf8(&asked.body).unwrap());
+    let (wanted, granted) = match asked.method.as_str() {
+        "GET" => (
+            &asked.query,
+            asked.headers.get("authorization") == Some(&basic),
+        ),
+        _ => (
+            &form,
+            form.get("refresh_token")
+                .is_some_and(|token| token == IDENTITY),
+        ),
+    };
+    let scoped = wanted["scope"].starts_with("repository:plugins/pond:pull");
+    if granted && scoped && wanted["service"] == "test" {
+        Reply::new(200, json!({"token": TOKEN}).to_string())
+    } else {
+        Reply::new(401, "no")
+    }
+}
+
+fn found(bytes: Option<&Vec<u8>>) -> Reply {
+    bytes.map_or_else(missing, |bytes| Reply::new(200, bytes.clone()))
+}
+
+fn missing() -> Reply {
+    let said = json!({"errors": [{"code": "UNKNOWN", "message": "not here"}]});
+    Reply::new(404, said.to_string())
+}

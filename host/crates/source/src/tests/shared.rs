@@ -1,0 +1,32 @@
+//! A registry for the tests of others.
+
+use serde_json::json;
+
+use super::registry::{PASSWORD, Registry, SignIn, USER};
+
+/// A registry on loopback, as long as it is held; it has the repository `plugins/pond` alone.
+pub struct TestRegistry(Registry);
+
+impl TestRegistry {
+    /// One that lets anybody do anything, or one that wants a name and a password.
+    pub async fn start(is_private: bool) -> Self {
+        let sign_in = if is_private {
+            SignIn::Basic
+        } else {
+            SignIn::Not
+        };
+        Self(Registry::start(sign_in).await)
+    }
+
+    /// The name of an artifact in it.
+    pub fn reference(&self, version: &str) -> String {
+        self.0.artifact(version).reference.to_string()
+    }
+
+    /// What `docker login` would write.
+    pub fn docker_config(&self) -> Vec<u8> {
+        let login = json!({"username": USER, "password": PASSWORD});
+        let config = json!({"auths": {self.0.server.host(): login}});
+        config.to_string().into_bytes()
+    }
+}
