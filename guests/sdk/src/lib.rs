@@ -13,6 +13,7 @@ pub mod json;
 pub mod labels;
 pub mod manifest;
 pub mod outcome;
+pub mod pod;
 pub mod prelude;
 pub mod quantity;
 pub mod reconciler;
