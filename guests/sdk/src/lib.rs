@@ -4,6 +4,7 @@
 
 pub mod child;
 pub mod children;
+pub mod claim;
 pub mod condition;
 pub mod crd;
 pub mod fault;
