@@ -22,6 +22,7 @@ pub mod request;
 pub mod schema;
 pub mod stated;
 pub mod testing;
+pub mod workload;
 
 #[doc(hidden)]
 pub mod export;
