@@ -2,6 +2,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
+pub mod budget;
 pub mod child;
 pub mod children;
 pub mod claim;
