@@ -19,6 +19,7 @@ pub mod pod;
 pub mod prelude;
 pub mod quantity;
 pub mod reconciler;
+pub mod references;
 pub mod request;
 pub mod schema;
 pub mod stated;
