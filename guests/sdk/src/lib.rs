@@ -8,6 +8,7 @@ pub mod children;
 pub mod claim;
 pub mod condition;
 pub mod crd;
+pub mod cron;
 pub mod fault;
 pub mod hash;
 pub mod host;
