@@ -12,6 +12,7 @@ pub mod cron;
 pub mod fault;
 pub mod hash;
 pub mod host;
+pub mod job;
 pub mod json;
 pub mod labels;
 pub mod manifest;
