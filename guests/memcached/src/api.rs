@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    api::core::v1::{LocalObjectReference, ResourceRequirements},
-    apimachinery::pkg::util::intstr::IntOrString,
+use innkeeper_sdk::{
+    budget::{self, DisruptionBudget},
+    pod::ImagePullPolicy,
 };
+use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,16 +54,7 @@ use serde::{Deserialize, Serialize};
          (self.memcached.maxMemoryMB + 32) * 1048576)) >= 0"
     )
     .message("resources.limits.memory must be at least memcached.maxMemoryMB plus 32Mi"),
-    validation = Rule::new(
-        "!has(self.highAvailability) || !has(self.highAvailability.podDisruptionBudget) \
-         || !self.highAvailability.podDisruptionBudget.enabled \
-         || !has(self.highAvailability.podDisruptionBudget.minAvailable) \
-         || !string(self.highAvailability.podDisruptionBudget.minAvailable).matches('^[0-9]{1,9}$') \
-         || (has(self.size) && self.size == 0) \
-         || int(string(self.highAvailability.podDisruptionBudget.minAvailable)) \
-         < (has(self.size) ? self.size : 1)"
-    )
-    .message("podDisruptionBudget.minAvailable must be lower than the number of replicas")
+    validation = budget::below_replicas("highAvailability.podDisruptionBudget", "size")
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedSpec {
@@ -104,28 +96,6 @@ pub(crate) struct MemcachedSpec {
 
 const fn default_port() -> i32 {
     11211
-}
-
-/// When images are pulled.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ImagePullPolicy {
-    /// At every start.
-    Always,
-    /// When the node does not have it.
-    IfNotPresent,
-    /// Never.
-    Never,
-}
-
-impl ImagePullPolicy {
-    /// The text in a pod.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "Always",
-            Self::IfNotPresent => "IfNotPresent",
-            Self::Never => "Never",
-        }
-    }
 }
 
 /// The Service.
@@ -221,40 +191,6 @@ pub(crate) struct HighAvailability {
     /// Limits voluntary disruptions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_disruption_budget: Option<DisruptionBudget>,
-}
-
-/// Limits voluntary disruptions.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
-#[x_kube(
-    validation = Rule::new("!self.enabled || has(self.minAvailable) != has(self.maxUnavailable)")
-        .message("podDisruptionBudget needs exactly one of minAvailable and maxUnavailable"),
-    validation = Rule::new(
-        "(!has(self.minAvailable) || string(self.minAvailable) != '100%') \
-         && (!has(self.maxUnavailable) || !(string(self.maxUnavailable) in ['0', '0%']))"
-    )
-    .message("podDisruptionBudget would block every eviction"),
-    validation = Rule::new(
-        // A number is equal to its own text as a number, a string never is.
-        "(!has(self.minAvailable) || (string(self.minAvailable).matches('^[0-9]{1,9}$') \
-         ? self.minAvailable == int(string(self.minAvailable)) \
-         : string(self.minAvailable).matches('^(100|[1-9]?[0-9])%$'))) \
-         && (!has(self.maxUnavailable) || (string(self.maxUnavailable).matches('^[0-9]{1,9}$') \
-         ? self.maxUnavailable == int(string(self.maxUnavailable)) \
-         : string(self.maxUnavailable).matches('^(100|[1-9]?[0-9])%$')))"
-    )
-    .message("minAvailable and maxUnavailable must be a number or a percentage")
-)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DisruptionBudget {
-    /// Whether the budget exists.
-    #[serde(default)]
-    pub(crate) enabled: bool,
-    /// How many must stay, as a number or a percentage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) min_available: Option<IntOrString>,
-    /// How many may be away, as a number or a percentage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) max_unavailable: Option<IntOrString>,
 }
 
 /// What is observed.
