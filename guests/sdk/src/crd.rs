@@ -41,7 +41,8 @@ impl Crd {
     ///
     /// On top of what the derive makes: the status subresource, and `status.conditions` as a
     /// list-map by `type`; no `nullable`, so that the API server drops a null as if it were absent;
-    /// no defaults that are null or empty lists or maps; only number formats that Kubernetes knows.
+    /// no defaults that are null or empty lists or maps, and none in the status, where a default would
+    /// claim an observation that nothing has made; only number formats that Kubernetes knows.
     ///
     /// # Panics
     ///
@@ -53,6 +54,7 @@ impl Crd {
         if status.is_null() {
             *status = json!({"type": "object"});
         }
+        simplify::remove_defaults(status);
         let generator = &mut schemars::SchemaGenerator::default();
         status["properties"]["conditions"] = schema::conditions(generator).to_value();
         crd.optional("status", "conditions")

@@ -15,7 +15,10 @@ use crate::manifest::{Access, Manifest, ReadKind};
 use crate::outcome::Outcome;
 use crate::request::{Phase, Request};
 
+mod definitions;
 mod selector;
+
+pub use definitions::definition_problems;
 
 /// One read that a reconciler made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

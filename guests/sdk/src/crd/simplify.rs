@@ -74,6 +74,14 @@ fn remove_empty(value: &mut Value) {
     }
 }
 
+/// Removes the defaults of a schema, at every depth.
+pub(super) fn remove_defaults(schema: &mut Value) {
+    if let Some(members) = schema.as_object_mut() {
+        members.remove("default");
+        for_each_below(members, &mut remove_defaults);
+    }
+}
+
 /// See [`Crd::short_descriptions`](super::Crd::short_descriptions).
 pub(super) fn shorten(schema: &mut Value, depth_max: usize) {
     let Some(members) = schema.as_object_mut() else {

@@ -57,6 +57,10 @@ struct Reeds {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 struct PondStatus {
     fish: i32,
+    #[serde(default)]
+    frogs: Vec<Reeds>,
+    #[serde(default)]
+    depth: i32,
 }
 
 /// A kind that is only read.
@@ -176,6 +180,8 @@ fn has_conditions_as_a_list_map_below_a_status_of_its_own() {
     );
     let status = crd.schema_at("status").unwrap();
     assert_eq!(status["required"], json!(["fish"]));
+    // A default would claim an observation that nothing has made.
+    assert!(!status.to_string().contains("default"), "{status}");
     assert_eq!(
         status["properties"]["conditions"]["x-kubernetes-list-map-keys"],
         json!(["type"])
