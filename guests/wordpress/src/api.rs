@@ -7,11 +7,12 @@ mod database;
 mod serving;
 mod storage;
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::{
-    api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements},
-    apimachinery::pkg::util::intstr::IntOrString,
+use innkeeper_sdk::{
+    budget::{self, DisruptionBudget},
+    pod::{ImagePullPolicy, PodMetadata},
+};
+use k8s_openapi::api::core::v1::{
+    EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements,
 };
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -93,15 +94,7 @@ pub(crate) use self::{
         "more than one replica needs code and media on ReadWriteMany claims, git, emptyDir or \
          object storage"
     ),
-    validation = Rule::new(
-        "!has(self.podDisruptionBudget) || !self.podDisruptionBudget.enabled \
-         || !has(self.podDisruptionBudget.minAvailable) \
-         || !string(self.podDisruptionBudget.minAvailable).matches('^[0-9]{1,9}$') \
-         || (has(self.replicas) && self.replicas == 0) \
-         || int(string(self.podDisruptionBudget.minAvailable)) \
-         < (has(self.replicas) ? self.replicas : 1)"
-    )
-    .message("podDisruptionBudget.minAvailable must be lower than the number of replicas"),
+    validation = budget::below_replicas("podDisruptionBudget", "replicas"),
     validation = Rule::new(
         "!has(self.tlsSecretRef) || (has(self.routes) && self.routes.size() > 0)"
     )
@@ -182,6 +175,16 @@ pub(crate) struct WordpressSpec {
     pub(crate) config_extra: Option<String>,
     /// Labels and annotations of the site's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(
+        validation = Rule::new(
+            "(!has(self.labels) || self.labels.all(k, !k.startsWith('app.kubernetes.io/'))) \
+             && (!has(self.annotations) || self.annotations.all(k, !k.startsWith('example.com/')))"
+        )
+        .message(
+            "podMetadata must not use the prefixes app.kubernetes.io/ (labels) and example.com/ \
+             (annotations)"
+        )
+    )]
     pub(crate) pod_metadata: Option<PodMetadata>,
     /// Whether claims and generated Secrets outlive the object.
     #[serde(default)]
@@ -235,28 +238,6 @@ impl WordpressSpec {
     }
 }
 
-/// When images are pulled.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ImagePullPolicy {
-    /// At every start.
-    Always,
-    /// When the node does not have it.
-    IfNotPresent,
-    /// Never.
-    Never,
-}
-
-impl ImagePullPolicy {
-    /// The text in a pod.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "Always",
-            Self::IfNotPresent => "IfNotPresent",
-            Self::Never => "Never",
-        }
-    }
-}
-
 /// Whether claims and generated Secrets outlive the object.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeletionPolicy {
@@ -265,59 +246,6 @@ pub(crate) enum DeletionPolicy {
     Retain,
     /// They go with the object.
     Delete,
-}
-
-/// Labels and annotations of pods.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[x_kube(
-    validation = Rule::new(
-        "(!has(self.labels) || self.labels.all(k, !k.startsWith('app.kubernetes.io/'))) \
-         && (!has(self.annotations) || self.annotations.all(k, !k.startsWith('example.com/')))"
-    )
-    .message(
-        "podMetadata must not use the prefixes app.kubernetes.io/ (labels) and example.com/ \
-         (annotations)"
-    )
-)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PodMetadata {
-    /// Labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32))]
-    pub(crate) labels: BTreeMap<String, String>,
-    /// Annotations.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32))]
-    pub(crate) annotations: BTreeMap<String, String>,
-}
-
-/// Limits voluntary disruptions.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
-#[x_kube(
-    validation = Rule::new("!self.enabled || has(self.minAvailable) != has(self.maxUnavailable)")
-        .message("podDisruptionBudget needs exactly one of minAvailable and maxUnavailable"),
-    validation = Rule::new(
-        // A number is equal to its own text as a number, a string never is.
-        "(!has(self.minAvailable) || (string(self.minAvailable).matches('^[0-9]{1,9}$') \
-         ? self.minAvailable == int(string(self.minAvailable)) \
-         : string(self.minAvailable).matches('^[1-9]?[0-9]%$'))) \
-         && (!has(self.maxUnavailable) || (string(self.maxUnavailable).matches('^[0-9]{1,9}$') \
-         ? self.maxUnavailable == int(string(self.maxUnavailable)) && self.maxUnavailable != 0 \
-         : string(self.maxUnavailable).matches('^(100|[1-9][0-9]?)%$')))"
-    )
-    .message("podDisruptionBudget would block every eviction or is not a number or percentage")
-)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DisruptionBudget {
-    /// Whether the budget exists.
-    #[serde(default)]
-    pub(crate) enabled: bool,
-    /// How many must stay, as a number or a percentage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) min_available: Option<IntOrString>,
-    /// How many may be away, as a number or a percentage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) max_unavailable: Option<IntOrString>,
 }
 
 /// What is observed.

@@ -8,7 +8,6 @@ mod api;
 mod children;
 mod config;
 mod observe;
-mod references;
 mod report;
 mod site;
 mod validate;

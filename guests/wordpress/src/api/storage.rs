@@ -1,5 +1,6 @@
 //! Claims, and where the site's own files lie.
 
+use innkeeper_sdk::claim::DeclaredClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -80,10 +81,14 @@ impl Default for Claim {
 }
 
 impl Claim {
-    /// The access modes as a claim has them.
-    pub(crate) fn access_mode_names(&self) -> Vec<String> {
-        let names = self.access_modes.iter().map(|mode| mode.as_str());
-        names.map(ToOwned::to_owned).collect()
+    /// The claim in the form that the children are made of.
+    pub(crate) fn declared(&self) -> DeclaredClaim {
+        let modes = self.access_modes.iter().map(|mode| mode.as_str());
+        DeclaredClaim {
+            size: self.size.clone(),
+            storage_class_name: self.storage_class_name.clone(),
+            access_modes: modes.map(ToOwned::to_owned).collect(),
+        }
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! The names are those that the official images and Bitpoke's runtime images read.
 
-use innkeeper_sdk::json;
+use innkeeper_sdk::{
+    json,
+    pod::{secret_variable, variable},
+};
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, SecretEnvSource};
 
-use super::pod::{secret_variable, variable};
 use crate::site::Site;
 
 /// The prefix under which the official images read keys and salts.

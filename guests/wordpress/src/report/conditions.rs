@@ -1,6 +1,6 @@
 //! The conditions; the first matching row of a type wins.
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{prelude::*, workload::Workload};
 
 use crate::{children::SALT_KEYS, observe::Observation, site::Site};
 
@@ -87,7 +87,7 @@ impl<'a> View<'a> {
 
     fn progressing(&self) -> Condition {
         let wanted = self.wanted;
-        let is_stale = self.observation.web.as_ref().is_none_or(|it| it.is_stale);
+        let is_stale = self.observation.web.as_ref().is_none_or(Workload::is_stale);
         if self.is_waiting() {
             Condition::new("Progressing", true, "WaitingForDatabase", self.waiting())
         } else if is_stale || self.updated < wanted || self.total != wanted {
@@ -197,7 +197,10 @@ impl<'a> View<'a> {
         if let Some(lost) = self.lost_credentials() {
             return Some(lost);
         }
-        let mut missing: Vec<&str> = self.observation.references.missing_secrets().collect();
+        let named = self.observation.references.missing_secrets();
+        let mut missing: Vec<&str> = named
+            .chain(self.observation.tls.missing_secrets())
+            .collect();
         let credentials = &self.site.credentials;
         if self.observation.credentials.is_none() && !credentials.is_generated {
             missing.push(&credentials.secret);
@@ -215,7 +218,7 @@ impl<'a> View<'a> {
         if let Some(key) = salt {
             return Some(incomplete(&self.site.salts_name(), key));
         }
-        let (secret, key) = self.observation.references.missing_key()?;
+        let (secret, key) = self.observation.references.missing_keys().next()?;
         Some(incomplete(secret, key))
     }
 

@@ -122,7 +122,8 @@ fn rules_on_replicas_and_budgets() {
     };
     let exactly = "podDisruptionBudget needs exactly one of minAvailable and maxUnavailable";
     let lower = "podDisruptionBudget.minAvailable must be lower than the number of replicas";
-    let block = "podDisruptionBudget would block every eviction or is not a number or percentage";
+    let block = "podDisruptionBudget would block every eviction";
+    let number = "minAvailable and maxUnavailable must be a number or a percentage";
     budget(json!({}), None);
     budget(json!({ "enabled": true }), Some(exactly));
     budget(
@@ -137,22 +138,27 @@ fn rules_on_replicas_and_budgets() {
     for value in [json!(1), json!("100%"), json!("5%")] {
         budget(json!({ "enabled": true, "maxUnavailable": value }), None);
     }
-    for value in [
-        json!("100%"),
-        json!("101%"),
-        json!("x"),
-        json!("0x1"),
-        json!(-1),
+    for (value, message) in [
+        (json!("100%"), block),
+        (json!("101%"), number),
+        (json!("x"), number),
+        (json!("0x1"), number),
+        (json!(-1), number),
     ] {
         budget(
             json!({ "enabled": true, "minAvailable": value }),
-            Some(block),
+            Some(message),
         );
     }
-    for value in [json!(0), json!("0%"), json!("-5%"), json!("1")] {
+    for (value, message) in [
+        (json!(0), block),
+        (json!("0%"), block),
+        (json!("-5%"), number),
+        (json!("1"), number),
+    ] {
         budget(
             json!({ "enabled": true, "maxUnavailable": value }),
-            Some(block),
+            Some(message),
         );
     }
     check(
