@@ -3,6 +3,7 @@
 //! The derive macro knows `spec` and `status`; what it cannot say is added here.
 
 use kube::CustomResourceExt;
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
@@ -41,20 +42,20 @@ impl Crd {
     ///
     /// On top of what the derive makes: the status subresource, and `status.conditions` as a
     /// list-map by `type`; no `nullable`, so that the API server drops a null as if it were absent;
-    /// no defaults that are null or empty lists or maps, and none in the status, where a default would
-    /// claim an observation that nothing has made; only number formats that Kubernetes knows.
+    /// no defaults that are null or empty lists or maps, and none in the status, which tells only
+    /// observations; only number formats that Kubernetes knows. A root without a description of its
+    /// own (`#[kube(doc = "...")]`) takes that of its spec.
     ///
     /// # Panics
     ///
     /// Where the derive cannot make a structural schema of the type.
-    pub fn of<T: CustomResourceExt>() -> Self {
+    pub fn of<T: CustomResourceExt + JsonSchema>() -> Self {
         let mut crd = Self::without_status::<T>();
         crd.version_mut()["subresources"]["status"] = json!({});
         let status = &mut crd.root_mut()["properties"]["status"];
         if status.is_null() {
             *status = json!({"type": "object"});
         }
-        simplify::remove_defaults(status);
         let generator = &mut schemars::SchemaGenerator::default();
         status["properties"]["conditions"] = schema::conditions(generator).to_value();
         crd.optional("status", "conditions")
@@ -66,11 +67,17 @@ impl Crd {
     /// # Panics
     ///
     /// As [`of`](Self::of).
-    pub fn without_status<T: CustomResourceExt>() -> Self {
+    pub fn without_status<T: CustomResourceExt + JsonSchema>() -> Self {
         let mut crd = Self {
             value: json::to_value(&T::crd()),
         };
-        simplify::simplify(crd.root_mut());
+        // The schema of the derive has lost descriptions that `schema_of` keeps.
+        let mut root = schema_of::<T>();
+        simplify::describe_root(&mut root);
+        if let Some(status) = root.pointer_mut("/properties/status") {
+            simplify::remove_defaults(status);
+        }
+        *crd.root_mut() = root;
         crd
     }
 
@@ -101,7 +108,7 @@ impl Crd {
     /// # Panics
     ///
     /// Where there is no schema at the path.
-    pub fn property<T: schemars::JsonSchema>(self, path: &str, name: &str) -> Self {
+    pub fn property<T: JsonSchema>(self, path: &str, name: &str) -> Self {
         self.edit_schema(path, |parent| {
             let properties = parent.entry("properties").or_insert_with(|| json!({}));
             properties[name] = schema_of::<T>();
@@ -205,8 +212,8 @@ impl Crd {
 /// # Panics
 ///
 /// Where no structural schema can be made of the type.
-pub fn schema_of<T: schemars::JsonSchema>() -> Value {
-    // The same steps as those of the derive macro.
+pub fn schema_of<T: JsonSchema>() -> Value {
+    // The same steps as those of the derive macro, and one that keeps descriptions.
     let generator = SchemaSettings::openapi3()
         .with(|settings| {
             settings.inline_subschemas = true;
@@ -214,6 +221,7 @@ pub fn schema_of<T: schemars::JsonSchema>() -> Value {
         })
         .with_transform(schemars::transform::AddNullable::default())
         .with_transform(kube::core::schema::StructuralSchemaRewriter)
+        .with_transform(simplify::KeepDescription)
         .with_transform(kube::core::schema::OptionalEnum)
         .with_transform(kube::core::schema::OptionalIntOrString)
         .into_generator();

@@ -137,7 +137,7 @@ impl Manifest {
     /// # Panics
     ///
     /// As [`Crd::of`].
-    pub fn parent<T: CustomResourceExt + Resource<DynamicType = ()>>(self) -> Self {
+    pub fn parent<T: CustomResourceExt + JsonSchema + Resource<DynamicType = ()>>(self) -> Self {
         self.parent_with::<T>(|crd| crd)
     }
 
@@ -147,7 +147,7 @@ impl Manifest {
     /// # Panics
     ///
     /// As [`Crd::of`], and where `edit` panics.
-    pub fn parent_with<T: CustomResourceExt + Resource<DynamicType = ()>>(
+    pub fn parent_with<T: CustomResourceExt + JsonSchema + Resource<DynamicType = ()>>(
         mut self,
         edit: impl FnOnce(Crd) -> Crd,
     ) -> Self {

@@ -1,6 +1,11 @@
 //! What a generated schema says too much of.
 
+use schemars::Schema;
+use schemars::transform::{Transform, transform_subschemas};
 use serde_json::{Map, Value, json};
+
+/// The start of the description that kube's derive gives a root without one.
+const PLACEHOLDER: &str = "Auto-generated derived type for ";
 
 /// Descriptions up to this length stay whole; those of this project's own fields are shorter.
 const DESCRIPTION_CHARS_MAX: usize = 200;
@@ -74,7 +79,42 @@ fn remove_empty(value: &mut Value) {
     }
 }
 
-/// Removes the defaults of a schema, at every depth.
+/// Keeps the description of an optional field.
+///
+/// schemars makes `anyOf` of the type and null, with the description of the field beside it. kube's
+/// `OptionalEnum` then puts the members of the type in place of `anyOf`, and with them the
+/// description of the type.
+#[derive(Clone, Debug)]
+pub(super) struct KeepDescription;
+
+impl Transform for KeepDescription {
+    fn transform(&mut self, schema: &mut Schema) {
+        transform_subschemas(self, schema);
+        let Some(members) = schema.as_object_mut() else {
+            return;
+        };
+        let is_described = members.contains_key("description");
+        let parts = members.get_mut("anyOf").and_then(Value::as_array_mut);
+        if let Some([type_, null]) = parts.map(Vec::as_mut_slice)
+            && is_described
+            && null.get("enum") == Some(&json!([Value::Null]))
+            && let Some(type_) = type_.as_object_mut()
+        {
+            type_.remove("description");
+        }
+    }
+}
+
+/// Gives a root without a description of its own that of its spec.
+pub(super) fn describe_root(root: &mut Value) {
+    let text = root["description"].as_str().unwrap_or_default();
+    if text.starts_with(PLACEHOLDER) {
+        let spec = root.pointer("/properties/spec/description").cloned();
+        root["description"] = spec.unwrap_or_default();
+    }
+}
+
+/// Removes the defaults at every depth.
 pub(super) fn remove_defaults(schema: &mut Value) {
     if let Some(members) = schema.as_object_mut() {
         members.remove("default");

@@ -2,6 +2,7 @@
 
 use expect_test::expect;
 use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,9 +66,65 @@ struct PondStatus {
 
 /// A kind that is only read.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
-#[kube(group = "example.com", version = "v1", kind = "Lake", namespaced)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Lake",
+    namespaced,
+    doc = "A large pond."
+)]
 struct LakeSpec {
     pod: PodSpec,
+}
+
+/// A stream of water.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Brook",
+    namespaced,
+    status = "BrookStatus"
+)]
+struct BrookSpec {
+    /// The way it is cleaned; by hand when absent.
+    cleaning: Option<Cleaning>,
+    /// The depth of the water in meters.
+    depth: Option<Quantity>,
+    /// The shore on the left.
+    left: Option<Shore>,
+}
+
+/// A way to clean.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+enum Cleaning {
+    /// By hand.
+    Hand,
+    /// Never.
+    Never,
+}
+
+/// A shore.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
+struct Shore {
+    /// The way it is cleaned.
+    cleaning: Option<Cleaning>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+struct BrookStatus {
+    #[serde(default)]
+    fish: i32,
+    #[serde(default)]
+    shores: Vec<ShoreStatus>,
+    #[serde(default)]
+    left: ShoreStatus,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
+struct ShoreStatus {
+    #[serde(default)]
+    birds: i32,
 }
 
 fn check(schema: Option<&Value>, expected: expect_test::Expect) {
@@ -185,6 +242,48 @@ fn has_conditions_as_a_list_map_below_a_status_of_its_own() {
     assert_eq!(
         status["properties"]["conditions"]["x-kubernetes-list-map-keys"],
         json!(["type"])
+    );
+}
+
+#[test]
+fn keeps_the_description_of_an_optional_field() {
+    let crd = Crd::of::<Brook>();
+    let described = [
+        (
+            "spec.cleaning",
+            "The way it is cleaned; by hand when absent.",
+        ),
+        ("spec.depth", "The depth of the water in meters."),
+        ("spec.left", "The shore on the left."),
+        ("spec.left.cleaning", "The way it is cleaned."),
+    ];
+    for (path, text) in described {
+        assert_eq!(crd.schema_at(path).unwrap()["description"], text, "{path}");
+    }
+    let property = crd.property::<Option<Cleaning>>("", "cleaning");
+    let schema = property.schema_at("cleaning").unwrap();
+    assert_eq!(schema["description"], "A way to clean.");
+    assert_structural("", property.schema_at("").unwrap());
+}
+
+#[test]
+fn describes_the_root_by_its_spec_unless_the_author_does() {
+    let text = |crd: Crd| crd.schema_at("").unwrap()["description"].clone();
+    assert_eq!(text(Crd::of::<Brook>()), "A stream of water.");
+    assert_eq!(text(Crd::without_status::<Lake>()), "A large pond.");
+}
+
+#[test]
+fn has_no_defaults_in_a_status() {
+    let crd = Crd::of::<Brook>();
+    for path in ["fish", "shores[].birds", "left", "left.birds"] {
+        let schema = crd.schema_at(&format!("status.{path}")).unwrap();
+        assert_eq!(schema.get("default"), None, "{path}");
+    }
+    assert_eq!(crd.schema_at("status").unwrap().get("required"), None);
+    assert_eq!(
+        Crd::of::<Pond>().schema_at("spec.mode").unwrap()["default"],
+        "Hand"
     );
 }
 
