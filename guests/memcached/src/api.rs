@@ -1,6 +1,7 @@
-//! The API: what a user declares, and what the status tells.
+//! The API: the spec that a user declares, and the status.
 //!
-//! Rules in CEL stand beside what they are about; what CEL cannot check is in `validate`.
+//! CEL rules are beside the fields that they check; the module `validate` has the checks that CEL
+//! cannot express.
 
 use std::collections::BTreeMap;
 
@@ -58,38 +59,39 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedSpec {
-    /// How many processes; 1 when absent.
+    /// Number of memcached processes, 0 to 64; 1 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 64))]
     pub(crate) size: Option<i32>,
-    /// The image of memcached; the plugin's configuration decides when absent.
+    /// Image of memcached; the image in the plugin's configuration when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 512),
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
     )]
     pub(crate) image: Option<String>,
-    /// When images are pulled.
+    /// Condition under which the kubelet pulls the image; the default of Kubernetes when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
-    /// Secrets for pulling images.
+    /// Secrets with registry credentials for the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// Requests and limits; requests cpu 100m and memory (maxMemoryMB + 64)Mi when absent.
+    /// Requests and limits of each process; requests of 100m CPU and (maxMemoryMB + 64)Mi memory when
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
-    /// The port that clients use.
+    /// Port for clients.
     #[serde(default = "default_port")]
     #[schemars(range(min = 1024, max = 65535))]
     pub(crate) container_port: i32,
-    /// The Service.
+    /// Options of the headless Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<ServiceOptions>,
-    /// Options of memcached.
+    /// Command-line options of memcached.
     #[serde(default)]
     pub(crate) memcached: MemcachedOptions,
-    /// What keeps the cache available.
+    /// Protection against voluntary disruptions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) high_availability: Option<HighAvailability>,
 }
@@ -98,7 +100,7 @@ const fn default_port() -> i32 {
     11211
 }
 
-/// The Service.
+/// Options of the headless Service.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServiceOptions {
@@ -108,7 +110,7 @@ pub(crate) struct ServiceOptions {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// Options of memcached.
+/// Command-line options of memcached.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
@@ -118,7 +120,7 @@ pub(crate) struct ServiceOptions {
     )
     .message("extraArgs must not repeat an option that has its own field or that would break the probes"),
     validation = Rule::new(
-        // What the pattern refuses is said by the pattern alone.
+        // The rule passes a value that the pattern refuses, so that the user sees one error.
         "!self.maxItemSize.matches('^[1-9][0-9]{0,6}(k|m)$') \
          || int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
          * (self.maxItemSize.endsWith('m') ? 1024 : 1) <= 1048576 \
@@ -129,27 +131,27 @@ pub(crate) struct ServiceOptions {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedOptions {
-    /// Memory for items, in MiB (`-m`).
+    /// Memory for items in MiB (`-m`).
     #[serde(default = "default_memory", rename = "maxMemoryMB")]
     #[schemars(range(min = 16, max = 65536))]
     pub(crate) max_memory_mb: i32,
-    /// Connections at the same time (`-c`).
+    /// Maximum number of simultaneous connections (`-c`).
     #[serde(default = "default_connections")]
     #[schemars(range(min = 1, max = 65536))]
     pub(crate) max_connections: i32,
-    /// Worker threads (`-t`).
+    /// Number of worker threads (`-t`).
     #[serde(default = "default_threads")]
     #[schemars(range(min = 1, max = 128))]
     pub(crate) threads: i32,
-    /// The largest item, in KiB (`k`) or MiB (`m`) (`-I`).
+    /// Size of the largest item in KiB (`k`) or MiB (`m`) (`-I`); at most half of maxMemoryMB.
     #[serde(default = "default_item_size")]
     #[schemars(length(max = 8), regex(pattern = r"^[1-9][0-9]{0,6}(k|m)$"))]
     pub(crate) max_item_size: String,
-    /// 0 logs nothing, 1 errors and warnings, 2 also commands.
+    /// Log level: 0 for no log, 1 for errors and warnings (`-v`), 2 for commands as well (`-vv`).
     #[serde(default)]
     #[schemars(range(min = 0, max = 2))]
     pub(crate) verbosity: i32,
-    /// Further arguments, appended last.
+    /// Further command-line arguments, appended last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
     pub(crate) extra_args: Vec<String>,
@@ -184,38 +186,38 @@ impl Default for MemcachedOptions {
     }
 }
 
-/// What keeps the cache available.
+/// Protection against voluntary disruptions.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HighAvailability {
-    /// Limits voluntary disruptions.
+    /// Disruption budget of the pods; none when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_disruption_budget: Option<DisruptionBudget>,
 }
 
-/// What is observed.
+/// Observed state of the pool.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedStatus {
     /// Names of the Pods that are not being deleted, sorted.
     #[serde(default)]
     pub(crate) nodes: Vec<String>,
-    /// Pods of the workload.
+    /// Number of Pods.
     #[serde(default)]
     pub(crate) replicas: i32,
-    /// Pods that are ready.
+    /// Number of ready Pods.
     #[serde(default)]
     pub(crate) ready_replicas: i32,
-    /// The selector of the Pods, for autoscalers.
+    /// Label selector of the Pods, for autoscalers.
     #[serde(default)]
     pub(crate) selector: String,
-    /// Addresses for clients; from the first time that the cache is ready, while its size is above 0.
+    /// Addresses for clients; absent until the cache is ready for the first time, empty at size 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server_list: Option<Vec<String>>,
-    /// The image in use.
+    /// Image in use.
     #[serde(default)]
     pub(crate) image: String,
-    /// The generation of the parent that the status belongs to.
+    /// Generation of the object to which the status belongs.
     #[serde(default)]
     pub(crate) observed_generation: i64,
 }

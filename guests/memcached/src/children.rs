@@ -1,6 +1,6 @@
-//! The children: one Deployment, one headless Service, and a disruption budget where it is wanted.
+//! The children: one Deployment, one headless Service, and a disruption budget if it is enabled.
 //!
-//! Only fields that are stated are owned; everything else is left to others.
+//! The plugin owns the fields that it states; other field managers own the rest.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ const PORT: &str = "memcached";
 /// The parent's annotation that restarts the pods when it changes.
 const RESTART_TRIGGER: &str = "cache.example.com/restart-trigger";
 
-/// What is wanted for one parent.
+/// The desired state of one parent.
 pub(crate) struct Pool<'a> {
     name: &'a str,
     namespace: &'a str,
@@ -54,12 +54,12 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// How many processes are wanted.
+    /// The desired number of processes.
     pub(crate) fn size(&self) -> i32 {
         self.spec.size.unwrap_or(1)
     }
 
-    /// Where clients find the cache.
+    /// The addresses for clients.
     pub(crate) fn server_list(&self) -> Vec<String> {
         vec![format!(
             "{}.{}.svc:{}",
@@ -94,7 +94,7 @@ impl<'a> Pool<'a> {
             spec: Some(DeploymentSpec {
                 replicas: Some(self.size()),
                 selector: labels::label_selector(&self.labels),
-                // The new pod is ready before an old one goes.
+                // A new pod is ready before an old one is deleted: the cache keeps its size.
                 strategy: Some(DeploymentStrategy {
                     type_: Some("RollingUpdate".to_owned()),
                     rolling_update: Some(RollingUpdateDeployment {
@@ -181,7 +181,8 @@ impl<'a> Pool<'a> {
                 ..self.metadata()
             },
             spec: Some(ServiceSpec {
-                // A client that hashes keys must see the pods, not a load balancer.
+                // A client that distributes keys by their hash needs the address of each pod, not a load
+                // balancer.
                 cluster_ip: Some("None".to_owned()),
                 selector: Some(self.labels.clone()),
                 ports: Some(vec![pod::service_port(PORT, self.spec.container_port)]),

@@ -1,6 +1,6 @@
-//! Status, conditions and events, from what is observed.
+//! Status, conditions and events, from the observed state.
 //!
-//! Conditions follow the pods that are ready now, not the writes that were sent.
+//! Conditions follow the pods that are ready now, not the writes that the host has sent.
 
 use innkeeper_sdk::{
     labels,
@@ -19,7 +19,7 @@ pub(crate) struct Observation {
     nodes: Vec<String>,
 }
 
-/// What is read of a Pod.
+/// The fields that are read of a Pod.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Member {
@@ -60,7 +60,7 @@ impl Observation {
         let is_ready = conditions
             .iter()
             .any(|it| it.type_ == "Ready" && it.is_true());
-        // The list does not vanish when one pod restarts: consumers would lose their cache.
+        // The list stays when one pod restarts: clients would lose the cache otherwise.
         let server_list = (is_ready || was_listed).then(|| match pool.size() {
             0 => Vec::new(),
             _ => pool.server_list(),
@@ -126,12 +126,12 @@ impl Observation {
     }
 }
 
-/// Names of the Pods that are there to stay, sorted.
+/// Names of the Pods that are neither being deleted nor finished, sorted.
 fn nodes(pods: Vec<Member>) -> Vec<String> {
     let mut names: Vec<String> = pods
         .into_iter()
         .filter(|pod| pod.metadata.deletion_timestamp.is_none())
-        // The status is there only where the administrator grants more than metadata.
+        // The status is present only if the administrator grants more than metadata.
         .filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"))
         .map(|pod| pod.metadata.name)
         .collect();

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::{Timestamp, civil, tz::TimeZone};
 
 use crate::hash::sha256_hex;
 
-/// How far ahead a due time is searched: February 29 returns after at most eight years, because
+/// The number of years in which a due time is searched: February 29 returns after at most eight years, because
 /// 2096 and 2104 are leap years and 2100 is none.
 const YEARS_MAX: i16 = 9;
 

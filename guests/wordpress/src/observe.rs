@@ -1,5 +1,5 @@
-//! What the cluster shows: workloads, Secrets, claims.
-//!
+//! The observed state: workloads, Secrets, claims.
+
 use std::collections::BTreeMap;
 
 use innkeeper_sdk::{
@@ -16,7 +16,7 @@ use kube::Resource;
 
 use crate::site::Site;
 
-/// Everything that a pass looks at beside the parent.
+/// The observed state that a pass uses besides the parent.
 #[derive(Debug)]
 pub(crate) struct Observation {
     /// The Deployment of the site.
@@ -25,7 +25,7 @@ pub(crate) struct Observation {
     pub(crate) database: Option<Workload>,
     /// The Secret with the passwords in use.
     pub(crate) credentials: Option<Hashed>,
-    /// Whether there is a Secret under the name of the generated one, whoever made it.
+    /// True if a Secret with the name of the generated one exists, also one that a user created.
     pub(crate) has_generated_secret: bool,
     /// The Secret with keys and salts.
     pub(crate) salts: Option<Hashed>,
@@ -38,9 +38,9 @@ pub(crate) struct Observation {
     /// The Secret that `tlsSecretRef` names; no pod mounts it, so it is not among those whose hash
     /// restarts the site.
     pub(crate) tls: Found,
-    /// Kind and name of the children that survive the parent, sorted.
+    /// Kind and name of the children that outlive the parent, sorted.
     pub(crate) retained: Vec<String>,
-    /// Kind and name of claims and generated Secrets that go with the parent, sorted.
+    /// Kind and name of claims and generated Secrets that are deleted with the parent, sorted.
     pub(crate) owned_data: Vec<String>,
 }
 
@@ -83,27 +83,27 @@ impl Observation {
         })
     }
 
-    /// Whether a managed database answers now.
+    /// True if the managed database is ready.
     pub(crate) fn is_database_ready(&self) -> bool {
         self.database
             .as_ref()
             .is_some_and(|it| it.is_settled() && it.status.ready_replicas > 0)
     }
 
-    /// Whether the site has never been started because its database has never been ready.
+    /// True if the site has never been started because its database has never been ready.
     pub(crate) fn is_waiting(&self, site: &Site<'_>) -> bool {
         site.managed.is_some() && self.web.is_none() && !self.is_database_ready()
     }
 
-    /// Whether there is data whose generated passwords are gone.
+    /// True if there is data whose generated passwords are gone.
     ///
-    /// New random passwords would not open it, so the Secret is not made anew.
+    /// New random passwords would not open the data, so the plugin does not generate the Secret again.
     pub(crate) fn has_lost_credentials(&self, site: &Site<'_>) -> bool {
         let has_data = self.database.is_some() || self.claims.contains_key(&site.mysql_name());
         site.credentials.is_generated && !self.has_generated_secret && has_data
     }
 
-    /// An annotation of the site's pods as it is observed.
+    /// An observed annotation of the site's pods.
     pub(crate) fn web_annotation(&self, key: &str) -> Option<&str> {
         self.web.as_ref()?.annotation(key)
     }
@@ -113,7 +113,7 @@ fn kind_and_name(child: &Observed) -> String {
     format!("{}/{}", child.kind(), child.name())
 }
 
-/// The claims and generated Secrets that the garbage collector takes with the parent.
+/// The claims and generated Secrets that the garbage collector deletes with the parent.
 fn owned_data(
     request: &Request,
     site: &Site<'_>,
@@ -137,7 +137,7 @@ fn existing_claim(
     host: &dyn Host,
     name: &str,
 ) -> Result<Option<ObservedClaim>, Fault> {
-    // It may be one of the parent's own, named by the user instead of left to the default.
+    // The user may have named one of the parent's own claims.
     if let Some(child) = request.children.find::<PersistentVolumeClaim>(name) {
         return Ok(Some(child.parse()?));
     }

@@ -1,6 +1,6 @@
-//! Status, conditions and events, from what is observed.
+//! Status, conditions and events, from the observed state.
 //!
-//! Conditions follow what there is now, not the writes that were sent.
+//! Conditions follow the present state of the cluster, not the writes that the host has sent.
 
 mod conditions;
 mod events;
@@ -15,10 +15,10 @@ use crate::{
     site::Site,
 };
 
-/// How soon to look again while the site waits for its database.
+/// The time between two passes while the site waits for its database.
 const RECHECK: Duration = Duration::from_secs(5);
 
-/// What is said about the parent, whatever becomes of its children.
+/// The report about the parent; the same for an answer and for `invalid`.
 pub(crate) fn report(request: &Request, site: &Site<'_>, observation: &Observation) -> Report {
     let conditions = conditions::conditions(site, observation);
     let events = events::events(request, site, observation, &conditions);
@@ -48,7 +48,7 @@ pub(crate) fn report(request: &Request, site: &Site<'_>, observation: &Observati
     if observation.is_waiting(site) {
         report.requeue(RECHECK)
     } else {
-        // Every input is watched.
+        // The host watches all inputs, so no further pass is needed.
         report
     }
 }

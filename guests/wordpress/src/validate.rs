@@ -1,13 +1,13 @@
-//! What CEL does not check: quantities, and what depends on the objects that are observed.
+//! Checks that CEL cannot express: quantities, and conflicts with observed objects.
 
 use innkeeper_sdk::{claim::ObservedClaim, labels, quantity::check_resources};
 
 use crate::{observe::Observation, site::Site};
 
-/// Where the claim of the site's files is declared.
+/// The field of the claim of the site's files.
 const CODE: &str = "spec.code.persistentVolumeClaim";
 
-/// Says what is wrong with the spec, where, and what to do.
+/// Checks the spec; the error names the field, the problem and the remedy.
 pub(crate) fn site(site: &Site<'_>, observation: &Observation) -> Result<(), String> {
     metadata(site)?;
     if let Some(given) = &site.spec.resources {
@@ -25,7 +25,7 @@ pub(crate) fn site(site: &Site<'_>, observation: &Observation) -> Result<(), Str
     }
     match (&site.code.existing_claim, &observation.existing_claim) {
         (Some(name), Some(existing)) => shared(site, name, existing),
-        // A missing claim shows in the conditions and heals by itself.
+        // A missing claim is a condition: the user may create it later.
         (Some(_), None) => Ok(()),
         (None, _) => {
             let name = site.own_code_claim();
@@ -35,7 +35,7 @@ pub(crate) fn site(site: &Site<'_>, observation: &Observation) -> Result<(), Str
     }
 }
 
-/// Keys and values that would be copied to children.
+/// Checks labels and annotations that are copied to children.
 fn metadata(site: &Site<'_>) -> Result<(), String> {
     if let Some(given) = &site.spec.pod_metadata {
         given.check("spec.podMetadata")?;
@@ -49,7 +49,7 @@ fn metadata(site: &Site<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Several replicas share an existing claim only if it lets them.
+/// Checks that several replicas can share an existing claim.
 fn shared(site: &Site<'_>, name: &str, existing: &ObservedClaim) -> Result<(), String> {
     let modes = &existing.spec.access_modes;
     if site.replicas() > 1 && !modes.iter().any(|mode| mode == "ReadWriteMany") {
@@ -60,7 +60,8 @@ fn shared(site: &Site<'_>, name: &str, existing: &ObservedClaim) -> Result<(), S
     Ok(())
 }
 
-/// A data directory cannot be read by an older database than the one that wrote it.
+/// Checks that the image is not older than the running one: an older database cannot read the data
+/// directory of a newer one.
 fn database_image(site: &Site<'_>, observation: &Observation) -> Result<(), String> {
     let running = observation.database.as_ref();
     let Some(running) = running.and_then(|it| it.image("mysql")) else {
@@ -83,7 +84,7 @@ fn database_image(site: &Site<'_>, observation: &Observation) -> Result<(), Stri
     Ok(())
 }
 
-/// The numbers with which the tag of an image begins; none if it begins otherwise.
+/// The numbers at the start of an image's tag; none if it starts with another character.
 fn numbers_of(image: &str) -> Vec<u64> {
     let tag = labels::version_of(image).unwrap_or_default();
     let end = tag.find(|it: char| !it.is_ascii_digit() && it != '.');

@@ -1,4 +1,4 @@
-//! What a definition says of its types.
+//! Definitions against the Rust types that they are made of.
 
 use expect_test::expect;
 use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
@@ -23,10 +23,10 @@ use super::Crd;
 #[x_kube(validation = Rule::new("!has(self.ducks) || self.ducks > 0").message("no ducks"))]
 #[serde(rename_all = "camelCase")]
 struct PondSpec {
-    /// How many.
+    /// The number of ducks.
     #[schemars(range(min = 0, max = 64))]
     ducks: Option<u32>,
-    /// How it is cleaned.
+    /// The way it is cleaned.
     #[serde(default)]
     mode: Mode,
     resources: Option<ResourceRequirements>,
@@ -133,7 +133,7 @@ fn check(schema: Option<&Value>, expected: expect_test::Expect) {
 }
 
 #[test]
-fn says_of_a_spec_what_the_types_say() {
+fn describes_a_spec_as_its_types_do() {
     let mut crd = Crd::of::<Pond>().set("spec.extra", "x-kubernetes-preserve-unknown-fields", true);
     crd = crd.edit_schema("spec.resources", serde_json::Map::clear);
     check(
@@ -143,7 +143,7 @@ fn says_of_a_spec_what_the_types_say() {
               "description": "A pond.",
               "properties": {
                 "ducks": {
-                  "description": "How many.",
+                  "description": "The number of ducks.",
                   "format": "int64",
                   "maximum": 64,
                   "minimum": 0,
@@ -154,7 +154,7 @@ fn says_of_a_spec_what_the_types_say() {
                 },
                 "mode": {
                   "default": "Hand",
-                  "description": "How it is cleaned.",
+                  "description": "The way it is cleaned.",
                   "enum": [
                     "Hand",
                     "Never"
@@ -287,7 +287,8 @@ fn has_no_defaults_in_a_status() {
     );
 }
 
-/// What the API server asks of a schema that is to prune: types outside of logical junctions.
+/// Checks that a schema is structural, as the API server requires for pruning: each type outside of
+/// `allOf`, `anyOf` and `oneOf`.
 fn assert_structural(path: &str, schema: &Value) {
     let Some(members) = schema.as_object() else {
         return;
@@ -364,7 +365,7 @@ fn names_a_path_that_does_not_exist() {
 }
 
 #[test]
-fn shortens_what_kubernetes_types_say() {
+fn shortens_the_descriptions_of_kubernetes_types() {
     let size = |crd: &Crd| crd.value().to_string().len();
     let long = Crd::without_status::<Lake>();
     let short = long.clone().short_descriptions(4);

@@ -1,4 +1,4 @@
-//! Claims: those in use are kept as declared, those not needed any more stay as they are.
+//! Claims: the plugin keeps those in use as declared, and the others as they are.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{api::Claim, observe::Observation, site::Site};
 
-/// Says which database wrote the data.
+/// The annotation with the kind of database that wrote the data.
 const FLAVOR: &str = "example.com/database-flavor";
 
 /// The claim of a managed database.
@@ -24,7 +24,7 @@ pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Chi
     Some(child.after(["db-secret"]))
 }
 
-/// The claim of the site's files, unless the user names one.
+/// The claim of the site's files, unless the user names an existing one.
 pub(super) fn code(site: &Site<'_>, observation: &Observation) -> Option<Child> {
     if site.code.existing_claim.is_some() {
         return None;
@@ -34,7 +34,7 @@ pub(super) fn code(site: &Site<'_>, observation: &Observation) -> Option<Child> 
     Some(Child::new("code-claim", &object).removal(site.policy()))
 }
 
-/// Observed claims that none of the stated children is.
+/// The observed claims that are not among the stated children.
 pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Child]) -> Vec<Child> {
     let is_stated = |name: &str| {
         let mut claims = stated

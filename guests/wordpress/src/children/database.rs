@@ -20,12 +20,12 @@ use crate::{api::Managed, site::Site};
 /// The user of the official images.
 const USER: i64 = 999;
 
-/// The port, and the name of it.
+/// The port and its name.
 const PORT: i32 = 3306;
 const PORT_NAME: &str = "mysql";
 
-/// The directory of the claim that holds the data; the volume's root may hold `lost+found`, with
-/// which the server would not initialize.
+/// The directory of the claim for the data. The root of the volume may contain `lost+found`, and the
+/// server initializes only an empty directory.
 const DATA_SUB_PATH: &str = "mysql";
 
 /// Configuration, Service and workload of a managed database.
@@ -90,7 +90,7 @@ fn stateful_set(site: &Site<'_>, managed: &Managed) -> StatefulSet {
                     [(pod::CONFIG_HASH, config)],
                 )),
                 spec: Some(PodSpec {
-                    // Time to write everything to disk.
+                    // InnoDB flushes its buffers at shutdown; a killed server recovers slowly.
                     termination_grace_period_seconds: Some(120),
                     containers: vec![container(site, managed)],
                     volumes: Some(volumes(site, managed)),
@@ -147,8 +147,8 @@ fn container(site: &Site<'_>, managed: &Managed) -> Container {
     }
 }
 
-/// Over TCP, because the server that initializes the data directory listens on a socket only; and
-/// by ping, which needs no password.
+/// Connects over TCP, because the server that initializes the data directory listens on a socket
+/// only, and by ping, which needs no password.
 fn ping() -> Probe {
     let command = ["mysqladmin", "ping", "-h", "127.0.0.1"];
     Probe {

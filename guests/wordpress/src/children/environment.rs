@@ -66,7 +66,7 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
     variables
 }
 
-/// The salts, under both names that images read, and what the user gives.
+/// The salts, under both names that images read, and the sources of the user.
 pub(super) fn sources(site: &Site<'_>) -> Vec<EnvFromSource> {
     let salts = |prefix: Option<&str>| EnvFromSource {
         prefix: prefix.map(ToOwned::to_owned),
@@ -95,8 +95,8 @@ fn stack_routes(site: &Site<'_>) -> String {
     routes.join(",")
 }
 
-/// PHP for the configuration of WordPress; without routes no URL is fixed, so that the site answers
-/// on whatever address leads to it.
+/// PHP for the configuration of WordPress; without routes it sets no URL, so that the site answers on
+/// each address that leads to it.
 fn config_extra(site: &Site<'_>) -> String {
     let url = site.home_url();
     let constants = ["WP_HOME", "WP_SITEURL"].map(|name| format!("define('{name}', '{url}');"));

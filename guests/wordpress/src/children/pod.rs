@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::{PodSecurityContext, PodSpec, Sysctl};
 
 use crate::{observe::Observation, site::Site};
 
-/// Changes when the passwords of the database change.
+/// The annotation that changes when the passwords of the database change.
 pub(super) const CREDENTIALS_HASH: &str = "example.com/credentials-hash";
-/// Changes when salts, Secrets or ConfigMaps that the pods read change.
+/// The annotation that changes with the salts, Secrets and ConfigMaps of the pods.
 pub(super) const SECRET_HASH: &str = "example.com/secret-hash";
-/// Changes when a configuration that this plugin writes changes.
+/// The annotation that changes when a configuration of this plugin changes.
 pub(super) const CONFIG_HASH: &str = "example.com/config-hash";
 
 /// A pod that runs as this user and group.
@@ -28,9 +28,9 @@ pub(super) fn spec(site: &Site<'_>, user: i64, sysctls: Option<Vec<Sysctl>>) -> 
 
 /// The hash of the passwords in use, as the site's pods carry it.
 ///
-/// The passwords that a managed database knows are those of its first start, and nothing here sets
-/// others in it: a changed Secret would only take the site away from its database, so the hash that
-/// is observed stays.
+/// A managed database keeps the passwords of its first start, because the plugin cannot change them.
+/// A restart with a changed Secret would cut the site off from its database, so the observed hash
+/// stays.
 pub(super) fn credentials_hash(site: &Site<'_>, observation: &Observation) -> Option<String> {
     let observed = observation.web_annotation(CREDENTIALS_HASH);
     match (&observation.credentials, observed) {
@@ -50,7 +50,7 @@ pub(super) fn secret_hash(observation: &Observation) -> String {
     }
 }
 
-/// Whether the site's pods are about to take other passwords than those that they run with.
+/// Returns true if this pass restarts the site's pods with other passwords.
 pub(crate) fn takes_new_credentials(site: &Site<'_>, observation: &Observation) -> bool {
     observation
         .web_annotation(CREDENTIALS_HASH)

@@ -1,4 +1,4 @@
-//! How the site is reached: its Service and its Ingress.
+//! The Service and the Ingress of the site.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The site: its Deployment, PHP's configuration, its disruption budget.
 //!
-//! The core files come from the image at each start, so that another image really is another
-//! WordPress; themes, plugins and uploads lie in the claim.
+//! The core files come from the image at each start, so that a new image changes the version of
+//! WordPress; the claim holds themes, plugins and uploads.
 
 use std::collections::BTreeMap;
 
@@ -31,13 +31,14 @@ const USER: i64 = 33;
 /// The name of the port that serves HTTP.
 pub(super) const PORT_NAME: &str = "http";
 
-/// Where the image copies the core files to; an unprivileged user could not write there.
+/// The directory of the core files; the image copies them to an emptyDir, because an unprivileged user
+/// cannot write to this directory of the image.
 const ROOT_PATH: &str = "/var/www/html";
-/// Where themes, plugins and uploads lie, and the directory of the claim that holds them.
+/// The directory of themes, plugins and uploads, and its path in the claim.
 const CONTENT_PATH: &str = "/var/www/html/wp-content";
 const CONTENT_SUB_PATH: &str = "wp-content";
 
-/// Where the official images read further configuration; the name makes it the last one.
+/// A file of PHP's configuration in the official images; PHP reads them by name, this one last.
 const PHP_PATH: &str = "/usr/local/etc/php/conf.d/zz-innkeeper.ini";
 const PHP_KEY: &str = "php.ini";
 
@@ -86,7 +87,8 @@ fn deployment(site: &Site<'_>, observation: &Observation) -> Deployment {
     }
 }
 
-/// A new pod on another node would wait for a volume that the old one still has.
+/// Recreates the pod unless nodes share the volume: a new pod on another node would wait for the volume
+/// of the old one.
 fn strategy(site: &Site<'_>, observation: &Observation) -> DeploymentStrategy {
     let is_shared = if site.code.existing_claim.is_some() {
         let existing = observation.existing_claim.as_ref();
@@ -131,7 +133,8 @@ fn pod_metadata(
     block::metadata(site.spec.pod_metadata.as_ref(), labels, own)
 }
 
-/// What lets an unprivileged user listen on a port below 1024; the level `restricted` allows it.
+/// The setting that lets an unprivileged user listen on a port below 1024; the level `restricted`
+/// allows it.
 fn sysctls(site: &Site<'_>) -> Option<Vec<Sysctl>> {
     (site.spec.container_port < 1024).then(|| {
         vec![Sysctl {
@@ -161,7 +164,7 @@ fn container(site: &Site<'_>) -> Container {
             http_get: Some(front_page(site)),
             ..patient()
         }),
-        // Neither an outage of the database nor maintenance mode restarts the site.
+        // By TCP, so that neither an outage of the database nor maintenance mode restarts the site.
         liveness_probe: Some(Probe {
             tcp_socket: Some(port()),
             ..patient()
@@ -195,8 +198,8 @@ fn port() -> TCPSocketAction {
     }
 }
 
-/// The front page by its own address, so that WordPress does not redirect; it answers 500 when the
-/// database is away.
+/// The front page by its own address, so that WordPress does not redirect; it answers 500 while the
+/// database does not answer.
 fn front_page(site: &Site<'_>) -> HTTPGetAction {
     let header = |name: &str, value: &str| HTTPHeader {
         name: name.to_owned(),

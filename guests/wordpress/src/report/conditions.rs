@@ -27,7 +27,7 @@ pub(super) fn conditions(site: &Site<'_>, observation: &Observation) -> Vec<Cond
 struct View<'a> {
     site: &'a Site<'a>,
     observation: &'a Observation,
-    /// Replicas that are wanted, ready, of the latest template, and there.
+    /// The numbers of desired, ready, updated and existing replicas.
     wanted: i32,
     ready: i32,
     updated: i32,
@@ -178,21 +178,21 @@ impl<'a> View<'a> {
         self.observation.existing_claim.is_none().then_some(claim)
     }
 
-    /// What is wrong with the passwords of the database.
+    /// Reason and message of a problem with the passwords of the database.
     fn credentials_problem(&self) -> Option<(&'static str, String)> {
         let credentials = &self.site.credentials;
         if let Some(lost) = self.lost_credentials() {
             return Some(lost);
         }
         match &self.observation.credentials {
-            // It is about to be made.
+            // This pass creates it.
             None if credentials.is_generated => None,
             None => Some(not_found(&credentials.secret)),
             Some(_) => self.missing_credentials_key(),
         }
     }
 
-    /// What is wrong with any Secret that the pods need.
+    /// Reason and message of a problem with a Secret that the pods need.
     fn secret_problem(&self) -> Option<(&'static str, String)> {
         if let Some(lost) = self.lost_credentials() {
             return Some(lost);

@@ -1,4 +1,4 @@
-//! The database first, then the site; nothing is taken away later.
+//! The order of the children: first the database, then the site; no child is removed later.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{condition, first, parent, pass, pass_with, running, secret, workloads};
 
-/// Keys of an answer in their order, each with what it waits for.
+/// The keys of an answer in their order, each with the keys that it waits for.
 fn keys(outcome: &Outcome) -> Vec<String> {
     let children = outcome.children().iter();
     children

@@ -1,4 +1,4 @@
-//! What the pods of site and database look like.
+//! The pods of site and database.
 
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What holds for every parent that the definition admits.
+//! Properties of each parent that the definition admits.
 
 use std::collections::BTreeSet;
 
