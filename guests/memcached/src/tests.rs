@@ -124,7 +124,7 @@ fn every_option_becomes_an_argument_in_order() {
 }
 
 #[test]
-fn a_disruption_budget_comes_and_goes_without_a_trace() {
+fn a_disabled_disruption_budget_leaves_no_trace() {
     let budget = json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
     let with = reconcile(json!({ "size": 3, "highAvailability": budget }));
     let pdb = &with.child("pdb").unwrap().object;
@@ -237,7 +237,7 @@ fn the_server_list_stays_when_a_pod_restarts() {
 }
 
 #[test]
-fn an_event_is_told_once() {
+fn each_transition_has_one_event() {
     let parent = parent(json!({ "size": 1 }));
     let first = TestRequest::new(&parent)
         .child("deployment", &workload(1, 1))

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_missing_objects_and_keys() {
+    fn names_missing_objects_and_keys() {
         let found = read(environment(), &[]);
         assert_eq!(
             found.missing_secrets().collect::<Vec<_>>(),

@@ -191,10 +191,8 @@ fn typed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let deserializer = &mut serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let path = error.path().to_string();
-        let problem = error.into_inner().to_string();
-        let problem = problem
-            .rsplit_once(" at line ")
-            .map_or(&*problem, |(it, _)| it);
+        let text = error.into_inner().to_string();
+        let problem = text.rsplit_once(" at line ").map_or(&*text, |(it, _)| it);
         if path == "." {
             problem.to_owned()
         } else {

@@ -6,7 +6,7 @@ use innkeeper_sdk::{
     claim::ObservedClaim,
     prelude::*,
     references::{Found, References, secret},
-    workload::Workload,
+    workload::{Workload, WorkloadStatus},
 };
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
@@ -61,10 +61,12 @@ impl Observation {
             Some(name) => existing_claim(request, host, name)?,
             None => None,
         };
-        let tls = site.spec.tls_secret_ref.iter();
-        let tls = tls.fold(References::new(), |tls, name| tls.secret(name, []));
-        let retained = request.children.iter().filter(|child| child.retained);
-        let mut retained: Vec<String> = retained.map(kind_and_name).collect();
+        let mut retained: Vec<String> = request
+            .children
+            .iter()
+            .filter(|child| child.retained)
+            .map(kind_and_name)
+            .collect();
         retained.sort_unstable();
         Ok(Self {
             web: Workload::find::<Deployment>(&request.children, site.name)?,
@@ -78,9 +80,19 @@ impl Observation {
             references: References::new()
                 .environment(&site.spec.env, &site.spec.env_from)
                 .read(request, host)?,
-            tls: tls.read(request, host)?,
+            tls: site
+                .spec
+                .tls_secret_ref
+                .iter()
+                .fold(References::new(), |tls, name| tls.secret(name, []))
+                .read(request, host)?,
             retained,
         })
+    }
+
+    /// The numbers of the site's pods; 0 before its Deployment is created.
+    pub(crate) fn pods(&self) -> WorkloadStatus {
+        self.web.as_ref().map(|it| it.status).unwrap_or_default()
     }
 
     /// True if the managed database is ready.

@@ -22,15 +22,14 @@ const RECHECK: Duration = Duration::from_secs(5);
 pub(crate) fn report(request: &Request, site: &Site<'_>, observation: &Observation) -> Report {
     let conditions = conditions::conditions(site, observation);
     let events = events::events(request, site, observation, &conditions);
-    let web = observation.web.as_ref().map(|it| it.status);
-    let web = web.unwrap_or_default();
+    let pods = observation.pods();
     let mode = match site.managed {
         Some(_) => "Managed",
         None => "External",
     };
     let status = WordpressStatus {
-        replicas: web.replicas,
-        ready_replicas: web.ready_replicas,
+        replicas: pods.replicas,
+        ready_replicas: pods.ready_replicas,
         selector: labels::selector_text(&site.labels("web")),
         url: site.home_url(),
         database: DatabaseStatus {

@@ -53,8 +53,6 @@ impl<'a> Site<'a> {
             (None, Some(reference)) => reference.into(),
             (None, None) => Credentials::generated(mysql_name(request.name())),
         };
-        let code = spec.code.as_ref();
-        let code = code.and_then(|it| it.persistent_volume_claim.clone());
         Self {
             name: request.name(),
             namespace: request.namespace(),
@@ -65,7 +63,11 @@ impl<'a> Site<'a> {
             image: spec.image.as_deref().unwrap_or(&config.images.wordpress),
             managed,
             credentials,
-            code: code.unwrap_or_default(),
+            code: spec
+                .code
+                .as_ref()
+                .and_then(|it| it.persistent_volume_claim.clone())
+                .unwrap_or_default(),
         }
     }
 

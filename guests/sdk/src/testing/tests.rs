@@ -86,7 +86,7 @@ fn grants_the_reads_of_the_manifest_and_no_more() {
 }
 
 #[test]
-fn tells_a_kind_that_is_not_served() {
+fn refuses_a_kind_that_is_not_served() {
     let fake = FakeHost::new().not_served("monitoring.coreos.com/v1", "ServiceMonitor");
     let host: &dyn Host = &fake;
     let kind = "ServiceMonitor";

@@ -33,9 +33,10 @@ pub(super) fn children(site: &Site<'_>) -> Vec<Child> {
     let Some(managed) = &site.managed else {
         return Vec::new();
     };
-    let config = managed.config.as_deref();
-    let config = config.map(|text| Child::new("db-config", &config_map(site, text)));
-    config
+    managed
+        .config
+        .as_deref()
+        .map(|text| Child::new("db-config", &config_map(site, text)))
         .into_iter()
         .chain([
             Child::new("db-service", &service(site)),
@@ -106,13 +107,16 @@ fn stateful_set(site: &Site<'_>, managed: &Managed) -> StatefulSet {
 fn container(site: &Site<'_>, managed: &Managed) -> Container {
     let credentials = &site.credentials;
     let secret = |name: &str, key: &str| block::secret_variable(name, &credentials.secret, key);
-    let root = credentials.root_password_key.as_deref();
-    let root = root.map(|key| secret("MYSQL_ROOT_PASSWORD", key));
-    let environment = root.into_iter().chain([
-        secret("MYSQL_USER", &credentials.username_key),
-        secret("MYSQL_PASSWORD", &credentials.password_key),
-        block::variable("MYSQL_DATABASE", &managed.database_name),
-    ]);
+    let environment = credentials
+        .root_password_key
+        .as_deref()
+        .map(|key| secret("MYSQL_ROOT_PASSWORD", key))
+        .into_iter()
+        .chain([
+            secret("MYSQL_USER", &credentials.username_key),
+            secret("MYSQL_PASSWORD", &credentials.password_key),
+            block::variable("MYSQL_DATABASE", &managed.database_name),
+        ]);
     Container {
         name: "mysql".to_owned(),
         image: Some(site.database_image().to_owned()),

@@ -88,8 +88,10 @@ fn stack_routes(site: &Site<'_>) -> String {
     if site.spec.routes.is_empty() {
         return site.main_domain();
     }
-    let routes = site.spec.routes.iter();
-    let routes: Vec<String> = routes
+    let routes: Vec<String> = site
+        .spec
+        .routes
+        .iter()
         .map(|route| format!("{}{}", route.domain, route.trimmed_path()))
         .collect();
     routes.join(",")

@@ -44,8 +44,11 @@ const PHP_KEY: &str = "php.ini";
 
 /// Configuration, workload and budget of the site.
 pub(super) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child> {
-    let php = site.spec.php_config.as_deref();
-    let php = php.map(|text| Child::new("php-config", &config_map(site, text)).after(["db"]));
+    let php = site
+        .spec
+        .php_config
+        .as_deref()
+        .map(|text| Child::new("php-config", &config_map(site, text)).after(["db"]));
     let web = Child::new("web", &deployment(site, observation)).after([
         "db",
         "salts",

@@ -36,8 +36,7 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(site: &'a Site<'a>, observation: &'a Observation) -> Self {
-        let status = observation.web.as_ref().map(|it| it.status);
-        let status = status.unwrap_or_default();
+        let status = observation.pods();
         Self {
             site,
             observation,

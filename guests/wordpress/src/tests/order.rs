@@ -44,13 +44,13 @@ fn the_article_makes_a_database_and_a_site_that_waits_for_it() {
 
 #[test]
 fn every_feature_has_its_children_and_switched_off_they_leave_no_trace() {
-    let on = json!({
+    let spec = json!({
         "phpConfig": "memory_limit = 1G",
         "database": { "managed": { "config": "[mysqld]" } },
         "routes": [{ "domain": "shop.org" }],
         "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 },
     });
-    let on = keys(&first(&on));
+    let on = keys(&first(&spec));
     for child in [
         "db-config ConfigMap/shop-mysql after []",
         "db StatefulSet/shop-mysql after [db-secret db-claim db-config]",
