@@ -2,7 +2,7 @@
 
 use innkeeper_sdk::{
     prelude::*,
-    testing::{FakeHost, TestRequest},
+    testing::{FakeHost, TestRequest, definition_problems},
 };
 use k8s_openapi::api::{
     apps::v1::{Deployment, DeploymentStatus},
@@ -301,4 +301,10 @@ fn a_read_that_is_not_granted_is_tried_again() {
 fn the_definition_is_small_enough_for_client_side_apply() {
     let crd = Plugin::describe().crds[0].to_string();
     assert!(crd.len() < 256 * 1024, "{} bytes", crd.len());
+}
+
+#[test]
+fn the_definition_describes_each_field_and_has_no_default_in_the_status() {
+    let problems = definition_problems(&Plugin::describe());
+    assert_eq!(problems, Vec::<String>::new());
 }

@@ -77,7 +77,7 @@ fn definition(crd: Crd) -> Crd {
             properties.remove("existingClaim");
         }
     })
-    .short_descriptions(5)
+    .short_descriptions(7)
 }
 
 innkeeper_sdk::export!(Plugin);

@@ -1,6 +1,6 @@
 //! The definition: its defaults and its rules, evaluated without a cluster.
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{prelude::*, testing::definition_problems};
 use kube_cel::{ValidationErrors, Validator};
 use serde_json::{Value, json};
 
@@ -318,4 +318,10 @@ fn the_configuration_admits_no_other_keys() {
     assert_eq!(keys, ["assignUser", "images", "ingressClassName"]);
     let images = &schema["properties"]["images"];
     assert_eq!(images["additionalProperties"], false);
+}
+
+#[test]
+fn the_definition_describes_each_field_and_has_no_default_in_the_status() {
+    let problems = definition_problems(&Plugin::describe());
+    assert_eq!(problems, Vec::<String>::new());
 }
