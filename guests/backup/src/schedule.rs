@@ -1,6 +1,7 @@
-//! When runs are due: every form of a schedule as one cron expression.
+//! Translation of every form of a schedule into one cron expression.
 //!
-//! Kubernetes schedules; here it is only translated and looked ahead.
+//! The CronJob controller starts the runs. This module only translates, and computes due times for the
+//! report.
 
 use innkeeper_sdk::{hash::sha256_hex, prelude::*};
 
@@ -13,22 +14,23 @@ mod tests;
 
 pub(crate) use cron::Cron;
 
-/// A schedule that Kubernetes understands.
+/// A schedule in the form of a CronJob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Effective {
-    /// What the CronJob states.
+    /// The `schedule` of the CronJob.
     pub(crate) expression: String,
-    /// The same, to look ahead with.
+    /// The parsed expression, for due times.
     pub(crate) cron: Cron,
-    /// Due times are known only where no time zone moves them.
+    /// The schedule is in UTC. Due times in other zones need a time zone database.
     pub(crate) is_utc: bool,
 }
 
-/// Translates.
+/// Translates a schedule.
 pub(crate) fn effective(request: &Request, schedule: &Schedule) -> Result<Effective, Stop> {
-    let expression = match (&schedule.cron, &schedule.every) {
+    let recurrence = &schedule.recurrence;
+    let expression = match (&recurrence.cron, &recurrence.every) {
         (Some(cron), _) => spread(request, cron),
-        (None, Some(every)) => from_every(every, schedule.at.as_deref())?,
+        (None, Some(every)) => from_every(every, recurrence.at.as_deref())?,
         (None, None) => {
             return Err(Stop::Invalid(
                 "schedule: set either cron or every and at".to_owned(),
@@ -44,7 +46,8 @@ pub(crate) fn effective(request: &Request, schedule: &Schedule) -> Result<Effect
     })
 }
 
-/// Random macros take their time from the parent's identity: stable, and spread over parents.
+/// Replaces a macro such as `@daily-random` by a time that follows from the parent's namespace and
+/// name: the same in every pass, and spread over the parents.
 fn spread(request: &Request, cron: &str) -> String {
     let digest = sha256_hex(format!("{}/{}", request.namespace(), request.name()));
     let drawn = |part: usize, below: u32| {
@@ -95,7 +98,7 @@ fn from_every(every: &str, at: Option<&str>) -> Result<String, Stop> {
     Err(unexpressible())
 }
 
-/// A field that begins at an offset and goes on in steps.
+/// A field of a cron expression with an offset and a step.
 fn stepped(at: u32, step: u32) -> String {
     match (at % step, step) {
         (_, 1) => "*".to_owned(),
