@@ -1,6 +1,6 @@
-//! The Pod of a run: one container that runs gobackup, admitted by Pod Security `restricted`.
+//! The Pod of a run: one container with gobackup, admitted by the Pod Security Standard `restricted`.
 //!
-//! The same template is used by Jobs and by the CronJob.
+//! The Job and the CronJob use the same template.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,20 @@ use crate::{
 
 mod volumes;
 
-/// The user of the run; the image's default of root is not needed.
+/// The user and group ID of the run: the usual `nonroot`. The image's default is root, which gobackup
+/// does not need.
 const USER: i64 = 65532;
 
-/// The container that runs gobackup.
+/// The name of the container with gobackup.
 pub(crate) const CONTAINER: &str = "gobackup";
 
-/// Runs gobackup and turns its silent successes into failures: a storage of an unknown type, for
-/// one, ends with exit code 0 and nothing stored.
+/// The script of a run. It fails if gobackup succeeds without an upload, and writes the names of the
+/// stored files as the termination message.
 ///
-/// Times are compared between files of one file system, so that no clock of another machine counts,
-/// and in whole seconds, which every file system keeps.
+/// gobackup exits with 0 in some cases in which it stores nothing, for example for a storage type
+/// that it does not have. The script therefore checks that the state of each storage is newer than
+/// the start of the run. Both times are those of files on one file system, so clocks of other machines
+/// do not matter; they are compared in whole seconds, the resolution that every file system has.
 const SCRIPT: &str = r#"set -u
 mkdir -p "$GOBACKUP_DIR/cycler"
 started="$GOBACKUP_DIR/.started"
@@ -52,8 +55,13 @@ printf '{"artifacts":[%s]}' "$artifacts" >/dev/termination-log
 
 /// The template of a run's Pods.
 pub(crate) fn template(plan: &Plan<'_>) -> PodTemplateSpec {
-    let given = plan.parent.spec.pod_template.as_ref();
-    let given = given.and_then(|it| it.metadata.clone()).unwrap_or_default();
+    let given = plan
+        .parent
+        .spec
+        .pod_template
+        .as_ref()
+        .and_then(|it| it.metadata.clone())
+        .unwrap_or_default();
     let mut labels = json::copied(&given.labels);
     labels.extend(plan.labels("run"));
     let annotations: BTreeMap<String, String> = given
@@ -74,12 +82,12 @@ pub(crate) fn template(plan: &Plan<'_>) -> PodTemplateSpec {
 
 fn pod(plan: &Plan<'_>) -> PodSpec {
     let spec = &plan.parent.spec;
-    let secrets = if spec.image_pull_secrets.is_empty() {
+    let given = if spec.image_pull_secrets.is_empty() {
         &plan.config.image_pull_secrets
     } else {
         &spec.image_pull_secrets
     };
-    let secrets: Vec<_> = secrets.iter().map(json::copied).collect();
+    let secrets: Vec<_> = given.iter().map(json::copied).collect();
     PodSpec {
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),

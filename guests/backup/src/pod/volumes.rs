@@ -1,4 +1,4 @@
-//! Volumes and mounts of a run.
+//! The volumes of a run and their mounts.
 
 use innkeeper_sdk::json;
 use k8s_openapi::api::core::v1::{
@@ -15,13 +15,13 @@ use crate::{
     render::KEYS,
 };
 
-/// Where gobackup remembers what it stored.
+/// The directory of gobackup's state, the list of stored archives.
 pub(super) const STATE: &str = "/var/lib/gobackup";
 
-/// Only the group of the run may read keys.
+/// The mode of key files: readable by root, which owns them, and by the group of the run.
 const KEY_MODE: i32 = 0o440;
 
-/// Names of volumes that the parent gives; the prefix keeps them apart from those of the plugin.
+/// The name of a volume of the parent. The prefix avoids the names of the plugin's own volumes.
 fn given_name(name: &str) -> String {
     format!("data-{name}")
 }
@@ -60,7 +60,8 @@ pub(super) fn volumes(plan: &Plan<'_>) -> Vec<Volume> {
 
 pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
     let mut mounts = vec![VolumeMount {
-        // A file of a subPath never changes under a run, and gobackup would reload one that does.
+        // The kubelet never updates a file that is mounted by subPath. gobackup reloads a
+        // configuration that changes, which must not happen during a run.
         sub_path: Some(CONFIG_FILE.to_owned()),
         read_only: Some(true),
         ..mount("config", "/etc/gobackup/gobackup.yml")
@@ -115,7 +116,7 @@ fn from_claim(name: &str, claim: String) -> Volume {
     }
 }
 
-/// Credentials of several lines, which cannot be variables.
+/// The volume of credentials that are files.
 fn keys(plan: &Plan<'_>) -> Option<Volume> {
     let files = plan.rendered.credentials.iter().filter(|it| it.is_file);
     let sources: Vec<VolumeProjection> = files

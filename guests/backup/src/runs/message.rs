@@ -1,7 +1,7 @@
-//! What a Job and the termination message of its newest Pod tell of a run.
+//! The run that a Job and the termination message of its newest Pod show.
 //!
-//! Logs can hold passwords, because tools write their command lines into them: they are redacted
-//! before they are kept.
+//! Logs can contain passwords, because they contain command lines of tools. They are redacted before
+//! they are stored.
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use serde::Deserialize;
@@ -12,25 +12,28 @@ use crate::{
     status::{Artifact, Phase, Run},
 };
 
-/// How much of a log is kept, in characters.
+/// The maximum length of a stored log in characters. A termination message has at most 4096 bytes, so
+/// a whole one fits.
 const LOG_MAX: usize = 4096;
 
-/// How long a message may be, in characters.
+/// The maximum length of a message in characters.
 const MESSAGE_MAX: usize = 1024;
 
-/// How many artifacts a message may name; one per storage reference is expected.
+/// The maximum number of artifacts of a run: one for each of up to 64 storage references.
 const ARTIFACTS_MAX: usize = 64;
 
-/// A run as its Job shows it.
+/// A run whose Job exists.
 #[derive(Clone, Debug)]
 pub(super) struct Observed {
     pub(super) run: Run,
-    /// What the Job alone tells; the Pod may come later or be gone.
+    /// The message from the Job alone, without that of the Pod.
     job_message: Option<String>,
 }
 
 impl Observed {
-    /// A recorded end with what only the Pod tells, if that was not seen before.
+    /// A recorded end, completed with the data of the Pod if the record lacks them.
+    ///
+    /// A pass may see the end of the Job before the status of the Pod, or after the Pod is gone.
     pub(super) fn completing(&self, recorded: Run) -> Run {
         let is_poor = recorded.message == self.job_message && recorded.artifacts.is_empty();
         if is_poor && recorded.phase == self.run.phase {
@@ -46,7 +49,7 @@ impl Observed {
     }
 }
 
-/// What the script of a run writes.
+/// The termination message that the script of a run writes.
 #[derive(Deserialize)]
 struct Stored {
     artifacts: Vec<Artifact>,
@@ -88,7 +91,7 @@ pub(super) fn run(job: &Job, pods: &[Pod]) -> Observed {
     run.message.clone_from(&job_message);
     run.job_name = name;
     if let Some(message) = termination_message(&run.job_uid, pods).filter(|_| end.is_some()) {
-        tell(&mut run, message);
+        complete(&mut run, message);
     }
     Observed { run, job_message }
 }
@@ -111,7 +114,8 @@ fn termination_message<'a>(job_uid: &str, pods: &'a [Pod]) -> Option<&'a str> {
         .filter(|message| !message.trim().is_empty())
 }
 
-fn tell(run: &mut Run, message: &str) {
+/// Completes a run that has ended with the termination message.
+fn complete(run: &mut Run, message: &str) {
     if run.phase == Phase::Succeeded {
         let Ok(Stored { mut artifacts }) = serde_json::from_str(message) else {
             return;
@@ -121,12 +125,12 @@ fn tell(run: &mut Run, message: &str) {
             artifact.storage = clipped(&artifact.storage, MESSAGE_MAX);
             artifact.file = clipped(&artifact.file, MESSAGE_MAX);
         }
-        let told: Vec<String> = artifacts
+        let stored: Vec<String> = artifacts
             .iter()
             .map(|it| format!("{} in {}", it.file, it.storage))
             .collect();
-        if !told.is_empty() {
-            let message = format!("stored {}", told.join(", "));
+        if !stored.is_empty() {
+            let message = format!("stored {}", stored.join(", "));
             run.message = Some(message.chars().take(MESSAGE_MAX).collect());
         }
         run.artifacts = artifacts;
@@ -143,7 +147,7 @@ fn clipped(text: &str, chars_max: usize) -> String {
     text.chars().skip(excess).collect()
 }
 
-/// A log without what follows the options that carry passwords.
+/// A log in which the words after options that carry passwords are replaced.
 pub(super) fn redacted(log: &str) -> String {
     const OPTIONS: &[&str] = &["-k ", " -p", "-a ", "--password=", "/SourcePassword:"];
     OPTIONS.iter().fold(log.to_owned(), |log, option| {

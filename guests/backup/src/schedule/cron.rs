@@ -1,12 +1,12 @@
-//! Cron expressions exactly as Kubernetes reads them, to refuse what it would refuse and to know
-//! the next due time.
+//! Cron expressions with the semantics of Kubernetes: it rejects the same expressions and computes the
+//! same due times.
 //!
-//! Five fields, numbers or names, lists, ranges and steps. A day matches either of the two day
-//! fields when both are restricted. Sunday is 0 and never 7.
+//! Five fields with numbers or names, lists, ranges and steps. If both day fields are restricted, a day
+//! must match one of them. Sunday is 0, not 7.
 
 use k8s_openapi::jiff::{Timestamp, civil, tz::TimeZone};
 
-/// How far ahead is looked: February 29 comes back after at most eight years.
+/// The years to search for a due time: two successive 29th of February are at most eight years apart.
 const YEARS_MAX: i16 = 9;
 
 /// A parsed expression; bit n of a field stands for the value n.
@@ -17,7 +17,7 @@ pub(crate) struct Cron {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// One of the two day fields is not restricted, so that both must match.
+    /// One of the two day fields is not restricted, so a day must match both.
     any_day: bool,
 }
 
@@ -27,7 +27,7 @@ const MONTHS: &[&str] = &[
 const WEEKDAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 impl Cron {
-    /// Parses, or says what is wrong.
+    /// Parses an expression. The error is a message for the user.
     pub(crate) fn parse(expression: &str) -> Result<Self, String> {
         let expression = match expression {
             "@yearly" | "@annually" => "0 0 1 1 *",
@@ -56,7 +56,7 @@ impl Cron {
         })
     }
 
-    /// The first due time after a moment, in UTC; none if there is none, as for February 30.
+    /// The first due time after a moment, in UTC; none for an expression such as February 30.
     pub(crate) fn next_after(&self, moment: Timestamp) -> Option<Timestamp> {
         let start = moment.to_zoned(TimeZone::UTC).datetime();
         let mut date = start.date();
@@ -103,7 +103,7 @@ fn has(bits: u64, value: i8) -> bool {
     u32::try_from(value).is_ok_and(|value| bits >> value & 1 == 1)
 }
 
-/// The values of a field, and whether it is not restricted.
+/// The values of a field, and true if the field is not restricted.
 fn field(text: &str, min: u32, max: u32, names: &[&str]) -> Result<(u64, bool), String> {
     let mut bits = 0;
     let mut is_any = false;
@@ -123,7 +123,7 @@ fn field(text: &str, min: u32, max: u32, names: &[&str]) -> Result<(u64, bool), 
             (value(first, min, names)?, value(last, min, names)?)
         } else {
             let first = value(range, min, names)?;
-            // `5/10` begins at 5 and goes on to the end.
+            // `5/10` starts at 5 and has no upper limit but that of the field.
             (first, if step.is_some() { max } else { first })
         };
         if first < min || last > max || first > last {
@@ -147,6 +147,6 @@ fn value(text: &str, min: u32, names: &[&str]) -> Result<u32, String> {
         Some(position) => Ok(position + min),
         None => text
             .parse()
-            .map_err(|_| format!("{text} is neither a number nor a name that is known here")),
+            .map_err(|_| format!("{text} is neither a number nor a name of this field")),
     }
 }

@@ -1,4 +1,4 @@
-//! Every form of a schedule, and when it is due next.
+//! Every form of a schedule, and its next due time.
 
 use innkeeper_sdk::testing::TestRequest;
 use serde::Deserialize;
@@ -21,8 +21,8 @@ fn translated(schedule: &Value) -> String {
     attempt(schedule).0.expect("the schedule can be expressed")
 }
 
-fn refused(schedule: &Value) -> String {
-    attempt(schedule).1.expect("the schedule is refused")
+fn rejected(schedule: &Value) -> String {
+    attempt(schedule).1.expect("the schedule is rejected")
 }
 
 #[test]
@@ -48,23 +48,23 @@ fn every_becomes_a_cron_expression() {
 }
 
 #[test]
-fn what_cron_cannot_express_is_refused() {
+fn rejects_an_interval_that_cron_cannot_express() {
     for every in ["7m", "3day", "0m", "5h", "-1h", "h", "often"] {
         assert_eq!(
-            refused(&json!({ "every": every })),
+            rejected(&json!({ "every": every })),
             format!("schedule.every: {every} cannot be expressed as a cron expression")
         );
     }
     for at in ["24:00", "12:60", "noon", "1"] {
         assert_eq!(
-            refused(&json!({ "every": "day", "at": at })),
+            rejected(&json!({ "every": "day", "at": at })),
             format!("schedule.at: {at} is not a time of day, HH:MM")
         );
     }
 }
 
 #[test]
-fn what_kubernetes_refuses_is_refused() {
+fn rejects_the_expressions_that_kubernetes_rejects() {
     for cron in [
         "60 * * * *",
         "* 24 * * *",
@@ -75,7 +75,7 @@ fn what_kubernetes_refuses_is_refused() {
         "5-1 * * * *",
         "a * * * *",
     ] {
-        assert!(refused(&json!({ "cron": cron })).starts_with("schedule.cron: "));
+        assert!(rejected(&json!({ "cron": cron })).starts_with("schedule.cron: "));
     }
     for cron in ["@daily", "@yearly", "0 2 * jan-mar mon,fri", "5/10 * ? * *"] {
         assert_eq!(translated(&json!({ "cron": cron })), cron);
@@ -107,7 +107,7 @@ fn random_times_are_spread() {
             effective(&request, &schedule).unwrap().expression
         })
         .collect();
-    // 200 of 1440 minutes: about 13 meet by chance.
+    // With 200 of 1440 minutes, about 13 collide by chance.
     assert!(times.len() > 150, "{} different times", times.len());
 }
 
@@ -125,7 +125,7 @@ fn knows_the_next_due_time() {
             "2026-08-20T03:00:00Z",
             "2026-08-20T08:30:00Z",
         ),
-        // Either day field matches when both are restricted.
+        // If both day fields are restricted, one match suffices.
         (
             "0 0 1 * mon",
             "2026-08-25T00:00:00Z",
