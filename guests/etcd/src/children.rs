@@ -1,4 +1,4 @@
-//! The children besides the StatefulSet: Services, the record, claims, the disruption budget.
+//! The children: Services, the record, claims, the disruption budget; the StatefulSet is in `members`.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ fn headless_service(cluster: &Cluster<'_>) -> Service {
         metadata: metadata(cluster.name, &cluster.labels("headless")),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
-            // Members have to find each other before any of them is ready.
+            // Members must resolve each other's names before any of them is ready.
             publish_not_ready_addresses: Some(true),
             selector: Some(cluster.selector()),
             ports: Some(vec![
@@ -104,7 +104,7 @@ fn state(cluster: &Cluster<'_>, record: &Record) -> ConfigMap {
     }
 }
 
-/// A claim for each member, unless somebody else's is used as it is.
+/// A claim for each member, except for claims that exist and are no children: these are used unchanged.
 fn claims(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> Vec<Child> {
     let is_managed = |ordinal: &&i32| {
         observation
@@ -133,7 +133,8 @@ fn claim(
     let child = observed.and_then(|claim| claim.child.as_ref());
     let adopted = child.filter(|_| observed.is_some_and(|claim| !claim.is_ours));
     let mut labels = cluster.labels("data");
-    // An adopted claim keeps the mark of who made it: a lost record must not make it look like this parent's own.
+    // An adopted claim keeps the label of the parent that made it. Otherwise, after the loss of the record, it would
+    // look like a claim of this parent.
     let uid = adopted
         .and_then(|claim| {
             claim
@@ -170,7 +171,7 @@ fn claim(
     }
 }
 
-/// The storage that a claim has.
+/// The size that a claim requests.
 pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
     claim
         .spec
@@ -182,7 +183,7 @@ pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
         .get("storage")
 }
 
-/// What a claim asks for: never less than it has, and more only where its class lets it grow.
+/// The size that a claim is to request: never less than now, and more only if its class allows it to grow.
 fn request(
     cluster: &Cluster<'_>,
     observation: &Observation,

@@ -1,6 +1,6 @@
 //! The StatefulSet of the members and its Pods.
 //!
-//! No shell runs in the container `etcd`: the image has none, and `$(POD_NAME)` is filled in by the kubelet.
+//! The container `etcd` runs no shell, because its image has none; the kubelet expands `$(POD_NAME)` in the arguments.
 
 use std::collections::BTreeMap;
 
@@ -36,12 +36,14 @@ use crate::{
 const TEMPLATE_HASH: &str = "etcd.ydzs.io/template-hash";
 const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
 
-/// The user of the members; files of the claims belong to its group.
+/// The user and group ID of the members, the usual `nonroot`. As `fsGroup` it owns the files of the claims.
 const USER: i64 = 65532;
 
-/// Ends when the member may start: its data is there, the cluster is being founded, or it has been admitted.
+/// The script of the init container. It ends when the member may start: it has data, the cluster is being formed, or
+/// the record admits the member.
 ///
-/// It keeps a member that lost its disk from joining under an identity that had data.
+/// It prevents a member that lost its disk from joining under an identity that had data, because that would break the
+/// guarantees of Raft.
 const ADMIT: &str = r#"until ls /var/run/etcd/default.etcd/member/wal/*.wal >/dev/null 2>&1 \
   || [ "$(cat /state/ETCD_INITIAL_CLUSTER_STATE)" = new ] \
   || [ "$(cat "/state/ADMIT_${POD_NAME##*-}" 2>/dev/null)" = 1 ]; do
@@ -49,14 +51,14 @@ const ADMIT: &str = r#"until ls /var/run/etcd/default.etcd/member/wal/*.wal >/de
 done
 "#;
 
-/// The StatefulSet with so many replicas.
+/// The StatefulSet with a number of replicas.
 pub(crate) fn stateful_set(
     cluster: &Cluster<'_>,
     observed: Option<&StatefulSet>,
     replicas: i32,
 ) -> StatefulSet {
     let storage = &cluster.spec.storage;
-    // While all members are away, their claims are all that is left of the cluster.
+    // During a pause, the claims are all that is left of the cluster.
     let when_scaled = if replicas == 0 {
         Keeping::Retain
     } else {
@@ -75,7 +77,7 @@ pub(crate) fn stateful_set(
             replicas: Some(replicas),
             service_name: Some(cluster.name.to_owned()),
             selector: labels::label_selector(&cluster.selector()),
-            // One after the other, three members could never start: none is ready without a second.
+            // With `OrderedReady`, three members could never start: the first is not ready without a second.
             pod_management_policy: Some("Parallel".to_owned()),
             revision_history_limit: Some(5),
             update_strategy: Some(StatefulSetUpdateStrategy {
@@ -107,7 +109,7 @@ pub(crate) fn template_hash(cluster: &Cluster<'_>) -> String {
     hash::sha256_hex(json::canonical(template).as_bytes())
 }
 
-/// The hash of the Pod template that an observed StatefulSet was made with.
+/// The hash of the Pod template of an observed StatefulSet.
 pub(crate) fn template_hash_of(stateful_set: &StatefulSet) -> Option<String> {
     stateful_set
         .metadata
@@ -117,7 +119,7 @@ pub(crate) fn template_hash_of(stateful_set: &StatefulSet) -> Option<String> {
         .cloned()
 }
 
-/// The claim template: it can never change, so the observed one is repeated.
+/// The claim template. It is immutable, so the size of the observed one is repeated.
 fn claim_template(cluster: &Cluster<'_>, observed: Option<&StatefulSet>) -> PersistentVolumeClaim {
     let storage = &cluster.spec.storage;
     let template = observed
@@ -354,7 +356,10 @@ fn etcd(cluster: &Cluster<'_>) -> Container {
     }
 }
 
-/// Startup, liveness and readiness; liveness never depends on the quorum.
+/// The startup, liveness and readiness probes.
+///
+/// Liveness must not depend on the quorum: otherwise the kubelet would restart the healthy members of a cluster that has
+/// lost it.
 fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
     let http = |path: &str| Probe {
         http_get: Some(HTTPGetAction {
@@ -371,7 +376,7 @@ fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
         }),
         ..Default::default()
     };
-    // An unknown version counts as new.
+    // A version that is unknown is treated as a new one.
     let (live, ready) = match version {
         Some(version) if !version.has_health_endpoints() => (tcp, http("/health")),
         _ => (http("/livez"), http("/readyz")),
@@ -390,7 +395,7 @@ fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
     (startup, steady(live), steady(ready))
 }
 
-/// The arguments of etcd, in their fixed order.
+/// The arguments of etcd. Their order is fixed, because a changed order would restart the members.
 pub(crate) fn arguments(cluster: &Cluster<'_>) -> Vec<String> {
     let headless = cluster.name;
     let mut arguments = vec![
@@ -420,7 +425,7 @@ pub(crate) fn arguments(cluster: &Cluster<'_>) -> Vec<String> {
     arguments
 }
 
-/// The user's flags, and the quota.
+/// The flags of the user, and the quota.
 fn user_flags(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
     let spec = cluster.spec;
     let mode = spec.auto_compaction_mode.map(|mode| match mode {
