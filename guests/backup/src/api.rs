@@ -4,7 +4,12 @@
 //! second inside. The schema accepts both, and [`Parent`] merges them. The types of the status are in
 //! `status`; checks that CEL cannot express are in `validate`.
 
-use innkeeper_sdk::{crd::Crd, manifest::ParentKind, manifest::Scope, prelude::*};
+use innkeeper_sdk::{
+    crd::Crd,
+    manifest::{ParentKind, Scope},
+    pod::{ImagePullPolicy, PodMetadata},
+    prelude::*,
+};
 use k8s_openapi::api::core::v1::{
     EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements,
 };
@@ -175,28 +180,6 @@ pub(crate) struct ModelReference {
     pub(crate) schedule: Option<OldSchedule>,
 }
 
-/// Pull policy of an image.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ImagePullPolicy {
-    /// At every start.
-    Always,
-    /// Only if the node does not have the image.
-    IfNotPresent,
-    /// Never.
-    Never,
-}
-
-impl ImagePullPolicy {
-    /// The text in a Pod.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "Always",
-            Self::IfNotPresent => "IfNotPresent",
-            Self::Never => "Never",
-        }
-    }
-}
-
 /// Additions to the run's Pods.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -204,19 +187,6 @@ pub(crate) struct PodTemplate {
     /// Additional labels and annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metadata: Option<PodMetadata>,
-}
-
-/// Additional labels and annotations.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PodMetadata {
-    /// Labels; those of the plugin take precedence.
-    #[serde(default)]
-    #[schemars(extend("maxProperties" = 32))]
-    pub(crate) labels: std::collections::BTreeMap<String, String>,
-    /// Annotations.
-    #[serde(default)]
-    #[schemars(extend("maxProperties" = 32))]
-    pub(crate) annotations: std::collections::BTreeMap<String, String>,
 }
 
 /// The kind of a parent.
@@ -333,8 +303,8 @@ fn both_generations(crd: Crd) -> Crd {
             &format!("!({SPEC_SCHEDULE} && ({ROOT_SCHEDULE} || {MODEL_SCHEDULE}))"),
             "schedule: give it in spec or in backupModelRef, not both",
         )
-        // The deepest fields, those of `spec.env[].valueFrom`, lie five properties below the root.
-        .short_descriptions(6)
+        // The deepest fields, `spec.volumes[].configMap.items[].key`, lie seven steps below the root.
+        .short_descriptions(7)
 }
 
 /// Rejects the names of variables that the run depends on.

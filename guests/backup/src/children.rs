@@ -5,14 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{prelude::*, quantity::Amount};
+use innkeeper_sdk::{
+    claim::{DeclaredClaim, ObservedClaim},
+    job,
+    prelude::*,
+    quantity::Amount,
+};
 use k8s_openapi::{
     ByteString,
     api::{
         batch::v1::{CronJob, CronJobSpec, Job, JobSpec, JobTemplateSpec},
-        core::v1::{
-            PersistentVolumeClaim, PersistentVolumeClaimSpec, Secret, VolumeResourceRequirements,
-        },
+        core::v1::{PersistentVolumeClaim, Secret},
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
@@ -86,8 +89,7 @@ fn job(plan: &Plan<'_>, history: &History) -> Option<Child> {
         spec: Some(job_spec(plan)),
         ..Default::default()
     };
-    let child = Child::new("run", &job);
-    Some(if is_observed { child.hold() } else { child })
+    Some(job::once("run", &job, &plan.request.children))
 }
 
 /// The spec of the Job, and of the Jobs that the CronJob creates.
@@ -146,33 +148,21 @@ fn claims(plan: &Plan<'_>) -> Vec<Child> {
 }
 
 fn claim(plan: &Plan<'_>, key: &str, name: &str, size: Quantity, class: Option<String>) -> Child {
-    let observed = plan
+    let observed: Option<ObservedClaim> = plan
         .request
         .children
         .find::<PersistentVolumeClaim>(name)
-        .map(Observed::object);
-    let text = |pointer: &str| observed?.pointer(pointer)?.as_str();
-    let current = text("/spec/resources/requests/storage");
+        .and_then(|observed| observed.parse().ok());
     // The API server rejects a smaller size and another class, so a claim of sufficient size is held
     // and the observed class is repeated.
-    let is_enough = current.is_some_and(|current| Amount::parse(current) >= Amount::of(&size));
-    let class = match observed {
-        Some(_) => text("/spec/storageClassName").map(str::to_owned),
-        None => class,
+    let requested = observed.as_ref().and_then(ObservedClaim::request);
+    let is_enough = requested.is_some_and(|it| Amount::of(it) >= Amount::of(&size));
+    let declared = DeclaredClaim {
+        size,
+        storage_class_name: observed.map_or(class, |it| it.spec.storage_class_name),
+        access_modes: vec!["ReadWriteOnce".to_owned()],
     };
-    let claim = PersistentVolumeClaim {
-        metadata: metadata(name, &plan.labels(key)),
-        spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
-            storage_class_name: class,
-            resources: Some(VolumeResourceRequirements {
-                requests: Some(BTreeMap::from([("storage".to_owned(), size)])),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
+    let claim = declared.object(metadata(name, &plan.labels(key)), None);
     let child = Child::new(key, &claim).retain();
     if is_enough { child.hold() } else { child }
 }

@@ -1,8 +1,8 @@
 //! The desired state for one parent, made when all objects that it refers to exist and are valid.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use innkeeper_sdk::{hash::sha256_hex, labels, prelude::*};
+use innkeeper_sdk::{hash::sha256_hex, labels, prelude::*, references::References};
 
 use crate::{
     api::{Kind, Parent, StateMode},
@@ -142,28 +142,24 @@ impl<'a> Plan<'a> {
 
 /// Checks that the Secrets exist and have the keys. The host shows hashes, never values.
 fn check_secrets(request: &Request, host: &dyn Host, rendered: &Rendered) -> Result<(), Stop> {
-    let mut wanted: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut wanted = References::new();
     for credential in &rendered.credentials {
         if let Origin::Secret(secret) = &credential.origin {
-            wanted.entry(&secret.name).or_default().insert(&secret.key);
+            wanted = wanted.secret(&secret.name, [secret.key.as_str()]);
         }
     }
-    let mut missing = Vec::new();
-    let mut incomplete = Vec::new();
-    for (name, keys) in wanted {
-        let Some(secret) = host.hashed_secret(request.namespace(), name)? else {
-            missing.push(name);
-            continue;
-        };
-        let absent = keys.into_iter().filter(|key| !secret.has(key));
-        incomplete.extend(absent.map(|key| format!("Secret {name} lacks the key {key}")));
-    }
+    let found = wanted.read(request, host)?;
+    let missing: Vec<&str> = found.missing_secrets().collect();
     if !missing.is_empty() {
         return Err(Stop::Blocked {
             reason: "SecretNotFound",
             message: format!("Secret not found: {}", missing.join(", ")),
         });
     }
+    let incomplete: Vec<String> = found
+        .missing_keys()
+        .map(|(name, key)| format!("Secret {name} lacks the key {key}"))
+        .collect();
     if !incomplete.is_empty() {
         return Err(Stop::Blocked {
             reason: "SecretIncomplete",

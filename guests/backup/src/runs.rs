@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_sdk::{labels, prelude::*};
+use innkeeper_sdk::{job, labels, prelude::*};
 use k8s_openapi::{
     api::{
         batch::v1::{CronJob, Job},
         core::v1::Pod,
     },
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    apimachinery::pkg::apis::meta::v1::Time,
 };
 
 use crate::{
@@ -56,7 +56,7 @@ impl History {
         let schedule = cron_job.as_ref().and_then(|it| it.metadata.uid.as_deref());
         let scheduled = jobs
             .into_iter()
-            .filter(|job| schedule.is_some() && controller(&job.metadata) == schedule);
+            .filter(|job| schedule.is_some() && job::controller(&job.metadata) == schedule);
         let mut observed = BTreeMap::new();
         for job in request.children.all::<Job>()?.into_iter().chain(scheduled) {
             let run = message::run(&job, &pods);
@@ -172,13 +172,6 @@ fn ending(before: Option<&Run>, run: &Run) -> Option<Event> {
         Phase::Failed if message != JOB_LOST => Some(Event::warning("BackupFailed", text)),
         _ => None,
     }
-}
-
-/// The UID of the object that controls this one.
-fn controller(metadata: &ObjectMeta) -> Option<&str> {
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
-    Some(&owner.uid)
 }
 
 /// A time in the form of the API.

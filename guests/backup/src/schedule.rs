@@ -3,16 +3,15 @@
 //! The CronJob controller starts the runs. This module only translates, and computes due times for the
 //! report.
 
-use innkeeper_sdk::{hash::sha256_hex, prelude::*};
+use innkeeper_sdk::{
+    cron::{self, Cron},
+    prelude::*,
+};
 
 use crate::{api::Schedule, stop::Stop};
 
-mod cron;
-
 #[cfg(test)]
 mod tests;
-
-pub(crate) use cron::Cron;
 
 /// A schedule in the form of a CronJob.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +28,10 @@ pub(crate) struct Effective {
 pub(crate) fn effective(request: &Request, schedule: &Schedule) -> Result<Effective, Stop> {
     let recurrence = &schedule.recurrence;
     let expression = match (&recurrence.cron, &recurrence.every) {
-        (Some(cron), _) => spread(request, cron),
+        (Some(cron), _) => {
+            let identity = format!("{}/{}", request.namespace(), request.name());
+            cron::spread(&identity, cron)
+        }
         (None, Some(every)) => from_every(every, recurrence.at.as_deref())?,
         (None, None) => {
             return Err(Stop::Invalid(
@@ -44,24 +46,6 @@ pub(crate) fn effective(request: &Request, schedule: &Schedule) -> Result<Effect
         cron,
         is_utc: matches!(schedule.time_zone.as_str(), "Etc/UTC" | "UTC"),
     })
-}
-
-/// Replaces a macro such as `@daily-random` by a time that follows from the parent's namespace and
-/// name: the same in every pass, and spread over the parents.
-fn spread(request: &Request, cron: &str) -> String {
-    let digest = sha256_hex(format!("{}/{}", request.namespace(), request.name()));
-    let drawn = |part: usize, below: u32| {
-        let digits = &digest[part * 8..part * 8 + 8];
-        u32::from_str_radix(digits, 16).unwrap_or_default() % below
-    };
-    let (minute, hour) = (drawn(0, 60), drawn(1, 24));
-    match cron {
-        "@hourly-random" => format!("{minute} * * * *"),
-        "@daily-random" => format!("{minute} {hour} * * *"),
-        "@weekly-random" => format!("{minute} {hour} * * {}", drawn(2, 7)),
-        "@monthly-random" => format!("{minute} {hour} {} * *", drawn(3, 28) + 1),
-        other => other.to_owned(),
-    }
 }
 
 fn from_every(every: &str, at: Option<&str>) -> Result<String, Stop> {

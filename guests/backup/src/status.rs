@@ -1,5 +1,6 @@
 //! The status of a parent.
 
+use innkeeper_sdk::job::JobPhase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,17 @@ impl Phase {
     /// Returns true if the run has ended.
     pub(crate) const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+impl From<JobPhase> for Phase {
+    fn from(phase: JobPhase) -> Self {
+        match phase {
+            JobPhase::Pending => Self::Pending,
+            JobPhase::Running => Self::Running,
+            JobPhase::Succeeded => Self::Succeeded,
+            JobPhase::Failed => Self::Failed,
+        }
     }
 }
 

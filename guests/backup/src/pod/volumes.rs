@@ -1,11 +1,13 @@
 //! The volumes of a run and their mounts.
 
-use innkeeper_sdk::json;
+use innkeeper_sdk::{
+    json,
+    pod::{empty_dir, from_claim, mount},
+};
 use k8s_openapi::api::core::v1::{
     EmptyDirVolumeSource, EphemeralVolumeSource, KeyToPath, PersistentVolumeClaimSpec,
-    PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource, ProjectedVolumeSource,
-    SecretProjection, SecretVolumeSource, Volume, VolumeMount, VolumeProjection,
-    VolumeResourceRequirements,
+    PersistentVolumeClaimTemplate, ProjectedVolumeSource, SecretProjection, SecretVolumeSource,
+    Volume, VolumeMount, VolumeProjection, VolumeResourceRequirements,
 };
 use std::collections::BTreeMap;
 
@@ -39,10 +41,10 @@ pub(super) fn volumes(plan: &Plan<'_>) -> Vec<Volume> {
     volumes.extend(keys(plan));
     volumes.push(match plan.state_claim() {
         Some(claim) => from_claim("state", claim),
-        None => empty("state"),
+        None => empty_dir("state"),
     });
     volumes.push(work(plan));
-    volumes.extend([empty("tmp"), empty("home")]);
+    volumes.extend([empty_dir("tmp"), empty_dir("home")]);
     if let Some(claim) = plan.local_claim() {
         volumes.push(from_claim("local", claim));
     }
@@ -87,33 +89,6 @@ pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
         ..mount(&given_name(&given.name), &given.mount_path)
     }));
     mounts
-}
-
-fn mount(name: &str, path: &str) -> VolumeMount {
-    VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        ..Default::default()
-    }
-}
-
-fn empty(name: &str) -> Volume {
-    Volume {
-        name: name.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
-        ..Default::default()
-    }
-}
-
-fn from_claim(name: &str, claim: String) -> Volume {
-    Volume {
-        name: name.to_owned(),
-        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-            claim_name: claim,
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
 }
 
 /// The volume of credentials that are files.

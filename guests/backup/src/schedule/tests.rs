@@ -1,10 +1,10 @@
-//! Every form of a schedule, and its next due time.
+//! Every form of a schedule.
 
-use innkeeper_sdk::testing::TestRequest;
+use innkeeper_sdk::{cron::Cron, testing::TestRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Cron, effective};
+use super::effective;
 use crate::{api::Schedule, stop::Stop, tests::backup};
 
 fn attempt(schedule: &Value) -> (Option<String>, Option<String>) {
@@ -94,58 +94,4 @@ fn random_times_are_stable_and_valid() {
         assert_eq!(translated(&json!({ "cron": macro_ })), once);
         assert!(Cron::parse(&once).is_ok());
     }
-}
-
-#[test]
-fn random_times_are_spread() {
-    let schedule: Schedule = serde_json::from_value(json!({ "cron": "@daily-random" })).unwrap();
-    let times: std::collections::BTreeSet<String> = (0..200)
-        .map(|number| {
-            let mut parent = backup(json!({}));
-            parent["metadata"]["name"] = json!(format!("parent-{number}"));
-            let request = TestRequest::new(&parent).build();
-            effective(&request, &schedule).unwrap().expression
-        })
-        .collect();
-    // With 200 of 1440 minutes, about 13 collide by chance.
-    assert!(times.len() > 150, "{} different times", times.len());
-}
-
-#[test]
-fn knows_the_next_due_time() {
-    let table = [
-        ("0 2 * * *", "2026-08-20T02:00:00Z", "2026-08-21T02:00:00Z"),
-        ("0 2 * * *", "2026-08-20T01:59:59Z", "2026-08-20T02:00:00Z"),
-        ("* * * * *", "2026-12-31T23:59:30Z", "2027-01-01T00:00:00Z"),
-        ("0 0 31 * *", "2026-08-31T00:00:00Z", "2026-10-31T00:00:00Z"),
-        ("0 0 29 2 *", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"),
-        ("@weekly", "2026-08-20T00:00:00Z", "2026-08-23T00:00:00Z"),
-        (
-            "30 2/6 * * *",
-            "2026-08-20T03:00:00Z",
-            "2026-08-20T08:30:00Z",
-        ),
-        // If both day fields are restricted, one match suffices.
-        (
-            "0 0 1 * mon",
-            "2026-08-25T00:00:00Z",
-            "2026-08-31T00:00:00Z",
-        ),
-        (
-            "0 0 1 * mon",
-            "2026-08-31T00:00:00Z",
-            "2026-09-01T00:00:00Z",
-        ),
-    ];
-    for (cron, after, expected) in table {
-        let next = Cron::parse(cron)
-            .unwrap()
-            .next_after(after.parse().unwrap());
-        assert_eq!(next.unwrap().to_string(), expected, "{cron} after {after}");
-    }
-    let never = Cron::parse("0 0 30 2 *").unwrap();
-    assert_eq!(
-        never.next_after("2026-01-01T00:00:00Z".parse().unwrap()),
-        None
-    );
 }
