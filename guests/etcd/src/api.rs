@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use innkeeper_sdk::pod::ImagePullPolicy;
 use k8s_openapi::{
     api::core::v1::{LocalObjectReference, ResourceRequirements},
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
@@ -172,29 +173,6 @@ const fn default_size() -> i32 {
 
 const fn default_deadline() -> i32 {
     600
-}
-
-/// Pull policy of an image.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ImagePullPolicy {
-    /// At every start.
-    Always,
-    /// Only if the node does not have the image.
-    #[default]
-    IfNotPresent,
-    /// Never.
-    Never,
-}
-
-impl ImagePullPolicy {
-    /// The text in a Pod.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "Always",
-            Self::IfNotPresent => "IfNotPresent",
-            Self::Never => "Never",
-        }
-    }
 }
 
 /// Mode of automatic compaction.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{hash, json, labels, prelude::*, quantity::Amount};
+use innkeeper_sdk::{claim::DeclaredClaim, hash, json, labels, pod, prelude::*, quantity::Amount};
 use k8s_openapi::{
     api::{
         apps::v1::{
@@ -13,22 +13,19 @@ use k8s_openapi::{
             StatefulSetUpdateStrategy,
         },
         core::v1::{
-            Affinity, Capabilities, ConfigMapEnvSource, ConfigMapVolumeSource, Container,
-            ContainerPort, EmptyDirVolumeSource, EnvFromSource, EnvVar, EnvVarSource,
-            HTTPGetAction, ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimSpec,
-            PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
-            ResourceRequirements, SeccompProfile, SecurityContext, TCPSocketAction, Volume,
-            VolumeMount, VolumeResourceRequirements, WeightedPodAffinityTerm,
+            Affinity, ConfigMapEnvSource, Container, EmptyDirVolumeSource, EnvFromSource,
+            HTTPGetAction, PersistentVolumeClaim, PodAffinityTerm, PodAntiAffinity,
+            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, SecurityContext, TCPSocketAction,
+            Volume, VolumeMount, WeightedPodAffinityTerm,
         },
     },
-    apimachinery::pkg::{
-        api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString,
-    },
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 use serde_json::Value;
 
 use crate::{
     api::{AntiAffinity, CompactionMode, Keeping, Medium},
+    children::requested,
     cluster::Cluster,
     version::Version,
 };
@@ -122,94 +119,50 @@ pub(crate) fn template_hash_of(stateful_set: &StatefulSet) -> Option<String> {
 /// The claim template. It is immutable, so the size of the observed one is repeated.
 fn claim_template(cluster: &Cluster<'_>, observed: Option<&StatefulSet>) -> PersistentVolumeClaim {
     let storage = &cluster.spec.storage;
-    let template = observed
+    let size = observed
         .and_then(|it| it.spec.as_ref()?.volume_claim_templates.as_ref()?.first())
-        .and_then(|it| it.spec.as_ref());
-    let requests = template
-        .and_then(|spec| spec.resources.as_ref()?.requests.clone())
-        .unwrap_or_else(|| BTreeMap::from([("storage".to_owned(), storage.size.clone())]));
-    PersistentVolumeClaim {
-        metadata: metadata("data", &cluster.labels("data")),
-        spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(storage.access_modes.clone()),
-            storage_class_name: storage.storage_class_name.clone(),
-            resources: Some(VolumeResourceRequirements {
-                requests: Some(requests),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
+        .and_then(requested)
+        .unwrap_or(&storage.size)
+        .clone();
+    let declared = DeclaredClaim {
+        size,
+        storage_class_name: storage.storage_class_name.clone(),
+        access_modes: storage.access_modes.clone(),
+    };
+    declared.object(metadata("data", &cluster.labels("data")), None)
 }
 
 fn template(cluster: &Cluster<'_>) -> PodTemplateSpec {
-    let trigger = cluster.restart_trigger;
+    let labels = labels::with_version(&cluster.labels("member"), &cluster.image);
+    let trigger = cluster.restart_trigger.map(str::to_owned);
     PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(labels::with_version(
-                &cluster.labels("member"),
-                &cluster.image,
-            )),
-            annotations: trigger
-                .map(|value| BTreeMap::from([(RESTART_TRIGGER.to_owned(), value.to_owned())])),
-            ..Default::default()
-        }),
-        spec: Some(pod(cluster)),
+        metadata: Some(pod::metadata(None, labels, [(RESTART_TRIGGER, trigger)])),
+        spec: Some(pod_spec(cluster)),
     }
 }
 
-fn pod(cluster: &Cluster<'_>) -> PodSpec {
-    let secrets: Vec<_> = cluster
-        .spec
-        .image_pull_secrets
-        .iter()
-        .map(json::copied)
-        .collect();
-    let mut volumes = vec![Volume {
-        name: "state".to_owned(),
-        config_map: Some(ConfigMapVolumeSource {
-            name: cluster.record(),
-            ..Default::default()
+fn pod_spec(cluster: &Cluster<'_>) -> PodSpec {
+    let storage = &cluster.spec.storage;
+    let data = (!cluster.is_persistent()).then(|| Volume {
+        name: "data".to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource {
+            medium: (storage.medium == Medium::Memory).then(|| "Memory".to_owned()),
+            size_limit: Some(storage.size.clone()),
         }),
         ..Default::default()
-    }];
-    if !cluster.is_persistent() {
-        let is_memory = cluster.spec.storage.medium == Medium::Memory;
-        volumes.insert(
-            0,
-            Volume {
-                name: "data".to_owned(),
-                empty_dir: Some(EmptyDirVolumeSource {
-                    medium: is_memory.then(|| "Memory".to_owned()),
-                    size_limit: Some(cluster.spec.storage.size.clone()),
-                }),
-                ..Default::default()
-            },
-        );
-    }
+    });
+    let state = pod::from_config_map("state", cluster.record());
     PodSpec {
-        automount_service_account_token: Some(false),
-        enable_service_links: Some(false),
         termination_grace_period_seconds: Some(30),
-        image_pull_secrets: (!secrets.is_empty()).then_some(secrets),
         affinity: affinity(cluster),
         security_context: Some(PodSecurityContext {
-            run_as_non_root: Some(true),
-            run_as_user: Some(USER),
-            run_as_group: Some(USER),
-            fs_group: Some(USER),
             fs_group_change_policy: Some("OnRootMismatch".to_owned()),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                ..Default::default()
-            }),
-            ..Default::default()
+            ..pod::security(Some(USER))
         }),
         init_containers: Some(vec![admit(cluster)]),
         containers: vec![etcd(cluster)],
-        volumes: Some(volumes),
-        ..Default::default()
+        volumes: Some(data.into_iter().chain([state]).collect()),
+        ..pod::restricted(None, &cluster.spec.image_pull_secrets)
     }
 }
 
@@ -241,48 +194,10 @@ fn affinity(cluster: &Cluster<'_>) -> Option<Affinity> {
     })
 }
 
-fn security() -> SecurityContext {
+fn container_security() -> SecurityContext {
     SecurityContext {
-        allow_privilege_escalation: Some(false),
-        capabilities: Some(Capabilities {
-            drop: Some(vec!["ALL".to_owned()]),
-            ..Default::default()
-        }),
         read_only_root_filesystem: Some(true),
-        run_as_non_root: Some(true),
-        ..Default::default()
-    }
-}
-
-fn requests(cpu: &str, memory: &str) -> ResourceRequirements {
-    ResourceRequirements {
-        requests: Some(BTreeMap::from([
-            ("cpu".to_owned(), Quantity(cpu.to_owned())),
-            ("memory".to_owned(), Quantity(memory.to_owned())),
-        ])),
-        ..Default::default()
-    }
-}
-
-fn from_field(name: &str, path: &str) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector {
-                field_path: path.to_owned(),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
-}
-
-fn mount(name: &str, path: &str) -> VolumeMount {
-    VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        ..Default::default()
+        ..pod::container_security()
     }
 }
 
@@ -290,20 +205,20 @@ fn admit(cluster: &Cluster<'_>) -> Container {
     Container {
         name: "admit".to_owned(),
         image: Some(cluster.config.images.tools.clone()),
-        image_pull_policy: Some(cluster.spec.image_pull_policy.as_str().to_owned()),
+        image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
         command: Some(
             ["/bin/busybox", "sh", "-ec", ADMIT]
                 .map(str::to_owned)
                 .to_vec(),
         ),
-        env: Some(vec![from_field("POD_NAME", "metadata.name")]),
-        resources: Some(requests("10m", "32Mi")),
-        security_context: Some(security()),
+        env: Some(vec![pod::field_variable("POD_NAME", "metadata.name")]),
+        resources: Some(pod::resources(None, "10m", "32Mi")),
+        security_context: Some(container_security()),
         volume_mounts: Some(vec![
-            mount("data", "/var/run/etcd"),
+            pod::mount("data", "/var/run/etcd"),
             VolumeMount {
                 read_only: Some(true),
-                ..mount("state", "/state")
+                ..pod::mount("state", "/state")
             },
         ]),
         ..Default::default()
@@ -311,27 +226,21 @@ fn admit(cluster: &Cluster<'_>) -> Container {
 }
 
 fn etcd(cluster: &Cluster<'_>) -> Container {
-    let port = |name: &str, number: i32| ContainerPort {
-        name: Some(name.to_owned()),
-        container_port: number,
-        protocol: Some("TCP".to_owned()),
-        ..Default::default()
-    };
     let (startup, liveness, readiness) = probes(cluster.version());
     Container {
         name: "etcd".to_owned(),
         image: Some(cluster.image.clone()),
-        image_pull_policy: Some(cluster.spec.image_pull_policy.as_str().to_owned()),
+        image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
         command: Some(vec!["etcd".to_owned()]),
         args: Some(arguments(cluster)),
         ports: Some(vec![
-            port("peer", 2380),
-            port("client", 2379),
-            port("metrics", 2381),
+            pod::container_port("peer", 2380),
+            pod::container_port("client", 2379),
+            pod::container_port("metrics", 2381),
         ]),
         env: Some(vec![
-            from_field("POD_NAME", "metadata.name"),
-            from_field("POD_NAMESPACE", "metadata.namespace"),
+            pod::field_variable("POD_NAME", "metadata.name"),
+            pod::field_variable("POD_NAMESPACE", "metadata.namespace"),
         ]),
         env_from: Some(vec![EnvFromSource {
             config_map_ref: Some(ConfigMapEnvSource {
@@ -340,18 +249,16 @@ fn etcd(cluster: &Cluster<'_>) -> Container {
             }),
             ..Default::default()
         }]),
-        resources: Some(
-            cluster
-                .spec
-                .resources
-                .as_ref()
-                .map_or_else(|| requests("100m", "256Mi"), json::copied),
-        ),
+        resources: Some(pod::resources(
+            cluster.spec.resources.as_ref(),
+            "100m",
+            "256Mi",
+        )),
         startup_probe: Some(startup),
         liveness_probe: Some(liveness),
         readiness_probe: Some(readiness),
-        security_context: Some(security()),
-        volume_mounts: Some(vec![mount("data", "/var/run/etcd")]),
+        security_context: Some(container_security()),
+        volume_mounts: Some(vec![pod::mount("data", "/var/run/etcd")]),
         ..Default::default()
     }
 }
