@@ -1,10 +1,15 @@
-//! The API of `Backup` and `CronBackup`: what a user declares.
+//! The API of `Backup` and `CronBackup`.
 //!
 //! Both share one schema. The first generation of manifests has the references beside `spec`, the
-//! second inside; the root of the schema admits both and [`Parent`] brings them together. What is
-//! told in the status is in `status`; what CEL cannot check is in `validate`.
+//! second inside. The schema accepts both, and [`Parent`] merges them. The types of the status are in
+//! `status`; checks that CEL cannot express are in `validate`.
 
-use innkeeper_sdk::{crd::Crd, manifest::ParentKind, manifest::Scope, prelude::*};
+use innkeeper_sdk::{
+    crd::Crd,
+    manifest::{ParentKind, Scope},
+    pod::{ImagePullPolicy, PodMetadata},
+    prelude::*,
+};
 use k8s_openapi::api::core::v1::{
     EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements,
 };
@@ -18,10 +23,12 @@ use crate::status::BackupStatus;
 mod blocks;
 mod volumes;
 
-pub(crate) use blocks::{Archive, Compression, Encryption, OldSchedule, Schedule, Split};
+pub(crate) use blocks::{
+    Archive, ArchiveSettings, Compression, Encryption, OldSchedule, Schedule, SecretKey,
+};
 pub(crate) use volumes::{LocalVolume, State, StateMode, Volume, Work};
 
-/// Runs gobackup once, or by a schedule.
+/// Specification of the runs.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "gobackup.io",
@@ -31,7 +38,7 @@ pub(crate) use volumes::{LocalVolume, State, StateMode, Volume, Work};
     shortname = "backup",
     namespaced,
     status = "BackupStatus",
-    doc = "Runs gobackup once, or by a schedule.",
+    doc = "A backup that gobackup makes once, or by a schedule if it has one.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Schedule",
@@ -50,196 +57,146 @@ pub(crate) use volumes::{LocalVolume, State, StateMode, Volume, Work};
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    // `<name>-run-12345678` must fit the 63 characters of a label, `<name>` the 52 of a CronJob.
+    // Kubernetes limits a label to 63 characters, which `<name>-run-12345678` must fit, and the name
+    // of a CronJob to 52.
     validation = Rule::new("self.metadata.name.size() <= 50")
         .message("metadata.name must be at most 50 characters")
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BackupSpec {
-    /// What to dump.
+    /// Databases to dump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub(crate) database_refs: Option<Vec<Reference>>,
-    /// Where to.
+    /// Storages for the archive; it goes to each of them. At least one is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub(crate) storage_refs: Option<Vec<Reference>>,
-    /// The name of the storage that counts as the default; that of the first when absent.
+    /// Name of the default storage, one of storageRefs. Default: the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) default_storage: Option<String>,
-    /// How archives are made, and the schedule of the first generation.
+    /// BackupModel with archive settings, and the schedule in the form of the first generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) backup_model_ref: Option<ModelReference>,
-    /// When it runs; a Backup without one runs once.
+    /// Schedule of the runs. Without one a Backup runs once; a CronBackup requires one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<Schedule>,
-    /// No new run starts; running ones go on.
+    /// Start no new run; a running one continues.
     #[serde(default)]
     pub(crate) suspend: bool,
-    /// A description, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) description: Option<String>,
-    /// Runs before everything else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) before_script: Option<String>,
-    /// Runs after everything else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) after_script: Option<String>,
-    /// How the archive is compressed; not at all when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) compress_with: Option<Compression>,
-    /// How the archive is encrypted; not at all when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) encode_with: Option<Encryption>,
-    /// How the archive is split; not at all when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) split_with: Option<Split>,
-    /// Directories to pack, from volumes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) archive: Option<Archive>,
-    /// Data that gobackup reads as files.
+    #[serde(flatten)]
+    pub(crate) settings: ArchiveSettings,
+    /// Volumes with data that gobackup reads as files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub(crate) volumes: Vec<Volume>,
-    /// Where gobackup remembers what it stored, for `keep`.
+    /// Volume for the state of gobackup: the list of stored archives, which `keep` needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<State>,
-    /// The claim of storages of type local.
+    /// Claim for the archives of storages of type local.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) local_volume: Option<LocalVolume>,
-    /// Scratch space.
+    /// Volume for temporary files of a run. Default: an emptyDir on the node's disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) work: Option<Work>,
-    /// Further variables of the run.
+    /// Additional environment variables of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) env: Vec<EnvVar>,
-    /// Further variables of the run, from whole objects.
+    /// Additional environment variables of the run, from ConfigMaps and Secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) env_from: Vec<EnvFromSource>,
-    /// Whether gobackup expands `$NAME` in what is written here.
+    /// Let gobackup expand `$NAME` in texts of this object and of the objects that it refers to.
     #[serde(default)]
     pub(crate) expand_env: bool,
-    /// The image of gobackup; the plugin's configuration decides when absent.
+    /// Image of gobackup. Default: that of the plugin's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub(crate) image: Option<String>,
-    /// When the image is pulled; IfNotPresent when absent.
+    /// Pull policy of the image. Default: IfNotPresent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
-    /// Secrets for pulling the image.
+    /// Secrets for pulling the image. Default: those of the plugin's configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// Requests and limits; requests cpu 100m and memory 128Mi when absent.
+    /// Requests and limits of the run. Default: those of the plugin's configuration, else requests of
+    /// cpu 100m and memory 128Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
-    /// The account of the run.
+    /// ServiceAccount of the run, without its token. Default: the namespace's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) service_account_name: Option<String>,
-    /// Labels and annotations of the run's Pods.
+    /// Additional labels and annotations of the run's Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_template: Option<PodTemplate>,
-    /// How long a run may take, in seconds; 21600 when absent.
+    /// Maximum duration of a run in seconds, retries included. Default: 21600 (6 hours).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(crate) active_deadline_seconds: Option<i64>,
-    /// How often a run is tried again; 2 when absent.
+    /// Maximum number of retries of a failed run. Default: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub(crate) backoff_limit: Option<i32>,
-    /// When a finished run is deleted, in seconds; never by time when absent.
+    /// Time in seconds after which Kubernetes deletes a finished Job. Default: no deletion by time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) ttl_seconds_after_finished: Option<i32>,
 }
 
-/// A database or a storage.
+/// Reference to a database or a storage.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reference {
-    /// `gobackup.io` when absent or empty.
+    /// API group of the object. Default: gobackup.io.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) api_group: Option<String>,
-    /// The kind in the groups of the first generation; else the object's own type counts.
+    /// Kind of the object, in the groups of the first generation. Elsewhere the object's own type
+    /// applies, and a difference causes a warning.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) type_: Option<String>,
-    /// The object, in the same namespace.
+    /// Name of the object, in the same namespace.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
-    /// Storages: how many archives are kept, if above 0.
+    /// For storages: number of archives to keep. A value above 0 overrides that of the storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) keep: Option<i64>,
-    /// Storages: how long an upload may take, in seconds, if above 0.
+    /// For storages: timeout of an upload in seconds. A value above 0 overrides that of the storage,
+    /// if its type has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) timeout: Option<i64>,
 }
 
-/// A `BackupModel`, and the schedule of the first generation.
+/// Reference to a `BackupModel`, with the schedule in the form of the first generation.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ModelReference {
-    /// The BackupModel, in the same namespace.
+    /// Name of the BackupModel, in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// When it runs.
+    /// Schedule of the runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<OldSchedule>,
 }
 
-/// When images are pulled.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ImagePullPolicy {
-    /// At every start.
-    Always,
-    /// When the node does not have it.
-    IfNotPresent,
-    /// Never.
-    Never,
-}
-
-impl ImagePullPolicy {
-    /// The text in a Pod.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "Always",
-            Self::IfNotPresent => "IfNotPresent",
-            Self::Never => "Never",
-        }
-    }
-}
-
-/// What the run's Pods get besides.
+/// Additions to the run's Pods.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PodTemplate {
-    /// Labels and annotations.
+    /// Additional labels and annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metadata: Option<PodMetadata>,
 }
 
-/// Labels and annotations; those of the plugin win.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PodMetadata {
-    /// Labels.
-    #[serde(default)]
-    #[schemars(extend("maxProperties" = 32))]
-    pub(crate) labels: std::collections::BTreeMap<String, String>,
-    /// Annotations.
-    #[serde(default)]
-    #[schemars(extend("maxProperties" = 32))]
-    pub(crate) annotations: std::collections::BTreeMap<String, String>,
-}
-
-/// Which kind of parent.
+/// The kind of a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Backup,
     CronBackup,
 }
 
-/// The parent as it is stored, of either generation.
+/// A stored parent of either generation.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Root {
@@ -253,12 +210,12 @@ struct Root {
     storage_refs: Option<Vec<Reference>>,
 }
 
-/// The parent, its references all in one place.
+/// A parent whose references and schedule have been brought into one place.
 #[derive(Clone, Debug)]
 pub(crate) struct Parent {
     pub(crate) kind: Kind,
     pub(crate) spec: BackupSpec,
-    /// When it runs, wherever that is given.
+    /// The schedule of either generation.
     pub(crate) schedule: Option<Schedule>,
 }
 
@@ -266,7 +223,7 @@ impl Parent {
     pub(crate) fn read(request: &Request) -> Result<Self, Fault> {
         let root: Root = request.parent()?;
         let mut spec = root.spec.unwrap_or_default();
-        // CEL refuses both places at once.
+        // A CEL rule rejects a reference in both places, so the order does not matter.
         spec.backup_model_ref = spec.backup_model_ref.or(root.backup_model_ref);
         spec.database_refs = spec.database_refs.or(root.database_refs);
         spec.storage_refs = spec.storage_refs.or(root.storage_refs);
@@ -291,24 +248,24 @@ impl Parent {
         self.spec.database_refs.as_deref().unwrap_or_default()
     }
 
-    /// The storages, the first one being the default.
+    /// The storages for the archive.
     pub(crate) fn storages(&self) -> &[Reference] {
         self.spec.storage_refs.as_deref().unwrap_or_default()
     }
 
-    /// The name of the model, if one is referred to.
+    /// The name of the `BackupModel`, if the parent refers to one.
     pub(crate) fn model(&self) -> Option<&str> {
         let model = self.spec.backup_model_ref.as_ref()?;
         model.name.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// Whether no new run may start.
+    /// Returns true if no new run may start.
     pub(crate) fn is_suspended(&self) -> bool {
         self.spec.suspend || self.schedule.as_ref().is_some_and(|it| it.suspend)
     }
 }
 
-/// References stand in one place only; `(property, where inside spec)`.
+/// The properties that the first generation has beside `spec` and the second inside.
 const REFERENCES: [&str; 3] = ["backupModelRef", "databaseRefs", "storageRefs"];
 
 const SPEC_SCHEDULE: &str = "(has(self.spec) && has(self.spec.schedule))";
@@ -316,7 +273,7 @@ const ROOT_SCHEDULE: &str = "(has(self.backupModelRef) && has(self.backupModelRe
 const MODEL_SCHEDULE: &str = "(has(self.spec) && has(self.spec.backupModelRef) \
      && has(self.spec.backupModelRef.schedule))";
 
-/// What the derive cannot say about both kinds.
+/// Completes the schema of both kinds; the derive macro knows only `spec` and `status`.
 fn both_generations(crd: Crd) -> Crd {
     let crd = crd
         .optional("", "spec")
@@ -335,17 +292,22 @@ fn both_generations(crd: Crd) -> Crd {
         .fold(crd, |crd, name| {
             let rule = format!("!has(self.{name}) || !has(self.spec) || !has(self.spec.{name})");
             let message = format!("{name}: give it beside spec or inside spec, not both");
-            crd.rule("", &rule, &message)
+            crd.rule("", &rule, &message).set(
+                name,
+                "description",
+                format!("Older place of spec.{name}."),
+            )
         })
         .rule(
             "",
             &format!("!({SPEC_SCHEDULE} && ({ROOT_SCHEDULE} || {MODEL_SCHEDULE}))"),
             "schedule: give it in spec or in backupModelRef, not both",
         )
-        .short_descriptions(4)
+        // The deepest fields, `spec.volumes[].configMap.items[].key`, lie seven steps below the root.
+        .short_descriptions(7)
 }
 
-/// Names of variables that the run depends on.
+/// Rejects the names of variables that the run depends on.
 fn reserved_variables() -> serde_json::Value {
     json!([{
         "rule": "!(self.name in ['DOLLAR', 'HOME', 'TMPDIR', 'GOBACKUP_DIR', 'MODEL', 'STORAGES', \
@@ -355,7 +317,7 @@ fn reserved_variables() -> serde_json::Value {
     }])
 }
 
-/// Adds both parents.
+/// Adds both kinds of parents to the manifest.
 pub(crate) fn parents(manifest: Manifest) -> Manifest {
     let cron_backup = both_generations(Crd::of::<Backup>())
         .edit(|crd| {
@@ -370,7 +332,7 @@ pub(crate) fn parents(manifest: Manifest) -> Manifest {
         .edit_schema("", |root| {
             root.insert(
                 "description".to_owned(),
-                json!("Runs gobackup by a schedule."),
+                json!("A backup that gobackup makes by a schedule."),
             );
         })
         .rule(

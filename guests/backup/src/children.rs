@@ -1,18 +1,21 @@
-//! The children: the configuration, the Job or CronJob, and claims where something must survive.
+//! The children: the configuration, the Job or CronJob, and claims for the state and local archives.
 //!
-//! A Job is stated as a whole until it is observed, so that a name that is taken shows, and is only
-//! held from then on, so that it is neither rewritten nor made twice.
+//! Until a Job is observed, it is applied as a whole, so that the host reports a foreign Job of the
+//! same name. From then on it is held: the host neither changes it nor creates it again.
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{prelude::*, quantity::Amount};
+use innkeeper_sdk::{
+    claim::{DeclaredClaim, ObservedClaim},
+    job,
+    prelude::*,
+    quantity::Amount,
+};
 use k8s_openapi::{
     ByteString,
     api::{
         batch::v1::{CronJob, CronJobSpec, Job, JobSpec, JobTemplateSpec},
-        core::v1::{
-            PersistentVolumeClaim, PersistentVolumeClaimSpec, Secret, VolumeResourceRequirements,
-        },
+        core::v1::{PersistentVolumeClaim, Secret},
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
@@ -24,13 +27,13 @@ use crate::{
     runs::History,
 };
 
-/// How long a run may take, in seconds: 6 hours.
+/// The default maximum duration of a run in seconds: 6 hours.
 const DEADLINE_SECONDS: i64 = 21600;
 
-/// How often a run is tried again.
+/// The default maximum number of retries of a failed run.
 const BACKOFF_LIMIT: i32 = 2;
 
-/// On the Job of a one-shot: the configuration that it ran with.
+/// The annotation with the hash of the configuration, on the Job of a `Backup` that runs once.
 pub(crate) const CONFIG_HASH: &str = "gobackup.io/config-hash";
 
 /// Every child.
@@ -86,11 +89,10 @@ fn job(plan: &Plan<'_>, history: &History) -> Option<Child> {
         spec: Some(job_spec(plan)),
         ..Default::default()
     };
-    let child = Child::new("run", &job);
-    Some(if is_observed { child.hold() } else { child })
+    Some(job::once("run", &job, &plan.request.children))
 }
 
-/// The same for a Job and for the template of a CronJob.
+/// The spec of the Job, and of the Jobs that the CronJob creates.
 fn job_spec(plan: &Plan<'_>) -> JobSpec {
     let spec = &plan.parent.spec;
     JobSpec {
@@ -127,7 +129,7 @@ fn cron_job(plan: &Plan<'_>) -> Option<CronJob> {
     })
 }
 
-/// Claims that the plugin makes; they survive the parent.
+/// The claims that the plugin creates. They stay when the parent is deleted.
 fn claims(plan: &Plan<'_>) -> Vec<Child> {
     let spec = &plan.parent.spec;
     let made = plan.state_claim_made();
@@ -146,29 +148,21 @@ fn claims(plan: &Plan<'_>) -> Vec<Child> {
 }
 
 fn claim(plan: &Plan<'_>, key: &str, name: &str, size: Quantity, class: Option<String>) -> Child {
-    let observed = plan.request.children.find::<PersistentVolumeClaim>(name);
-    let observed = observed.map(Observed::object);
-    let text = |pointer: &str| observed?.pointer(pointer)?.as_str();
-    let current = text("/spec/resources/requests/storage");
-    // A claim never shrinks and never changes its class, so one that is large enough is left alone.
-    let is_enough = current.is_some_and(|current| Amount::parse(current) >= Amount::of(&size));
-    let class = match observed {
-        Some(_) => text("/spec/storageClassName").map(str::to_owned),
-        None => class,
+    let observed: Option<ObservedClaim> = plan
+        .request
+        .children
+        .find::<PersistentVolumeClaim>(name)
+        .and_then(|observed| observed.parse().ok());
+    // The API server rejects a smaller size and another class, so a claim of sufficient size is held
+    // and the observed class is repeated.
+    let requested = observed.as_ref().and_then(ObservedClaim::request);
+    let is_enough = requested.is_some_and(|it| Amount::of(it) >= Amount::of(&size));
+    let declared = DeclaredClaim {
+        size,
+        storage_class_name: observed.map_or(class, |it| it.spec.storage_class_name),
+        access_modes: vec!["ReadWriteOnce".to_owned()],
     };
-    let claim = PersistentVolumeClaim {
-        metadata: metadata(name, &plan.labels(key)),
-        spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
-            storage_class_name: class,
-            resources: Some(VolumeResourceRequirements {
-                requests: Some(BTreeMap::from([("storage".to_owned(), size)])),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
+    let claim = declared.object(metadata(name, &plan.labels(key)), None);
     let child = Child::new(key, &claim).retain();
     if is_enough { child.hold() } else { child }
 }

@@ -1,27 +1,28 @@
-//! The plugin's configuration.
+//! The configuration of the plugin.
 
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an administrator sets for all parents.
+/// Settings of the administrator for all parents.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// Images for parents that name none.
+    /// Images for parents without one.
     pub(crate) images: Images,
-    /// Requests and limits for parents that give none.
+    /// Requests and limits of the run for parents without any. Default: requests of cpu 100m and memory
+    /// 128Mi.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) default_resources: Option<ResourceRequirements>,
-    /// Secrets for pulling images, for parents that name none.
+    /// Secrets for pulling images, for parents without any.
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
 }
 
-/// Images for parents that name none.
+/// Images for parents without one.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Images {
-    /// gobackup with the clients of the databases.
+    /// Image with gobackup and the client programs of the databases.
     pub(crate) gobackup: String,
 }
 

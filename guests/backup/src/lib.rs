@@ -2,7 +2,7 @@
 //! schedule.
 //!
 //! It renders the configuration of gobackup from the parent and the objects that it refers to, and
-//! tells what became of the runs. It sees the value of no Secret, and deletes no backup.
+//! reports the results of the runs. It sees no value of a Secret and deletes no archive.
 
 mod api;
 mod catalog;
@@ -34,7 +34,7 @@ use crate::{
     config::Config,
     plan::Plan,
     related::{BackupModel, Database, PostgreSQL, S3, Storage},
-    report::{Blocked, Teller},
+    report::{Blocked, Reporter},
     runs::History,
     stop::Stop,
 };
@@ -43,7 +43,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Plugin;
 
-/// Limits full reads of Jobs and Pods to those whose spec this plugin wrote itself.
+/// The selector that limits full reads of Jobs and Pods to those of this plugin.
 const RUNS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=gobackup";
 
 impl Reconciler for Plugin {
@@ -62,11 +62,11 @@ impl Reconciler for Plugin {
             .read::<Storage>(Access::Full, ReadScope::ParentNamespace)
             .read::<PostgreSQL>(Access::Full, ReadScope::ParentNamespace)
             .read::<S3>(Access::Full, ReadScope::ParentNamespace)
-            // Only whether Secret and key are there.
+            // Hashes suffice: the plugin checks only that the Secret and the key exist.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
             .read::<Job>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(RUNS)
-            // Termination messages lie in the status.
+            // The status of a Pod has the termination message of its container.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(RUNS)
             .config_schema::<Config>()
@@ -75,7 +75,7 @@ impl Reconciler for Plugin {
     fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
         let parent = Parent::read(request)?;
         let config: Config = request.config()?;
-        let teller = Teller {
+        let reporter = Reporter {
             request,
             host,
             parent: &parent,
@@ -84,17 +84,20 @@ impl Reconciler for Plugin {
         };
         match Plan::make(request, host, &parent, &config) {
             Ok(plan) => {
-                let children = children::children(&plan, &teller.history);
-                Ok(Outcome::desired(children, teller.report(Some(&plan), None)))
+                let children = children::children(&plan, &reporter.history);
+                Ok(Outcome::desired(
+                    children,
+                    reporter.report(Some(&plan), None),
+                ))
             }
-            // A working schedule goes on with its last good configuration.
+            // Keeping the children lets a working schedule continue with its last good configuration.
             Err(Stop::Blocked { reason, message }) => {
                 let message = &message;
                 let blocked = Blocked { reason, message };
-                Ok(Outcome::keep(teller.report(None, Some(blocked))))
+                Ok(Outcome::keep(reporter.report(None, Some(blocked))))
             }
             Err(Stop::Invalid(problem)) => {
-                Err(Fault::invalid(problem).with_report(teller.report(None, None)))
+                Err(Fault::invalid(problem).with_report(reporter.report(None, None)))
             }
             Err(Stop::Fault(fault)) => Err(fault),
         }

@@ -1,14 +1,14 @@
-//! What is wanted for one parent, once everything that it refers to is there and right.
+//! The desired state for one parent, made when all objects that it refers to exist and are valid.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use innkeeper_sdk::{hash::sha256_hex, labels, prelude::*};
+use innkeeper_sdk::{hash::sha256_hex, labels, prelude::*, references::References};
 
 use crate::{
     api::{Kind, Parent, StateMode},
     config::Config,
     references,
-    render::{self, Blocks, LocalStorage, Origin, Rendered},
+    render::{self, LocalStorage, Origin, Rendered},
     schedule::{self, Effective},
     status::Warning,
     stop::Stop,
@@ -18,10 +18,10 @@ use crate::{
 /// The key of the configuration in the child Secret.
 pub(crate) const CONFIG_FILE: &str = "gobackup.yml";
 
-/// Tells the two kinds of parents apart where they have one name.
+/// The label that distinguishes the children of a `Backup` and a `CronBackup` of the same name.
 const PARENT_KIND: &str = "gobackup.io/parent-kind";
 
-/// The labels of a parent's children of one component.
+/// The labels of one component of a parent's children.
 pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap<String, String> {
     let mut labels = labels::base_labels("gobackup", request.name(), component);
     let kind = match kind {
@@ -32,7 +32,7 @@ pub(crate) fn labels(request: &Request, kind: Kind, component: &str) -> BTreeMap
     labels
 }
 
-/// What is wanted.
+/// The desired state for one parent.
 pub(crate) struct Plan<'a> {
     pub(crate) request: &'a Request,
     pub(crate) parent: &'a Parent,
@@ -42,7 +42,7 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Reads everything that the parent refers to.
+    /// Reads all objects that the parent refers to, checks them and renders the configuration.
     pub(crate) fn make(
         request: &'a Request,
         host: &dyn Host,
@@ -50,15 +50,16 @@ impl<'a> Plan<'a> {
         config: &'a Config,
     ) -> Result<Self, Stop> {
         validate::parent(parent)?;
-        let schedule = parent.schedule.as_ref();
-        let schedule = schedule
+        let schedule = parent
+            .schedule
+            .as_ref()
             .map(|given| schedule::effective(request, given))
             .transpose()?;
         let related = references::read(request, host, parent)?;
-        validate::model(parent, &related.model)?;
-        let blocks = Blocks::new(parent, &related.model);
-        let rendered = render::render(request.name(), parent, &blocks, &related)?;
-        secrets_are_there(request, host, &rendered)?;
+        let settings = parent.spec.settings.or(&related.model);
+        validate::merged(parent, &settings)?;
+        let rendered = render::render(request.name(), parent, &settings, &related)?;
+        check_secrets(request, host, &rendered)?;
         let mut plan = Self {
             request,
             parent,
@@ -66,7 +67,7 @@ impl<'a> Plan<'a> {
             schedule,
             rendered,
         };
-        plan.warn_of_retention();
+        plan.warn_about_retention();
         Ok(plan)
     }
 
@@ -75,7 +76,7 @@ impl<'a> Plan<'a> {
         labels(self.request, self.parent.kind, component)
     }
 
-    /// The child Secret.
+    /// The name of the child Secret.
     pub(crate) fn secret_name(&self) -> String {
         match self.parent.kind {
             Kind::Backup => format!("{}-gobackup", self.request.name()),
@@ -88,7 +89,7 @@ impl<'a> Plan<'a> {
         sha256_hex(&self.rendered.text)
     }
 
-    /// The claim of the state, where it needs one.
+    /// The name of the claim for the state, if it needs one.
     pub(crate) fn state_claim(&self) -> Option<String> {
         let state = self.parent.spec.state.clone().unwrap_or_default();
         let is_needed = match state.mode {
@@ -99,19 +100,19 @@ impl<'a> Plan<'a> {
         is_needed.then(|| state.claim_name.unwrap_or_else(|| self.state_claim_made()))
     }
 
-    /// The name of the claim of the state that the plugin makes.
+    /// The name of the claim for the state that the plugin creates.
     pub(crate) fn state_claim_made(&self) -> String {
         format!("{}-gobackup-state", self.request.name())
     }
 
-    /// Storages of type local that the parent gives no volume for.
+    /// Storages of type local whose path is in no volume of the parent.
     pub(crate) fn claimed_locals(&self) -> impl Iterator<Item = &LocalStorage> {
         let volumes = &self.parent.spec.volumes;
         let locals = self.rendered.local.iter();
         locals.filter(move |local| !volumes.iter().any(|volume| volume.holds(&local.path)))
     }
 
-    /// The claim of storages of type local, where one is needed.
+    /// The name of the claim for storages of type local, if they need one.
     pub(crate) fn local_claim(&self) -> Option<String> {
         self.claimed_locals().next()?;
         let given = self.parent.spec.local_volume.as_ref();
@@ -119,19 +120,19 @@ impl<'a> Plan<'a> {
         Some(name.unwrap_or_else(|| self.local_claim_made()))
     }
 
-    /// The name of the claim of local storages that the plugin makes.
+    /// The name of the claim for storages of type local that the plugin creates.
     pub(crate) fn local_claim_made(&self) -> String {
         format!("{}-gobackup-local", self.request.name())
     }
 
-    fn warn_of_retention(&mut self) {
+    fn warn_about_retention(&mut self) {
         let mode = self.parent.spec.state.as_ref().map(|state| state.mode);
         if mode != Some(StateMode::Ephemeral) || self.rendered.forgetful.is_empty() {
             return;
         }
         let message = format!(
-            "keep has no effect for {}: state.mode is Ephemeral, and the storage does not give \
-             back what gobackup remembers",
+            "keep has no effect for {}: state.mode is Ephemeral, and gobackup cannot read its state \
+             back from the storage; set state.mode to Auto",
             self.rendered.forgetful.join(", ")
         );
         let warning = Warning::new("RetentionNotKept", message);
@@ -139,30 +140,26 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Only existence is looked at: no value is ever seen here.
-fn secrets_are_there(request: &Request, host: &dyn Host, rendered: &Rendered) -> Result<(), Stop> {
-    let mut wanted: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+/// Checks that the Secrets exist and have the keys. The host shows hashes, never values.
+fn check_secrets(request: &Request, host: &dyn Host, rendered: &Rendered) -> Result<(), Stop> {
+    let mut wanted = References::new();
     for credential in &rendered.credentials {
         if let Origin::Secret(secret) = &credential.origin {
-            wanted.entry(&secret.name).or_default().insert(&secret.key);
+            wanted = wanted.secret(&secret.name, [secret.key.as_str()]);
         }
     }
-    let mut missing = Vec::new();
-    let mut incomplete = Vec::new();
-    for (name, keys) in wanted {
-        let Some(secret) = host.hashed_secret(request.namespace(), name)? else {
-            missing.push(name);
-            continue;
-        };
-        let absent = keys.into_iter().filter(|key| !secret.has(key));
-        incomplete.extend(absent.map(|key| format!("Secret {name} lacks the key {key}")));
-    }
+    let found = wanted.read(request, host)?;
+    let missing: Vec<&str> = found.missing_secrets().collect();
     if !missing.is_empty() {
         return Err(Stop::Blocked {
             reason: "SecretNotFound",
             message: format!("Secret not found: {}", missing.join(", ")),
         });
     }
+    let incomplete: Vec<String> = found
+        .missing_keys()
+        .map(|(name, key)| format!("Secret {name} lacks the key {key}"))
+        .collect();
     if !incomplete.is_empty() {
         return Err(Stop::Blocked {
             reason: "SecretIncomplete",

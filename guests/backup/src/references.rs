@@ -1,7 +1,8 @@
-//! What the parent refers to, read through tracked reads, both generations in one form.
+//! The objects that the parent refers to, of both generations, in one form.
 //!
-//! A missing object is not the parent's fault; every read is a wake-up when it appears. What is in
-//! the objects is looked at in `entry`.
+//! The host tracks the reads: it runs the parent's next pass when a missing object appears, so a
+//! missing object is no error of the parent. The content of the objects is checked in
+//! `render::entry`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{Parent, Reference},
+    api::{ArchiveSettings, Parent, Reference},
     catalog::{self, Type},
-    related::{
-        BackupModel, BackupModelSpec, Database, PostgreSQL, PostgreSQLSpec, S3, S3Spec, Storage,
-    },
+    related::{BackupModel, Database, PostgreSQL, PostgreSQLSpec, S3, S3Spec, Storage},
     status::Warning,
     stop::Stop,
 };
@@ -27,12 +26,12 @@ pub(crate) struct Source {
     pub(crate) kind: &'static str,
     pub(crate) name: String,
     pub(crate) type_: &'static Type,
-    /// The keys of gobackup, not yet checked or translated.
+    /// The keys of gobackup, neither checked nor translated.
     pub(crate) config: BTreeMap<String, Value>,
 }
 
 impl Source {
-    /// Names the object and one of its keys as the user wrote it.
+    /// The object and the path of one of its keys, as the user wrote it.
     pub(crate) fn path(&self, key: &str) -> String {
         let field = match self.kind {
             "PostgreSQL" | "S3" => old_field(key),
@@ -42,7 +41,7 @@ impl Source {
     }
 }
 
-/// The field of the first generation that a key comes from.
+/// The field of the first generation that holds a key.
 fn old_field(key: &str) -> String {
     match key {
         "args" => return "additionalOptions".to_owned(),
@@ -58,16 +57,16 @@ fn old_field(key: &str) -> String {
     })
 }
 
-/// Everything that the parent refers to.
+/// The objects that the parent refers to.
 #[derive(Clone, Debug)]
 pub(crate) struct Related {
-    pub(crate) model: BackupModelSpec,
+    pub(crate) model: ArchiveSettings,
     pub(crate) databases: Vec<Source>,
     pub(crate) storages: Vec<Source>,
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// The kind of object that a reference means.
+/// The kind of a referenced object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     Database,
@@ -87,7 +86,7 @@ impl Target {
     }
 }
 
-/// The targets of a list of references; what is wrong lies in the parent.
+/// The targets of a list of references. An error lies in the parent.
 pub(crate) fn targets(
     list: &str,
     references: &[Reference],
@@ -106,7 +105,7 @@ pub(crate) fn targets(
             old
         } else if group == old_group && type_.is_empty() {
             return Err(Stop::Invalid(format!(
-                "{list}[{index}]: {group} needs the type {}; or use a {}",
+                "{list}[{index}]: {group} needs the type {}; set it, or use a {}",
                 old.kind(),
                 new.kind()
             )));
@@ -150,7 +149,10 @@ pub(crate) fn storage_targets(parent: &Parent) -> Result<Vec<Target>, Stop> {
     )
 }
 
-/// Reads all of them, so that each one wakes the parent, and says which are missing.
+/// Reads all referenced objects.
+///
+/// A missing one does not end the reading, so that the host tracks every read and the message names
+/// all missing objects at once.
 pub(crate) fn read(request: &Request, host: &dyn Host, parent: &Parent) -> Result<Related, Stop> {
     let mut reader = Reader {
         host,
@@ -160,10 +162,10 @@ pub(crate) fn read(request: &Request, host: &dyn Host, parent: &Parent) -> Resul
         warnings: Vec::new(),
     };
     let model = match parent.model() {
-        None => BackupModelSpec::default(),
+        None => ArchiveSettings::default(),
         Some(name) => reader
             .get::<BackupModel>(name)?
-            .map(|model| model.spec)
+            .map(|model| model.spec.settings)
             .unwrap_or_default(),
     };
     let mut databases = Vec::new();
@@ -186,9 +188,10 @@ pub(crate) fn read(request: &Request, host: &dyn Host, parent: &Parent) -> Resul
 struct Reader<'a> {
     host: &'a dyn Host,
     namespace: &'a str,
-    /// Names by what is not found.
+    /// Names of missing objects by kind.
     missing: BTreeMap<String, BTreeSet<String>>,
-    /// The first object that does not have the form of its kind.
+    /// The error of the first object that does not match the schema of its kind or has an unknown
+    /// type.
     problem: Option<Stop>,
     warnings: Vec<Warning>,
 }
@@ -199,10 +202,10 @@ impl Reader<'_> {
         T: Resource<DynamicType = ()> + DeserializeOwned,
     {
         let kind = T::kind(&());
-        let (what, served) = match self.host.get::<T>(self.namespace, name) {
+        let missing = match self.host.get::<T>(self.namespace, name) {
             Ok(Some(object)) => return Ok(Some(object)),
-            Ok(None) => (kind.into_owned(), true),
-            Err(ReadError::NotServed { .. }) => (kind.into_owned(), false),
+            Ok(None) => name.to_owned(),
+            Err(ReadError::NotServed { .. }) => format!("{name} (the kind is not installed)"),
             Err(ReadError::Unreadable { problem, .. }) => {
                 let stop = Stop::invalid_reference(format!("{kind} {name}: {problem}"));
                 self.problem.get_or_insert(stop);
@@ -210,12 +213,8 @@ impl Reader<'_> {
             }
             Err(denied @ ReadError::NotGranted { .. }) => return Err(denied.into()),
         };
-        let name = if served {
-            name.to_owned()
-        } else {
-            format!("{name} (the kind is not installed)")
-        };
-        self.missing.entry(what).or_default().insert(name);
+        let names = self.missing.entry(kind.into_owned()).or_default();
+        names.insert(missing);
         Ok(None)
     }
 
@@ -279,14 +278,14 @@ impl Reader<'_> {
                 .get_or_insert_with(|| Stop::invalid_reference(message));
             return None;
         };
-        let meant = reference.type_.as_deref().unwrap_or_default();
-        let is_fitting = [type_, kind, ""]
+        let expected = reference.type_.as_deref().unwrap_or_default();
+        let is_matching = [type_, kind, ""]
             .iter()
-            .any(|it| it.eq_ignore_ascii_case(meant));
-        if !is_fitting {
+            .any(|it| it.eq_ignore_ascii_case(expected));
+        if !is_matching {
             self.warnings.push(Warning::new(
                 "RefTypeMismatch",
-                format!("{kind} {name} is of type {type_}, not {meant}"),
+                format!("{kind} {name} is of type {type_}, not {expected}"),
             ));
         }
         Some(Source {
@@ -298,7 +297,7 @@ impl Reader<'_> {
     }
 }
 
-/// What the reference says about the storage, where its type has such a key.
+/// The storage with `keep` and `timeout` of the reference, if its type has these keys.
 fn overridden(mut source: Source, reference: &Reference) -> Source {
     for (key, value) in [("keep", reference.keep), ("timeout", reference.timeout)] {
         if let Some(value) = value.filter(|value| *value > 0)
@@ -310,7 +309,7 @@ fn overridden(mut source: Source, reference: &Reference) -> Source {
     source
 }
 
-/// The keys of those values that are there.
+/// The keys whose values are not null.
 fn config<const N: usize>(values: [(&str, Value); N]) -> BTreeMap<String, Value> {
     values
         .into_iter()

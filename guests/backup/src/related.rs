@@ -1,32 +1,21 @@
 //! The kinds that parents refer to: `BackupModel`, `Database`, `Storage`, `PostgreSQL`, `S3`.
 //!
-//! They are only read and have no status; what is wrong with them shows on the parents.
+//! The plugin only reads them and they have no status: their errors appear on the parents.
 
 use std::collections::BTreeMap;
 
 use innkeeper_sdk::crd::Crd;
 use kube::{CustomResource, KubeSchema};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    api::{Archive, Compression, Encryption, Split},
+    api::{ArchiveSettings, SecretKey},
     catalog::{self, Form, Key, Type},
 };
 
-/// One value of a Secret.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
-pub(crate) struct SecretKey {
-    /// The Secret, in the same namespace.
-    #[schemars(length(min = 1, max = 253))]
-    pub(crate) name: String,
-    /// The key of its data.
-    #[schemars(length(min = 1, max = 253))]
-    pub(crate) key: String,
-}
-
-/// How archives are made, shared by several parents.
+/// Archive settings.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "gobackup.io",
@@ -34,34 +23,16 @@ pub(crate) struct SecretKey {
     kind = "BackupModel",
     plural = "backupmodels",
     namespaced,
-    doc = "How archives are made, shared by several parents."
+    doc = "Archive settings that several Backups and CronBackups share. A setting of the Backup \
+           replaces the same setting of the model, as a whole."
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BackupModelSpec {
-    /// A description, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) description: Option<String>,
-    /// Runs before everything else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) before_script: Option<String>,
-    /// Runs after everything else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) after_script: Option<String>,
-    /// How the archive is compressed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) compress_with: Option<Compression>,
-    /// How the archive is encrypted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) encode_with: Option<Encryption>,
-    /// How the archive is split.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) split_with: Option<Split>,
-    /// Directories to pack.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) archive: Option<Archive>,
+    #[serde(flatten)]
+    pub(crate) settings: ArchiveSettings,
 }
 
-/// A database to dump.
+/// Type and connection of a database.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "gobackup.io",
@@ -70,7 +41,7 @@ pub(crate) struct BackupModelSpec {
     plural = "databases",
     shortname = "db",
     namespaced,
-    doc = "A database to dump.",
+    doc = "A database that Backups and CronBackups dump.",
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
     printcolumn(
         name = "Age",
@@ -80,17 +51,18 @@ pub(crate) struct BackupModelSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DatabaseSpec {
-    /// What kind of database.
+    /// Type of the database.
     #[schemars(schema_with = "database_types")]
     #[serde(rename = "type")]
     pub(crate) type_: String,
-    /// The keys of gobackup for this type.
+    /// Keys of gobackup for this type. The plugin ignores keys that the type does not have and sets a
+    /// warning, except for keys that belong to other types only: the schema rejects those.
     #[schemars(schema_with = "database_config")]
     #[serde(default)]
     pub(crate) config: BTreeMap<String, Value>,
 }
 
-/// A place for archives.
+/// Type and connection of a storage.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "gobackup.io",
@@ -99,7 +71,7 @@ pub(crate) struct DatabaseSpec {
     plural = "storages",
     shortname = "storage",
     namespaced,
-    doc = "A place for archives.",
+    doc = "A storage to which Backups and CronBackups upload their archives.",
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
     printcolumn(
         name = "Age",
@@ -109,17 +81,18 @@ pub(crate) struct DatabaseSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StorageSpec {
-    /// What kind of storage.
+    /// Type of the storage.
     #[schemars(schema_with = "storage_types")]
     #[serde(rename = "type")]
     pub(crate) type_: String,
-    /// The keys of gobackup for this type.
+    /// Keys of gobackup for this type. The plugin ignores keys that the type does not have and sets a
+    /// warning.
     #[schemars(schema_with = "storage_config")]
     #[serde(default)]
     pub(crate) config: BTreeMap<String, Value>,
 }
 
-/// A PostgreSQL database, as the first generation declares it.
+/// Connection of a PostgreSQL database, in the form of the first generation.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "database.gobackup.io",
@@ -128,7 +101,8 @@ pub(crate) struct StorageSpec {
     plural = "postgresqls",
     shortname = "psql",
     namespaced,
-    doc = "A PostgreSQL database."
+    doc = "A PostgreSQL database that Backups and CronBackups dump, in the form of the first \
+           generation. Prefer a Database of type postgresql."
 )]
 #[x_kube(
     validation = Rule::new("!has(self.username) || !has(self.usernameRef)")
@@ -138,38 +112,38 @@ pub(crate) struct StorageSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PostgreSQLSpec {
-    /// The server.
+    /// Host name or address of the server. Default: localhost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<String>,
-    /// Its port.
+    /// TCP port of the server.
     #[serde(default = "postgresql_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) port: i64,
-    /// Of no effect, for older manifests; the kind says it all.
+    /// Without effect; accepted for older manifests.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) type_: Option<String>,
-    /// The database.
+    /// Name of the database to dump. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) database: Option<String>,
-    /// Who connects.
+    /// User name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) username: Option<String>,
-    /// The password in clear text; passwordRef is better.
+    /// Password in clear text; prefer passwordRef.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) password: Option<String>,
-    /// Only these tables.
+    /// Names of the tables to dump; all tables if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tables: Vec<String>,
-    /// All but these tables.
+    /// Names of the tables to leave out of the dump.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) exclude_tables: Vec<String>,
-    /// Further arguments of pg_dump.
+    /// Additional options for pg_dump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) additional_options: Option<String>,
-    /// Who connects, from a Secret.
+    /// Secret key that holds the user name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) username_ref: Option<SecretKey>,
-    /// The password, from a Secret.
+    /// Secret key that holds the password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) password_ref: Option<SecretKey>,
 }
@@ -178,7 +152,7 @@ const fn postgresql_port() -> i64 {
     5432
 }
 
-/// An object store, as the first generation declares it.
+/// Connection of an object store, in the form of the first generation.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "storage.gobackup.io",
@@ -186,7 +160,8 @@ const fn postgresql_port() -> i64 {
     kind = "S3",
     plural = "s3s",
     namespaced,
-    doc = "An object store."
+    doc = "An S3-compatible object store to which Backups and CronBackups upload their archives, in \
+           the form of the first generation. Prefer a Storage."
 )]
 #[x_kube(
     validation = Rule::new("!has(self.accessKeyID) || !has(self.accessKeyIDRef)")
@@ -196,73 +171,69 @@ const fn postgresql_port() -> i64 {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct S3Spec {
-    /// Another storage that speaks S3 or a like of it; s3 when absent.
+    /// Type of the storage, as in a Storage. Default: s3.
     #[schemars(schema_with = "s3_types")]
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) type_: Option<String>,
-    /// The bucket.
+    /// Name of the bucket. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bucket: Option<String>,
-    /// The region.
+    /// Region of the bucket. Default: us-east-1 for s3; gobackup has a default for each type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) region: Option<String>,
-    /// The address of the service, where it is not the provider's own.
+    /// URL of the service, if it is not the provider's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) endpoint: Option<String>,
-    /// Where in the bucket.
+    /// Prefix of the object keys in the bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<String>,
-    /// The key's id in clear text; accessKeyIDRef is better.
+    /// Access key ID in clear text; prefer accessKeyIDRef.
     #[serde(
         default,
         rename = "accessKeyID",
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) access_key_id: Option<String>,
-    /// The key in clear text; secretAccessKeyRef is better.
+    /// Secret access key in clear text; prefer secretAccessKeyRef.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret_access_key: Option<String>,
-    /// Whether the bucket stands in the path and not in the host name.
+    /// Name the bucket in the path of the URL instead of the host name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) force_path_style: Option<bool>,
-    /// The storage class; empty: the bucket's default.
+    /// Storage class of the archives. Empty: the bucket's default. Absent: gobackup's default for the
+    /// type, for example STANDARD_IA for s3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_class: Option<String>,
-    /// How often an upload is tried again.
+    /// Maximum number of retries of a failed request. Default: 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub(crate) max_retries: Option<i64>,
-    /// The key's id, from a Secret.
+    /// Secret key that holds the access key ID.
     #[serde(
         default,
         rename = "accessKeyIDRef",
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) access_key_id_ref: Option<SecretKey>,
-    /// The key, from a Secret.
+    /// Secret key that holds the secret access key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret_access_key_ref: Option<SecretKey>,
 }
 
 fn database_types(_: &mut SchemaGenerator) -> Schema {
-    names(catalog::DATABASES)
+    names(catalog::DATABASES.iter())
 }
 
 fn storage_types(_: &mut SchemaGenerator) -> Schema {
-    names(catalog::STORAGES)
+    names(catalog::STORAGES.iter())
 }
 
 fn s3_types(_: &mut SchemaGenerator) -> Schema {
-    let names: Vec<&str> = catalog::STORAGES
-        .iter()
-        .filter(|it| it.is_s3_like)
-        .map(|it| it.name)
-        .collect();
-    json_schema!({"type": "string", "enum": names})
+    names(catalog::STORAGES.iter().filter(|it| it.is_s3_like))
 }
 
-fn names(family: &[Type]) -> Schema {
-    let names: Vec<&str> = family.iter().map(|it| it.name).collect();
+fn names<'a>(types: impl Iterator<Item = &'a Type>) -> Schema {
+    let names: Vec<&str> = types.map(|it| it.name).collect();
     json_schema!({"type": "string", "enum": names})
 }
 
@@ -274,8 +245,10 @@ fn storage_config(_: &mut SchemaGenerator) -> Schema {
     config(catalog::STORAGES, &[])
 }
 
-/// All keys of all types: what a type does not know is ignored with a warning, not refused, because
-/// older manifests may carry it.
+/// The keys of all types of a family.
+///
+/// A key that the object's type does not have causes a warning and no rejection, because older
+/// manifests may carry it.
 fn config(family: &'static [Type], old: &'static [Key]) -> Schema {
     let mut properties = Map::new();
     let mut rules = BTreeMap::new();
@@ -288,7 +261,10 @@ fn config(family: &'static [Type], old: &'static [Key]) -> Schema {
                 "message": format!("set either config.{} or config.{twin}", key.name),
             });
             rules.insert(key.name, rule);
-            properties.insert(twin, secret_key());
+            let description = format!("Secret key that holds the value of {}.", key.name);
+            let mut schema = innkeeper_sdk::crd::schema_of::<SecretKey>();
+            schema["description"] = json!(description);
+            properties.insert(twin, schema);
         }
     }
     let rules: Vec<Value> = rules.into_values().collect();
@@ -300,24 +276,19 @@ fn config(family: &'static [Type], old: &'static [Key]) -> Schema {
 }
 
 fn value(key: &Key) -> Value {
-    match (key.form, key.name) {
-        (Form::Text, "on_exit") => {
-            json!({"type": "string", "enum": ["always", "success", "failure"]})
-        }
-        (Form::Text, "mode") => json!({"type": "string", "enum": ["copy", "sync"]}),
-        (Form::Text, _) => json!({"type": "string"}),
-        (Form::Number, "port") => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
-        (Form::Number, _) => json!({"type": "integer", "minimum": 0}),
-        (Form::Flag, _) => json!({"type": "boolean"}),
-        (Form::Texts, _) => json!({"type": "array", "items": {"type": "string"}}),
-    }
+    let mut schema = match key.form {
+        Form::Text => json!({"type": "string"}),
+        Form::Choice(texts) => json!({"type": "string", "enum": texts}),
+        Form::Number => json!({"type": "integer", "minimum": 0}),
+        Form::Port => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
+        Form::Flag => json!({"type": "boolean"}),
+        Form::Texts => json!({"type": "array", "items": {"type": "string"}}),
+    };
+    schema["description"] = json!(key.description);
+    schema
 }
 
-fn secret_key() -> Value {
-    innkeeper_sdk::crd::schema_of::<SecretKey>()
-}
-
-/// Refuses keys that belong to other types.
+/// Rejects keys that only other types have.
 fn with_exclusive_keys(crd: Crd) -> Crd {
     catalog::EXCLUSIVE.iter().fold(crd, |crd, (key, types)| {
         let listed: Vec<String> = types.iter().map(|name| format!("'{name}'")).collect();
@@ -333,7 +304,7 @@ fn with_exclusive_keys(crd: Crd) -> Crd {
     })
 }
 
-/// The definitions of all five.
+/// The definitions of the five kinds.
 pub(crate) fn definitions() -> [Crd; 5] {
     [
         Crd::without_status::<BackupModel>(),

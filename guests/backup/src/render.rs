@@ -1,14 +1,13 @@
-//! The configuration of gobackup, from the parent and what it refers to.
+//! The configuration of gobackup, rendered from the parent and the objects that it refers to.
 //!
-//! It holds no credential, neither a Secret's nor one that is written in clear text: both become
-//! variables, which the kubelet fills.
+//! It holds no credential: neither one of a Secret nor one in clear text. Both become environment
+//! variables or files, which the kubelet fills.
 
 use std::collections::BTreeSet;
 
 use crate::{
-    api::{Archive, Compression, Encryption, Parent, Split},
+    api::{ArchiveSettings, Encryption, Parent, SecretKey},
     references::Related,
-    related::{BackupModelSpec, SecretKey},
     status::Warning,
     stop::Stop,
 };
@@ -21,22 +20,23 @@ mod tests;
 
 use yaml::{Node, quoted};
 
-/// A credential that the kubelet hands to gobackup.
+/// A credential that the kubelet passes to gobackup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credential {
-    /// The variable, or the name of the file; in the child Secret also the key.
+    /// The name of the variable or of the file; in the child Secret also the key.
     pub(crate) name: String,
     pub(crate) origin: Origin,
-    /// Keys of several lines cannot be variables.
+    /// The credential is mounted as a file. One of several lines cannot be a variable, because the
+    /// block that holds a variable in the configuration would end at the first line.
     pub(crate) is_file: bool,
 }
 
-/// Where a credential comes from.
+/// The origin of a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Written in clear text in a parent or related object; goes into the child Secret.
+    /// Clear text in a parent or related object. The value goes into the child Secret.
     Clear(String),
-    /// A user's Secret.
+    /// A key of the user's Secret.
     Secret(SecretKey),
 }
 
@@ -48,52 +48,26 @@ pub(crate) struct LocalStorage {
     pub(crate) path: String,
 }
 
-/// Where keys of several lines are mounted.
+/// The directory of credentials that are files.
 pub(crate) const KEYS: &str = "/etc/gobackup/keys";
 
-/// The configuration and what it needs around it.
+/// The configuration, with the data that the Pod and the report need besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rendered {
     /// `gobackup.yml`.
     pub(crate) text: String,
     pub(crate) credentials: Vec<Credential>,
     pub(crate) warnings: Vec<Warning>,
-    /// The key of the model.
+    /// The key of the model in the configuration.
     pub(crate) model: String,
     /// The keys of the storages, in the order of the references.
     pub(crate) storages: Vec<String>,
     pub(crate) local: Vec<LocalStorage>,
-    /// Storages with `keep` that cannot give back what gobackup remembers.
+    /// Storages with `keep` from which gobackup cannot read its state back.
     pub(crate) forgetful: Vec<String>,
 }
 
-/// Blocks of the parent, else of the model.
-pub(crate) struct Blocks<'a> {
-    pub(crate) description: Option<&'a String>,
-    pub(crate) before_script: Option<&'a String>,
-    pub(crate) after_script: Option<&'a String>,
-    pub(crate) compress_with: Option<&'a Compression>,
-    pub(crate) encode_with: Option<&'a Encryption>,
-    pub(crate) split_with: Option<&'a Split>,
-    pub(crate) archive: Option<&'a Archive>,
-}
-
-impl<'a> Blocks<'a> {
-    pub(crate) fn new(parent: &'a Parent, model: &'a BackupModelSpec) -> Self {
-        let spec = &parent.spec;
-        Self {
-            description: spec.description.as_ref().or(model.description.as_ref()),
-            before_script: spec.before_script.as_ref().or(model.before_script.as_ref()),
-            after_script: spec.after_script.as_ref().or(model.after_script.as_ref()),
-            compress_with: spec.compress_with.as_ref().or(model.compress_with.as_ref()),
-            encode_with: spec.encode_with.as_ref().or(model.encode_with.as_ref()),
-            split_with: spec.split_with.as_ref().or(model.split_with.as_ref()),
-            archive: spec.archive.as_ref().or(model.archive.as_ref()),
-        }
-    }
-}
-
-/// gobackup's name of a compression; none for one that it does not know.
+/// gobackup's name of a compression; none if gobackup does not have it.
 pub(crate) fn compression(type_: &str) -> Option<&str> {
     const KNOWN: &[&str] = &[
         "gz", "tgz", "taz", "tar.gz", "Z", "taZ", "tar.Z", "bz2", "tbz", "tbz2", "tar.bz2", "lz",
@@ -108,11 +82,11 @@ pub(crate) fn compression(type_: &str) -> Option<&str> {
     }
 }
 
-/// Renders; the blocks have been validated.
+/// Renders the configuration. The settings have passed `validate`.
 pub(crate) fn render(
     name: &str,
     parent: &Parent,
-    blocks: &Blocks<'_>,
+    settings: &ArchiveSettings,
     related: &Related,
 ) -> Result<Rendered, Stop> {
     let mut rendered = Rendered {
@@ -120,7 +94,7 @@ pub(crate) fn render(
         warnings: related.warnings.clone(),
         ..Default::default()
     };
-    let mut model = head(blocks, &mut rendered);
+    let mut model = head(settings, &mut rendered);
     let mut databases = Vec::new();
     let mut taken = BTreeSet::new();
     for (index, source) in related.databases.iter().enumerate() {
@@ -154,12 +128,12 @@ pub(crate) fn render(
     Ok(rendered)
 }
 
-/// A name as a key of gobackup, which takes dots for levels.
+/// A name as a key of gobackup, which reads a dot as a separator of levels.
 fn key_of(name: &str) -> String {
     name.replace('.', "_")
 }
 
-/// A key that no earlier reference has.
+/// A key that no earlier reference has: a number is appended where two names become the same key.
 fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
     let wanted = key_of(name);
     let mut key = wanted.clone();
@@ -177,30 +151,29 @@ fn sorted(mut entries: Vec<(String, Node)>) -> Node {
     Node::Map(entries.map(|(key, entry)| (quoted(&key), entry)).collect())
 }
 
-/// Everything before the databases.
-fn head(blocks: &Blocks<'_>, rendered: &mut Rendered) -> Vec<(String, Node)> {
+/// The part of the model before the databases.
+fn head(settings: &ArchiveSettings, rendered: &mut Rendered) -> Vec<(String, Node)> {
     let mut model = Vec::new();
     for (key, text) in [
-        ("description", blocks.description),
-        ("before_script", blocks.before_script),
-        ("after_script", blocks.after_script),
+        ("description", &settings.description),
+        ("before_script", &settings.before_script),
+        ("after_script", &settings.after_script),
     ] {
-        push_text(&mut model, key, text);
+        push_text(&mut model, key, text.as_ref());
     }
-    let type_ = blocks.compress_with.and_then(|it| it.type_.as_deref());
-    if let Some(given) = blocks.compress_with
-        && let Some(type_) = type_.and_then(compression)
+    if let Some(given) = &settings.compress_with
+        && let Some(type_) = given.type_.as_deref().and_then(compression)
     {
         let mut map = vec![("type".to_owned(), Node::Text(type_.to_owned()))];
         push_text(&mut map, "args", given.args.as_ref());
         push_text(&mut map, "filename_format", given.filename_format.as_ref());
         model.push(("compress_with".to_owned(), Node::Map(map)));
     }
-    if let Some(given) = blocks.encode_with.filter(|it| is_encrypting(it)) {
+    if let Some(given) = settings.encode_with.as_ref().filter(|it| is_encrypting(it)) {
         let map = encryption(given, rendered);
         model.push(("encrypt_with".to_owned(), Node::Map(map)));
     }
-    if let Some(given) = blocks.split_with {
+    if let Some(given) = &settings.split_with {
         let map = vec![
             (
                 "chunk_size".to_owned(),
@@ -217,7 +190,7 @@ fn head(blocks: &Blocks<'_>, rendered: &mut Rendered) -> Vec<(String, Node)> {
         ];
         model.push(("split_with".to_owned(), Node::Map(map)));
     }
-    if let Some(given) = blocks.archive {
+    if let Some(given) = &settings.archive {
         let mut map = Vec::new();
         if !given.excludes.is_empty() {
             map.push(("excludes".to_owned(), Node::Texts(given.excludes.clone())));
@@ -228,7 +201,7 @@ fn head(blocks: &Blocks<'_>, rendered: &mut Rendered) -> Vec<(String, Node)> {
     model
 }
 
-/// Whether a block asks for encryption.
+/// Returns true if a block asks for encryption.
 pub(crate) fn is_encrypting(given: &Encryption) -> bool {
     given.type_.as_deref() == Some("openssl") || given.openssl == Some(true)
 }
@@ -239,7 +212,7 @@ fn encryption(given: &Encryption, rendered: &mut Rendered) -> Vec<(String, Node)
     if let Some(base64) = given.base64 {
         map.push(("base64".to_owned(), Node::Plain(base64.to_string())));
     }
-    // gobackup's own spelling.
+    // The misspelling is the name of the key in gobackup.
     push_text(&mut map, "chiper", given.cipher.as_ref());
     let origin = match (&given.password_ref, &given.password) {
         (Some(secret), _) => Origin::Secret(secret.clone()),

@@ -1,4 +1,4 @@
-//! Status, conditions and events, from the runs and from what stands in the way.
+//! Status, conditions and events, from the runs and from the problems that prevent new ones.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,37 +12,37 @@ use crate::{
     status::{BackupStatus, Phase, Run, Warning},
 };
 
-/// How long after a due time a run is missed.
+/// The delay of a run after its due time that is tolerated before the schedule counts as overdue.
 const GRACE: SignedDuration = SignedDuration::from_mins(15);
 
-/// Why `Ready` is false although the runs may be well.
+/// The cause for `Ready` to be false, whatever the runs show.
 pub(crate) struct Blocked<'a> {
     pub(crate) reason: &'a str,
     pub(crate) message: &'a str,
 }
 
-/// What is to be told of one parent.
-pub(crate) struct Teller<'a> {
+/// The data for the report on one parent.
+pub(crate) struct Reporter<'a> {
     pub(crate) request: &'a Request,
     pub(crate) host: &'a dyn Host,
     pub(crate) parent: &'a Parent,
     pub(crate) history: History,
-    /// What the runs recorded before this pass showed.
+    /// The status that an earlier pass stored.
     pub(crate) stored: BackupStatus,
 }
 
-/// Due times of a schedule, as far as they are known.
+/// The due times of a schedule, as far as they are known.
 #[derive(Default)]
 struct Due {
     next: Option<Timestamp>,
     /// The due time that passed without a run.
     missed: Option<Timestamp>,
-    /// When something of this changes by itself.
+    /// The time until one of the two changes without an event in the cluster.
     wait: Option<Duration>,
 }
 
-impl Teller<'_> {
-    /// Without a plan, what it would tell is taken from the stored status.
+impl Reporter<'_> {
+    /// The report. Without a plan, the fields that depend on it keep their stored values.
     pub(crate) fn report(self, plan: Option<&Plan<'_>>, blocked: Option<Blocked<'_>>) -> Report {
         let due = plan.map(|plan| self.due(plan)).unwrap_or_default();
         let status = self.status(plan, &due);
@@ -62,7 +62,7 @@ impl Teller<'_> {
         let history = &self.history;
         let newest = history.recent.first();
         let mut recent = history.recent.clone();
-        // Logs are long: only the newest run has them, and only there.
+        // A log has up to 4 KiB, so the status holds only that of the newest run, in `last_run`.
         for run in &mut recent {
             run.logs = None;
         }
@@ -128,7 +128,10 @@ impl Teller<'_> {
         warnings
     }
 
-    /// Only schedules in UTC are looked ahead, and only for them is the time asked for.
+    /// The due times of a schedule in UTC.
+    ///
+    /// Other zones would need a time zone database. The guest asks for the time only here, because the
+    /// host cannot skip a pass that asks for it, even if nothing else changed.
     fn due(&self, plan: &Plan<'_>) -> Due {
         let Some(schedule) = plan.schedule.as_ref().filter(|it| it.is_utc) else {
             return Due::default();
@@ -147,12 +150,12 @@ impl Teller<'_> {
         let deadline = expected.and_then(|expected| expected.checked_add(GRACE).ok());
         let is_idle = self.history.active.is_none();
         let missed = expected.filter(|_| is_idle && deadline.is_some_and(|it| it < now));
-        let deadline = deadline.filter(|deadline| is_idle && *deadline >= now);
-        let wait = [next, deadline].into_iter().flatten().min();
+        let upcoming = deadline.filter(|deadline| is_idle && *deadline >= now);
+        let wait = [next, upcoming].into_iter().flatten().min();
         Due {
             next,
             missed,
-            // One millisecond later, the moment has passed.
+            // One millisecond more, so that the next pass runs after the moment and not at it.
             wait: wait.and_then(|moment| {
                 let left = Duration::try_from(moment.duration_since(now)).ok()?;
                 Some(left + Duration::from_millis(1))
@@ -160,7 +163,8 @@ impl Teller<'_> {
         }
     }
 
-    /// The moment after which a run is expected: the last one, else the start of the schedule.
+    /// The moment after which a run is expected: the last start or the creation of the CronJob, whichever
+    /// is later.
     fn last_start(&self) -> Option<Timestamp> {
         let cron_job = self.history.cron_job.as_ref()?;
         let scheduled = cron_job
@@ -172,8 +176,7 @@ impl Teller<'_> {
             .history
             .recent
             .first()
-            .and_then(|run| run.start_time.as_ref());
-        let run = run.and_then(|start| start.parse().ok());
+            .and_then(|run| run.start_time.as_ref()?.parse().ok());
         [scheduled.map(|it| it.0), created.map(|it| it.0), run]
             .into_iter()
             .flatten()
@@ -187,7 +190,7 @@ impl Teller<'_> {
         blocked: Option<Blocked<'_>>,
     ) -> Vec<Condition> {
         let ended = self.history.last_ended();
-        let failure = ended.filter(|run| run.phase == Phase::Failed).map(told);
+        let failure = ended.filter(|run| run.phase == Phase::Failed).map(result);
         let succeeded = match ended {
             None => Condition::new(
                 "Succeeded",
@@ -196,12 +199,12 @@ impl Teller<'_> {
                 "no run yet",
             ),
             Some(run) if run.phase == Phase::Succeeded => {
-                Condition::new("Succeeded", true, "LastRunSucceeded", told(run))
+                Condition::new("Succeeded", true, "LastRunSucceeded", result(run))
             }
             Some(run) if run.message.as_deref() == Some(JOB_LOST) => {
-                Condition::new("Succeeded", false, "JobLost", told(run))
+                Condition::new("Succeeded", false, "JobLost", result(run))
             }
-            Some(run) => Condition::new("Succeeded", false, "LastRunFailed", told(run)),
+            Some(run) => Condition::new("Succeeded", false, "LastRunFailed", result(run)),
         };
         let failed = match &failure {
             Some(message) => Condition::new("Failed", true, "LastRunFailed", message),
@@ -232,7 +235,8 @@ impl Teller<'_> {
         Condition::new("Ready", true, "Scheduled", message)
     }
 
-    /// True only after success, so that waiting for it waits for the backup.
+    /// `Ready` of a parent that runs once: true only after success, so that `kubectl wait` for it waits
+    /// for the backup.
     fn ready_once(&self) -> Condition {
         match self.history.recent.first() {
             None if self.parent.is_suspended() => {
@@ -245,8 +249,8 @@ impl Teller<'_> {
                 "the run has not been created yet",
             ),
             Some(run) => match run.phase {
-                Phase::Succeeded => Condition::new("Ready", true, "Completed", told(run)),
-                Phase::Failed => Condition::new("Ready", false, "LastRunFailed", told(run)),
+                Phase::Succeeded => Condition::new("Ready", true, "Completed", result(run)),
+                Phase::Failed => Condition::new("Ready", false, "LastRunFailed", result(run)),
                 Phase::Running => Condition::new(
                     "Ready",
                     false,
@@ -314,10 +318,10 @@ impl Teller<'_> {
             .iter()
             .map(|it| it.code.as_str())
             .collect();
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for warning in &status.warnings {
             let code = warning.code.as_str();
-            if !known.contains(code) && told.insert(code) {
+            if !known.contains(code) && reported.insert(code) {
                 events.push(Event::warning(code, &warning.message));
             }
         }
@@ -325,7 +329,7 @@ impl Teller<'_> {
     }
 }
 
-/// What became of a run.
-fn told(run: &Run) -> String {
+/// The result of a run.
+fn result(run: &Run) -> String {
     run.message.clone().unwrap_or_else(|| run.job_name.clone())
 }

@@ -1,17 +1,17 @@
-//! Runs: which Jobs are this parent's, what became of them, and what earlier passes recorded.
+//! The runs of a parent: its Jobs, their results, and the results that earlier passes recorded.
 //!
-//! A run belongs to a parent by UID, never by a name that fits. What has ended stays as recorded,
-//! also when its Job is gone.
+//! A run belongs to a parent by UID, never by name. The record of a run that has ended does not change,
+//! not even when its Job is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_sdk::{labels, prelude::*};
+use innkeeper_sdk::{job, labels, prelude::*};
 use k8s_openapi::{
     api::{
         batch::v1::{CronJob, Job},
         core::v1::Pod,
     },
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    apimachinery::pkg::apis::meta::v1::Time,
 };
 
 use crate::{
@@ -25,16 +25,16 @@ mod message;
 #[cfg(test)]
 mod tests;
 
-/// How many runs the status tells of.
+/// The maximum number of runs in the status.
 const RECENT_MAX: usize = 5;
 
-/// The message of a run whose Job is gone before its end was seen.
+/// The message of a run whose Job was deleted before a pass saw its end.
 pub(crate) const JOB_LOST: &str = "the Job is gone before its end was seen";
 
-/// What is known of the runs of one parent.
+/// The runs of one parent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// The newest first.
+    /// The last runs, newest first.
     pub(crate) recent: Vec<Run>,
     pub(crate) active: Option<ActiveJob>,
     pub(crate) failure_count: i64,
@@ -47,7 +47,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Looks at Jobs and Pods, and at the stored status.
+    /// Reads the Jobs and Pods, and merges them with the stored status.
     pub(crate) fn read(request: &Request, host: &dyn Host, kind: Kind) -> Result<Self, Fault> {
         let cron_job: Option<CronJob> = request.children.get(request.name())?;
         let selector = labels::selector_text(&plan::labels(request, kind, "run"));
@@ -56,7 +56,7 @@ impl History {
         let schedule = cron_job.as_ref().and_then(|it| it.metadata.uid.as_deref());
         let scheduled = jobs
             .into_iter()
-            .filter(|job| schedule.is_some() && controller(&job.metadata) == schedule);
+            .filter(|job| schedule.is_some() && job::controller(&job.metadata) == schedule);
         let mut observed = BTreeMap::new();
         for job in request.children.all::<Job>()?.into_iter().chain(scheduled) {
             let run = message::run(&job, &pods);
@@ -71,7 +71,7 @@ impl History {
     fn merge(stored: BackupStatus, observed: BTreeMap<String, message::Observed>) -> Self {
         let mut known: BTreeMap<String, Run> = BTreeMap::new();
         for run in stored.recent_runs.into_iter().chain(stored.last_run) {
-            // The last run comes second: only it has the log.
+            // `last_run` comes second and replaces its copy in `recent_runs`, which has no log.
             known.insert(run.job_uid.clone(), run);
         }
         let before = known.clone();
@@ -144,7 +144,7 @@ impl History {
         }
     }
 
-    /// Whether a run was ever recorded or is observed.
+    /// Returns true if a run is recorded or observed.
     pub(crate) fn has_runs(&self) -> bool {
         !self.recent.is_empty()
     }
@@ -155,12 +155,12 @@ impl History {
     }
 }
 
-/// Newer runs are greater.
+/// The sort key of a run: newer runs are greater.
 fn order(run: &Run) -> (Option<&String>, &String) {
     (run.start_time.as_ref(), &run.job_uid)
 }
 
-/// The event of a run that has ended since the stored status.
+/// The event of a run that has ended since the status was stored.
 fn ending(before: Option<&Run>, run: &Run) -> Option<Event> {
     if before.is_some_and(|before| before.phase.is_terminal()) {
         return None;
@@ -174,14 +174,7 @@ fn ending(before: Option<&Run>, run: &Run) -> Option<Event> {
     }
 }
 
-/// The UID of the object that controls this one.
-fn controller(metadata: &ObjectMeta) -> Option<&str> {
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
-    Some(&owner.uid)
-}
-
-/// A time as the API writes it.
+/// A time in the form of the API.
 fn text(time: &Time) -> String {
     time.0.to_string()
 }

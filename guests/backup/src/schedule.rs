@@ -1,34 +1,38 @@
-//! When runs are due: every form of a schedule as one cron expression.
+//! Translation of every form of a schedule into one cron expression.
 //!
-//! Kubernetes schedules; here it is only translated and looked ahead.
+//! The CronJob controller starts the runs. This module only translates, and computes due times for the
+//! report.
 
-use innkeeper_sdk::{hash::sha256_hex, prelude::*};
+use innkeeper_sdk::{
+    cron::{self, Cron},
+    prelude::*,
+};
 
 use crate::{api::Schedule, stop::Stop};
-
-mod cron;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cron::Cron;
-
-/// A schedule that Kubernetes understands.
+/// A schedule in the form of a CronJob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Effective {
-    /// What the CronJob states.
+    /// The `schedule` of the CronJob.
     pub(crate) expression: String,
-    /// The same, to look ahead with.
+    /// The parsed expression, for due times.
     pub(crate) cron: Cron,
-    /// Due times are known only where no time zone moves them.
+    /// The schedule is in UTC. Due times in other zones need a time zone database.
     pub(crate) is_utc: bool,
 }
 
-/// Translates.
+/// Translates a schedule.
 pub(crate) fn effective(request: &Request, schedule: &Schedule) -> Result<Effective, Stop> {
-    let expression = match (&schedule.cron, &schedule.every) {
-        (Some(cron), _) => spread(request, cron),
-        (None, Some(every)) => from_every(every, schedule.at.as_deref())?,
+    let recurrence = &schedule.recurrence;
+    let expression = match (&recurrence.cron, &recurrence.every) {
+        (Some(cron), _) => {
+            let identity = format!("{}/{}", request.namespace(), request.name());
+            cron::spread(&identity, cron)
+        }
+        (None, Some(every)) => from_every(every, recurrence.at.as_deref())?,
         (None, None) => {
             return Err(Stop::Invalid(
                 "schedule: set either cron or every and at".to_owned(),
@@ -42,23 +46,6 @@ pub(crate) fn effective(request: &Request, schedule: &Schedule) -> Result<Effect
         cron,
         is_utc: matches!(schedule.time_zone.as_str(), "Etc/UTC" | "UTC"),
     })
-}
-
-/// Random macros take their time from the parent's identity: stable, and spread over parents.
-fn spread(request: &Request, cron: &str) -> String {
-    let digest = sha256_hex(format!("{}/{}", request.namespace(), request.name()));
-    let drawn = |part: usize, below: u32| {
-        let digits = &digest[part * 8..part * 8 + 8];
-        u32::from_str_radix(digits, 16).unwrap_or_default() % below
-    };
-    let (minute, hour) = (drawn(0, 60), drawn(1, 24));
-    match cron {
-        "@hourly-random" => format!("{minute} * * * *"),
-        "@daily-random" => format!("{minute} {hour} * * *"),
-        "@weekly-random" => format!("{minute} {hour} * * {}", drawn(2, 7)),
-        "@monthly-random" => format!("{minute} {hour} {} * *", drawn(3, 28) + 1),
-        other => other.to_owned(),
-    }
 }
 
 fn from_every(every: &str, at: Option<&str>) -> Result<String, Stop> {
@@ -95,7 +82,7 @@ fn from_every(every: &str, at: Option<&str>) -> Result<String, Stop> {
     Err(unexpressible())
 }
 
-/// A field that begins at an offset and goes on in steps.
+/// A field of a cron expression with an offset and a step.
 fn stepped(at: u32, step: u32) -> String {
     match (at % step, step) {
         (_, 1) => "*".to_owned(),

@@ -1,103 +1,115 @@
-//! What the status of a parent tells.
+//! The status of a parent.
 
+use innkeeper_sdk::job::JobPhase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is observed.
+/// Observed state of the runs.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct BackupStatus {
-    /// Of the newest run; Idle before the first.
+    /// Phase of the newest run; Idle before the first.
     pub(crate) phase: Phase,
-    /// When the newest run started.
+    /// Start time of the newest run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) last_backup_time: Option<String>,
-    /// When the newest successful run ended.
+    /// Completion time of the newest successful run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) last_successful_backup_time: Option<String>,
     /// The newest run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_run: Option<Run>,
-    /// At most 5 runs, the newest first.
+    /// The last runs, newest first; at most 5.
     pub(crate) recent_runs: Vec<Run>,
-    /// Failures since the last success.
+    /// Number of failed runs since the last successful one.
     pub(crate) failure_count: i64,
-    /// Successes in all.
+    /// Number of successful runs.
     pub(crate) success_count: i64,
-    /// UIDs of observed finished runs that were counted.
+    /// UIDs of existing finished Jobs that failureCount and successCount include.
     pub(crate) counted_jobs: Vec<String>,
-    /// The run that has not ended.
+    /// The newest run that has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) active_job: Option<ActiveJob>,
-    /// The cron expression in effect.
+    /// Cron expression of the CronJob.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) effective_schedule: Option<String>,
-    /// When the next run is due; only for Etc/UTC.
+    /// Time of the next run; only for schedules in Etc/UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) next_run: Option<String>,
-    /// SHA-256 of gobackup.yml.
+    /// SHA-256 of gobackup.yml, in hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) config_hash: Option<String>,
-    /// The generation of the parent that the status belongs to.
+    /// Generation of the object that this status describes.
     pub(crate) observed_generation: i64,
-    /// What is accepted and yet may not be meant.
+    /// Warnings about settings that are accepted but may not have the intended effect.
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// The state of the newest run.
+/// Phase of a run.
 #[derive(
     Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord,
 )]
 pub(crate) enum Phase {
-    /// No run yet.
+    /// There is no run yet.
     #[default]
     Idle,
-    /// Its Pod has not started.
+    /// The Job has no active Pod yet.
     Pending,
-    /// It runs.
+    /// A Pod of the Job is active.
     Running,
-    /// It stored its archive everywhere.
+    /// The archive is in every storage.
     Succeeded,
-    /// It failed for good.
+    /// The Job failed and is not retried.
     Failed,
 }
 
 impl Phase {
-    /// Whether the run has ended.
+    /// Returns true if the run has ended.
     pub(crate) const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
 }
 
-/// One run.
+impl From<JobPhase> for Phase {
+    fn from(phase: JobPhase) -> Self {
+        match phase {
+            JobPhase::Pending => Self::Pending,
+            JobPhase::Running => Self::Running,
+            JobPhase::Succeeded => Self::Succeeded,
+            JobPhase::Failed => Self::Failed,
+        }
+    }
+}
+
+/// A run.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Run {
-    /// The Job.
+    /// Name of the Job.
     pub(crate) job_name: String,
-    /// Its UID.
+    /// UID of the Job.
     #[serde(rename = "jobUID")]
     pub(crate) job_uid: String,
-    /// When it started.
+    /// Start time; the creation time of the Job before it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) start_time: Option<String>,
-    /// When it ended.
+    /// Time at which the run succeeded or failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) completion_time: Option<String>,
-    /// What became of it.
+    /// Phase of the run.
     pub(crate) phase: Phase,
-    /// What was stored, or why it failed; at most 1024 characters.
+    /// The stored files, or the cause of the failure; at most 1024 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// The end of the log of a failure; at most 4096 characters; only of the newest run.
+    /// End of the log of a failed run, at most 4096 characters; only for the newest run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) logs: Option<String>,
-    /// What was stored.
+    /// The stored archives.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) artifacts: Vec<Artifact>,
 }
@@ -105,27 +117,27 @@ pub(crate) struct Run {
 /// A stored archive.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Artifact {
-    /// The key of the storage.
+    /// Key of the storage in the configuration of gobackup.
     pub(crate) storage: String,
-    /// The file.
+    /// Name of the file in the storage.
     pub(crate) file: String,
 }
 
 /// A run that has not ended.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ActiveJob {
-    /// The Job.
+    /// Name of the Job.
     pub(crate) name: String,
-    /// Its UID.
+    /// UID of the Job.
     pub(crate) uid: String,
 }
 
-/// What is accepted and yet may not be meant.
+/// A warning about a setting that is accepted but may not have the intended effect.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Warning {
-    /// One word in CamelCase.
+    /// Kind of the warning, one word in CamelCase.
     pub(crate) code: String,
-    /// What, where, and what to do.
+    /// The field or object, the problem and the remedy.
     pub(crate) message: String,
 }
 

@@ -1,20 +1,20 @@
-//! Why nothing can be stated this time.
+//! The reasons for which a pass states no children.
 
 use innkeeper_sdk::{host::ReadError, prelude::*};
 
-/// Why nothing can be stated this time.
+/// The reason for which a pass states no children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The parent itself is wrong.
+    /// The parent itself has an error.
     Invalid(String),
-    /// What the parent refers to is missing or wrong: what is there goes on as it is.
+    /// An object that the parent refers to is missing or has an error. The children stay unchanged.
     Blocked {
         /// The reason of the condition `Ready`.
         reason: &'static str,
         /// Its message.
         message: String,
     },
-    /// It passes by itself.
+    /// A temporary error. The host tries again.
     Fault(Fault),
 }
 

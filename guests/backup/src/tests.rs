@@ -1,4 +1,4 @@
-//! The reconciler as plain Rust.
+//! Tests of the reconciler as plain Rust, with a fake host.
 
 use std::sync::LazyLock;
 
@@ -14,10 +14,10 @@ mod inputs;
 pub(crate) mod outcomes;
 mod properties;
 
-/// The sample of the article, all four objects; the last one is the parent.
+/// The four objects of the sample in the article; the last one is the parent.
 const ARTICLE: &str = include_str!("../../../examples/backup/01-article.yaml");
 
-/// The objects of a file.
+/// The objects of a YAML file.
 pub(crate) fn documents(yaml: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(yaml).expect("an example is YAML")
 }
@@ -36,9 +36,9 @@ pub(crate) fn in_namespace(mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-/// A host that grants what the plugin asks for.
+/// A host that grants every request of the manifest.
 pub(crate) fn host(related: &[Value]) -> FakeHost {
-    // Schemas take long to make, and properties ask for many hosts.
+    // The schemas take long to generate, and property tests create many hosts.
     static MANIFEST: LazyLock<Manifest> = LazyLock::new(Plugin::describe);
     FakeHost::granting(&MANIFEST)
         .objects(related)
@@ -101,7 +101,7 @@ pub(crate) fn s3() -> Value {
     related("Storage", "s", json!({ "type": "s3", "config": config }))
 }
 
-/// What the parent of [`backup`] refers to.
+/// The objects that the parent of [`backup`] refers to.
 pub(crate) fn around() -> Vec<Value> {
     vec![postgresql(), s3(), secret("keys", &["pg", "id", "key"])]
 }

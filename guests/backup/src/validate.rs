@@ -1,49 +1,42 @@
-//! What is wrong with the parent, or with the blocks of its model.
+//! Checks of the parent and of the settings of its model.
 //!
-//! CEL checks what one field can tell; here stands what needs several, or the model.
+//! CEL rules check single fields. The checks here need several fields or the model.
 
 use crate::{
-    api::{Archive, Compression, Encryption, Parent},
-    references,
-    related::BackupModelSpec,
-    render::{self, Blocks},
+    api::{Archive, ArchiveSettings, Compression, Encryption, Parent},
+    references, render,
     stop::Stop,
 };
 
-/// What the parent alone can tell.
+/// Checks the parent alone.
 pub(crate) fn parent(parent: &Parent) -> Result<(), Stop> {
-    let spec = &parent.spec;
+    let settings = &parent.spec.settings;
     if parent.storages().is_empty() {
         return Err(invalid("storageRefs: at least one is needed"));
     }
-    if parent.databases().is_empty() && spec.archive.is_none() && parent.model().is_none() {
+    if parent.databases().is_empty() && settings.archive.is_none() && parent.model().is_none() {
         return Err(nothing_to_back_up());
     }
     references::database_targets(parent)?;
     references::storage_targets(parent)?;
-    if let Some(default) = &spec.default_storage
+    if let Some(default) = &parent.spec.default_storage
         && !parent.storages().iter().any(|it| it.name == *default)
     {
         return Err(Stop::Invalid(format!(
             "defaultStorage: {default} is in no storageRefs"
         )));
     }
-    let problem = spec.compress_with.as_ref().and_then(compression);
-    let problem = problem.or_else(|| spec.encode_with.as_ref().and_then(encryption));
-    let problem = problem.or_else(|| spec.archive.as_ref().and_then(|it| archive(parent, it)));
-    problem.map_or(Ok(()), |problem| Err(Stop::Invalid(problem)))
+    problem(parent, settings).map_or(Ok(()), |problem| Err(Stop::Invalid(problem)))
 }
 
-/// What the model adds; an error in it is not the parent's.
-pub(crate) fn model(parent: &Parent, model: &BackupModelSpec) -> Result<(), Stop> {
-    let blocks = Blocks::new(parent, model);
-    if parent.databases().is_empty() && blocks.archive.is_none() {
+/// Checks the parent's settings together with those of its model.
+///
+/// The settings of the parent alone have passed [`parent`], so an error lies in the model.
+pub(crate) fn merged(parent: &Parent, settings: &ArchiveSettings) -> Result<(), Stop> {
+    if parent.databases().is_empty() && settings.archive.is_none() {
         return Err(nothing_to_back_up());
     }
-    let problem = blocks.compress_with.and_then(compression);
-    let problem = problem.or_else(|| blocks.encode_with.and_then(encryption));
-    let problem = problem.or_else(|| blocks.archive.and_then(|it| archive(parent, it)));
-    let Some(problem) = problem else {
+    let Some(problem) = problem(parent, settings) else {
         return Ok(());
     };
     let name = parent.model().unwrap_or_default();
@@ -59,6 +52,14 @@ fn nothing_to_back_up() -> Stop {
     invalid("databaseRefs or archive is needed")
 }
 
+/// The first problem of the settings.
+fn problem(parent: &Parent, settings: &ArchiveSettings) -> Option<String> {
+    let compression = || settings.compress_with.as_ref().and_then(compression);
+    let encryption = || settings.encode_with.as_ref().and_then(encryption);
+    let archive = || archive(parent, settings.archive.as_ref()?);
+    compression().or_else(encryption).or_else(archive)
+}
+
 fn compression(given: &Compression) -> Option<String> {
     let type_ = given.type_.as_deref().filter(|type_| !type_.is_empty())?;
     render::compression(type_)
@@ -72,12 +73,12 @@ fn encryption(given: &Encryption) -> Option<String> {
         return Some(format!("encodeWith.type: {type_} is not known to gobackup"));
     }
     if !render::is_encrypting(given) {
-        let says_nothing = Encryption {
+        let is_empty = Encryption {
             type_: None,
             openssl: None,
             ..given.clone()
         } == Encryption::default();
-        return (!says_nothing)
+        return (!is_empty)
             .then(|| "encodeWith: without type openssl nothing would be encrypted".to_owned());
     }
     let has_password = given.password.as_ref().is_some_and(|it| !it.is_empty());

@@ -1,4 +1,4 @@
-//! One cargo call for all guests, and a component of each module that it makes.
+//! One cargo call for all guests, and a component from each of their modules.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -17,12 +17,14 @@ use crate::{TARGET, component};
 #[cfg(test)]
 mod tests;
 
-/// The profile of plugins, small and fast: a whole pass is faster at level 3 than at "s".
+/// The profile of plugins: small and fast. With optimisation level 3 a whole pass is faster than with
+/// level "s".
 ///
-/// Cargo is given all of it, so that a workspace without a profile of this name builds the same.
+/// All its settings are passed to cargo, so that a workspace without a profile of this name gets the
+/// same build.
 pub const PROFILE: &str = "guest";
 
-/// What the profile consists of.
+/// The settings of the profile.
 const PROFILE_SETTINGS: [(&str, &str); 7] = [
     ("inherits", "\"release\""),
     ("opt-level", "3"),
@@ -33,20 +35,21 @@ const PROFILE_SETTINGS: [(&str, &str); 7] = [
     ("debug", "false"),
 ];
 
-/// What every guest package of this workspace is named after.
+/// The prefix of the guest packages in this workspace.
 const PREFIX: &str = "innkeeper-guest-";
 
 /// A guest to build.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Guest {
-    /// The package's name in its workspace.
+    /// The name of the package in its workspace.
     pub package: String,
-    /// The component's name: its file is this with `.wasm`.
+    /// The name of the component; its file is `<name>.wasm`.
     pub name: String,
 }
 
 impl Guest {
-    /// A guest whose component is named as its package, less the prefix of this workspace's guests.
+    /// A guest whose component has the name of its package, without the prefix of this workspace's
+    /// guests.
     pub fn of_package(package: &str) -> Self {
         let name = package.strip_prefix(PREFIX).unwrap_or(package);
         Self {
@@ -55,18 +58,19 @@ impl Guest {
         }
     }
 
-    /// Every guest of a workspace, each named as its package.
+    /// Every guest of a workspace, each with the name of its package.
     pub fn all(environment: &Environment, workspace_root: &Path) -> Result<Vec<Self>, Error> {
         let packages = packages_of(environment, workspace_root)?;
-        let guests = packages.iter().filter(|package| makes_module(package));
-        let mut guests: Vec<Self> = guests
+        let mut guests: Vec<Self> = packages
+            .iter()
+            .filter(|package| makes_module(package))
             .map(|package| Self::of_package(package.name.as_str()))
             .collect();
         guests.sort();
         Ok(guests)
     }
 
-    /// The guests of a workspace whose directory is below `directory`, each named as its own.
+    /// The guests of a workspace below `directory`, each with the name of its crate's directory.
     pub fn all_below(
         environment: &Environment,
         workspace_root: &Path,
@@ -90,62 +94,62 @@ impl Guest {
     }
 }
 
-/// What to build, and where to.
+/// The guests to build, and the directories of the build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The directory with the `Cargo.toml` of the workspace or the package.
     pub workspace_root: PathBuf,
-    /// The guests; all are built in one cargo call, so that they share what they depend on.
+    /// The guests. One cargo call builds all of them, so that they share their dependencies.
     pub guests: Vec<Guest>,
-    /// Where cargo keeps what it builds. Not the one of native builds: the compiler may differ.
+    /// The target directory of cargo. Not that of native builds, because the compiler may differ.
     pub target_dir: PathBuf,
-    /// Where the components go.
+    /// The directory of the components.
     pub out_dir: PathBuf,
-    /// The cargo profile: [`PROFILE`], or one that the workspace has.
+    /// The cargo profile: [`PROFILE`], or one of the workspace.
     pub profile: String,
-    /// Whether the build fails instead of changing `Cargo.lock`.
+    /// Fail instead of changing `Cargo.lock`.
     pub locked: bool,
 }
 
-/// A component that has been built.
+/// A component from a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
-    /// The guest that it is made of.
+    /// The guest of the component.
     pub guest: Guest,
-    /// The component's file.
+    /// The file of the component.
     pub path: PathBuf,
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     pub size_bytes: usize,
-    /// Whether this build wrote the file; it stays untouched when its bytes are the same.
+    /// This build wrote the file. It stays untouched if its bytes are the same.
     pub written: bool,
 }
 
-/// Why guests were not built.
+/// An error of a build.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The workspace cannot be read.
     #[error("failed to read the workspace in {}", directory.display())]
     ReadWorkspace {
-        /// Where the workspace should be.
+        /// The directory of the workspace.
         directory: PathBuf,
-        /// What cargo says.
+        /// The error of `cargo metadata`.
         #[source]
         source: cargo_metadata::Error,
     },
     /// A guest is not a package of the workspace.
     #[error(
-        "no package {package} in the workspace in {}; its guests are: {known}",
+        "failed to find the package {package} in the workspace in {}; its guests are: {known}",
         directory.display()
     )]
     UnknownPackage {
-        /// The package asked for.
+        /// The name of the package.
         package: String,
-        /// The workspace.
+        /// The directory of the workspace.
         directory: PathBuf,
-        /// What could have been meant.
+        /// The guests of the workspace, with commas.
         known: String,
     },
-    /// A package makes no module.
+    /// The library of a package has no crate type that makes a module.
     #[error(
         "{package} builds no wasm module: add crate-type = [\"cdylib\", \"rlib\"] to [lib] in {manifest}"
     )]
@@ -160,55 +164,55 @@ pub enum Error {
     StartCargo {
         /// The program.
         cargo: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// What cargo reports cannot be read.
+    /// The messages of cargo cannot be read.
     #[error("failed to read the messages of cargo")]
     ReadMessages(#[source] io::Error),
-    /// The code does not compile.
+    /// Cargo cannot compile the guests.
     #[error("cargo failed to build {packages} ({status}); its messages are above")]
     Compile {
         /// The packages, with commas.
         packages: String,
-        /// How cargo ended.
+        /// The exit status of cargo.
         status: ExitStatus,
     },
     /// A module cannot be read.
     #[error("failed to read the module {}", path.display())]
     ReadModule {
-        /// The module's file.
+        /// The file of the module.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// A module is not what a component can be made of.
+    /// A module cannot be wrapped into a component.
     #[error("failed to make a component of {package} ({})", path.display())]
     Encode {
         /// The package.
         package: String,
-        /// The module's file.
+        /// The file of the module.
         path: PathBuf,
-        /// Why.
+        /// The error of the encoder.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
     /// A component cannot be written.
     #[error("failed to write the component {}", path.display())]
     Write {
-        /// The component's file.
+        /// The file of the component.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
-/// Builds the guests and writes a component of each.
+/// Builds the guests and writes a component for each.
 ///
-/// Cargo's own messages go to standard error as they come.
+/// The messages of cargo itself go to standard error at once.
 pub fn build(
     environment: &Environment,
     toolchain: &Toolchain,
@@ -302,7 +306,7 @@ fn no_module(package: &Package) -> Error {
     }
 }
 
-/// Runs cargo and returns the module of each package that has one.
+/// Runs cargo, and returns the module of each package that has one.
 fn compile(
     environment: &Environment,
     toolchain: &Toolchain,
@@ -350,7 +354,7 @@ fn cargo(environment: &Environment, toolchain: &Toolchain, request: &Request) ->
     cargo
         .current_dir(&request.workspace_root)
         .stdin(Stdio::null())
-        // Flags for the host's machine code would break the target's, and change the bytes.
+        // Flags for native code may be invalid for the target, and change the bytes of the module.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_BUILD_TARGET")
@@ -375,8 +379,8 @@ fn cargo(environment: &Environment, toolchain: &Toolchain, request: &Request) ->
     if let Toolchain::BuildStd { rustc, linker, .. } = toolchain {
         cargo
             .env("RUSTC", rustc)
-            // Building the standard library is not a stable feature of cargo; the compiler's own
-            // source is the one thing that it is safe to build with this.
+            // Cargo's feature to build the standard library is unstable. It is safe here because the
+            // source is that of the compiler itself.
             .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker)
             .arg("-Zbuild-std=std,panic_abort");
@@ -384,10 +388,10 @@ fn cargo(environment: &Environment, toolchain: &Toolchain, request: &Request) ->
     cargo
 }
 
-/// Keeps the machine's paths out of the component.
+/// The compiler flags that keep the paths of this machine out of the component.
 ///
-/// Panic messages name source files; with the paths of this machine in them, the same source would
-/// give other bytes, and so another digest, on another machine.
+/// Panic messages name source files. With the paths of the machine in them, the same source would give
+/// other bytes, and another digest, on another machine.
 fn remap_config(environment: &Environment, toolchain: &Toolchain, request: &Request) -> OsString {
     let mut flags = Vec::new();
     let mut remap = |from: &Path, to: &str| {
@@ -400,7 +404,7 @@ fn remap_config(environment: &Environment, toolchain: &Toolchain, request: &Requ
     if let Toolchain::BuildStd { sysroot, .. } = toolchain {
         remap(&sysroot.join("lib/rustlib/src/rust"), "/rust");
     }
-    // A debug string of Rust is a basic string of TOML for every path that is text.
+    // A debug string of Rust is also a basic string of TOML, for every path that is valid UTF-8.
     format!("target.{TARGET}.rustflags={flags:?}").into()
 }
 

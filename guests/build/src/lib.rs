@@ -1,13 +1,12 @@
-//! Build guest crates into components.
+//! Builds guest crates into components.
 //!
-//! A guest is an ordinary crate; what makes it a plugin is this: it is compiled for
-//! `wasm32-unknown-unknown`, which has no WASI import at all, and the module is wrapped into a
-//! component. [`Toolchain::find`] decides which compiler of the machine does the first step,
-//! [`build`] does both.
+//! A guest is an ordinary crate. It becomes a plugin in two steps: it is compiled for
+//! `wasm32-unknown-unknown`, a target without any WASI import, and the module is wrapped into a
+//! component. [`Toolchain::find`] chooses the compiler for the first step, [`build`] does both.
 //!
-//! Whether something has changed since the last build is cargo's business, and a component whose
-//! bytes stay the same is not written again. This crate neither runs components nor knows what
-//! they mean, and it prints nothing: progress goes to the caller, line by line.
+//! Cargo decides if a guest must be compiled again, and a component is written only if its bytes
+//! have changed. This crate does not run or interpret components, and it prints nothing: it passes
+//! progress to the caller, line by line.
 
 mod build;
 mod component;
@@ -18,5 +17,5 @@ pub use build::{Component, Error, Guest, PROFILE, Request, build};
 pub use machine::Environment;
 pub use toolchain::{Error as ToolchainError, Toolchain};
 
-/// What every guest is compiled for.
+/// The target of every guest.
 pub const TARGET: &str = "wasm32-unknown-unknown";

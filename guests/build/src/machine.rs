@@ -1,28 +1,29 @@
-//! What the choice of a toolchain needs to know of the machine.
+//! The facts about the machine on which the choice of a toolchain depends.
 //!
-//! Everything that the choice depends on comes through [`Environment`] and [`Machine`], so that a
-//! test can state a machine as data. Nothing is decided here.
+//! All of them come through [`Environment`] and [`Machine`], so that a test can state a machine as
+//! data. The choice itself is in `toolchain`.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The variables that a build depends on, as values.
+/// The environment variables on which a build depends, as values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// `$CARGO`: the cargo to drive; the one of `$PATH` when not set.
+    /// `$CARGO`: the cargo to run. Default: that of `$PATH`.
     pub cargo: Option<PathBuf>,
-    /// `$RUSTC`: the compiler that cargo uses instead of the one of `$PATH`.
+    /// `$RUSTC`: the compiler of cargo. Default: that of `$PATH`.
     pub rustc: Option<PathBuf>,
-    /// `$INNKEEPER_RUSTC`: a compiler that carries its own source, for guests only.
+    /// `$INNKEEPER_RUSTC`: a compiler that contains the source of its standard library, for guests
+    /// only.
     pub innkeeper_rustc: Option<PathBuf>,
-    /// `$CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER`: a linker to use instead of what is found.
+    /// `$CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER`: the linker. Default: the first one found.
     pub linker: Option<PathBuf>,
-    /// Whether rustup may download: `$RUSTUP_AUTO_INSTALL` is not `0`.
+    /// rustup may download: `$RUSTUP_AUTO_INSTALL` is not `0`.
     pub rustup_may_download: bool,
     /// The directories of `$PATH`.
     pub path: Vec<PathBuf>,
-    /// `$CARGO_HOME`, or `.cargo` below `$HOME`: where the sources of dependencies are.
+    /// `$CARGO_HOME`, the directory with the sources of dependencies. Default: `.cargo` below `$HOME`.
     pub cargo_home: Option<PathBuf>,
 }
 
@@ -52,30 +53,30 @@ impl Environment {
         }
     }
 
-    /// The cargo to drive.
+    /// The cargo to run.
     pub(crate) fn cargo(&self) -> &Path {
         self.cargo.as_deref().unwrap_or_else(|| Path::new("cargo"))
     }
 
-    /// The compiler that cargo uses when nobody names another.
+    /// The compiler that cargo uses by default.
     pub(crate) fn rustc(&self) -> &Path {
         self.rustc.as_deref().unwrap_or_else(|| Path::new("rustc"))
     }
 }
 
-/// The questions that the choice asks.
+/// The access to the machine that the choice needs.
 pub(crate) trait Machine {
-    /// What `program` prints when it is run with `args`; none if it is not there or fails.
+    /// Runs `program` with `args` and returns its standard output; none if it does not exist or fails.
     fn run(&self, program: &Path, args: &[&str]) -> Option<String>;
-    /// Whether there is a file at `path`.
+    /// Returns true if `path` is a file.
     fn is_file(&self, path: &Path) -> bool;
-    /// The names of what is in `directory`; none if it cannot be read.
+    /// The names of the entries of `directory`; none if it cannot be read.
     fn names(&self, directory: &Path) -> Vec<PathBuf>;
 }
 
-/// The machine that this process runs on, as seen from one directory.
+/// The machine of this process, with a current directory.
 ///
-/// The directory counts because rustup picks the compiler by it.
+/// The directory matters because rustup chooses the compiler by it.
 pub(crate) struct Local<'a> {
     pub(crate) directory: &'a Path,
 }

@@ -1,4 +1,4 @@
-//! Builds guest crates into components from the command line.
+//! A command line tool that builds guest crates into components.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,36 +7,37 @@ use anyhow::Context;
 use clap::{ArgGroup, Parser};
 use innkeeper_guest_build::{Environment, Guest, Request, Toolchain, ToolchainError, build};
 
-/// What the process returns when no compiler here can build a guest.
+/// The exit code if no compiler on this machine can build a guest.
 const EXIT_NO_TOOLCHAIN: u8 = 4;
 
 /// Build Innkeeper guest crates into components.
 #[derive(Debug, Parser)]
 #[command(version, group(ArgGroup::new("guests").required(true).multiple(true)))]
 struct Args {
-    /// A package of the workspace, and the name of its component: without a name that of the
-    /// package, less the prefix innkeeper-guest-
+    /// Build this package of the workspace into the component NAME. Default: the name of the package
+    /// without the prefix innkeeper-guest-
     #[arg(short, long = "package", value_name = "PACKAGE[=NAME]", group = "guests", value_parser = guest)]
     packages: Vec<Guest>,
-    /// Every guest of the workspace below this directory, named as the directory of its crate
+    /// Build every guest of the workspace below this directory; the directory of the crate names the
+    /// component
     #[arg(long, value_name = "DIR", group = "guests")]
     below: Option<PathBuf>,
-    /// Where the components go, as NAME.wasm
+    /// Write the components to this directory, as NAME.wasm
     #[arg(long, value_name = "DIR", default_value = "target/guests")]
     out: PathBuf,
-    /// Where cargo keeps what it builds
+    /// Target directory of cargo
     #[arg(long, value_name = "DIR", default_value = "target/wasm")]
     target_dir: PathBuf,
-    /// The directory of the workspace
+    /// Directory of the workspace
     #[arg(long, value_name = "DIR", default_value = ".")]
     workspace: PathBuf,
-    /// The cargo profile
+    /// Profile of cargo
     #[arg(long, value_name = "NAME", default_value = "guest")]
     profile: String,
     /// Fail instead of changing Cargo.lock
     #[arg(long)]
     locked: bool,
-    /// Build nothing, only find what would compile: status 4 if there is nothing that can
+    /// Build nothing, only find a compiler for guests; exit code 4 if there is none
     #[arg(long, group = "guests")]
     check: bool,
 }

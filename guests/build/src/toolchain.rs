@@ -1,16 +1,15 @@
-//! Which compiler turns guests into wasm.
+//! The choice of the compiler for guests.
 //!
-//! What differs between machines is where the standard library of the target comes from. In the
-//! order of choice:
+//! Machines differ in the origin of the target's standard library. In the order of preference:
 //!
-//! 1. it is installed for the compiler that cargo uses anyway;
-//! 2. rustup may fetch it, then 1;
-//! 3. a compiler carries the source of its own standard library, and cargo builds it. Distributions
+//! 1. it is installed for the compiler that cargo uses by default;
+//! 2. rustup may download it, then 1;
+//! 3. a compiler contains the source of its own standard library, and cargo builds it. Distributions
 //!    package such a compiler, and so does rustup with its component `rust-src`;
-//! 4. else nothing can be done here, and the error names the remedies.
+//! 4. otherwise there is no compiler for guests, and the error names the remedies.
 //!
-//! The source of one compiler version does not build with another, so a source is only looked for
-//! inside the compiler's own sysroot.
+//! The source of one compiler version does not build with another version, so the source must be in
+//! the sysroot of the compiler.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,31 +20,31 @@ use crate::machine::{Environment, Local, Machine};
 #[cfg(test)]
 mod tests;
 
-/// The oldest compiler that guests are built with, as `major.minor`.
+/// The oldest version of a compiler for guests, as `major.minor`.
 const RUST_VERSION_MIN: &str = env!("CARGO_PKG_RUST_VERSION");
 
-/// A way of compiling for [`TARGET`] that this machine has.
+/// A way to compile for [`TARGET`] on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Toolchain {
     /// The target is installed for the compiler that cargo uses.
     Installed,
-    /// Cargo builds the standard library from the source that the compiler carries.
+    /// Cargo builds the standard library from the source in the compiler's sysroot.
     BuildStd {
-        /// The compiler with the source.
+        /// The compiler.
         rustc: PathBuf,
-        /// Where its libraries and its source are.
+        /// Its sysroot, with its libraries and the source.
         sysroot: PathBuf,
-        /// What links wasm.
+        /// The linker for wasm.
         linker: PathBuf,
     },
 }
 
-/// Why nothing here can compile a guest.
+/// The reason for which this machine cannot compile a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No compiler has the target's standard library or the source of it.
     #[error(
-        "no compiler here can build for {TARGET}\n\
+        "failed to find a compiler for {TARGET}\n\
          {tried}\
          do one of these:\n  \
          with rustup:          rustup target add {TARGET}\n  \
@@ -54,23 +53,24 @@ pub enum Error {
          sysroot has lib/rustlib/src/rust/library"
     )]
     NoCompiler {
-        /// What was looked at and why it will not do, one line each.
+        /// The compilers that were tried, with the reasons against them.
         tried: Tried,
     },
-    /// There is a compiler, but nothing that links wasm.
+    /// There is a compiler, but no linker for wasm.
     #[error(
-        "no linker for wasm found for {rustc}: neither rust-lld in a sysroot nor wasm-ld in PATH\n\
-         install lld (on Debian or Ubuntu: apt-get install lld), or name a linker by \
-         CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER",
+        "failed to find a linker for wasm for {rustc}: neither rust-lld in a sysroot nor wasm-ld in \
+         PATH\n\
+         install lld (on Debian or Ubuntu: apt-get install lld), or set \
+         CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER to a linker",
         rustc = rustc.display()
     )]
     NoLinker {
-        /// The compiler that would do.
+        /// The compiler.
         rustc: PathBuf,
     },
 }
 
-/// What was looked at in vain.
+/// The compilers that were tried, with the reasons against them, one line each.
 #[derive(Debug, Default)]
 pub struct Tried(Vec<String>);
 
@@ -81,9 +81,10 @@ impl fmt::Display for Tried {
 }
 
 impl Toolchain {
-    /// Finds the toolchain for a workspace, as seen from `directory`.
+    /// Finds the toolchain for the workspace in `directory`.
     ///
-    /// May run `rustup target add`, where rustup may download; `report` is told so first.
+    /// Runs `rustup target add` if the target is missing and rustup may download, and passes the command
+    /// to `report` first.
     pub fn find(
         environment: &Environment,
         directory: &Path,
@@ -150,7 +151,8 @@ fn choose(
     Err(Error::NoCompiler { tried })
 }
 
-/// The compilers that may carry their source, the more deliberately chosen first.
+/// The compilers that may contain their source, in the order of preference: the one that the user names
+/// for guests, the one of cargo, that of the distribution.
 fn candidates(environment: &Environment) -> Vec<PathBuf> {
     let named = environment.innkeeper_rustc.clone();
     let known = [
@@ -162,9 +164,10 @@ fn candidates(environment: &Environment) -> Vec<PathBuf> {
     candidates
 }
 
-/// Whether the standard library of the target is there.
+/// Returns true if the standard library of the target is installed.
 ///
-/// The compiler names the directory also where nothing is installed, so the library itself counts.
+/// The compiler prints the directory even if the target is not installed, so the check looks for the
+/// library itself.
 fn has_target(machine: &dyn Machine, rustc: &Path) -> bool {
     let args = ["--print", "target-libdir", "--target", TARGET];
     machine.run(rustc, &args).is_some_and(|libdir| {
@@ -181,36 +184,38 @@ fn rustup_add(
     machine: &dyn Machine,
     report: &mut dyn FnMut(&str),
 ) -> Result<(), &'static str> {
-    let rustup = in_path(environment, machine, "rustup").ok_or("is not there")?;
+    let rustup = in_path(environment, machine, "rustup").ok_or("is not in PATH")?;
     if !environment.rustup_may_download {
-        return Err("may not download here (RUSTUP_AUTO_INSTALL=0)");
+        return Err("must not download (RUSTUP_AUTO_INSTALL=0)");
     }
     report(&format!("rustup target add {TARGET}"));
     machine
         .run(&rustup, &["target", "add", TARGET])
         .map(|_| ())
-        .ok_or("could not add the target")
+        .ok_or("failed to add the target")
 }
 
-/// The sysroot of a compiler that can build its own standard library, or why it cannot.
+/// The sysroot of a compiler that can build its own standard library. The error is the reason against
+/// the compiler.
 fn source_of(machine: &dyn Machine, rustc: &Path) -> Result<PathBuf, String> {
-    let version = machine
+    let printed = machine
         .run(rustc, &["--version"])
-        .ok_or("is not there or does not run")?;
-    let version = version.split_whitespace().nth(1).unwrap_or_default();
+        .ok_or("does not exist or does not run")?;
+    let version = printed.split_whitespace().nth(1).unwrap_or_default();
     if minor_of(version) < minor_of(RUST_VERSION_MIN) {
         return Err(format!("is {version}, older than {RUST_VERSION_MIN}"));
     }
-    let sysroot = sysroot_of(machine, rustc).ok_or("does not name its sysroot")?;
-    // Present since the standard library has a workspace of its own, which cargo needs.
+    let sysroot = sysroot_of(machine, rustc).ok_or("does not print its sysroot")?;
+    // Cargo needs the standard library to be a workspace of its own; the file exists since it is one.
     if machine.is_file(&sysroot.join("lib/rustlib/src/rust/library/Cargo.lock")) {
         Ok(sysroot)
     } else {
-        Err("does not carry the source of its standard library".to_owned())
+        Err("does not contain the source of its standard library".to_owned())
     }
 }
 
-/// `(1, 95)` of `1.95` and of `1.95.0-nightly`; what is no version is older than all.
+/// `(1, 95)` for `1.95` and for `1.95.0-nightly`; none, which is less than every version, for other
+/// text.
 fn minor_of(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.');
     let major = parts.next()?.parse().ok()?;
@@ -223,7 +228,7 @@ fn sysroot_of(machine: &dyn Machine, rustc: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(sysroot.trim()))
 }
 
-/// What links wasm for `rustc`: its own linker, that of the compiler in use, or LLVM's.
+/// The linker for wasm: that of `rustc`, that of cargo's default compiler, or that of LLVM.
 fn find_linker(environment: &Environment, machine: &dyn Machine, rustc: &Path) -> Option<PathBuf> {
     if let Some(linker) = &environment.linker {
         return Some(linker.clone());
@@ -237,8 +242,8 @@ fn find_linker(environment: &Environment, machine: &dyn Machine, rustc: &Path) -
         machine.is_file(&linker).then_some(linker)
     });
     bundled.or_else(|| {
-        // The linker of the compiler's own LLVM reads whatever the compiler writes; an older one
-        // may not.
+        // A linker of the same LLVM version as the compiler can read its object files; an older one
+        // may fail.
         let verbose = machine.run(rustc, &["-vV"])?;
         let llvm = verbose
             .lines()

@@ -1,7 +1,8 @@
-//! The API: what a user declares, and what the status tells.
+//! The API: spec and status of `EtcdCluster`.
 
 use std::collections::BTreeMap;
 
+use innkeeper_sdk::pod::ImagePullPolicy;
 use k8s_openapi::{
     api::core::v1::{LocalObjectReference, ResourceRequirements},
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
@@ -10,7 +11,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An etcd cluster.
+/// Specification of the cluster.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "etcd.ydzs.io",
@@ -20,6 +21,8 @@ use serde::{Deserialize, Serialize};
     shortname = "etcd",
     namespaced,
     status = "EtcdClusterStatus",
+    doc = "An etcd cluster on a StatefulSet. Its members form the cluster once; later starts keep their \
+           data and identity.",
     derive = "PartialEq",
     scale(
         spec_replicas_path = ".spec.size",
@@ -84,32 +87,36 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EtcdClusterSpec {
-    /// How many members; 0 pauses.
+    /// Number of members, 0 to 9; an odd number is recommended. 0 pauses the cluster: it stops all
+    /// members and keeps their claims. Once the cluster is formed, only 0 and its number of members are
+    /// supported.
     #[serde(default = "default_size")]
     #[schemars(range(min = 0, max = 9))]
     pub(crate) size: i32,
-    /// The image of etcd; the plugin's configuration decides when neither it nor the version is given.
+    /// Image of etcd. Default: that of version, else that of the plugin's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 512),
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
     )]
     pub(crate) image: Option<String>,
-    /// The version, where the image's tag does not tell it; without an image it selects one.
+    /// Version of etcd, for an image whose tag does not name it. Without image it selects the image:
+    /// the imageRepository of the plugin's configuration with the tag v<version>.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), regex(pattern = r"^v?\d+\.\d+\.\d+$"))]
     pub(crate) version: Option<String>,
-    /// When images are pulled.
+    /// Pull policy of all images.
     #[serde(default)]
     pub(crate) image_pull_policy: ImagePullPolicy,
-    /// Secrets for pulling images.
+    /// Secrets for pulling the images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// Where data is kept.
+    /// Storage of the members' data.
     #[serde(default)]
     pub(crate) storage: Storage,
-    /// Further flags of etcd, by name without dashes; an empty value is a bare flag.
+    /// Additional flags of etcd: names without leading dashes, with their values. An empty value stands
+    /// for a flag without a value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     #[x_kube(
@@ -128,31 +135,33 @@ pub(crate) struct EtcdClusterSpec {
         ))
     )]
     pub(crate) options: BTreeMap<String, String>,
-    /// The size in bytes at which etcd refuses writes; 95 % of the storage when absent.
+    /// Size of the database in bytes at which etcd rejects writes. Default: 95 % of storage.size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) quota_backend_bytes: Option<i64>,
-    /// By what old revisions are compacted.
+    /// Mode of automatic compaction: periodic keeps the revisions of a duration, revision keeps a number
+    /// of revisions. Default: that of etcd, periodic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) auto_compaction_mode: Option<CompactionMode>,
-    /// How much is kept: a duration or a number of revisions.
+    /// Revisions that automatic compaction keeps: a duration such as 1h in mode periodic, a number of
+    /// revisions in mode revision. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub(crate) auto_compaction_retention: Option<String>,
-    /// After how many writes etcd takes a snapshot of its own.
+    /// Number of committed writes after which etcd writes a snapshot to its disk. Default: 10000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(crate) snapshot_count: Option<i64>,
-    /// Requests and limits; requests cpu 100m and memory 256Mi when absent.
+    /// Requests and limits of the container etcd. Default: requests of cpu 100m and memory 256Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
-    /// Whether members keep apart.
+    /// Placement of members on different nodes: Soft prefers it, Hard requires it, None ignores it.
     #[serde(default)]
     pub(crate) anti_affinity: AntiAffinity,
-    /// Limits voluntary disruptions.
+    /// PodDisruptionBudget of the members; it exists while the cluster is formed and not paused.
     #[serde(default)]
     pub(crate) pod_disruption_budget: DisruptionBudget,
-    /// After how many seconds a step that does not end is reported.
+    /// Time in seconds after which a formation that has not succeeded is reported as failed.
     #[serde(default = "default_deadline")]
     #[schemars(range(min = 1))]
     pub(crate) progress_deadline_seconds: i32,
@@ -166,52 +175,29 @@ const fn default_deadline() -> i32 {
     600
 }
 
-/// When images are pulled.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ImagePullPolicy {
-    /// At every start.
-    Always,
-    /// When the node does not have it.
-    #[default]
-    IfNotPresent,
-    /// Never.
-    Never,
-}
-
-impl ImagePullPolicy {
-    /// The text in a pod.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "Always",
-            Self::IfNotPresent => "IfNotPresent",
-            Self::Never => "Never",
-        }
-    }
-}
-
-/// By what old revisions are compacted.
+/// Mode of automatic compaction.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CompactionMode {
-    /// By time.
+    /// Keeps the revisions of a duration.
     Periodic,
-    /// By number of revisions.
+    /// Keeps a number of revisions.
     Revision,
 }
 
-/// Whether members keep apart.
+/// Placement of members on different nodes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AntiAffinity {
-    /// On different nodes where possible.
+    /// On different nodes if possible.
     #[default]
     Soft,
-    /// On different nodes, or not at all.
+    /// Only on different nodes.
     Hard,
-    /// Wherever.
+    /// On any node.
     None,
 }
 
-/// Where data is kept.
+/// Storage of the members' data.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
     validation = Rule::new("quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0")
@@ -229,28 +215,31 @@ pub(crate) enum AntiAffinity {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Storage {
-    /// The request of each claim, or the limit of an emptyDir.
+    /// Size of each member's claim, or size limit of its emptyDir. It can grow but not shrink; claims
+    /// grow if their StorageClass allows it.
     #[serde(default = "default_storage_size")]
     pub(crate) size: Quantity,
-    /// On what data is kept.
+    /// Medium: Persistent (a claim), EmptyDir (the node's disk) or Memory; the last two lose the data of
+    /// a member with its Pod. Immutable.
     #[serde(default)]
     pub(crate) medium: Medium,
-    /// The class of the claims; the cluster's default when absent.
+    /// StorageClass of the claims. Default: the cluster's default. Immutable.
     #[expect(clippy::struct_field_names, reason = "the name in the API")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub(crate) storage_class_name: Option<String>,
-    /// The access modes of the claims.
+    /// Access modes of the claims. Immutable.
     #[serde(default = "default_access_modes")]
     #[schemars(length(min = 1, max = 4), inner(length(max = 32)))]
     pub(crate) access_modes: Vec<String>,
-    /// What becomes of the claims when the parent goes.
+    /// Treatment of the claims when the EtcdCluster is deleted: Retain or Delete.
     #[serde(default = "retain")]
     pub(crate) when_deleted: Keeping,
-    /// What becomes of the claims of removed members.
+    /// Treatment of the claims of removed members: Retain or Delete. A pause retains them always.
     #[serde(default = "delete")]
     pub(crate) when_scaled: Keeping,
-    /// What becomes of claims that were there before.
+    /// Treatment of claims that exist before the first start: Refuse waits for their deletion, Adopt
+    /// starts with the data on them.
     #[serde(default)]
     pub(crate) existing_claims: ExistingClaims,
 }
@@ -285,19 +274,19 @@ impl Default for Storage {
     }
 }
 
-/// On what data is kept.
+/// Medium of the members' data.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Medium {
-    /// On a claim.
+    /// A claim.
     #[default]
     Persistent,
-    /// On the node's disk, while the Pod lives.
+    /// The node's disk, for the life of the Pod.
     EmptyDir,
-    /// In memory, while the Pod lives.
+    /// Memory, for the life of the Pod.
     Memory,
 }
 
-/// What becomes of claims.
+/// Treatment of claims.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeping {
     /// They stay.
@@ -316,17 +305,17 @@ impl Keeping {
     }
 }
 
-/// What becomes of claims that were there before the first start.
+/// Treatment of claims that exist before the first start.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ExistingClaims {
-    /// The cluster waits until they are gone.
+    /// The cluster waits for their deletion.
     #[default]
     Refuse,
-    /// The cluster goes on with the data on them.
+    /// The cluster starts with the data on them.
     Adopt,
 }
 
-/// Limits voluntary disruptions.
+/// Limit of voluntary disruptions.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
     validation = Rule::new("!has(self.minAvailable) || !has(self.maxUnavailable)")
@@ -334,13 +323,14 @@ pub(crate) enum ExistingClaims {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DisruptionBudget {
-    /// Whether the budget exists.
+    /// Create the PodDisruptionBudget.
     #[serde(default = "enabled")]
     pub(crate) enabled: bool,
-    /// How many must stay; the quorum when neither number is given.
+    /// Minimum number or percentage of available members. Default: the quorum, unless maxUnavailable is
+    /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) min_available: Option<IntOrString>,
-    /// How many may be away.
+    /// Maximum number or percentage of unavailable members, instead of minAvailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_unavailable: Option<IntOrString>,
 }
@@ -359,75 +349,75 @@ impl Default for DisruptionBudget {
     }
 }
 
-/// What is observed.
+/// Observed state of the cluster.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EtcdClusterStatus {
-    /// The generation of the parent that the status belongs to.
+    /// Generation of the object that this status describes.
     #[serde(default)]
     pub(crate) observed_generation: i64,
-    /// How many members are asked for.
+    /// Number of members in the spec.
     #[serde(default)]
     pub(crate) size: i32,
-    /// Replicas of the StatefulSet.
+    /// Number of replicas in the spec of the StatefulSet.
     #[serde(default)]
     pub(crate) replicas: i32,
-    /// Members that are ready.
+    /// Number of members that are ready.
     #[serde(default)]
     pub(crate) ready_replicas: i32,
-    /// The selector of the members.
+    /// Label selector of the members' Pods.
     #[serde(default)]
     pub(crate) selector: String,
-    /// Whether the cluster has been formed; never false again.
+    /// True once the cluster is formed; it stays true.
     #[serde(default)]
     pub(crate) cluster_formed: bool,
-    /// The members by ordinal.
+    /// The members that have a Pod, by ordinal.
     #[serde(default)]
     pub(crate) members: Vec<Member>,
-    /// The lowest version among the members.
+    /// Lowest version of the members, from the tags of their images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) current_version: Option<String>,
-    /// The version asked for.
+    /// Version in the spec, or of the image in the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) target_version: Option<String>,
-    /// Where clients find the cluster.
+    /// Addresses for clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) endpoints: Option<Endpoints>,
-    /// What deserves attention, sorted by code.
+    /// Warnings, sorted by code.
     #[serde(default)]
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// One member.
+/// A member.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Member {
-    /// The name of the Pod.
+    /// Name of the Pod.
     pub(crate) name: String,
-    /// The number at the end of the name.
+    /// Ordinal of the Pod, the number at the end of its name.
     pub(crate) ordinal: i32,
-    /// Whether it is ready.
+    /// True if the Pod is ready.
     pub(crate) ready: bool,
-    /// The version of its image.
+    /// Version of etcd, from the tag of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
 }
 
-/// Where clients find the cluster.
+/// Addresses for clients.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Endpoints {
-    /// The Service.
+    /// URL of the client Service.
     pub(crate) client: String,
-    /// Each member.
+    /// URL of each member.
     pub(crate) members: Vec<String>,
 }
 
-/// Something that deserves attention.
+/// A warning.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Warning {
-    /// One word.
+    /// Kind of the warning, one word in CamelCase.
     pub(crate) code: String,
-    /// A sentence.
+    /// The problem and its remedy.
     pub(crate) message: String,
 }

@@ -1,14 +1,11 @@
-//! The children besides the StatefulSet: Services, the record, claims, the disruption budget.
+//! The children: Services, the record, claims, the disruption budget; the StatefulSet is in `members`.
 
-use std::collections::BTreeMap;
-
-use innkeeper_sdk::{labels, prelude::*, quantity::Amount};
+use innkeeper_sdk::{
+    claim::DeclaredClaim, labels, pod::service_port, prelude::*, quantity::Amount,
+};
 use k8s_openapi::{
     api::{
-        core::v1::{
-            ConfigMap, PersistentVolumeClaim, PersistentVolumeClaimSpec, Service, ServicePort,
-            ServiceSpec, VolumeResourceRequirements,
-        },
+        core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceSpec},
         policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
     },
     apimachinery::pkg::{
@@ -51,28 +48,18 @@ pub(crate) fn all(cluster: &Cluster<'_>, observation: &Observation, step: &Step)
     children
 }
 
-fn port(name: &str, port: i32) -> ServicePort {
-    ServicePort {
-        name: Some(name.to_owned()),
-        port,
-        target_port: Some(IntOrString::String(name.to_owned())),
-        protocol: Some("TCP".to_owned()),
-        ..Default::default()
-    }
-}
-
 fn headless_service(cluster: &Cluster<'_>) -> Service {
     Service {
         metadata: metadata(cluster.name, &cluster.labels("headless")),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
-            // Members have to find each other before any of them is ready.
+            // Members must resolve each other's names before any of them is ready.
             publish_not_ready_addresses: Some(true),
             selector: Some(cluster.selector()),
             ports: Some(vec![
-                port("peer", 2380),
-                port("client", 2379),
-                port("metrics", 2381),
+                service_port("peer", 2380),
+                service_port("client", 2379),
+                service_port("metrics", 2381),
             ]),
             ..Default::default()
         }),
@@ -86,7 +73,10 @@ fn client_service(cluster: &Cluster<'_>) -> Service {
         spec: Some(ServiceSpec {
             type_: Some("ClusterIP".to_owned()),
             selector: Some(cluster.selector()),
-            ports: Some(vec![port("client", 2379), port("metrics", 2381)]),
+            ports: Some(vec![
+                service_port("client", 2379),
+                service_port("metrics", 2381),
+            ]),
             ..Default::default()
         }),
         ..Default::default()
@@ -104,7 +94,7 @@ fn state(cluster: &Cluster<'_>, record: &Record) -> ConfigMap {
     }
 }
 
-/// A claim for each member, unless somebody else's is used as it is.
+/// A claim for each member, except for claims that exist and are no children: these are used unchanged.
 fn claims(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> Vec<Child> {
     let is_managed = |ordinal: &&i32| {
         observation
@@ -133,7 +123,8 @@ fn claim(
     let child = observed.and_then(|claim| claim.child.as_ref());
     let adopted = child.filter(|_| observed.is_some_and(|claim| !claim.is_ours));
     let mut labels = cluster.labels("data");
-    // An adopted claim keeps the mark of who made it: a lost record must not make it look like this parent's own.
+    // An adopted claim keeps the label of the parent that made it. Otherwise, after the loss of the record, it would
+    // look like a claim of this parent.
     let uid = adopted
         .and_then(|claim| {
             claim
@@ -147,30 +138,20 @@ fn claim(
     labels.insert(CLUSTER_UID_LABEL.to_owned(), uid);
     let storage = &cluster.spec.storage;
     let given = adopted.and_then(|claim| claim.spec.as_ref());
-    PersistentVolumeClaim {
-        metadata: metadata(cluster.claim(ordinal), &labels),
-        spec: Some(PersistentVolumeClaimSpec {
-            access_modes: given
-                .and_then(|spec| spec.access_modes.clone())
-                .or_else(|| Some(storage.access_modes.clone())),
-            storage_class_name: given.map_or_else(
-                || storage.storage_class_name.clone(),
-                |spec| spec.storage_class_name.clone(),
-            ),
-            resources: Some(VolumeResourceRequirements {
-                requests: Some(BTreeMap::from([(
-                    "storage".to_owned(),
-                    request(cluster, observation, child),
-                )])),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
+    let declared = DeclaredClaim {
+        size: request(cluster, observation, child),
+        storage_class_name: given.map_or_else(
+            || storage.storage_class_name.clone(),
+            |spec| spec.storage_class_name.clone(),
+        ),
+        access_modes: given
+            .and_then(|spec| spec.access_modes.clone())
+            .unwrap_or_else(|| storage.access_modes.clone()),
+    };
+    declared.object(metadata(cluster.claim(ordinal), &labels), None)
 }
 
-/// The storage that a claim has.
+/// The size that a claim requests.
 pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
     claim
         .spec
@@ -182,7 +163,7 @@ pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
         .get("storage")
 }
 
-/// What a claim asks for: never less than it has, and more only where its class lets it grow.
+/// The size that a claim is to request: never less than now, and more only if its class allows it to grow.
 fn request(
     cluster: &Cluster<'_>,
     observation: &Observation,

@@ -1,4 +1,4 @@
-//! What is wanted for one parent: names, addresses, labels, images.
+//! The names, addresses, labels and image of one cluster.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::{
     version::Version,
 };
 
-/// The label on every child and Pod that names the cluster.
+/// The label with the name of the cluster, on every child and Pod.
 pub(crate) const CLUSTER_LABEL: &str = "etcd.ydzs.io/cluster";
 
-/// The label on claims that names the parent for which they were made.
+/// The label with the UID of the parent that made a claim.
 pub(crate) const CLUSTER_UID_LABEL: &str = "etcd.ydzs.io/cluster-uid";
 
-/// What is wanted for one parent.
+/// One cluster: the parent, and values that follow from it alone.
 pub(crate) struct Cluster<'a> {
     pub(crate) name: &'a str,
     pub(crate) namespace: &'a str,
@@ -25,7 +25,7 @@ pub(crate) struct Cluster<'a> {
     pub(crate) config: &'a Config,
     /// The image of the members.
     pub(crate) image: String,
-    /// The parent's annotation that restarts the members when it changes.
+    /// The value of the parent's annotation that restarts the members when it changes.
     pub(crate) restart_trigger: Option<&'a str>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// The version asked for, as far as it can be known.
+    /// The version in the spec, else that of the image's tag; none if the tag names no version.
     pub(crate) fn version(&self) -> Option<Version> {
         let stated = self.spec.version.as_deref().and_then(Version::parse);
         stated.or_else(|| Version::of_image(&self.image))
@@ -70,7 +70,7 @@ impl<'a> Cluster<'a> {
         labels
     }
 
-    /// The selector of the members: never more than the four shared labels.
+    /// The selector of the members: the four shared labels only, because the selector of a StatefulSet is immutable.
     pub(crate) fn selector(&self) -> BTreeMap<String, String> {
         labels::base_labels("etcd", self.name, "member")
     }
@@ -91,7 +91,7 @@ impl<'a> Cluster<'a> {
         format!("{}-client", self.name)
     }
 
-    /// Where the other members find one.
+    /// The URL of a member for the other members.
     pub(crate) fn peer_url(&self, ordinal: i32) -> String {
         format!(
             "https://{}.{}.{}.svc:2380",
@@ -101,7 +101,7 @@ impl<'a> Cluster<'a> {
         )
     }
 
-    /// Where clients find one.
+    /// The URL of a member for clients.
     pub(crate) fn client_url(&self, ordinal: i32) -> String {
         format!(
             "http://{}.{}.{}.svc:2379",
@@ -112,7 +112,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// How many of `members` make a majority.
+/// The number of members that form a majority.
 pub(crate) const fn quorum(members: usize) -> usize {
     members / 2 + 1
 }

@@ -1,25 +1,25 @@
-//! The plugin's configuration.
+//! The configuration of the plugin.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an administrator sets for all parents.
+/// Settings of the administrator for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// Images.
+    /// Images of the plugin.
     pub(crate) images: Images,
-    /// Where the images of `spec.version` are found, without tag.
+    /// Repository of the images for `spec.version`, without a tag.
     pub(crate) image_repository: String,
 }
 
-/// Images.
+/// Images of the plugin.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Images {
-    /// For parents that name neither image nor version.
+    /// Image of etcd for parents with neither image nor version.
     pub(crate) etcd: String,
-    /// Must hold a static `/bin/busybox`.
+    /// Image of the init container; it must contain a static `/bin/busybox`.
     pub(crate) tools: String,
 }
 

@@ -1,7 +1,7 @@
 //! The reconciler of `etcd.ydzs.io/v1alpha1` `EtcdCluster`: an etcd cluster on a StatefulSet, bootstrapped once.
 //!
-//! The memory of the bootstrap is one ConfigMap, the record, so that every transition is one atomic write.
-//! A guest has no network and never speaks to etcd; what it knows of members comes from Pods.
+//! One ConfigMap, the record, holds the whole state of the bootstrap, so that every transition is one atomic write.
+//! A guest has no network and never talks to etcd; it knows the members only by their Pods.
 
 mod api;
 mod children;
@@ -32,7 +32,7 @@ use crate::{api::EtcdCluster, cluster::Cluster, config::Config, observe::Observa
 #[derive(Debug)]
 pub struct Plugin;
 
-/// Limits the read of Pods to those whose spec this plugin wrote itself.
+/// The selector that limits the read of Pods to those of this plugin.
 const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=etcd";
 
 impl Reconciler for Plugin {
@@ -44,12 +44,12 @@ impl Reconciler for Plugin {
             .child::<PersistentVolumeClaim>()
             .child::<StatefulSet>()
             .child::<PodDisruptionBudget>()
-            // Readiness and images lie in status and spec.
+            // The metadata alone would not do: readiness is in the status, the image in the spec.
             .read::<Pod>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(PODS)
-            // Claims that are no children: whose they are.
+            // For claims that are no children, the labels name the cluster that made them.
             .read::<PersistentVolumeClaim>(Access::Metadata, ReadScope::ParentNamespace)
-            // Whether claims can grow.
+            // The class of the claims decides if they can grow.
             .read::<StorageClass>(Access::Full, ReadScope::Cluster)
             .config_schema::<Config>()
     }
@@ -60,7 +60,7 @@ impl Reconciler for Plugin {
         let cluster = Cluster::new(request, &parent.spec, &config);
         let observation = Observation::read(request, host, &cluster)?;
         if let Err(problem) = validate::spec(&cluster, &observation) {
-            // The state machine rests: nothing is started or recorded.
+            // The state machine does not advance: a cluster with an invalid spec starts and records nothing.
             let resting = step::rest(&cluster, &observation);
             let report = report::report(request, &cluster, &observation, &resting);
             return Err(Fault::invalid(problem).with_report(report));

@@ -1,10 +1,10 @@
 //! The StatefulSet of the members and its Pods.
 //!
-//! No shell runs in the container `etcd`: the image has none, and `$(POD_NAME)` is filled in by the kubelet.
+//! The container `etcd` runs no shell, because its image has none; the kubelet expands `$(POD_NAME)` in the arguments.
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{hash, json, labels, prelude::*, quantity::Amount};
+use innkeeper_sdk::{claim::DeclaredClaim, hash, json, labels, pod, prelude::*, quantity::Amount};
 use k8s_openapi::{
     api::{
         apps::v1::{
@@ -13,22 +13,19 @@ use k8s_openapi::{
             StatefulSetUpdateStrategy,
         },
         core::v1::{
-            Affinity, Capabilities, ConfigMapEnvSource, ConfigMapVolumeSource, Container,
-            ContainerPort, EmptyDirVolumeSource, EnvFromSource, EnvVar, EnvVarSource,
-            HTTPGetAction, ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimSpec,
-            PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
-            ResourceRequirements, SeccompProfile, SecurityContext, TCPSocketAction, Volume,
-            VolumeMount, VolumeResourceRequirements, WeightedPodAffinityTerm,
+            Affinity, ConfigMapEnvSource, Container, EmptyDirVolumeSource, EnvFromSource,
+            HTTPGetAction, PersistentVolumeClaim, PodAffinityTerm, PodAntiAffinity,
+            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, SecurityContext, TCPSocketAction,
+            Volume, VolumeMount, WeightedPodAffinityTerm,
         },
     },
-    apimachinery::pkg::{
-        api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString,
-    },
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 use serde_json::Value;
 
 use crate::{
     api::{AntiAffinity, CompactionMode, Keeping, Medium},
+    children::requested,
     cluster::Cluster,
     version::Version,
 };
@@ -36,12 +33,14 @@ use crate::{
 const TEMPLATE_HASH: &str = "etcd.ydzs.io/template-hash";
 const RESTART_TRIGGER: &str = "etcd.ydzs.io/restart-trigger";
 
-/// The user of the members; files of the claims belong to its group.
+/// The user and group ID of the members, the usual `nonroot`. As `fsGroup` it owns the files of the claims.
 const USER: i64 = 65532;
 
-/// Ends when the member may start: its data is there, the cluster is being founded, or it has been admitted.
+/// The script of the init container. It ends when the member may start: it has data, the cluster is being formed, or
+/// the record admits the member.
 ///
-/// It keeps a member that lost its disk from joining under an identity that had data.
+/// It prevents a member that lost its disk from joining under an identity that had data, because that would break the
+/// guarantees of Raft.
 const ADMIT: &str = r#"until ls /var/run/etcd/default.etcd/member/wal/*.wal >/dev/null 2>&1 \
   || [ "$(cat /state/ETCD_INITIAL_CLUSTER_STATE)" = new ] \
   || [ "$(cat "/state/ADMIT_${POD_NAME##*-}" 2>/dev/null)" = 1 ]; do
@@ -49,14 +48,14 @@ const ADMIT: &str = r#"until ls /var/run/etcd/default.etcd/member/wal/*.wal >/de
 done
 "#;
 
-/// The StatefulSet with so many replicas.
+/// The StatefulSet with a number of replicas.
 pub(crate) fn stateful_set(
     cluster: &Cluster<'_>,
     observed: Option<&StatefulSet>,
     replicas: i32,
 ) -> StatefulSet {
     let storage = &cluster.spec.storage;
-    // While all members are away, their claims are all that is left of the cluster.
+    // During a pause, the claims are all that is left of the cluster.
     let when_scaled = if replicas == 0 {
         Keeping::Retain
     } else {
@@ -75,7 +74,7 @@ pub(crate) fn stateful_set(
             replicas: Some(replicas),
             service_name: Some(cluster.name.to_owned()),
             selector: labels::label_selector(&cluster.selector()),
-            // One after the other, three members could never start: none is ready without a second.
+            // With `OrderedReady`, three members could never start: the first is not ready without a second.
             pod_management_policy: Some("Parallel".to_owned()),
             revision_history_limit: Some(5),
             update_strategy: Some(StatefulSetUpdateStrategy {
@@ -107,7 +106,7 @@ pub(crate) fn template_hash(cluster: &Cluster<'_>) -> String {
     hash::sha256_hex(json::canonical(template).as_bytes())
 }
 
-/// The hash of the Pod template that an observed StatefulSet was made with.
+/// The hash of the Pod template of an observed StatefulSet.
 pub(crate) fn template_hash_of(stateful_set: &StatefulSet) -> Option<String> {
     stateful_set
         .metadata
@@ -117,97 +116,53 @@ pub(crate) fn template_hash_of(stateful_set: &StatefulSet) -> Option<String> {
         .cloned()
 }
 
-/// The claim template: it can never change, so the observed one is repeated.
+/// The claim template. It is immutable, so the size of the observed one is repeated.
 fn claim_template(cluster: &Cluster<'_>, observed: Option<&StatefulSet>) -> PersistentVolumeClaim {
     let storage = &cluster.spec.storage;
-    let template = observed
+    let size = observed
         .and_then(|it| it.spec.as_ref()?.volume_claim_templates.as_ref()?.first())
-        .and_then(|it| it.spec.as_ref());
-    let requests = template
-        .and_then(|spec| spec.resources.as_ref()?.requests.clone())
-        .unwrap_or_else(|| BTreeMap::from([("storage".to_owned(), storage.size.clone())]));
-    PersistentVolumeClaim {
-        metadata: metadata("data", &cluster.labels("data")),
-        spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(storage.access_modes.clone()),
-            storage_class_name: storage.storage_class_name.clone(),
-            resources: Some(VolumeResourceRequirements {
-                requests: Some(requests),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
+        .and_then(requested)
+        .unwrap_or(&storage.size)
+        .clone();
+    let declared = DeclaredClaim {
+        size,
+        storage_class_name: storage.storage_class_name.clone(),
+        access_modes: storage.access_modes.clone(),
+    };
+    declared.object(metadata("data", &cluster.labels("data")), None)
 }
 
 fn template(cluster: &Cluster<'_>) -> PodTemplateSpec {
-    let trigger = cluster.restart_trigger;
+    let labels = labels::with_version(&cluster.labels("member"), &cluster.image);
+    let trigger = cluster.restart_trigger.map(str::to_owned);
     PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(labels::with_version(
-                &cluster.labels("member"),
-                &cluster.image,
-            )),
-            annotations: trigger
-                .map(|value| BTreeMap::from([(RESTART_TRIGGER.to_owned(), value.to_owned())])),
-            ..Default::default()
-        }),
-        spec: Some(pod(cluster)),
+        metadata: Some(pod::metadata(None, labels, [(RESTART_TRIGGER, trigger)])),
+        spec: Some(pod_spec(cluster)),
     }
 }
 
-fn pod(cluster: &Cluster<'_>) -> PodSpec {
-    let secrets: Vec<_> = cluster
-        .spec
-        .image_pull_secrets
-        .iter()
-        .map(json::copied)
-        .collect();
-    let mut volumes = vec![Volume {
-        name: "state".to_owned(),
-        config_map: Some(ConfigMapVolumeSource {
-            name: cluster.record(),
-            ..Default::default()
+fn pod_spec(cluster: &Cluster<'_>) -> PodSpec {
+    let storage = &cluster.spec.storage;
+    let data = (!cluster.is_persistent()).then(|| Volume {
+        name: "data".to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource {
+            medium: (storage.medium == Medium::Memory).then(|| "Memory".to_owned()),
+            size_limit: Some(storage.size.clone()),
         }),
         ..Default::default()
-    }];
-    if !cluster.is_persistent() {
-        let is_memory = cluster.spec.storage.medium == Medium::Memory;
-        volumes.insert(
-            0,
-            Volume {
-                name: "data".to_owned(),
-                empty_dir: Some(EmptyDirVolumeSource {
-                    medium: is_memory.then(|| "Memory".to_owned()),
-                    size_limit: Some(cluster.spec.storage.size.clone()),
-                }),
-                ..Default::default()
-            },
-        );
-    }
+    });
+    let state = pod::from_config_map("state", cluster.record());
     PodSpec {
-        automount_service_account_token: Some(false),
-        enable_service_links: Some(false),
         termination_grace_period_seconds: Some(30),
-        image_pull_secrets: (!secrets.is_empty()).then_some(secrets),
         affinity: affinity(cluster),
         security_context: Some(PodSecurityContext {
-            run_as_non_root: Some(true),
-            run_as_user: Some(USER),
-            run_as_group: Some(USER),
-            fs_group: Some(USER),
             fs_group_change_policy: Some("OnRootMismatch".to_owned()),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                ..Default::default()
-            }),
-            ..Default::default()
+            ..pod::security(Some(USER))
         }),
         init_containers: Some(vec![admit(cluster)]),
         containers: vec![etcd(cluster)],
-        volumes: Some(volumes),
-        ..Default::default()
+        volumes: Some(data.into_iter().chain([state]).collect()),
+        ..pod::restricted(None, &cluster.spec.image_pull_secrets)
     }
 }
 
@@ -239,48 +194,10 @@ fn affinity(cluster: &Cluster<'_>) -> Option<Affinity> {
     })
 }
 
-fn security() -> SecurityContext {
+fn container_security() -> SecurityContext {
     SecurityContext {
-        allow_privilege_escalation: Some(false),
-        capabilities: Some(Capabilities {
-            drop: Some(vec!["ALL".to_owned()]),
-            ..Default::default()
-        }),
         read_only_root_filesystem: Some(true),
-        run_as_non_root: Some(true),
-        ..Default::default()
-    }
-}
-
-fn requests(cpu: &str, memory: &str) -> ResourceRequirements {
-    ResourceRequirements {
-        requests: Some(BTreeMap::from([
-            ("cpu".to_owned(), Quantity(cpu.to_owned())),
-            ("memory".to_owned(), Quantity(memory.to_owned())),
-        ])),
-        ..Default::default()
-    }
-}
-
-fn from_field(name: &str, path: &str) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector {
-                field_path: path.to_owned(),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
-}
-
-fn mount(name: &str, path: &str) -> VolumeMount {
-    VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        ..Default::default()
+        ..pod::container_security()
     }
 }
 
@@ -288,20 +205,20 @@ fn admit(cluster: &Cluster<'_>) -> Container {
     Container {
         name: "admit".to_owned(),
         image: Some(cluster.config.images.tools.clone()),
-        image_pull_policy: Some(cluster.spec.image_pull_policy.as_str().to_owned()),
+        image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
         command: Some(
             ["/bin/busybox", "sh", "-ec", ADMIT]
                 .map(str::to_owned)
                 .to_vec(),
         ),
-        env: Some(vec![from_field("POD_NAME", "metadata.name")]),
-        resources: Some(requests("10m", "32Mi")),
-        security_context: Some(security()),
+        env: Some(vec![pod::field_variable("POD_NAME", "metadata.name")]),
+        resources: Some(pod::resources(None, "10m", "32Mi")),
+        security_context: Some(container_security()),
         volume_mounts: Some(vec![
-            mount("data", "/var/run/etcd"),
+            pod::mount("data", "/var/run/etcd"),
             VolumeMount {
                 read_only: Some(true),
-                ..mount("state", "/state")
+                ..pod::mount("state", "/state")
             },
         ]),
         ..Default::default()
@@ -309,27 +226,21 @@ fn admit(cluster: &Cluster<'_>) -> Container {
 }
 
 fn etcd(cluster: &Cluster<'_>) -> Container {
-    let port = |name: &str, number: i32| ContainerPort {
-        name: Some(name.to_owned()),
-        container_port: number,
-        protocol: Some("TCP".to_owned()),
-        ..Default::default()
-    };
     let (startup, liveness, readiness) = probes(cluster.version());
     Container {
         name: "etcd".to_owned(),
         image: Some(cluster.image.clone()),
-        image_pull_policy: Some(cluster.spec.image_pull_policy.as_str().to_owned()),
+        image_pull_policy: Some(cluster.spec.image_pull_policy.into()),
         command: Some(vec!["etcd".to_owned()]),
         args: Some(arguments(cluster)),
         ports: Some(vec![
-            port("peer", 2380),
-            port("client", 2379),
-            port("metrics", 2381),
+            pod::container_port("peer", 2380),
+            pod::container_port("client", 2379),
+            pod::container_port("metrics", 2381),
         ]),
         env: Some(vec![
-            from_field("POD_NAME", "metadata.name"),
-            from_field("POD_NAMESPACE", "metadata.namespace"),
+            pod::field_variable("POD_NAME", "metadata.name"),
+            pod::field_variable("POD_NAMESPACE", "metadata.namespace"),
         ]),
         env_from: Some(vec![EnvFromSource {
             config_map_ref: Some(ConfigMapEnvSource {
@@ -338,23 +249,24 @@ fn etcd(cluster: &Cluster<'_>) -> Container {
             }),
             ..Default::default()
         }]),
-        resources: Some(
-            cluster
-                .spec
-                .resources
-                .as_ref()
-                .map_or_else(|| requests("100m", "256Mi"), json::copied),
-        ),
+        resources: Some(pod::resources(
+            cluster.spec.resources.as_ref(),
+            "100m",
+            "256Mi",
+        )),
         startup_probe: Some(startup),
         liveness_probe: Some(liveness),
         readiness_probe: Some(readiness),
-        security_context: Some(security()),
-        volume_mounts: Some(vec![mount("data", "/var/run/etcd")]),
+        security_context: Some(container_security()),
+        volume_mounts: Some(vec![pod::mount("data", "/var/run/etcd")]),
         ..Default::default()
     }
 }
 
-/// Startup, liveness and readiness; liveness never depends on the quorum.
+/// The startup, liveness and readiness probes.
+///
+/// Liveness must not depend on the quorum: otherwise the kubelet would restart the healthy members of a cluster that has
+/// lost it.
 fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
     let http = |path: &str| Probe {
         http_get: Some(HTTPGetAction {
@@ -371,7 +283,7 @@ fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
         }),
         ..Default::default()
     };
-    // An unknown version counts as new.
+    // A version that is unknown is treated as a new one.
     let (live, ready) = match version {
         Some(version) if !version.has_health_endpoints() => (tcp, http("/health")),
         _ => (http("/livez"), http("/readyz")),
@@ -390,7 +302,7 @@ fn probes(version: Option<Version>) -> (Probe, Probe, Probe) {
     (startup, steady(live), steady(ready))
 }
 
-/// The arguments of etcd, in their fixed order.
+/// The arguments of etcd. Their order is fixed, because a changed order would restart the members.
 pub(crate) fn arguments(cluster: &Cluster<'_>) -> Vec<String> {
     let headless = cluster.name;
     let mut arguments = vec![
@@ -420,7 +332,7 @@ pub(crate) fn arguments(cluster: &Cluster<'_>) -> Vec<String> {
     arguments
 }
 
-/// The user's flags, and the quota.
+/// The flags of the user, and the quota.
 fn user_flags(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
     let spec = cluster.spec;
     let mode = spec.auto_compaction_mode.map(|mode| match mode {

@@ -1,4 +1,4 @@
-//! What the cluster shows: the record, the StatefulSet, claims and Pods.
+//! The observed state: the record, the StatefulSet, claims and Pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,31 +16,32 @@ use crate::{
     version::Version,
 };
 
-/// The largest number of members that the schema admits.
+/// The largest number of members that the schema accepts.
 pub(crate) const MEMBERS_MAX: i32 = 9;
 
-/// What the cluster shows.
+/// The observed state of one cluster.
 pub(crate) struct Observation {
     pub(crate) record: Option<Record>,
     pub(crate) stateful_set: Option<StatefulSet>,
-    /// The StatefulSet is on its way out: it counts neither as observed nor as absent.
+    /// The StatefulSet is being deleted, so it can neither be changed nor be created again yet.
     pub(crate) is_leaving: bool,
     /// Claims of this cluster's members by ordinal.
     pub(crate) claims: BTreeMap<i32, Claim>,
     /// Pods of members by ordinal.
     pub(crate) pods: BTreeMap<i32, MemberPod>,
-    /// Whether the stored status says that the cluster has been formed.
+    /// The cluster is formed according to the stored status.
     pub(crate) was_formed: bool,
-    /// The class that the claims have lets them grow.
+    /// The StorageClass of the claims allows them to grow.
     pub(crate) can_grow: bool,
 }
 
 /// A claim of a member.
 pub(crate) struct Claim {
-    /// Among the children: stated, and so managed.
+    /// The claim if it is a child, which the guest manages.
     pub(crate) child: Option<PersistentVolumeClaim>,
-    /// Made for this parent and no former one.
+    /// The claim was made for this parent, not for an earlier one of the same name.
     pub(crate) is_ours: bool,
+    /// The claim is being deleted.
     pub(crate) is_leaving: bool,
 }
 
@@ -79,13 +80,13 @@ impl Observation {
         })
     }
 
-    /// The StatefulSet's `spec.replicas`; 0 without one.
+    /// The `spec.replicas` of the StatefulSet; 0 without a StatefulSet.
     pub(crate) fn replicas(&self) -> i32 {
         let spec = self.stateful_set.as_ref().and_then(|it| it.spec.as_ref());
         spec.map_or(0, |spec| spec.replicas.unwrap_or(1))
     }
 
-    /// Which of the members are ready.
+    /// The ordinals of the members that are ready.
     pub(crate) fn ready(&self) -> BTreeSet<i32> {
         self.pods
             .iter()
@@ -94,7 +95,7 @@ impl Observation {
             .collect()
     }
 
-    /// The lowest version that runs, else the one of the StatefulSet.
+    /// The lowest version of the Pods, without Pods that of the StatefulSet.
     pub(crate) fn current_version(&self) -> Option<Version> {
         let running: Vec<Option<Version>> = self.pods.values().map(|pod| pod.version).collect();
         if running.is_empty() {
@@ -104,7 +105,7 @@ impl Observation {
                 .and_then(image_of)
                 .and_then(|it| Version::of_image(&it));
         }
-        // One unknown version makes the lowest unknown.
+        // The lowest version is unknown if one version is.
         running
             .into_iter()
             .collect::<Option<Vec<_>>>()?
@@ -150,7 +151,7 @@ fn claims(
     Ok(claims)
 }
 
-/// Whether the class of the claims, as far as one is known, lets them grow.
+/// Returns true if the StorageClass of the claims is known and allows them to grow.
 fn can_grow(
     host: &dyn Host,
     cluster: &Cluster<'_>,

@@ -1,4 +1,4 @@
-//! The record: all memory of the bootstrap, in the ConfigMap `<name>-cluster-state`.
+//! The record: the whole state of the bootstrap, in the ConfigMap `<name>-cluster-state`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,23 @@ const TOKEN: &str = "ETCD_INITIAL_CLUSTER_TOKEN";
 const VOTERS: &str = "etcd.ydzs.io/voters";
 const SEQUENCE: &str = "etcd.ydzs.io/sequence";
 
-/// What has been decided about the cluster's membership.
+/// The decisions about the membership of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The ordinals of all members.
     pub(crate) members: BTreeSet<i32>,
-    /// Whether the cluster has been formed; never false again.
+    /// The cluster is formed; this never becomes false again.
     pub(crate) formed: bool,
-    /// The name under which the founders found each other.
+    /// The initial cluster token of etcd, which is part of the cluster's ID.
     pub(crate) token: String,
-    /// The ordinals that are confirmed as voters; none is unknown.
+    /// The ordinals of confirmed voters; none while they are unknown.
     pub(crate) voters: Option<BTreeSet<i32>>,
-    /// How many operations have ended.
+    /// The number of operations that have ended.
     pub(crate) sequence: u64,
 }
 
 impl Record {
-    /// The record of a cluster that has not run before.
+    /// The record of a cluster that has never run.
     pub(crate) fn founding(cluster: &Cluster<'_>, members: BTreeSet<i32>) -> Self {
         Self {
             members,
@@ -39,7 +39,7 @@ impl Record {
         }
     }
 
-    /// What a ConfigMap says; none if it is not a record of this cluster.
+    /// The record in a ConfigMap; none if it is no record of this cluster.
     pub(crate) fn parse(cluster: &Cluster<'_>, config_map: &ConfigMap) -> Option<Self> {
         let data = config_map.data.as_ref()?;
         let prefix = format!("{}-", cluster.name);
@@ -70,12 +70,12 @@ impl Record {
         })
     }
 
-    /// The number of replicas whose highest ordinal is the highest member.
+    /// The number of replicas with which the highest ordinal is that of the highest member.
     pub(crate) fn replicas(&self) -> i32 {
         self.members.last().map_or(0, |top| top + 1)
     }
 
-    /// What the members read at every start.
+    /// The data of the ConfigMap, which the members read at every start.
     pub(crate) fn data(&self, cluster: &Cluster<'_>) -> BTreeMap<String, String> {
         let entry = |ordinal: &i32| {
             format!(
@@ -93,7 +93,7 @@ impl Record {
         ])
     }
 
-    /// What only the guest reads.
+    /// The annotations of the ConfigMap, which only the guest reads.
     pub(crate) fn annotations(&self) -> BTreeMap<String, String> {
         let mut annotations = BTreeMap::from([(SEQUENCE.to_owned(), self.sequence.to_string())]);
         if let Some(voters) = &self.voters {

@@ -1,4 +1,4 @@
-//! Status, conditions and events, from what is observed.
+//! Status, conditions and events, from the observed state.
 
 use innkeeper_sdk::{labels, prelude::*, quantity::Amount};
 
@@ -6,11 +6,11 @@ use crate::{
     api::{Endpoints, EtcdClusterStatus, Member, Warning},
     children::requested,
     cluster::{Cluster, quorum},
-    observe::Observation,
+    observe::{Claim, MemberPod, Observation},
     step::{Stage, Step},
 };
 
-/// What is to be said about the parent.
+/// The report on the parent.
 pub(crate) fn report(
     request: &Request,
     cluster: &Cluster<'_>,
@@ -28,14 +28,14 @@ pub(crate) fn report(
     report
 }
 
-/// The numbers that everything is said with.
+/// The data of the report.
 struct View<'a> {
     cluster: &'a Cluster<'a>,
     observation: &'a Observation,
     step: &'a Step,
-    /// Members of the record.
+    /// The number of members in the record.
     members: usize,
-    /// Members of the record whose Pods are ready.
+    /// The number of them whose Pods are ready.
     ready: usize,
 }
 
@@ -59,7 +59,7 @@ impl<'a> View<'a> {
             .is_some_and(|record| record.formed)
     }
 
-    /// Whether all Pods run the present template.
+    /// Returns true if all Pods have the current template.
     fn is_rolled_out(&self) -> bool {
         let Some(stateful_set) = &self.observation.stateful_set else {
             return false;
@@ -72,7 +72,7 @@ impl<'a> View<'a> {
     }
 
     fn status(&self, request: &Request) -> EtcdClusterStatus {
-        let member = |(ordinal, pod): (&i32, &crate::observe::MemberPod)| Member {
+        let member = |(ordinal, pod): (&i32, &MemberPod)| Member {
             name: self.cluster.member(*ordinal),
             ordinal: *ordinal,
             ready: pod.is_ready,
@@ -124,16 +124,19 @@ impl<'a> View<'a> {
             let names = unmanaged.join(", ");
             warn(
                 "ClaimNotManaged",
-                format!("{names}: used, but its size does not follow"),
+                format!("{names}: in use, but no child: storage.size does not apply to it"),
             );
         }
         let size = self.cluster.spec.size;
         if size > 0 && size % 2 == 0 {
-            let message = format!("{size} members bear no more failures than {}", size - 1);
+            let message = format!(
+                "{size} members tolerate no more failures than {}: set an odd size",
+                size - 1
+            );
             warn("EvenSize", message);
         }
         let wanted = Amount::of(&self.cluster.spec.storage.size);
-        let is_small = |claim: &crate::observe::Claim| {
+        let is_small = |claim: &Claim| {
             claim
                 .child
                 .as_ref()
@@ -141,12 +144,12 @@ impl<'a> View<'a> {
                 .is_some_and(|has| Amount::of(has) < wanted)
         };
         if !self.observation.can_grow && claims.values().any(is_small) {
-            let message = "the claims keep their size: their class does not let them grow";
+            let message = "the claims keep their size: their StorageClass does not allow expansion";
             warn("StorageNotExpandable", message.to_owned());
         }
         if self.cluster.version().is_none() {
             let message = format!(
-                "the image {} does not tell its version: set spec.version",
+                "the tag of the image {} names no version: set spec.version",
                 self.cluster.image
             );
             warn("VersionUnknown", message);
@@ -228,13 +231,14 @@ impl<'a> View<'a> {
             Stage::StaleClaims(_) => (
                 false,
                 "StaleClaims",
-                "waiting until claims of an earlier cluster are gone".into(),
+                "waiting for the deletion of claims of an earlier cluster".into(),
             ),
             Stage::BootstrapFailed => (
                 false,
                 "DeadlineExceeded",
                 format!(
-                    "the founders did not find each other in time: {}",
+                    "the members did not form a cluster within {} s: {}",
+                    self.cluster.spec.progress_deadline_seconds,
                     self.counts()
                 ),
             ),
@@ -248,8 +252,8 @@ impl<'a> View<'a> {
                 false,
                 "SizeNotSupported",
                 format!(
-                    "{size} members are asked for, but members cannot be added or removed yet: \
-                     the cluster keeps the {members} that it was formed with; set size to {members}"
+                    "size is {size}, but members of a formed cluster cannot be added or removed: \
+                     the cluster keeps its {members} members; set size to {members}"
                 ),
             ),
             Stage::Formed if self.ready < members => (
@@ -263,8 +267,10 @@ impl<'a> View<'a> {
                 "members are replaced one by one".into(),
             ),
             Stage::Formed => {
-                let version = self.observation.current_version();
-                let version = version.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+                let version = self
+                    .observation
+                    .current_version()
+                    .map_or_else(|| "unknown".to_owned(), |it| it.to_string());
                 (
                     false,
                     "ProgressingComplete",
@@ -278,11 +284,9 @@ impl<'a> View<'a> {
     fn degraded(&self) -> Condition {
         let (status, reason, message) = match &self.step.stage {
             Stage::Paused => (false, "Paused", self.paused()),
-            _ if !self.is_formed() || self.ready == self.members => (
-                false,
-                "NotDegraded",
-                "nothing is known to be wrong".to_owned(),
-            ),
+            _ if !self.is_formed() || self.ready == self.members => {
+                (false, "NotDegraded", "no problem is known".to_owned())
+            }
             Stage::Resuming => (false, "NotDegraded", "members start again".to_owned()),
             _ if self.ready < quorum(self.members) => (true, "QuorumLost", self.counts()),
             _ => (true, "MembersUnhealthy", self.counts()),
@@ -291,7 +295,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Events on transitions, found by comparing with the stored conditions.
+/// The events of transitions, from a comparison with the stored conditions.
 fn events(request: &Request, conditions: &[Condition]) -> Vec<Event> {
     let find = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
     let Some(available) = find("Available") else {

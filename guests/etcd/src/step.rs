@@ -1,7 +1,7 @@
-//! The state machine: from what is observed to the next step, one at a time.
+//! The state machine: one step from the observed state.
 //!
-//! Every pass computes the record from the observed one and one transition, so that a pass that stops after any write
-//! meets the same or the next row when it runs again.
+//! Every pass computes the record from the observed one and at most one transition. A pass that stops after any write
+//! is therefore in the same or the next state when it runs again.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,37 +15,37 @@ use crate::{
     record::Record,
 };
 
-/// What the answer states besides the Services.
+/// The state of the cluster, and the children that the answer states besides the Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// The record to state; none before the first start.
     pub(crate) record: Option<Record>,
-    /// Whether claims are stated: never before the record is in the cluster.
+    /// The answer states claims. It does so only when the record is in the cluster.
     pub(crate) has_claims: bool,
-    /// The StatefulSet's replicas; none leaves it out.
+    /// The replicas of the StatefulSet; none leaves it out.
     pub(crate) replicas: Option<i32>,
-    /// Where the cluster stands.
+    /// The stage of the cluster.
     pub(crate) stage: Stage,
-    /// When to look again although nothing changed.
+    /// The time until the next pass if nothing changes.
     pub(crate) requeue: Option<Duration>,
 }
 
-/// Where a cluster stands.
+/// The stage of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Asked to have no members; next: bootstrap or resume when the size is raised.
+    /// The size is 0. Next: bootstrap or resume when the size is raised.
     Paused,
-    /// Claims of an earlier cluster are in the way; next: bootstrap when they are gone or to be adopted.
+    /// Claims of an earlier cluster exist. Next: bootstrap when they are deleted or may be adopted.
     StaleClaims(Vec<String>),
-    /// The founders start; next: formed, or failed.
+    /// The first members start. Next: formed, or failed.
     Bootstrapping,
-    /// The founders did not find each other in time; next: formed, when they do.
+    /// The first members did not become ready within the deadline. Next: formed, when they do.
     BootstrapFailed,
     /// Formed and running.
     Formed,
-    /// All members start again after a pause; next: formed.
+    /// All members start again after a pause. Next: formed.
     Resuming,
-    /// Formed, and asked for another number of members than it was formed with.
+    /// Formed, with another number of members than the size.
     Resizing,
 }
 
@@ -61,7 +61,7 @@ impl Step {
     }
 }
 
-/// The next step.
+/// The next step of a cluster.
 pub(crate) fn next(cluster: &Cluster<'_>, observation: &Observation, host: &dyn Host) -> Step {
     match &observation.record {
         None => begin(cluster, observation),
@@ -70,7 +70,7 @@ pub(crate) fn next(cluster: &Cluster<'_>, observation: &Observation, host: &dyn 
     }
 }
 
-/// Nothing new, for a parent whose spec is wrong: what is observed, as it stands.
+/// The step that repeats the observed state, for a parent whose spec is invalid.
 pub(crate) fn rest(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let stage = match &observation.record {
         Some(record) if record.formed && cluster.spec.size > 0 => Stage::Formed,
@@ -85,7 +85,7 @@ pub(crate) fn rest(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     }
 }
 
-/// There is no record: a first start, or it was lost.
+/// The step without a record: it has never been written, or it was deleted.
 fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let size = cluster.spec.size;
     let has_own_claims = observation.claims.values().any(|claim| claim.is_ours);
@@ -112,7 +112,8 @@ fn begin(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     }
 }
 
-/// The record of a cluster that goes on with the data of a former one: the unbroken run of claims from the first.
+/// The record of a cluster that adopts the data of an earlier one: its members are those of the claims from ordinal 0 up
+/// to the first gap.
 fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Record {
     let existing = (0..MEMBERS_MAX)
         .take_while(|ordinal| observation.claims.contains_key(ordinal))
@@ -123,7 +124,7 @@ fn adopted(cluster: &Cluster<'_>, observation: &Observation) -> Record {
     }
 }
 
-/// The record of a cluster whose ConfigMap was deleted.
+/// The step that restores the record of a cluster whose ConfigMap was deleted.
 fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     let replicas = observation.replicas();
     let adopts = cluster.spec.storage.existing_claims == ExistingClaims::Adopt;
@@ -163,7 +164,7 @@ fn reconstruct(cluster: &Cluster<'_>, observation: &Observation) -> Step {
     }
 }
 
-/// The founders start and find each other.
+/// The step of a cluster whose first members start.
 fn form(
     cluster: &Cluster<'_>,
     observation: &Observation,
@@ -180,8 +181,8 @@ fn form(
         return step;
     };
     let ready = observation.ready();
-    // A StatefulSet cannot repair a template while no Pod becomes ready alone, and there is nothing to lose yet: it is
-    // left out until it is gone, and then made again.
+    // A rolling update waits for each replaced Pod to become ready, and before formation no member becomes ready alone.
+    // There is no data to lose yet, so the StatefulSet is left out until it is deleted, and then created again.
     let is_outdated =
         members::template_hash_of(stateful_set) != Some(members::template_hash(cluster));
     if observation.is_leaving || (is_outdated && ready.is_empty()) {
@@ -195,8 +196,11 @@ fn form(
         return formed(step, record);
     }
     let deadline = i64::from(cluster.spec.progress_deadline_seconds) * 1000;
-    let begin = stateful_set.metadata.creation_timestamp.as_ref();
-    let begin = begin.map_or(0, |begin| begin.0.as_millisecond());
+    let begin = stateful_set
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(0, |begin| begin.0.as_millisecond());
     let now = i64::try_from(host.now_ms()).unwrap_or(i64::MAX);
     let left = begin.saturating_add(deadline).saturating_sub(now);
     match u64::try_from(left) {
@@ -226,11 +230,11 @@ fn formed(step: Step, record: &Record) -> Step {
     }
 }
 
-/// The cluster has been formed.
+/// The step of a formed cluster.
 fn run(cluster: &Cluster<'_>, observation: &Observation, record: &Record) -> Step {
     let size = cluster.spec.size;
     let mut record = record.clone();
-    // An adopted cluster shows by a start of all its members who they are.
+    // The voters of an adopted cluster are unknown until all members of the record are ready at once.
     if record.voters.is_none() && record.members.is_subset(&observation.ready()) {
         record.voters = Some(record.members.clone());
     }

@@ -1,8 +1,8 @@
-//! The reconciler as plain Rust.
+//! Tests of the reconciler as plain Rust, with a fake host.
 
 use innkeeper_sdk::{
     prelude::*,
-    testing::{FakeHost, TestRequest},
+    testing::{FakeHost, TestRequest, definition_problems},
 };
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn reason<'a>(outcome: &'a Outcome, kind: &str) -> &'a str {
     &outcome.report().find_condition(kind).unwrap().reason
 }
 
-/// An answer as it looks in the cluster: the StatefulSet with a creation time and a status.
+/// The children of an answer as the cluster would show them: the StatefulSet with a creation time and a status.
 fn settled(outcome: &Outcome, replicas: i32) -> Vec<(String, Value)> {
     outcome
         .children()
@@ -86,7 +86,7 @@ fn observing(parent: &EtcdCluster, children: &[(String, Value)]) -> TestRequest 
         })
 }
 
-/// The passes from nothing to a formed cluster.
+/// The passes from an empty cluster to a formed one.
 fn formed(parent: &EtcdCluster) -> (Outcome, FakeHost) {
     let first = answer(TestRequest::new(parent), &host());
     let second = answer(observing(parent, &settled(&first, 0)), &host());
@@ -97,6 +97,12 @@ fn formed(parent: &EtcdCluster) -> (Outcome, FakeHost) {
     let fourth = answer(observing(parent, &settled(&third, 3)), &ready);
     assert_eq!(third, fourth, "a formed cluster is steady");
     (fourth, ready)
+}
+
+#[test]
+fn definitions_describe_every_field_and_have_no_default_in_the_status() {
+    let problems = definition_problems(&Plugin::describe());
+    assert_eq!(problems, Vec::<String>::new());
 }
 
 #[test]

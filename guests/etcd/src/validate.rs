@@ -1,10 +1,10 @@
-//! What CEL does not check.
+//! Checks of the spec that CEL rules cannot express.
 
 use innkeeper_sdk::quantity::{Amount, check_resources};
 
 use crate::{cluster::Cluster, observe::Observation, version::check_upgrade};
 
-/// Says what is wrong with the spec, where, and what to do.
+/// Checks the spec. The error names the field, the problem and the remedy.
 pub(crate) fn spec(cluster: &Cluster<'_>, observation: &Observation) -> Result<(), String> {
     let size = &cluster.spec.storage.size.0;
     if Amount::parse(size).is_none() {

@@ -1,4 +1,4 @@
-//! Versions: what an image's tag says, and which way from one to another is allowed.
+//! Versions of etcd: parsing, and the upgrades that are allowed.
 
 /// A version of etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ impl Version {
         }
     }
 
-    /// A text that begins with three numbers, after an optional `v`.
+    /// Parses a text that starts with three numbers, after an optional `v`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts = text.splitn(3, '.');
@@ -34,7 +34,7 @@ impl Version {
         })
     }
 
-    /// What the tag of an image says.
+    /// The version in the tag of an image.
     pub(crate) fn of_image(image: &str) -> Option<Self> {
         let name = image.split('@').next().unwrap_or_default();
         let (_, tag) = name
@@ -45,7 +45,7 @@ impl Version {
         Self::parse(tag)
     }
 
-    /// Whether etcd answers at `/livez` and `/readyz`.
+    /// Returns true if etcd serves `/livez` and `/readyz`: from 3.4.29, 3.5.11 and 3.6.0 on.
     pub(crate) fn has_health_endpoints(self) -> bool {
         match (self.major, self.minor) {
             (3, 4) => self.patch >= 29,
@@ -61,7 +61,7 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Whether data of one version can be opened by another; else what is wrong.
+/// Checks that one version may replace another. etcd supports an upgrade by one minor version, and no downgrade.
 pub(crate) fn check_upgrade(current: Version, target: Version) -> Result<(), String> {
     let is_same_line = current.major == target.major && current.minor == target.minor;
     let is_next_minor = current.major == target.major && target.minor == current.minor + 1;

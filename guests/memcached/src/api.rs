@@ -1,13 +1,15 @@
-//! The API: what a user declares, and what the status tells.
+//! The API: the spec that a user declares, and the status.
 //!
-//! Rules in CEL stand beside what they are about; what CEL cannot check is in `validate`.
+//! CEL rules are beside the fields that they check; the module `validate` has the checks that CEL
+//! cannot express.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    api::core::v1::{LocalObjectReference, ResourceRequirements},
-    apimachinery::pkg::util::intstr::IntOrString,
+use innkeeper_sdk::{
+    budget::{self, DisruptionBudget},
+    pod::ImagePullPolicy,
 };
+use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,51 +55,43 @@ use serde::{Deserialize, Serialize};
          (self.memcached.maxMemoryMB + 32) * 1048576)) >= 0"
     )
     .message("resources.limits.memory must be at least memcached.maxMemoryMB plus 32Mi"),
-    validation = Rule::new(
-        "!has(self.highAvailability) || !has(self.highAvailability.podDisruptionBudget) \
-         || !self.highAvailability.podDisruptionBudget.enabled \
-         || !has(self.highAvailability.podDisruptionBudget.minAvailable) \
-         || !string(self.highAvailability.podDisruptionBudget.minAvailable).matches('^[0-9]{1,9}$') \
-         || (has(self.size) && self.size == 0) \
-         || int(string(self.highAvailability.podDisruptionBudget.minAvailable)) \
-         < (has(self.size) ? self.size : 1)"
-    )
-    .message("podDisruptionBudget.minAvailable must be lower than the number of replicas")
+    validation = budget::below_replicas("highAvailability.podDisruptionBudget", "size")
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedSpec {
-    /// How many processes; 1 when absent.
+    /// Number of memcached processes, 0 to 64; 1 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 64))]
     pub(crate) size: Option<i32>,
-    /// The image of memcached; the plugin's configuration decides when absent.
+    /// Image of memcached; the image in the plugin's configuration when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 512),
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
     )]
     pub(crate) image: Option<String>,
-    /// When images are pulled.
+    /// Condition under which the kubelet pulls the image; the default of Kubernetes when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
-    /// Secrets for pulling images.
+    /// Secrets with registry credentials for the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// Requests and limits; requests cpu 100m and memory (maxMemoryMB + 64)Mi when absent.
+    /// Requests and limits of each process; requests of 100m CPU and (maxMemoryMB + 64)Mi memory when
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
-    /// The port that clients use.
+    /// Port for clients.
     #[serde(default = "default_port")]
     #[schemars(range(min = 1024, max = 65535))]
     pub(crate) container_port: i32,
-    /// The Service.
+    /// Options of the headless Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<ServiceOptions>,
-    /// Options of memcached.
+    /// Command-line options of memcached.
     #[serde(default)]
     pub(crate) memcached: MemcachedOptions,
-    /// What keeps the cache available.
+    /// Protection against voluntary disruptions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) high_availability: Option<HighAvailability>,
 }
@@ -106,29 +100,7 @@ const fn default_port() -> i32 {
     11211
 }
 
-/// When images are pulled.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ImagePullPolicy {
-    /// At every start.
-    Always,
-    /// When the node does not have it.
-    IfNotPresent,
-    /// Never.
-    Never,
-}
-
-impl ImagePullPolicy {
-    /// The text in a pod.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "Always",
-            Self::IfNotPresent => "IfNotPresent",
-            Self::Never => "Never",
-        }
-    }
-}
-
-/// The Service.
+/// Options of the headless Service.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServiceOptions {
@@ -138,7 +110,7 @@ pub(crate) struct ServiceOptions {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// Options of memcached.
+/// Command-line options of memcached.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
@@ -148,7 +120,7 @@ pub(crate) struct ServiceOptions {
     )
     .message("extraArgs must not repeat an option that has its own field or that would break the probes"),
     validation = Rule::new(
-        // What the pattern refuses is said by the pattern alone.
+        // The rule passes a value that the pattern refuses, so that the user sees one error.
         "!self.maxItemSize.matches('^[1-9][0-9]{0,6}(k|m)$') \
          || int(self.maxItemSize.substring(0, self.maxItemSize.size() - 1)) \
          * (self.maxItemSize.endsWith('m') ? 1024 : 1) <= 1048576 \
@@ -159,27 +131,27 @@ pub(crate) struct ServiceOptions {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedOptions {
-    /// Memory for items, in MiB (`-m`).
+    /// Memory for items in MiB (`-m`).
     #[serde(default = "default_memory", rename = "maxMemoryMB")]
     #[schemars(range(min = 16, max = 65536))]
     pub(crate) max_memory_mb: i32,
-    /// Connections at the same time (`-c`).
+    /// Maximum number of simultaneous connections (`-c`).
     #[serde(default = "default_connections")]
     #[schemars(range(min = 1, max = 65536))]
     pub(crate) max_connections: i32,
-    /// Worker threads (`-t`).
+    /// Number of worker threads (`-t`).
     #[serde(default = "default_threads")]
     #[schemars(range(min = 1, max = 128))]
     pub(crate) threads: i32,
-    /// The largest item, in KiB (`k`) or MiB (`m`) (`-I`).
+    /// Size of the largest item in KiB (`k`) or MiB (`m`) (`-I`); at most half of maxMemoryMB.
     #[serde(default = "default_item_size")]
     #[schemars(length(max = 8), regex(pattern = r"^[1-9][0-9]{0,6}(k|m)$"))]
     pub(crate) max_item_size: String,
-    /// 0 logs nothing, 1 errors and warnings, 2 also commands.
+    /// Log level: 0 for no log, 1 for errors and warnings (`-v`), 2 for commands as well (`-vv`).
     #[serde(default)]
     #[schemars(range(min = 0, max = 2))]
     pub(crate) verbosity: i32,
-    /// Further arguments, appended last.
+    /// Further command-line arguments, appended last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
     pub(crate) extra_args: Vec<String>,
@@ -214,72 +186,38 @@ impl Default for MemcachedOptions {
     }
 }
 
-/// What keeps the cache available.
+/// Protection against voluntary disruptions.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HighAvailability {
-    /// Limits voluntary disruptions.
+    /// Disruption budget of the pods; none when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_disruption_budget: Option<DisruptionBudget>,
 }
 
-/// Limits voluntary disruptions.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
-#[x_kube(
-    validation = Rule::new("!self.enabled || has(self.minAvailable) != has(self.maxUnavailable)")
-        .message("podDisruptionBudget needs exactly one of minAvailable and maxUnavailable"),
-    validation = Rule::new(
-        "(!has(self.minAvailable) || string(self.minAvailable) != '100%') \
-         && (!has(self.maxUnavailable) || !(string(self.maxUnavailable) in ['0', '0%']))"
-    )
-    .message("podDisruptionBudget would block every eviction"),
-    validation = Rule::new(
-        // A number is equal to its own text as a number, a string never is.
-        "(!has(self.minAvailable) || (string(self.minAvailable).matches('^[0-9]{1,9}$') \
-         ? self.minAvailable == int(string(self.minAvailable)) \
-         : string(self.minAvailable).matches('^(100|[1-9]?[0-9])%$'))) \
-         && (!has(self.maxUnavailable) || (string(self.maxUnavailable).matches('^[0-9]{1,9}$') \
-         ? self.maxUnavailable == int(string(self.maxUnavailable)) \
-         : string(self.maxUnavailable).matches('^(100|[1-9]?[0-9])%$')))"
-    )
-    .message("minAvailable and maxUnavailable must be a number or a percentage")
-)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DisruptionBudget {
-    /// Whether the budget exists.
-    #[serde(default)]
-    pub(crate) enabled: bool,
-    /// How many must stay, as a number or a percentage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) min_available: Option<IntOrString>,
-    /// How many may be away, as a number or a percentage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) max_unavailable: Option<IntOrString>,
-}
-
-/// What is observed.
+/// Observed state of the pool.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedStatus {
     /// Names of the Pods that are not being deleted, sorted.
     #[serde(default)]
     pub(crate) nodes: Vec<String>,
-    /// Pods of the workload.
+    /// Number of Pods.
     #[serde(default)]
     pub(crate) replicas: i32,
-    /// Pods that are ready.
+    /// Number of ready Pods.
     #[serde(default)]
     pub(crate) ready_replicas: i32,
-    /// The selector of the Pods, for autoscalers.
+    /// Label selector of the Pods, for autoscalers.
     #[serde(default)]
     pub(crate) selector: String,
-    /// Addresses for clients; from the first time that the cache is ready, while its size is above 0.
+    /// Addresses for clients; absent until the cache is ready for the first time, empty at size 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server_list: Option<Vec<String>>,
-    /// The image in use.
+    /// Image in use.
     #[serde(default)]
     pub(crate) image: String,
-    /// The generation of the parent that the status belongs to.
+    /// Generation of the object to which the status belongs.
     #[serde(default)]
     pub(crate) observed_generation: i64,
 }

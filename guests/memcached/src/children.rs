@@ -1,29 +1,23 @@
-//! The children: one Deployment, one headless Service, and a disruption budget where it is wanted.
+//! The children: one Deployment, one headless Service, and a disruption budget if it is enabled.
 //!
-//! Only fields that are stated are owned; everything else is left to others.
+//! The plugin owns the fields that it states; other field managers own the rest.
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{labels, prelude::*};
+use innkeeper_sdk::{json, labels, pod, prelude::*};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},
         core::v1::{
-            Capabilities, Container, ContainerPort, PodSecurityContext, PodSpec, PodTemplateSpec,
-            Probe, ResourceRequirements, SeccompProfile, SecurityContext, Service, ServicePort,
-            ServiceSpec, TCPSocketAction,
+            Container, PodSpec, PodTemplateSpec, Probe, SecurityContext, Service, ServiceSpec,
+            TCPSocketAction,
         },
-        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
+        policy::v1::PodDisruptionBudget,
     },
-    apimachinery::pkg::{
-        api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString,
-    },
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 
-use crate::{
-    api::{DisruptionBudget, MemcachedSpec},
-    config::Config,
-};
+use crate::{api::MemcachedSpec, config::Config};
 
 /// The user of the official images, Debian and Alpine.
 const USER: i64 = 11211;
@@ -34,7 +28,7 @@ const PORT: &str = "memcached";
 /// The parent's annotation that restarts the pods when it changes.
 const RESTART_TRIGGER: &str = "cache.example.com/restart-trigger";
 
-/// What is wanted for one parent.
+/// The desired state of one parent.
 pub(crate) struct Pool<'a> {
     name: &'a str,
     namespace: &'a str,
@@ -60,12 +54,12 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// How many processes are wanted.
+    /// The desired number of processes.
     pub(crate) fn size(&self) -> i32 {
         self.spec.size.unwrap_or(1)
     }
 
-    /// Where clients find the cache.
+    /// The addresses for clients.
     pub(crate) fn server_list(&self) -> Vec<String> {
         vec![format!(
             "{}.{}.svc:{}",
@@ -91,9 +85,7 @@ impl<'a> Pool<'a> {
 
     fn deployment(&self) -> Deployment {
         let workload_labels = labels::with_version(&self.labels, self.image);
-        let annotations = self
-            .restart_trigger
-            .map(|value| BTreeMap::from([(RESTART_TRIGGER.to_owned(), value.to_owned())]));
+        let restart = self.restart_trigger.map(ToOwned::to_owned);
         Deployment {
             metadata: ObjectMeta {
                 labels: Some(workload_labels.clone()),
@@ -102,7 +94,7 @@ impl<'a> Pool<'a> {
             spec: Some(DeploymentSpec {
                 replicas: Some(self.size()),
                 selector: labels::label_selector(&self.labels),
-                // The new pod is ready before an old one goes.
+                // A new pod is ready before an old one is deleted: the cache keeps its size.
                 strategy: Some(DeploymentStrategy {
                     type_: Some("RollingUpdate".to_owned()),
                     rolling_update: Some(RollingUpdateDeployment {
@@ -111,11 +103,11 @@ impl<'a> Pool<'a> {
                     }),
                 }),
                 template: PodTemplateSpec {
-                    metadata: Some(ObjectMeta {
-                        labels: Some(workload_labels),
-                        annotations,
-                        ..Default::default()
-                    }),
+                    metadata: Some(pod::metadata(
+                        None,
+                        workload_labels,
+                        [(RESTART_TRIGGER, restart)],
+                    )),
                     spec: Some(self.pod()),
                 },
                 ..Default::default()
@@ -126,24 +118,9 @@ impl<'a> Pool<'a> {
 
     fn pod(&self) -> PodSpec {
         let user = self.assign_user.then_some(USER);
-        let secrets = json_copies(&self.spec.image_pull_secrets);
         PodSpec {
-            automount_service_account_token: Some(false),
-            enable_service_links: Some(false),
-            image_pull_secrets: (!secrets.is_empty()).then_some(secrets),
-            security_context: Some(PodSecurityContext {
-                run_as_non_root: Some(true),
-                run_as_user: user,
-                run_as_group: user,
-                fs_group: user,
-                seccomp_profile: Some(SeccompProfile {
-                    type_: "RuntimeDefault".to_owned(),
-                    ..Default::default()
-                }),
-                ..Default::default()
-            }),
             containers: vec![self.container()],
-            ..Default::default()
+            ..pod::restricted(user, &self.spec.image_pull_secrets)
         }
     }
 
@@ -151,44 +128,20 @@ impl<'a> Pool<'a> {
         Container {
             name: "memcached".to_owned(),
             image: Some(self.image.to_owned()),
-            image_pull_policy: self
-                .spec
-                .image_pull_policy
-                .map(|policy| policy.as_str().to_owned()),
+            image_pull_policy: self.spec.image_pull_policy.map(Into::into),
             args: Some(self.arguments()),
-            ports: Some(vec![ContainerPort {
-                name: Some(PORT.to_owned()),
-                container_port: self.spec.container_port,
-                protocol: Some("TCP".to_owned()),
-                ..Default::default()
-            }]),
-            resources: Some(self.resources()),
+            ports: Some(vec![pod::container_port(PORT, self.spec.container_port)]),
+            resources: Some(pod::resources(
+                self.spec.resources.as_ref(),
+                "100m",
+                &format!("{}Mi", self.spec.memcached.max_memory_mb + 64),
+            )),
             liveness_probe: Some(probe(10, 10)),
             readiness_probe: Some(probe(5, 5)),
             security_context: Some(SecurityContext {
-                allow_privilege_escalation: Some(false),
-                capabilities: Some(Capabilities {
-                    drop: Some(vec!["ALL".to_owned()]),
-                    ..Default::default()
-                }),
                 read_only_root_filesystem: Some(true),
-                run_as_non_root: Some(true),
-                ..Default::default()
+                ..pod::container_security()
             }),
-            ..Default::default()
-        }
-    }
-
-    fn resources(&self) -> ResourceRequirements {
-        if let Some(resources) = &self.spec.resources {
-            return innkeeper_sdk::json::copied(resources);
-        }
-        let memory = format!("{}Mi", self.spec.memcached.max_memory_mb + 64);
-        ResourceRequirements {
-            requests: Some(BTreeMap::from([
-                ("cpu".to_owned(), Quantity("100m".to_owned())),
-                ("memory".to_owned(), Quantity(memory)),
-            ])),
             ..Default::default()
         }
     }
@@ -219,28 +172,20 @@ impl<'a> Pool<'a> {
     }
 
     fn service(&self) -> Service {
-        let annotations = self
-            .spec
-            .service
-            .as_ref()
-            .map(|service| &service.annotations);
-        let annotations = annotations.map(innkeeper_sdk::json::copied);
+        let options = self.spec.service.as_ref();
         Service {
             metadata: ObjectMeta {
-                annotations: annotations.filter(|annotations| !annotations.is_empty()),
+                annotations: options
+                    .map(|options| json::copied(&options.annotations))
+                    .filter(|annotations| !annotations.is_empty()),
                 ..self.metadata()
             },
             spec: Some(ServiceSpec {
-                // A client that hashes keys must see the pods, not a load balancer.
+                // A client that distributes keys by their hash needs the address of each pod, not a load
+                // balancer.
                 cluster_ip: Some("None".to_owned()),
                 selector: Some(self.labels.clone()),
-                ports: Some(vec![ServicePort {
-                    name: Some(PORT.to_owned()),
-                    port: self.spec.container_port,
-                    target_port: Some(IntOrString::String(PORT.to_owned())),
-                    protocol: Some("TCP".to_owned()),
-                    ..Default::default()
-                }]),
+                ports: Some(vec![pod::service_port(PORT, self.spec.container_port)]),
                 ..Default::default()
             }),
             ..Default::default()
@@ -248,37 +193,13 @@ impl<'a> Pool<'a> {
     }
 
     fn budget(&self) -> Option<PodDisruptionBudget> {
-        let wanted = self
-            .spec
+        self.spec
             .high_availability
             .as_ref()?
             .pod_disruption_budget
-            .as_ref()?;
-        let DisruptionBudget {
-            enabled,
-            min_available,
-            max_unavailable,
-        } = wanted;
-        enabled.then(|| PodDisruptionBudget {
-            metadata: self.metadata(),
-            spec: Some(PodDisruptionBudgetSpec {
-                min_available: min_available.clone(),
-                max_unavailable: max_unavailable.clone(),
-                selector: Some(labels::label_selector(&self.labels)),
-                // A crashing cache must not block a node drain.
-                unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
-            }),
-            ..Default::default()
-        })
+            .as_ref()?
+            .object(self.metadata(), &self.labels)
     }
-}
-
-/// Copies of blocks that the parent gives, without what others must not state.
-fn json_copies<T>(blocks: &[T]) -> Vec<T>
-where
-    T: serde::Serialize + serde::de::DeserializeOwned,
-{
-    blocks.iter().map(innkeeper_sdk::json::copied).collect()
 }
 
 fn probe(initial_delay_seconds: i32, period_seconds: i32) -> Probe {

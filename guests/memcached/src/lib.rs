@@ -1,6 +1,6 @@
-//! The reconciler of `cache.example.com/v1` `Memcached`: a pool of memcached processes, kept as declared.
+//! The reconciler of `cache.example.com/v1` `Memcached`: a pool of memcached processes.
 //!
-//! A cache is not data: nothing is retained when the parent goes, and no finalizer is needed.
+//! A cache holds no data of record: no child outlives the parent, and no finalizer is needed.
 
 mod api;
 mod children;
@@ -24,7 +24,7 @@ use crate::{api::Memcached, children::Pool, config::Config, report::Observation}
 #[derive(Debug)]
 pub struct Plugin;
 
-/// Limits the read of Pods to those whose spec this plugin wrote itself.
+/// The labels of this plugin's own Pods; it reads no others.
 const PODS: &str = "app.kubernetes.io/managed-by=innkeeper,app.kubernetes.io/name=memcached";
 
 impl Reconciler for Plugin {
@@ -34,7 +34,7 @@ impl Reconciler for Plugin {
             .child::<Deployment>()
             .child::<Service>()
             .child::<PodDisruptionBudget>()
-            // Names are all that the status tells of Pods.
+            // The status contains only names of Pods.
             .read::<Pod>(Access::Metadata, ReadScope::ParentNamespace)
             .label_selector(PODS)
             .config_schema::<Config>()

@@ -1,40 +1,25 @@
-//! Status, conditions and events, from what is observed.
+//! Status, conditions and events, from the observed state.
 //!
-//! Conditions follow the pods that are ready now, not the writes that were sent.
+//! Conditions follow the pods that are ready now, not the writes that the host has sent.
 
-use innkeeper_sdk::{labels, prelude::*};
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
+use innkeeper_sdk::{
+    labels,
+    prelude::*,
+    workload::{Workload, WorkloadStatus},
+};
+use k8s_openapi::api::apps::v1::Deployment;
 use serde::Deserialize;
 
 use crate::{api::MemcachedStatus, children::Pool};
 
-/// What the cluster shows of one parent's pool.
+/// The observed state of one parent's pool.
 pub(crate) struct Observation {
-    exists: bool,
-    /// The workload's status is older than its spec.
-    stale: bool,
-    replicas: i32,
-    ready: i32,
-    updated: i32,
+    /// The Deployment; none before it is created.
+    workload: Option<Workload>,
     nodes: Vec<String>,
 }
 
-/// What is read of the Deployment: to parse its spec would cost more than the rest of a pass, and
-/// says nothing new.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Workload {
-    metadata: WorkloadMetadata,
-    status: DeploymentStatus,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WorkloadMetadata {
-    generation: i64,
-}
-
-/// What is read of a Pod.
+/// The fields that are read of a Pod.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Member {
@@ -57,22 +42,11 @@ struct MemberStatus {
 
 impl Observation {
     pub(crate) fn read(request: &Request, host: &dyn Host, pool: &Pool<'_>) -> Result<Self, Fault> {
-        let workload = request.children.find::<Deployment>(request.name());
-        let exists = workload.is_some();
-        let workload: Workload = workload
-            .map(Observed::parse)
-            .transpose()?
-            .unwrap_or_default();
-        let status = &workload.status;
-        let count = |value: Option<i32>| value.unwrap_or(0);
+        let workload = Workload::find::<Deployment>(&request.children, request.name())?;
         let selector = labels::selector_text(&pool.labels);
         let pods = host.list_as("v1", "Pod", Some(request.namespace()), &selector)?;
         Ok(Self {
-            exists,
-            stale: status.observed_generation.unwrap_or(0) < workload.metadata.generation,
-            replicas: count(status.replicas),
-            ready: count(status.ready_replicas),
-            updated: count(status.updated_replicas),
+            workload,
             nodes: nodes(pods),
         })
     }
@@ -86,15 +60,16 @@ impl Observation {
         let is_ready = conditions
             .iter()
             .any(|it| it.type_ == "Ready" && it.is_true());
-        // The list does not vanish when one pod restarts: consumers would lose their cache.
+        // The list stays when one pod restarts: clients would lose the cache otherwise.
         let server_list = (is_ready || was_listed).then(|| match pool.size() {
             0 => Vec::new(),
             _ => pool.server_list(),
         });
+        let pods = self.pods();
         let status = MemcachedStatus {
             nodes: self.nodes,
-            replicas: self.replicas,
-            ready_replicas: self.ready,
+            replicas: pods.replicas,
+            ready_replicas: pods.ready_replicas,
             selector: labels::selector_text(&pool.labels),
             server_list,
             image: pool.image.to_owned(),
@@ -106,34 +81,43 @@ impl Observation {
             .events(events)
     }
 
+    /// The numbers of Pods; 0 before the Deployment is created.
+    fn pods(&self) -> WorkloadStatus {
+        self.workload
+            .as_ref()
+            .map(|it| it.status)
+            .unwrap_or_default()
+    }
+
     fn conditions(&self, pool: &Pool<'_>) -> Vec<Condition> {
         let wanted = pool.size();
-        let ready = format!("{} of {wanted} replicas are ready", self.ready);
-        let available = match self.ready {
+        let pods = self.pods();
+        let ready = format!("{} of {wanted} replicas are ready", pods.ready_replicas);
+        let available = match pods.ready_replicas {
             0 => Condition::new("Available", false, "Unavailable", &ready),
             _ => Condition::new("Available", true, "Available", &ready),
         };
-        let is_complete =
-            self.exists && !self.stale && self.updated >= wanted && self.replicas == wanted;
+        let is_current = self.workload.as_ref().is_some_and(|it| !it.is_stale());
+        let is_complete = is_current && pods.updated_replicas >= wanted && pods.replicas == wanted;
         let progressing = if is_complete {
             let message = format!("all {wanted} replicas are updated");
             Condition::new("Progressing", false, "ProgressingComplete", message)
-        } else if self.exists {
-            let message = format!("{} of {wanted} replicas are updated", self.updated);
+        } else if self.workload.is_some() {
+            let message = format!("{} of {wanted} replicas are updated", pods.updated_replicas);
             Condition::new("Progressing", true, "Progressing", message)
         } else {
             let message = "waiting for the Deployment to be created";
             Condition::new("Progressing", true, "Progressing", message)
         };
         let all_ready = format!("all {wanted} replicas are ready");
-        let degraded = if wanted > 0 && self.ready < wanted {
+        let degraded = if wanted > 0 && pods.ready_replicas < wanted {
             Condition::new("Degraded", true, "Degraded", &ready)
         } else {
             Condition::new("Degraded", false, "NotDegraded", &all_ready)
         };
         let is_ready = if wanted == 0 {
             Condition::new("Ready", false, "NotReady", "zero replicas are requested")
-        } else if self.ready == wanted {
+        } else if pods.ready_replicas == wanted {
             Condition::new("Ready", true, "Ready", all_ready)
         } else {
             Condition::new("Ready", false, "NotReady", ready)
@@ -142,12 +126,12 @@ impl Observation {
     }
 }
 
-/// Names of the Pods that are there to stay, sorted.
+/// Names of the Pods that are neither being deleted nor finished, sorted.
 fn nodes(pods: Vec<Member>) -> Vec<String> {
     let mut names: Vec<String> = pods
         .into_iter()
         .filter(|pod| pod.metadata.deletion_timestamp.is_none())
-        // The status is there only where the administrator grants more than metadata.
+        // The status is present only if the administrator grants more than metadata.
         .filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"))
         .map(|pod| pod.metadata.name)
         .collect();

@@ -2,7 +2,7 @@
 
 use innkeeper_sdk::{
     prelude::*,
-    testing::{FakeHost, TestRequest},
+    testing::{FakeHost, TestRequest, definition_problems},
 };
 use k8s_openapi::api::{
     apps::v1::{Deployment, DeploymentStatus},
@@ -124,7 +124,7 @@ fn every_option_becomes_an_argument_in_order() {
 }
 
 #[test]
-fn a_disruption_budget_comes_and_goes_without_a_trace() {
+fn a_disabled_disruption_budget_leaves_no_trace() {
     let budget = json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
     let with = reconcile(json!({ "size": 3, "highAvailability": budget }));
     let pdb = &with.child("pdb").unwrap().object;
@@ -237,7 +237,7 @@ fn the_server_list_stays_when_a_pod_restarts() {
 }
 
 #[test]
-fn an_event_is_told_once() {
+fn each_transition_has_one_event() {
     let parent = parent(json!({ "size": 1 }));
     let first = TestRequest::new(&parent)
         .child("deployment", &workload(1, 1))
@@ -301,4 +301,10 @@ fn a_read_that_is_not_granted_is_tried_again() {
 fn the_definition_is_small_enough_for_client_side_apply() {
     let crd = Plugin::describe().crds[0].to_string();
     assert!(crd.len() < 256 * 1024, "{} bytes", crd.len());
+}
+
+#[test]
+fn the_definition_describes_each_field_and_has_no_default_in_the_status() {
+    let problems = definition_problems(&Plugin::describe());
+    assert_eq!(problems, Vec::<String>::new());
 }

@@ -1,10 +1,10 @@
-//! What CEL does not check.
+//! Checks that CEL cannot express.
 
 use innkeeper_sdk::{labels::check_annotations, quantity::check_resources};
 
 use crate::api::MemcachedSpec;
 
-/// Says what is wrong with the spec, where, and what to do.
+/// Checks the spec; the error names the field, the problem and the remedy.
 pub(crate) fn spec(spec: &MemcachedSpec) -> Result<(), String> {
     if let Some(service) = &spec.service {
         check_annotations("spec.service.annotations", &service.annotations)?;

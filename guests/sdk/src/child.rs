@@ -1,4 +1,4 @@
-//! One desired child and what is to happen with it.
+//! One desired child, and the policies by which the host creates, writes and removes it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::stated::Stated;
 
-/// When a child is written.
+/// The policy for writing a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApplyPolicy {
-    /// Created when missing and kept as stated.
+    /// Created when missing, and written again after each difference from the stated fields.
     #[default]
     Always,
     /// Created when missing, never written again.
@@ -18,36 +18,37 @@ pub enum ApplyPolicy {
     Hold,
 }
 
-/// What becomes of a child when the parent goes.
+/// The policy for a child whose parent is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RemovalPolicy {
-    /// Owned by the parent and collected with it; pruned when it leaves the answer.
+    /// Owned by the parent: deleted with it, and pruned when an answer leaves it out.
     #[default]
     Delete,
-    /// Never deleted by the host, and observed again by a later parent of the same identity.
+    /// Never deleted by the host, and observed again by a later parent of the same kind, namespace
+    /// and name.
     Retain,
 }
 
-/// Who decides whether a child is ready.
+/// The source of a child's readiness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
-    /// The host, from the object's status and kind.
+    /// The host derives it from the object's kind and status.
     #[default]
     Derive,
-    /// The reconciler says that it is.
+    /// The reconciler states that the child is ready.
     Ready,
-    /// The reconciler says that it is not.
+    /// The reconciler states that the child is not ready.
     NotReady,
 }
 
-/// A value of a Secret that the host makes when it creates the Secret; no guest ever sees it.
+/// A random value that the host puts into a Secret when it creates the Secret; no guest ever sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generated {
     /// The key below the Secret's `data`.
     pub key: String,
-    /// How many characters; 1 to 1024.
+    /// The number of characters: 1 to 1024.
     pub length: u32,
-    /// The characters to draw from: printable ASCII, each at most once, at least two.
+    /// The characters to draw from: at least two of printable ASCII, each at most once.
     pub alphabet: String,
 }
 
@@ -74,31 +75,33 @@ pub const ALPHANUMERIC: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// Names the child within the answer and in later passes.
+    /// The name of the child within the answer and in later passes: unique, 1 to 253 characters.
     pub key: String,
-    /// The fields that the plugin cares about; everything else is left to others.
+    /// The fields that the plugin owns; other field managers own the rest.
     pub object: Stated,
     /// Data keys of a Secret that the host fills when it creates the Secret.
     pub generate: Vec<Generated>,
-    /// When the child is written.
+    /// The policy for writing the child.
     pub apply: ApplyPolicy,
-    /// What becomes of it when the parent goes.
+    /// The policy for the child when the parent is deleted.
     pub removal: RemovalPolicy,
-    /// Who decides whether it is ready.
+    /// The source of the child's readiness.
     pub readiness: Readiness,
-    /// Keys of this answer that must be ready before it is created for the first time.
+    /// Keys of this answer: the child is first created when their children are ready, and later kept
+    /// in any case.
     pub after: Vec<String>,
 }
 
 impl Child {
-    /// A child that is kept as stated, goes with the parent, and whose readiness the host derives.
+    /// A child with the default policies: kept as stated, deleted with the parent, readiness derived by
+    /// the host.
     ///
     /// The object is any Kubernetes object: of a typed crate, of a derive, or `serde_json::Value`.
     /// Null members and an empty `status` are left out, because a server-side apply would own them.
     ///
     /// # Panics
     ///
-    /// Where the value cannot be written as JSON, such as a map whose keys are not strings.
+    /// Panics if the value cannot be written as JSON, such as a map whose keys are not strings.
     pub fn new(key: impl Into<String>, object: &impl Serialize) -> Self {
         Self {
             key: key.into(),
@@ -111,62 +114,61 @@ impl Child {
         }
     }
 
-    /// Created when missing, never written again.
+    /// Makes the host create the child when it is missing, and never write it again.
     pub const fn once(mut self) -> Self {
         self.apply = ApplyPolicy::Once;
         self
     }
 
-    /// Never created, written or pruned: an existing child stays as it is.
+    /// Makes the host neither create, write nor prune the child: an existing one stays as it is.
     pub const fn hold(mut self) -> Self {
         self.apply = ApplyPolicy::Hold;
         self
     }
 
-    /// Sets when the child is written, where that is computed.
+    /// Sets the policy for writing the child.
     pub const fn apply(mut self, policy: ApplyPolicy) -> Self {
         self.apply = policy;
         self
     }
 
-    /// Stays when the parent goes.
+    /// Keeps the child when the parent is deleted.
     pub const fn retain(mut self) -> Self {
         self.removal = RemovalPolicy::Retain;
         self
     }
 
-    /// Sets what becomes of the child, where that is computed.
+    /// Sets the policy for the child when the parent is deleted.
     pub const fn removal(mut self, policy: RemovalPolicy) -> Self {
         self.removal = policy;
         self
     }
 
-    /// The reconciler says that the child is ready.
+    /// States that the child is ready.
     pub const fn ready(mut self) -> Self {
         self.readiness = Readiness::Ready;
         self
     }
 
-    /// The reconciler says that the child is not ready.
+    /// States that the child is not ready.
     pub const fn not_ready(mut self) -> Self {
         self.readiness = Readiness::NotReady;
         self
     }
 
-    /// Sets who decides about readiness, where that is computed.
+    /// Sets the source of the child's readiness.
     pub const fn readiness(mut self, readiness: Readiness) -> Self {
         self.readiness = readiness;
         self
     }
 
-    /// Created for the first time only after the children of these keys are ready.
+    /// Delays the first creation of the child until the children of these keys are ready.
     pub fn after<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.after.extend(keys.into_iter().map(Into::into));
         self
     }
 
-    /// The host fills this data key of the Secret with random characters when it creates the
-    /// Secret.
+    /// Makes the host fill this data key with random characters when it creates the Secret.
     pub fn generate(
         mut self,
         key: impl Into<String>,
@@ -191,7 +193,7 @@ impl Child {
         self.text("/metadata/name")
     }
 
-    /// A kind and name as the conditions of the shared rules write them: `Secret/blog-mysql`.
+    /// Kind and name as conditions write them: `Secret/blog-mysql`.
     pub fn kind_and_name(&self) -> String {
         format!("{}/{}", self.kind(), self.name())
     }
@@ -206,7 +208,7 @@ impl Child {
 
 /// The metadata of a child: a name and labels.
 ///
-/// The namespace is left out: a namespaced parent's children live in its own.
+/// The namespace is left out: the children of a namespaced parent live in its namespace.
 pub fn metadata(
     name: impl Into<String>,
     labels: &std::collections::BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The children as they are in the cluster.
+//! The children of a parent as the host observed them in the cluster.
 
 use std::cell::OnceCell;
 
@@ -11,20 +11,20 @@ use serde_json::Value;
 use crate::fault::Fault;
 use crate::hash::Hashed;
 
-/// A child as it is in the cluster; parsed only when it is looked at.
+/// A child as the host observed it; its JSON is parsed on first use.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// The key under which an earlier answer stated it.
+    /// The key under which an earlier answer stated it; none if no answer did.
     pub key: Option<String>,
-    /// True for a child that is kept without an owner, perhaps since a former parent of the same
-    /// identity.
+    /// True for a child that the host keeps without an owner; a former parent of the same kind,
+    /// namespace and name may have stated it.
     pub retained: bool,
     text: String,
     head: OnceCell<Head>,
     value: OnceCell<Value>,
 }
 
-/// What identifies an object, read without building the whole of it.
+/// The identity of an object, parsed without the rest of it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Head {
@@ -53,14 +53,14 @@ impl Observed {
         }
     }
 
-    /// The object as JSON, `status` included; null if it is no JSON, which the host does not let
-    /// happen.
+    /// The object as JSON, `status` included; null if the text is not JSON, which the host rules
+    /// out.
     pub fn object(&self) -> &Value {
         self.value
             .get_or_init(|| serde_json::from_str(&self.text).unwrap_or_default())
     }
 
-    /// The object as it came.
+    /// The object as JSON text.
     pub fn raw(&self) -> &str {
         &self.text
     }
@@ -69,7 +69,7 @@ impl Observed {
     ///
     /// # Errors
     ///
-    /// `retry` with kind, name and what does not parse.
+    /// `retry` with kind, name and the field that does not parse.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         serde_json::from_str(&self.text).map_err(|problem| {
             Fault::retry(format!(
@@ -100,20 +100,21 @@ impl Observed {
         &self.head().metadata.namespace
     }
 
-    /// Whether it is being deleted: it counts as existing and is neither applied nor ready.
+    /// True while the child is being deleted: it still exists, but the host neither writes it nor
+    /// counts it as ready.
     pub fn is_deleting(&self) -> bool {
         self.head().metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether the object's status is older than its spec (`status.observedGeneration` below
+    /// True if the object's status is older than its spec (`status.observedGeneration` below
     /// `metadata.generation`).
     ///
-    /// Both absent count as equal.
+    /// Two absent numbers count as equal.
     pub fn is_stale(&self) -> bool {
         is_stale(self.object())
     }
 
-    /// Whether the object is of this kind, in any version.
+    /// True if the object is of this kind, in any version.
     pub fn is<T: Resource<DynamicType = ()>>(&self) -> bool {
         self.is_kind(&T::group(&()), &T::kind(&()))
     }
@@ -128,10 +129,10 @@ impl Observed {
     }
 }
 
-/// Whether an object's status is older than its spec: `status.observedGeneration` below
+/// Returns true if an object's status is older than its spec: `status.observedGeneration` below
 /// `metadata.generation`.
 ///
-/// Both absent count as equal.
+/// Two absent numbers count as equal.
 pub fn is_stale(object: &Value) -> bool {
     let number = |pointer| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
     number("/status/observedGeneration") < number("/metadata/generation")
@@ -146,12 +147,12 @@ pub(crate) fn group_of(api_version: &str) -> &str {
 pub struct Children(Vec<Observed>);
 
 impl Children {
-    /// These children, in this order.
+    /// A list of these children, in this order.
     pub fn new(children: Vec<Observed>) -> Self {
         Self(children)
     }
 
-    /// The child that an earlier answer stated under this key; the first, should there be several.
+    /// The child that an earlier answer stated under this key; the first one of several.
     pub fn by_key(&self, key: &str) -> Option<&Observed> {
         self.iter().find(|child| child.key.as_deref() == Some(key))
     }
@@ -173,7 +174,7 @@ impl Children {
     ///
     /// # Errors
     ///
-    /// `retry` with what does not parse.
+    /// `retry` with the field that does not parse.
     pub fn get<T>(&self, name: &str) -> Result<Option<T>, Fault>
     where
         T: Resource<DynamicType = ()> + DeserializeOwned,
@@ -190,7 +191,8 @@ impl Children {
         self.find::<Secret>(name).map(Observed::parse).transpose()
     }
 
-    /// The observed ConfigMap of this name, with hashes instead of values where the grant says so.
+    /// The observed ConfigMap of this name, with hashes instead of values if hashes are all that is
+    /// granted.
     ///
     /// # Errors
     ///
@@ -218,22 +220,22 @@ impl Children {
         self.of_kind::<T>().map(Observed::parse).collect()
     }
 
-    /// All of them.
+    /// Iterates over all children.
     pub fn iter(&self) -> std::slice::Iter<'_, Observed> {
         self.0.iter()
     }
 
-    /// All of them as a slice.
+    /// All children as a slice.
     pub fn raw(&self) -> &[Observed] {
         &self.0
     }
 
-    /// How many there are.
+    /// The number of children.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// True if there is no child.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

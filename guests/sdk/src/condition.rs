@@ -1,5 +1,5 @@
-//! Conditions as in the Kubernetes API conventions: those that a reconciler states, and those
-//! stored on the parent.
+//! Conditions as in the Kubernetes API conventions: the ones that a reconciler states, and the ones
+//! stored in the parent's status.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub enum ConditionStatus {
     True,
     /// The condition does not hold.
     False,
-    /// Nothing is known yet.
+    /// The status is not known yet.
     Unknown,
 }
 
@@ -38,14 +38,14 @@ impl From<bool> for ConditionStatus {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
-    /// The type in CamelCase, at most 316 characters; `Synced` is the host's.
+    /// The type in CamelCase, at most 316 characters; `Synced` belongs to the host.
     #[serde(rename = "type")]
     pub type_: String,
-    /// Whether it holds.
+    /// The status.
     pub status: ConditionStatus,
     /// One word in CamelCase, not empty, at most 1024 characters.
     pub reason: String,
-    /// A sentence for people, at most 32768 characters, possibly empty.
+    /// A sentence for users, at most 32768 characters; may be empty.
     pub message: String,
 }
 
@@ -65,7 +65,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds.
+    /// True if the condition holds.
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True
     }
@@ -78,30 +78,30 @@ pub struct StoredCondition {
     /// The type in CamelCase.
     #[serde(rename = "type")]
     pub type_: String,
-    /// Whether it held.
+    /// The stored status.
     pub status: ConditionStatus,
     /// One word in CamelCase.
     #[serde(default)]
     pub reason: String,
-    /// A sentence for people.
+    /// A sentence for users.
     #[serde(default)]
     pub message: String,
-    /// The `metadata.generation` of the parent for which it was stated.
+    /// The `metadata.generation` of the parent for which it was stated; filled in by the host.
     #[serde(default)]
     pub observed_generation: Option<i64>,
-    /// When `status` last changed, in RFC 3339.
+    /// The time of the last change of `status`, in RFC 3339; filled in by the host.
     #[serde(default)]
     pub last_transition_time: Option<String>,
 }
 
 impl StoredCondition {
-    /// Whether it held.
+    /// True if the condition held.
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True
     }
 }
 
-/// All stored conditions of a status that can be read, in their order.
+/// The stored conditions of a status in their order, without those that do not parse.
 pub(crate) fn stored_conditions(status: &Value) -> Vec<StoredCondition> {
     status
         .get("conditions")
@@ -117,9 +117,9 @@ pub(crate) fn stored_conditions(status: &Value) -> Vec<StoredCondition> {
 
 /// A field for status structs that reads the stored conditions and never writes them.
 ///
-/// Conditions are stated beside the status, and [`Crd::of`](crate::crd::Crd::of) adds their schema
-/// by itself, so a status struct needs the field only where the reconciler wants to read it. Use it
-/// as `#[serde(default, skip_serializing)] conditions: Conditions`.
+/// A reconciler states conditions beside the status, and [`Crd::of`](crate::crd::Crd::of) adds their
+/// schema. A status struct needs the field only if the reconciler reads it:
+/// `#[serde(default, skip_serializing)] conditions: Conditions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Conditions(pub Vec<StoredCondition>);

@@ -1,8 +1,10 @@
-//! CustomResourceDefinitions from Rust types, made fit for what a plugin needs.
+//! CustomResourceDefinitions from Rust types.
 //!
-//! The derive macro knows `spec` and `status`; what it cannot say is added here.
+//! kube's derive makes the definition of `spec` and `status`; this module adds conditions, rules and
+//! properties beside them.
 
 use kube::CustomResourceExt;
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
@@ -39,14 +41,16 @@ pub struct Crd {
 impl Crd {
     /// The definition of a type that derives `CustomResource`.
     ///
-    /// On top of what the derive makes: the status subresource, and `status.conditions` as a
+    /// Adds to the definition of the derive: the status subresource, and `status.conditions` as a
     /// list-map by `type`; no `nullable`, so that the API server drops a null as if it were absent;
-    /// no defaults that are null or empty lists or maps; only number formats that Kubernetes knows.
+    /// no defaults that are null or empty lists or maps, and none in the status, which tells only
+    /// observations; only number formats that Kubernetes knows. A root without a description of its
+    /// own (`#[kube(doc = "...")]`) takes that of its spec.
     ///
     /// # Panics
     ///
-    /// Where the derive cannot make a structural schema of the type.
-    pub fn of<T: CustomResourceExt>() -> Self {
+    /// Panics if the derive cannot make a structural schema of the type.
+    pub fn of<T: CustomResourceExt + JsonSchema>() -> Self {
         let mut crd = Self::without_status::<T>();
         crd.version_mut()["subresources"]["status"] = json!({});
         let status = &mut crd.root_mut()["properties"]["status"];
@@ -58,17 +62,23 @@ impl Crd {
         crd.optional("status", "conditions")
     }
 
-    /// As [`of`](Self::of), but with a status only if the type has one, for kinds that are only
-    /// read.
+    /// The definition of a kind that plugins only read: as [`of`](Self::of), but with a status only
+    /// if the type has one.
     ///
     /// # Panics
     ///
     /// As [`of`](Self::of).
-    pub fn without_status<T: CustomResourceExt>() -> Self {
+    pub fn without_status<T: CustomResourceExt + JsonSchema>() -> Self {
         let mut crd = Self {
             value: json::to_value(&T::crd()),
         };
-        simplify::simplify(crd.root_mut());
+        // The schema of the derive has lost descriptions that `schema_of` keeps.
+        let mut root = schema_of::<T>();
+        simplify::describe_root(&mut root);
+        if let Some(status) = root.pointer_mut("/properties/status") {
+            simplify::remove_defaults(status);
+        }
+        *crd.root_mut() = root;
         crd
     }
 
@@ -81,7 +91,7 @@ impl Crd {
     ///
     /// # Panics
     ///
-    /// Where there is no schema at the path.
+    /// Panics if there is no schema at the path.
     pub fn rule(self, path: &str, rule: &str, message: &str) -> Self {
         self.edit_schema(path, |schema| {
             let rules = schema
@@ -98,8 +108,8 @@ impl Crd {
     ///
     /// # Panics
     ///
-    /// Where there is no schema at the path.
-    pub fn property<T: schemars::JsonSchema>(self, path: &str, name: &str) -> Self {
+    /// Panics if there is no schema at the path.
+    pub fn property<T: JsonSchema>(self, path: &str, name: &str) -> Self {
         self.edit_schema(path, |parent| {
             let properties = parent.entry("properties").or_insert_with(|| json!({}));
             properties[name] = schema_of::<T>();
@@ -110,7 +120,7 @@ impl Crd {
     ///
     /// # Panics
     ///
-    /// Where there is no schema at the path.
+    /// Panics if there is no schema at the path.
     pub fn optional(self, path: &str, name: &str) -> Self {
         self.edit_schema(path, |schema| {
             let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) else {
@@ -127,7 +137,7 @@ impl Crd {
     ///
     /// # Panics
     ///
-    /// Where there is no schema at the path.
+    /// Panics if there is no schema at the path.
     pub fn set(self, path: &str, keyword: &str, value: impl Into<Value>) -> Self {
         self.edit_schema(path, |schema| {
             schema.insert(keyword.to_owned(), value.into());
@@ -141,7 +151,7 @@ impl Crd {
     ///
     /// # Panics
     ///
-    /// Where there is no schema at the path.
+    /// Panics if there is no schema at the path.
     pub fn edit_schema(mut self, path: &str, edit: impl FnOnce(&mut Map<String, Value>)) -> Self {
         let schema = self
             .root_mut()
@@ -154,35 +164,35 @@ impl Crd {
         self
     }
 
-    /// Changes anything, by hand.
+    /// Changes the whole definition as JSON.
     pub fn edit(mut self, edit: impl FnOnce(&mut Value)) -> Self {
         edit(&mut self.value);
         self
     }
 
-    /// Leaves out descriptions that lie more than this many properties below the root, and cuts
-    /// those of more than 200 characters after their first sentence.
+    /// Removes descriptions that are more than `depth_max` properties below the root, and cuts
+    /// descriptions of more than 200 characters after their first sentence.
     ///
-    /// Blocks of Kubernetes' own types bring long descriptions, and clients that keep the last
-    /// applied configuration cannot apply a definition over 256 KiB.
+    /// Kubernetes' own types bring long descriptions, and a client that keeps the last applied
+    /// configuration in an annotation cannot apply a definition over 256 KiB.
     pub fn short_descriptions(mut self, depth_max: usize) -> Self {
         simplify::shorten(self.root_mut(), depth_max);
         self
     }
 
-    /// The schema at a path, as for [`edit_schema`](Self::edit_schema).
+    /// The schema at a path, in the form of [`edit_schema`](Self::edit_schema).
     pub fn schema_at(&self, path: &str) -> Option<&Value> {
         self.value
             .pointer("/spec/versions/0/schema/openAPIV3Schema")?
             .pointer(&pointer(path))
     }
 
-    /// The definition.
+    /// The definition as JSON.
     pub const fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The definition.
+    /// The definition as JSON.
     pub fn into_value(self) -> Value {
         self.value
     }
@@ -192,19 +202,19 @@ impl Crd {
         &mut self.value["spec"]["versions"][0]
     }
 
-    /// Its schema.
+    /// The schema of that version.
     fn root_mut(&mut self) -> &mut Value {
         &mut self.version_mut()["schema"]["openAPIV3Schema"]
     }
 }
 
-/// The structural schema of a Rust type, as a definition holds it.
+/// The structural schema of a Rust type, in the form that definitions have.
 ///
 /// # Panics
 ///
-/// Where no structural schema can be made of the type.
-pub fn schema_of<T: schemars::JsonSchema>() -> Value {
-    // The same steps as those of the derive macro.
+/// Panics if the type has no structural schema.
+pub fn schema_of<T: JsonSchema>() -> Value {
+    // The same steps as those of the derive macro, and one that keeps descriptions.
     let generator = SchemaSettings::openapi3()
         .with(|settings| {
             settings.inline_subschemas = true;
@@ -212,6 +222,7 @@ pub fn schema_of<T: schemars::JsonSchema>() -> Value {
         })
         .with_transform(schemars::transform::AddNullable::default())
         .with_transform(kube::core::schema::StructuralSchemaRewriter)
+        .with_transform(simplify::KeepDescription)
         .with_transform(kube::core::schema::OptionalEnum)
         .with_transform(kube::core::schema::OptionalIntOrString)
         .into_generator();

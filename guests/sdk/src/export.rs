@@ -1,4 +1,4 @@
-//! Between the plain types of this crate and those of the contract; used by
+//! Conversions between the types of this crate and those of the contract; used by
 //! [`export!`](crate::export!) only.
 
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::manifest::{Access, ChildKind, Manifest, ParentKind, ReadKind, ReadSco
 use crate::outcome::{Event, EventType, Outcome, Report};
 use crate::request::{Phase, Request};
 
-/// What the export answers for `describe`.
+/// Answers `describe` for the exported reconciler.
 pub fn describe<R: Reconciler>() -> wit::Manifest {
     install_panic_hook();
     manifest(R::describe())
 }
 
-/// What the export answers for `reconcile`.
+/// Answers `reconcile` for the exported reconciler.
 pub fn reconcile<R: Reconciler>(input: wit::Request) -> Result<wit::Outcome, wit::Fault> {
     install_panic_hook();
     let request = request(input);
@@ -32,7 +32,7 @@ pub fn reconcile<R: Reconciler>(input: wit::Request) -> Result<wit::Outcome, wit
     answer.map(outcome).map_err(fault)
 }
 
-/// A panic is a trap without a message on this target, so the message goes to the log first.
+/// Logs the message of a panic, because on this target a panic is a trap without a message.
 fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         wit_host::log(wit::LogLevel::Error, &info.to_string());
@@ -132,7 +132,7 @@ fn report(report: Report) -> wit::Report {
     }
 }
 
-/// Whole milliseconds, rounded up, so that a pass is never too early.
+/// Whole milliseconds, rounded up: a pass is never too early.
 fn milliseconds(after: Duration) -> u64 {
     u64::try_from(after.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

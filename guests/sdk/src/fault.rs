@@ -1,4 +1,4 @@
-//! Why a pass has no answer.
+//! Faults: the reasons for which a pass has no answer.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use crate::outcome::Report;
 /// The kind of a [`Fault`], which decides when the next pass runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Something passes by itself: tried again with back-off.
+    /// The cause is temporary: the host tries again with back-off.
     Retry,
-    /// The parent or what it refers to is wrong: tried again when an input changes.
+    /// The parent or an object that it names is wrong: the host tries again when an input changes.
     Invalid,
-    /// The plugin itself is wrong: tried again with another revision or configuration.
+    /// The plugin itself is wrong: the host tries again with another revision or configuration.
     Fatal,
 }
 
-/// The reconciler could not answer; no child is touched.
+/// The result of a pass without an answer; the host changes no child.
 ///
 /// ```
 /// use innkeeper_sdk::fault::{Fault, FaultKind};
@@ -26,31 +26,32 @@ pub enum FaultKind {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What kind of failure.
+    /// The kind, which decides when the next pass runs.
     pub kind: FaultKind,
-    /// A sentence for people: what is wrong, where, and what to do.
+    /// A sentence for users: the problem, the field, and the remedy.
     pub message: String,
-    /// Status and conditions; none leaves them as they are.
+    /// Status and conditions of the parent; none leaves the stored ones as they are.
     pub report: Option<Box<Report>>,
 }
 
 impl Fault {
-    /// Something passes by itself: tried again with back-off.
+    /// A fault with a temporary cause: the host tries again with back-off.
     pub fn retry(message: impl Into<String>) -> Self {
         Self::new(FaultKind::Retry, message)
     }
 
-    /// The parent or what it refers to is wrong: tried again when an input changes.
+    /// A fault of the parent or of an object that it names: the host tries again when an input
+    /// changes.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(FaultKind::Invalid, message)
     }
 
-    /// The plugin itself is wrong: tried again with another revision or configuration.
+    /// A fault of the plugin itself: the host tries again with another revision or configuration.
     pub fn fatal(message: impl Into<String>) -> Self {
         Self::new(FaultKind::Fatal, message)
     }
 
-    /// Says status and conditions all the same.
+    /// Adds status and conditions to the fault.
     pub fn with_report(mut self, report: Report) -> Self {
         self.report = Some(Box::new(report));
         self
@@ -73,7 +74,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// A read without an answer is tried again: grants and served kinds change without the parent.
+/// A failed read becomes `retry`: grants and served kinds change without the parent.
 impl From<ReadError> for Fault {
     fn from(error: ReadError) -> Self {
         Self::retry(error.to_string())

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 pub struct Hashed {
     /// `Secret` or `ConfigMap`.
     pub kind: String,
-    /// Name, labels and the like.
+    /// The object's metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
     /// The type of a Secret.
@@ -38,7 +38,7 @@ impl Hashed {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether there is a value under this key.
+    /// True if there is a value under this key.
     pub fn has(&self, key: &str) -> bool {
         self.hash_of(key).is_some()
     }
@@ -86,10 +86,9 @@ impl Hashed {
     }
 }
 
-/// SHA-256 in hex over all keys of these objects, whatever their order; an object named twice
-/// counts once.
+/// SHA-256 in hex over all keys of these objects, in any order; an object named twice counts once.
 ///
-/// For a pod annotation that changes when what the pods mount changes.
+/// For an annotation of Pods that changes with the Secrets and ConfigMaps that they use.
 pub fn content_hash<'a>(objects: impl IntoIterator<Item = &'a Hashed>) -> String {
     hash_lines(objects.into_iter().flat_map(Hashed::lines))
 }

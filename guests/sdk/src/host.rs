@@ -1,4 +1,4 @@
-//! What a reconciler may ask of the host: a log line, the time, randomness, and reads of related
+//! The functions of the host for a reconciler: the log, the time, random bytes, and reads of related
 //! objects.
 //!
 //! The typed reads are methods of `dyn Host`, so that a reconciler that takes `&dyn Host` needs no
@@ -15,31 +15,31 @@ use crate::hash::Hashed;
 /// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Something failed.
+    /// A failure.
     Error,
-    /// Something looks wrong.
+    /// A finding that may need attention.
     Warn,
-    /// What happened, for operators.
+    /// Progress, for operators.
     Info,
-    /// What happened, for the plugin's author.
+    /// Progress, for the plugin's author.
     Debug,
 }
 
-/// Names one object.
+/// The identity of one object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectRef {
     /// `group/version`, or `version` alone for the core group.
     pub api_version: String,
     /// The kind in CamelCase.
     pub kind: String,
-    /// The namespace; none for a cluster-scoped kind, and for a namespaced one the parent's
+    /// The namespace; none for a cluster-scoped kind. For a namespaced kind none means the parent's
     /// namespace.
     pub namespace: Option<String>,
     /// The object's name.
     pub name: String,
 }
 
-/// Chooses the objects of one kind.
+/// A selection of the objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListSelector {
     /// `group/version`, or `version` alone for the core group.
@@ -48,61 +48,63 @@ pub struct ListSelector {
     pub kind: String,
     /// One namespace; none means every namespace that the grant covers.
     pub namespace: Option<String>,
-    /// A label selector in Kubernetes' text form; none chooses all.
+    /// A label selector in Kubernetes' text form; none selects all.
     pub label_selector: Option<String>,
 }
 
-/// Why the host answers no read of a kind.
+/// The reason for which the host refuses each read of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// The plugin may not read this; answered whether or not the object exists.
+    /// The plugin may not read this kind; the answer does not depend on the object's existence.
     NotGranted,
     /// The cluster does not serve the kind (yet).
     NotServed,
 }
 
-/// What a reconciler may ask of the host.
+/// The functions of the host for a reconciler.
 ///
 /// The host implements it in a plugin and [`FakeHost`](crate::testing::FakeHost) in tests.
-/// The methods that end in `_json` are what crosses the boundary; use the typed ones of `dyn Host`.
+/// The methods that end in `_json` cross the boundary; use the typed methods of `dyn Host`.
 ///
 /// # Guarantees
 ///
-/// Within a pass the same read gives the same answer, and the parent is reconciled again when it
-/// changes.
+/// Within a pass the same read gives the same answer. The parent is reconciled again when the answer
+/// would change.
 pub trait Host {
-    /// Writes a line to the plugin's log.
+    /// Writes a line to the plugin's log; the host drops lines beyond its limit per pass (16 KiB by
+    /// default).
     fn log(&self, level: LogLevel, message: &str);
 
     /// The time in milliseconds since the Unix epoch, the same throughout a pass.
     ///
-    /// A pass that asks cannot be skipped when nothing else changed.
+    /// After a pass that asks for it, the host runs a pass at each trigger of the parent, even if no
+    /// other input changed.
     fn now_ms(&self) -> u64;
 
     /// Random bytes; at most 4096 per call and 65536 per pass.
     fn random(&self, length: u32) -> Vec<u8>;
 
-    /// One object as JSON text, none if it does not exist.
+    /// One object as JSON text; none if it does not exist.
     ///
     /// # Errors
     ///
-    /// Where the kind may not be read or is not served.
+    /// Fails if the kind may not be read or is not served.
     fn get_json(&self, object: &ObjectRef) -> Result<Option<String>, Denied>;
 
-    /// The chosen objects as JSON text, sorted by namespace and name.
+    /// The selected objects as JSON text, sorted by namespace and name.
     ///
     /// # Errors
     ///
-    /// Where the kind may not be read or is not served.
+    /// Fails if the kind may not be read or is not served.
     fn list_json(&self, selector: &ListSelector) -> Result<Vec<String>, Denied>;
 }
 
 impl dyn Host + '_ {
-    /// One object of a namespace, none if it does not exist.
+    /// One object of a namespace; none if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`ReadError`]; with `?` it becomes a `retry` that names the kind.
+    /// Fails with a [`ReadError`]; `?` turns it into a `retry` that names the kind.
     pub fn get<T>(&self, namespace: &str, name: &str) -> Result<Option<T>, ReadError>
     where
         T: Resource<DynamicType = ()> + DeserializeOwned,
@@ -110,7 +112,7 @@ impl dyn Host + '_ {
         self.get_as(&T::api_version(&()), &T::kind(&()), Some(namespace), name)
     }
 
-    /// One object of a cluster-scoped kind, none if it does not exist.
+    /// One object of a cluster-scoped kind; none if it does not exist.
     ///
     /// # Errors
     ///
@@ -122,10 +124,10 @@ impl dyn Host + '_ {
         self.get_as(&T::api_version(&()), &T::kind(&()), None, name)
     }
 
-    /// The objects of a namespace whose labels match; an empty selector chooses all.
+    /// The objects of a namespace with matching labels; an empty selector matches all.
     ///
-    /// Where only metadata is granted, the other fields are absent; `PartialObjectMeta<Pod>` of
-    /// kube reads no more than that, and takes some 300 KiB less of the component than `Pod`.
+    /// If only metadata is granted, the other fields are absent. kube's `PartialObjectMeta<Pod>` reads
+    /// just the metadata, and makes a component about 300 KiB smaller than `Pod` does.
     ///
     /// # Errors
     ///
@@ -142,7 +144,7 @@ impl dyn Host + '_ {
         )
     }
 
-    /// A Secret of which the host shows hashes instead of values.
+    /// A Secret with hashes instead of values.
     ///
     /// # Errors
     ///
@@ -151,7 +153,7 @@ impl dyn Host + '_ {
         self.hashed::<Secret>(namespace, name)
     }
 
-    /// A ConfigMap of which the host shows hashes instead of values.
+    /// A ConfigMap with hashes instead of values.
     ///
     /// # Errors
     ///
@@ -164,8 +166,8 @@ impl dyn Host + '_ {
         self.hashed::<ConfigMap>(namespace, name)
     }
 
-    /// One object of a kind that has no Rust type or whose type is the caller's own,
-    /// `serde_json::Value` for example.
+    /// One object of a kind without a Rust type, or as a type of the caller, such as
+    /// `serde_json::Value`.
     ///
     /// # Errors
     ///
@@ -189,7 +191,7 @@ impl dyn Host + '_ {
             .transpose()
     }
 
-    /// The objects of a kind that has no Rust type or whose type is the caller's own.
+    /// The objects of a kind without a Rust type, or as a type of the caller.
     ///
     /// # Errors
     ///
@@ -214,22 +216,22 @@ impl dyn Host + '_ {
             .collect()
     }
 
-    /// Logs what failed.
+    /// Logs a failure.
     pub fn error(&self, message: &str) {
         self.log(LogLevel::Error, message);
     }
 
-    /// Logs what looks wrong.
+    /// Logs a finding that may need attention.
     pub fn warn(&self, message: &str) {
         self.log(LogLevel::Warn, message);
     }
 
-    /// Logs what happened, for operators.
+    /// Logs progress, for operators.
     pub fn info(&self, message: &str) {
         self.log(LogLevel::Info, message);
     }
 
-    /// Logs what happened, for the plugin's author.
+    /// Logs progress, for the plugin's author.
     pub fn debug(&self, message: &str) {
         self.log(LogLevel::Debug, message);
     }
@@ -249,7 +251,7 @@ fn parse<T: DeserializeOwned>(text: &str, kind: &str) -> Result<T, ReadError> {
     })
 }
 
-/// Why a typed read has no answer.
+/// The reason for which a typed read has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// The plugin may not read this kind.
@@ -266,17 +268,17 @@ pub enum ReadError {
         /// The kind in CamelCase.
         kind: String,
     },
-    /// The object does not have the form that the Rust type expects.
+    /// The object does not fit the Rust type.
     Unreadable {
         /// The kind in CamelCase.
         kind: String,
-        /// What does not fit.
+        /// The field that does not parse, and the position in the JSON text.
         problem: String,
     },
 }
 
 impl ReadError {
-    /// Whether the cluster does not serve the kind.
+    /// True if the cluster does not serve the kind.
     pub const fn is_not_served(&self) -> bool {
         matches!(self, Self::NotServed { .. })
     }

@@ -1,4 +1,4 @@
-//! JSON as Kubernetes wants it: no nulls, no keys of the host, one form for one value.
+//! JSON for Kubernetes: no nulls, no keys of the host, one text for one value.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,7 +11,7 @@ const HOST_PREFIX: &str = "innkeeper.dev/";
 ///
 /// # Panics
 ///
-/// Where the value cannot be written as JSON, such as a map whose keys are not strings.
+/// Panics if the value cannot be written as JSON, such as a map whose keys are not strings.
 pub(crate) fn to_value(value: &impl Serialize) -> Value {
     let mut value =
         serde_json::to_value(value).expect("should be a type that can be written as JSON");
@@ -19,7 +19,7 @@ pub(crate) fn to_value(value: &impl Serialize) -> Value {
     value
 }
 
-/// Leaves out null members and null items, at every depth.
+/// Removes null members and null items, at every depth.
 pub fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -34,8 +34,10 @@ pub fn remove_nulls(value: &mut Value) {
     }
 }
 
-/// A block of the parent as it may be copied into a child: without null members and without the
-/// host's own keys (`innkeeper.dev/...`), at every depth.
+/// A block of the parent that may be copied into a child: without nulls and without keys below
+/// `innkeeper.dev/`, at every depth.
+///
+/// The host refuses a child with such keys, because they carry its own records.
 ///
 /// ```
 /// use innkeeper_sdk::json::copied_value;
@@ -64,19 +66,19 @@ pub fn copied_value(block: &Value) -> Value {
     }
 }
 
-/// As [`copied_value`], for a typed block, such as a map of annotations or a `PodSpec`.
+/// A typed block, such as a map of annotations or a `PodSpec`, as [`copied_value`] makes it.
 ///
 /// # Panics
 ///
-/// Where the type cannot be written as JSON or read back from what it wrote without nulls.
+/// Panics if the type cannot be written as JSON, or cannot read its own JSON without nulls.
 pub fn copied<T: Serialize + DeserializeOwned>(block: &T) -> T {
     serde_json::from_value(copied_value(&to_value(block)))
         .expect("should be a type that reads what it wrote")
 }
 
-/// The text of a value in its one form: no spaces, members sorted by key at every depth.
+/// The canonical text of a value: no spaces, members sorted by key at every depth.
 pub fn canonical(mut value: Value) -> String {
-    // Does nothing unless another crate of the build wants members in the order of insertion.
+    // Members are sorted already unless another crate of the build enables `preserve_order`.
     value.sort_all_objects();
     value.to_string()
 }
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn strips_what_a_typed_object_says_for_nothing() {
+    fn strips_empty_members_of_a_typed_object() {
         let template = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "a", "creationTimestamp": null},

@@ -1,4 +1,4 @@
-//! The labels that every child carries, selectors over them, and the version label.
+//! The labels of children, selectors over them, and the version label.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 pub const NAME: &str = "app.kubernetes.io/name";
 /// The key of the parent's name.
 pub const INSTANCE: &str = "app.kubernetes.io/instance";
-/// The key of the part of the application.
+/// The key of the component within the application.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
-/// The key of who manages the object.
+/// The key of the manager of the object.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The key of the application's version; never part of a selector.
 pub const VERSION: &str = "app.kubernetes.io/version";
 /// The value under [`MANAGED_BY`].
 pub const INNKEEPER: &str = "innkeeper";
 
-/// The four labels of every child and pod; selectors are exactly these.
+/// The four labels of each child and Pod; selectors consist of exactly these.
 ///
 /// ```
 /// use innkeeper_sdk::labels::{base_labels, selector_text};
@@ -41,7 +41,7 @@ pub fn base_labels(name: &str, instance: &str, component: &str) -> BTreeMap<Stri
     .collect()
 }
 
-/// The labels and, where the image tells it, the version label; for workloads and their pods only.
+/// The labels, and the version label if the image has a version; for workloads and their Pods only.
 pub fn with_version(labels: &BTreeMap<String, String>, image: &str) -> BTreeMap<String, String> {
     let mut labels = labels.clone();
     if let Some(version) = version_of(image) {
@@ -50,8 +50,7 @@ pub fn with_version(labels: &BTreeMap<String, String>, image: &str) -> BTreeMap<
     labels
 }
 
-/// The version that an image reference names: its tag, unless there is none or it is no valid label
-/// value.
+/// The version in an image reference: its tag; none without a tag that is a valid label value.
 ///
 /// ```
 /// use innkeeper_sdk::labels::version_of;
@@ -77,7 +76,7 @@ pub fn selector_text(labels: &BTreeMap<String, String>) -> String {
         .join(",")
 }
 
-/// A label selector as workloads and policies have it.
+/// The label selector of a workload or a policy.
 pub fn label_selector(labels: &BTreeMap<String, String>) -> LabelSelector {
     LabelSelector {
         match_labels: Some(labels.clone()),
@@ -85,13 +84,13 @@ pub fn label_selector(labels: &BTreeMap<String, String>) -> LabelSelector {
     }
 }
 
-/// Whether the text is a valid label value: at most 63 characters, possibly empty.
+/// Returns true if the text is a valid label value: at most 63 characters, may be empty.
 pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || (text.len() <= 63 && is_name_part(text))
 }
 
-/// Whether the text is a valid label or annotation key: an optional DNS prefix with a slash, and a
-/// name.
+/// Returns true if the text is a valid label key: a name of at most 63 characters, after an optional
+/// DNS name and a slash.
 pub fn is_label_key(text: &str) -> bool {
     let (prefix, name) = text
         .split_once('/')
@@ -99,14 +98,16 @@ pub fn is_label_key(text: &str) -> bool {
     name.len() <= 63 && is_name_part(name) && prefix.is_none_or(is_dns_subdomain)
 }
 
-/// Checks the keys of annotations that a parent gives for a child, with the words to answer `invalid`
-/// with: an API server takes any key in a custom resource, and refuses a child that has it.
+/// Checks the keys of annotations that a parent gives for a child; the error is a message for
+/// `invalid`.
+///
+/// The API server accepts any key in a custom resource, but refuses it in the annotations of a child.
 ///
 /// # Errors
 ///
-/// `<path>: "<key>" is not an annotation key: ...`, for the first that is none.
+/// `<path>: "<key>" is not an annotation key: ...`, for the first wrong key.
 pub fn check_annotations(path: &str, annotations: &BTreeMap<String, String>) -> Result<(), String> {
-    // As the API server does, which lets only annotations have capitals in the prefix.
+    // The API server allows capitals in the prefix of an annotation, but not of a label.
     let bad = annotations
         .keys()
         .find(|key| !is_label_key(&key.to_ascii_lowercase()));
@@ -118,12 +119,12 @@ pub fn check_annotations(path: &str, annotations: &BTreeMap<String, String>) -> 
     })
 }
 
-/// As [`check_annotations`], for labels: their keys, and their values.
+/// Checks keys and values of labels, as [`check_annotations`] does for annotations.
 ///
 /// # Errors
 ///
 /// `<path>: "<key>" is not a label key: ...` or `<path>.<key>: "<value>" is not a label value: ...`,
-/// for the first that is none.
+/// for the first wrong label.
 pub fn check_labels(path: &str, labels: &BTreeMap<String, String>) -> Result<(), String> {
     for (key, value) in labels {
         if !is_label_key(key) {

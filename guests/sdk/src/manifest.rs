@@ -1,6 +1,6 @@
-//! What a plugin is and asks for.
+//! The manifest: identity and requests of a plugin.
 //!
-//! A manifest is a request: what is granted is decided by the cluster's administrator.
+//! A manifest grants nothing; the cluster's administrator decides which requests are granted.
 
 use kube::{CustomResourceExt, Resource};
 use schemars::JsonSchema;
@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::crd::Crd;
 
-/// Where objects of a kind live.
+/// The scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// In namespaces.
+    /// Objects live in namespaces.
     Namespaced,
-    /// In the cluster.
+    /// Objects belong to the whole cluster.
     Cluster,
 }
 
-/// How much of an object the plugin sees, from most to least.
+/// The part of an object that the plugin sees, from largest to smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The whole object.
@@ -29,7 +29,7 @@ pub enum Access {
     Hash,
 }
 
-/// From where objects are read.
+/// The namespaces from which objects are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope {
     /// The namespace of the parent.
@@ -43,13 +43,13 @@ pub enum ReadScope {
 pub struct ParentKind {
     /// The API group; empty for the core group.
     pub group: String,
-    /// The version that the plugin speaks.
+    /// The API version that the plugin reads and writes.
     pub version: String,
     /// The kind in CamelCase.
     pub kind: String,
     /// The lower-case plural.
     pub plural: String,
-    /// Whether objects live in namespaces.
+    /// The scope of the kind.
     pub scope: Scope,
 }
 
@@ -60,10 +60,11 @@ pub struct ChildKind {
     pub api_version: String,
     /// The kind in CamelCase.
     pub kind: String,
-    /// False: where the cluster does not serve the kind, its children are skipped and the rest is
-    /// applied.
+    /// False: on a cluster that does not serve the kind, the host skips its children and applies the
+    /// rest.
     pub required: bool,
-    /// The condition whose status `True` makes a child of this kind ready.
+    /// The condition whose status `True` makes a child of this kind ready; none: the rule of the host
+    /// for the kind.
     pub ready_condition: Option<String>,
 }
 
@@ -74,15 +75,15 @@ pub struct ReadKind {
     pub api_version: String,
     /// The kind in CamelCase.
     pub kind: String,
-    /// How much of each object.
+    /// The part of each object.
     pub access: Access,
-    /// From where.
+    /// The namespaces.
     pub scope: ReadScope,
-    /// Limits the read to objects that carry these labels.
+    /// A label selector in Kubernetes' text form that limits the read; none: all objects.
     pub label_selector: Option<String>,
 }
 
-/// What a plugin is and asks for.
+/// Identity and requests of a plugin, filled in by `describe`.
 ///
 /// ```
 /// use innkeeper_sdk::manifest::{Access, Manifest, ReadScope};
@@ -101,24 +102,24 @@ pub struct ReadKind {
 pub struct Manifest {
     /// The plugin's name: a DNS label of at most 40 characters.
     pub name: String,
-    /// The plugin's own version, for people.
+    /// The plugin's own version, shown to users and never compared.
     pub version: String,
     /// The kinds of parents.
     pub parents: Vec<ParentKind>,
     /// CustomResourceDefinitions that the plugin brings.
     pub crds: Vec<Value>,
-    /// Every kind of child that an answer may hold.
+    /// Each kind of child that an answer may contain.
     pub children: Vec<ChildKind>,
-    /// Every kind that the plugin reads.
+    /// Each kind that the plugin reads.
     pub reads: Vec<ReadKind>,
-    /// Whether the plugin has work to do before a parent goes.
+    /// True if the plugin has work to do before a parent is deleted.
     pub finalize: bool,
     /// A JSON schema that the plugin's configuration must satisfy; none: only `{}` is accepted.
     pub config_schema: Option<Value>,
 }
 
 impl Manifest {
-    /// A plugin without parents; `env!("CARGO_PKG_VERSION")` is a good version.
+    /// A manifest without kinds; `env!("CARGO_PKG_VERSION")` is a good version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -132,22 +133,22 @@ impl Manifest {
         }
     }
 
-    /// A kind of parent with the definition that [`Crd::of`] makes.
+    /// Adds a kind of parent with the definition of [`Crd::of`].
     ///
     /// # Panics
     ///
-    /// As [`Crd::of`].
-    pub fn parent<T: CustomResourceExt + Resource<DynamicType = ()>>(self) -> Self {
+    /// Panics as [`Crd::of`] does.
+    pub fn parent<T: CustomResourceExt + JsonSchema + Resource<DynamicType = ()>>(self) -> Self {
         self.parent_with::<T>(|crd| crd)
     }
 
-    /// A kind of parent whose definition is changed first: rules, properties beside `spec`, shorter
-    /// descriptions.
+    /// Adds a kind of parent after a change of its definition: rules, properties beside `spec`,
+    /// shorter descriptions.
     ///
     /// # Panics
     ///
-    /// As [`Crd::of`], and where `edit` panics.
-    pub fn parent_with<T: CustomResourceExt + Resource<DynamicType = ()>>(
+    /// Panics as [`Crd::of`] and `edit` do.
+    pub fn parent_with<T: CustomResourceExt + JsonSchema + Resource<DynamicType = ()>>(
         mut self,
         edit: impl FnOnce(Crd) -> Crd,
     ) -> Self {
@@ -166,29 +167,29 @@ impl Manifest {
         self.crd(crd)
     }
 
-    /// A kind of parent whose definition others bring.
+    /// Adds a kind of parent whose definition the cluster has already, or [`crd`](Self::crd) brings.
     pub fn foreign_parent(mut self, parent: ParentKind) -> Self {
         self.parents.push(parent);
         self
     }
 
-    /// Brings a definition, also of a kind that is only read.
+    /// Adds a definition, of a parent or of a kind that the plugin only reads.
     pub fn crd(mut self, crd: Crd) -> Self {
         self.crds.push(crd.into_value());
         self
     }
 
-    /// A kind of child that every cluster serves.
+    /// Adds a kind of child that each cluster must serve.
     pub fn child<T: Resource<DynamicType = ()>>(self) -> Self {
         self.child_kind(&T::api_version(&()), &T::kind(&()), true)
     }
 
-    /// A kind of child that some clusters do not serve: there its children are skipped.
+    /// Adds a kind of child that some clusters do not serve; the host skips its children there.
     pub fn optional_child(self, api_version: &str, kind: &str) -> Self {
         self.child_kind(api_version, kind, false)
     }
 
-    /// A kind of child that has no Rust type.
+    /// Adds a kind of child without a Rust type.
     pub fn child_kind(mut self, api_version: &str, kind: &str, required: bool) -> Self {
         self.children.push(ChildKind {
             api_version: api_version.to_owned(),
@@ -199,7 +200,7 @@ impl Manifest {
         self
     }
 
-    /// Names the condition that makes a child of the kind last added ready.
+    /// Sets the condition that makes a child of the last added kind ready.
     pub fn ready_condition(mut self, type_: &str) -> Self {
         if let Some(child) = self.children.last_mut() {
             child.ready_condition = Some(type_.to_owned());
@@ -207,12 +208,12 @@ impl Manifest {
         self
     }
 
-    /// A kind that the plugin reads.
+    /// Adds a kind that the plugin reads.
     pub fn read<T: Resource<DynamicType = ()>>(self, access: Access, scope: ReadScope) -> Self {
         self.read_kind(&T::api_version(&()), &T::kind(&()), access, scope)
     }
 
-    /// A kind that the plugin reads and that has no Rust type.
+    /// Adds a kind that the plugin reads, without a Rust type.
     pub fn read_kind(
         mut self,
         api_version: &str,
@@ -230,7 +231,7 @@ impl Manifest {
         self
     }
 
-    /// Limits the read last added to objects that carry these labels.
+    /// Limits the last added read to objects with these labels.
     pub fn label_selector(mut self, selector: impl Into<String>) -> Self {
         if let Some(read) = self.reads.last_mut() {
             read.label_selector = Some(selector.into());
@@ -238,15 +239,15 @@ impl Manifest {
         self
     }
 
-    /// The plugin has work to do before a parent goes.
+    /// Makes the host call the plugin before a parent is deleted.
     pub const fn finalize(mut self) -> Self {
         self.finalize = true;
         self
     }
 
-    /// The schema of the plugin's configuration, from its Rust type.
+    /// Sets the schema of the plugin's configuration from its Rust type.
     ///
-    /// Give the type `#[serde(deny_unknown_fields)]`, so that a misspelt key never serves.
+    /// The type should have `#[serde(deny_unknown_fields)]`, so that the host refuses a misspelt key.
     pub fn config_schema<T: JsonSchema>(self) -> Self {
         let generator = SchemaSettings::draft2020_12()
             .with(|settings| settings.inline_subschemas = true)
@@ -254,7 +255,7 @@ impl Manifest {
         self.config_schema_json(generator.into_root_schema_for::<T>().to_value())
     }
 
-    /// The schema of the plugin's configuration, by hand.
+    /// Sets the schema of the plugin's configuration as JSON.
     pub fn config_schema_json(mut self, schema: Value) -> Self {
         self.config_schema = Some(schema);
         self

@@ -1,4 +1,4 @@
-//! What a pass answers: the desired children, and what is to be said about the parent.
+//! The answer of a pass: the desired children, and the report about the parent.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::json;
 
 /// The answer of one pass.
 ///
-/// "Nothing desired", "leave all as it is" and a [`Fault`](crate::fault::Fault) are different
-/// answers, because an answer that is empty by accident must never delete anything.
+/// An empty desired set, "keep all children" and a [`Fault`](crate::fault::Fault) are different
+/// answers, because an answer that is empty by accident must never delete a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Bring the children to this set; what belongs to the parent and is not in it is deleted.
+    /// The host brings the children to this set, and deletes owned children that are not in it.
     Desired(Desired),
-    /// Leave all children as they are.
+    /// The host leaves all children as they are.
     Keep(Report),
-    /// Phase `finalize` only: the parent may go.
+    /// The parent may be deleted; valid in phase `finalize` only.
     Finalized(Report),
 }
 
 impl Outcome {
-    /// Bring the children to this set; what belongs to the parent and is not in it is deleted.
+    /// An answer with the whole desired set; the host deletes owned children that are not in it.
     pub fn desired(children: impl IntoIterator<Item = Child>, report: Report) -> Self {
         Self::Desired(Desired {
             children: children.into_iter().collect(),
@@ -32,17 +32,17 @@ impl Outcome {
         })
     }
 
-    /// Leave all children as they are.
+    /// An answer that leaves all children as they are.
     pub const fn keep(report: Report) -> Self {
         Self::Keep(report)
     }
 
-    /// Phase `finalize` only: the parent may go.
+    /// An answer that lets the parent be deleted; valid in phase `finalize` only.
     pub const fn finalized(report: Report) -> Self {
         Self::Finalized(report)
     }
 
-    /// What is said about the parent.
+    /// The report about the parent.
     pub const fn report(&self) -> &Report {
         match self {
             Self::Desired(desired) => &desired.report,
@@ -74,14 +74,14 @@ impl From<Desired> for Outcome {
 /// report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
-    /// Every child that is to exist; keys are unique.
+    /// Each child that shall exist; keys are unique.
     pub children: Vec<Child>,
     /// Status, conditions, events, next pass.
     pub report: Report,
 }
 
 impl Desired {
-    /// No children, nothing to say.
+    /// No children and an empty report.
     pub fn new() -> Self {
         Self::default()
     }
@@ -105,7 +105,7 @@ impl Desired {
     }
 }
 
-/// What is to be said about the parent.
+/// The report of a pass: status, conditions and events of the parent, and the next pass.
 ///
 /// ```
 /// use std::time::Duration;
@@ -121,31 +121,30 @@ impl Desired {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The parent's `status` without `conditions`; none says that there is no status: fields stated
-    /// earlier go.
+    /// The parent's `status` without `conditions`; none removes the fields that earlier passes stated.
     pub status: Option<Value>,
     /// The plugin's conditions, each type at most once.
     pub conditions: Vec<Condition>,
     /// Kubernetes Events about the parent.
     pub events: Vec<Event>,
-    /// Asks for another pass after this time, in whole milliseconds, even if nothing changes.
+    /// The time after which another pass runs, even without a change; crosses the boundary in whole
+    /// milliseconds, rounded up.
     pub requeue: Option<Duration>,
 }
 
 impl Report {
-    /// Says nothing.
+    /// An empty report.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// States the whole status.
+    /// Sets the whole status.
     ///
-    /// Null members are left out, and so is a member `conditions`: conditions are stated beside the
-    /// status.
+    /// Null members and the member `conditions` are removed; conditions are stated beside the status.
     ///
     /// # Panics
     ///
-    /// Where the value cannot be written as JSON, such as a map whose keys are not strings.
+    /// Panics if the value cannot be written as JSON, such as a map whose keys are not strings.
     pub fn status(mut self, status: &impl Serialize) -> Self {
         let mut value = json::to_value(status);
         if let Some(members) = value.as_object_mut() {
@@ -155,7 +154,7 @@ impl Report {
         self
     }
 
-    /// Adds a condition; one of the same type is replaced in its place.
+    /// Adds a condition, or replaces the condition of the same type in its place.
     pub fn condition(mut self, condition: Condition) -> Self {
         match self
             .conditions
@@ -186,9 +185,9 @@ impl Report {
         self
     }
 
-    /// Asks for another pass after this time, even if nothing changes.
+    /// Requests another pass after this time, even without a change.
     ///
-    /// A part of a millisecond is rounded up, so that a pass is never too early.
+    /// A part of a millisecond is rounded up, so that the pass is never too early.
     pub const fn requeue(mut self, after: Duration) -> Self {
         self.requeue = Some(after);
         self
@@ -205,25 +204,25 @@ impl Report {
 /// The type of an [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// For information.
+    /// Information about normal progress.
     Normal,
-    /// Something may need attention.
+    /// A problem that may need attention.
     Warning,
 }
 
 /// A Kubernetes Event about the parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whether somebody should worry.
+    /// The type.
     pub type_: EventType,
     /// One word in CamelCase, at most 128 characters.
     pub reason: String,
-    /// A sentence for people; cut off after 1024 bytes.
+    /// A sentence for users; the host cuts it off after 1024 bytes.
     pub message: String,
 }
 
 impl Event {
-    /// An event for information.
+    /// An event about normal progress.
     pub fn normal(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             type_: EventType::Normal,
@@ -232,7 +231,7 @@ impl Event {
         }
     }
 
-    /// An event about something that may need attention.
+    /// An event about a problem that may need attention.
     pub fn warning(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             type_: EventType::Warning,

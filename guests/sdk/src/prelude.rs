@@ -1,4 +1,4 @@
-//! What nearly every reconciler needs: `use innkeeper_sdk::prelude::*;`.
+//! The names that nearly every reconciler needs: `use innkeeper_sdk::prelude::*;`.
 
 pub use crate::child::{
     ALPHANUMERIC, ApplyPolicy, Child, Generated, Readiness, RemovalPolicy, metadata,

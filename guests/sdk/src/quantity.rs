@@ -13,11 +13,12 @@ pub struct Amount {
     exponent: i32,
 }
 
-/// At most so many digits before the suffix, so that every product below fits 128 bits.
+/// The largest number of digits before the suffix: 10^18 times 1024^6 is below 2^127, so each product
+/// fits 128 bits.
 const DIGITS_MAX: usize = 18;
 
 impl Amount {
-    /// The value of a quantity; none if the text is no quantity or has more than 18 digits.
+    /// The value of a quantity; none if the text is not a quantity or has more than 18 digits.
     ///
     /// ```
     /// use innkeeper_sdk::quantity::Amount;
@@ -73,9 +74,9 @@ impl Amount {
     }
 }
 
-/// Says what is wrong with requests and limits: a quantity that does not parse, or a request above its limit.
+/// Checks that requests and limits are quantities, and that no request exceeds its limit.
 ///
-/// `path` is where they stand in the parent: `spec.resources`.
+/// `path` is the field of the parent: `spec.resources`.
 ///
 /// # Errors
 ///
@@ -139,8 +140,8 @@ impl Ord for Amount {
     }
 }
 
-/// Compares positive numbers by their decimal digits, aligned at the highest one, so that nothing
-/// can overflow.
+/// Compares positive numbers by their decimal digits, aligned at the highest one: no arithmetic, no
+/// overflow.
 fn compare_decimal(left: u128, left_zeros: i32, right: u128, right_zeros: i32) -> Ordering {
     let (left, right) = (left.to_string(), right.to_string());
     let magnitude = |digits: &str, zeros: i32| {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_is_no_quantity() {
+    fn rejects_text_that_is_not_a_quantity() {
         for text in [
             "", "lots", "1 Gi", "1gi", "Gi", ".", "1.2.3", "-", "--1", "1e", "1e1.5", "é",
         ] {

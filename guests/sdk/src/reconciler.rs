@@ -8,45 +8,45 @@ use crate::manifest::Manifest;
 use crate::outcome::Outcome;
 use crate::request::Request;
 
-/// A plugin: says what it is, and answers for one parent at a time with what is to exist.
+/// A plugin: describes itself, and answers for one parent at a time with the desired children.
 ///
 /// # Expected flow
 ///
 /// The host calls [`describe`](Self::describe) once when it loads the plugin.
-/// Afterwards it calls [`reconcile`](Self::reconcile) whenever a parent, one of its children or
-/// something that an earlier pass read has changed, each time in an instance of its own.
+/// Afterwards it calls [`reconcile`](Self::reconcile) whenever a parent, one of its children or an
+/// object that an earlier pass read has changed, each time in a new instance.
 ///
 /// # Guarantees
 ///
-/// Nothing is written before `reconcile` has answered; a fault or a panic leaves all children as
-/// they are.
+/// The host writes no child before `reconcile` has answered; a fault or a panic leaves all children
+/// as they are.
 ///
 /// # Assumptions
 ///
-/// The same request and the same answers to reads give the same outcome: no statics, no hashed
-/// maps.
+/// The same request and the same answers to reads give the same outcome. A static variable or the
+/// order of a hash map must not change it.
 pub trait Reconciler {
-    /// Says what the plugin is and asks for; it must not depend on anything.
+    /// Returns identity and requests of the plugin; the same in each call.
     fn describe() -> Manifest;
 
-    /// One pass for one parent.
+    /// Runs one pass for one parent.
     ///
     /// A plugin with several kinds of parents dispatches on [`Request::is_parent`] or
     /// [`Request::parent_kind`].
     ///
     /// # Errors
     ///
-    /// A [`Fault`] says that there is no answer; its kind decides when the next pass runs.
+    /// A [`Fault`] if there is no answer; its kind decides when the next pass runs.
     fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault>;
 
-    /// One pass for a parent that is being deleted and waits for this plugin.
+    /// Runs one pass for a parent that is being deleted and waits for this plugin.
     ///
-    /// Only plugins whose manifest says [`Manifest::finalize`] are ever asked.
-    /// The parent may go at once unless this is overridden.
+    /// The host calls it only if the manifest sets [`Manifest::finalize`].
+    /// The default lets the parent be deleted at once.
     ///
     /// # Errors
     ///
-    /// As for [`reconcile`](Self::reconcile); the parent stays.
+    /// A [`Fault`] as for [`reconcile`](Self::reconcile); the parent stays.
     fn finalize(_request: &Request, _host: &dyn Host) -> Result<Outcome, Fault> {
         Ok(Outcome::finalized(crate::outcome::Report::new()))
     }
@@ -54,7 +54,7 @@ pub trait Reconciler {
 
 /// Exports a [`Reconciler`] as the plugin of this crate.
 ///
-/// Stands once per crate, at its root.
+/// Call it once, at the root of the crate.
 /// On targets other than wasm32 it expands to a check that the type is a reconciler, so that the
 /// crate's tests run natively.
 #[macro_export]

@@ -1,4 +1,4 @@
-//! The input of one pass: the parent, what is observed of its children, the configuration.
+//! The input of one pass: the parent, its observed children, the configuration.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use crate::children::{Children, group_of};
 use crate::condition::{self, Condition, StoredCondition};
 use crate::fault::Fault;
 
-/// Why a pass runs.
+/// The phase of a parent's life in which a pass runs; filled in by the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// The parent is to be brought to what it declares.
+    /// The parent exists: the cluster shall match its declaration.
     #[default]
     Reconcile,
     /// The parent is being deleted and waits for this plugin.
@@ -33,12 +33,12 @@ pub struct Request {
     parent: OnceCell<Value>,
     /// All children that belong to the parent, sorted by kind, namespace and name.
     pub children: Children,
-    /// Why the pass runs.
+    /// The phase of the parent's life.
     pub phase: Phase,
 }
 
 impl Request {
-    /// A request as it crosses the boundary; tests use
+    /// A request from the texts that cross the boundary; tests use
     /// [`TestRequest`](crate::testing::TestRequest).
     pub fn new(parent: String, children: Children, config: String, phase: Phase) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Request {
         typed(&self.parent_text).map_err(Fault::invalid)
     }
 
-    /// The parent as JSON; null if it is no JSON, which the host does not let happen.
+    /// The parent as JSON; null if the text is not JSON, which the host rules out.
     pub fn parent_value(&self) -> &Value {
         self.parent
             .get_or_init(|| serde_json::from_str(&self.parent_text).unwrap_or_default())
@@ -77,7 +77,7 @@ impl Request {
             .map_err(|problem| Fault::fatal(format!("configuration: {problem}")))
     }
 
-    /// Whether the parent is of this kind, in any version.
+    /// True if the parent is of this kind, in any version.
     pub fn is_parent<T: Resource<DynamicType = ()>>(&self) -> bool {
         self.parent_kind() == T::kind(&()) && self.parent_group() == T::group(&())
     }
@@ -122,8 +122,8 @@ impl Request {
         annotations?.get(key)?.as_deref()
     }
 
-    /// The stored status, typed; none if there is none or it does not parse, for it is never worth
-    /// a failure.
+    /// The stored status, typed; none if it is absent or does not parse, because a status of an older
+    /// version must not stop a pass.
     pub fn stored_status<T: DeserializeOwned>(&self) -> Option<T> {
         let status = self.head().status.as_ref()?;
         serde_json::from_str(status.get()).ok()
@@ -144,8 +144,8 @@ impl Request {
         conditions.into_iter().find(|it| it.type_ == type_)
     }
 
-    /// Whether this condition differs from the stored one in status or reason; for Events that tell
-    /// of a transition.
+    /// True if this condition differs from the stored one in status or reason; for Events about
+    /// transitions.
     pub fn is_transition(&self, condition: &Condition) -> bool {
         self.stored_condition(&condition.type_)
             .is_none_or(|stored| {
@@ -159,7 +159,7 @@ impl Request {
     }
 }
 
-/// What is asked of a parent in nearly every pass, read without building the whole of it.
+/// The fields of a parent that nearly every pass reads, parsed without the rest of it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Head {
@@ -179,22 +179,20 @@ struct HeadMetadata {
     annotations: Option<BTreeMap<String, Option<String>>>,
 }
 
-/// Parses and, where that fails, says at which path, but not at which position of the text, for
-/// the author of the parent wrote another one.
+/// Parses a value; the error names the path of the field.
 ///
-/// Costs code and time per type, so what is only observed is parsed without.
+/// The position in the text is left out, because the user wrote the parent in another form, YAML for
+/// example. Tracking the path costs code and time per type, so observed objects are parsed without.
 fn typed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    // To keep track of the path takes as long again, and is of use only where something is wrong.
+    // Tracking the path doubles the time, so it is done only after a failure.
     if let Ok(parsed) = serde_json::from_str(text) {
         return Ok(parsed);
     }
     let deserializer = &mut serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let path = error.path().to_string();
-        let problem = error.into_inner().to_string();
-        let problem = problem
-            .rsplit_once(" at line ")
-            .map_or(&*problem, |(it, _)| it);
+        let text = error.into_inner().to_string();
+        let problem = text.rsplit_once(" at line ").map_or(&*text, |(it, _)| it);
         if path == "." {
             problem.to_owned()
         } else {

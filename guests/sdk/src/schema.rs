@@ -1,16 +1,16 @@
-//! Schema functions for `#[schemars(schema_with = "...")]`: what the Rust types cannot say about a
-//! CRD field.
+//! Schema functions for `#[schemars(schema_with = "...")]`, for fields whose Rust type has no fitting
+//! schema.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// A number or a string, as `IntOrString` and a quantity are.
+/// A number or a string, such as `IntOrString` or a quantity.
 ///
-/// Types of k8s-openapi have this schema by themselves; a field of another type asks for it.
+/// Types of k8s-openapi have this schema themselves; fields of another type need this function.
 pub fn int_or_string(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true})
 }
 
-/// A resource quantity: `cpu: 1` is accepted as well as `500m`.
+/// A resource quantity: both `1` and `500m`.
 pub fn quantity(generator: &mut SchemaGenerator) -> Schema {
     int_or_string(generator)
 }
@@ -44,7 +44,7 @@ pub fn any_objects(_: &mut SchemaGenerator) -> Schema {
 /// Conditions as a list-map by `type`.
 pub fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "description": "What is known about the object, by type.",
+        "description": "Observations about the object, one per type.",
         "type": "array",
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
@@ -58,29 +58,29 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
                     "maxLength": 316,
                 },
                 "status": {
-                    "description": "Whether it holds.",
+                    "description": "True, False or Unknown.",
                     "type": "string",
                     "enum": ["True", "False", "Unknown"],
                 },
                 "reason": {
-                    "description": "One word in CamelCase.",
+                    "description": "The cause of the status: one word in CamelCase.",
                     "type": "string",
                     "minLength": 1,
                     "maxLength": 1024,
                 },
                 "message": {
-                    "description": "A sentence for people.",
+                    "description": "Details of the status for users.",
                     "type": "string",
                     "maxLength": 32768,
                 },
                 "observedGeneration": {
-                    "description": "The generation of the object for which it was stated.",
+                    "description": "The generation of the object for which the condition was set.",
                     "type": "integer",
                     "format": "int64",
                     "minimum": 0,
                 },
                 "lastTransitionTime": {
-                    "description": "When the status last changed.",
+                    "description": "The time of the last change of the status.",
                     "type": "string",
                     "format": "date-time",
                 },

@@ -1,4 +1,4 @@
-//! An object as a reconciler states it: a text, and a tree only for those who look into it.
+//! An object as a reconciler states it: JSON text, and a tree of values only after an access to it.
 
 use std::cell::OnceCell;
 use std::ops::{Deref, DerefMut};
@@ -10,11 +10,11 @@ use crate::json;
 
 /// An object as a reconciler states it.
 ///
-/// It is used like the `serde_json::Value` that it dereferences to. Most objects are only passed on,
-/// and to build a tree of one takes longer than to write it.
+/// It dereferences to `serde_json::Value`. Most objects are passed to the host unread, and building
+/// the tree takes longer than writing the text.
 #[derive(Clone, Debug)]
 pub struct Stated {
-    /// None once somebody has taken hold of the tree to change it.
+    /// None after a mutable access to the tree, which makes the text stale.
     text: Option<String>,
     tree: OnceCell<Value>,
 }
@@ -24,12 +24,12 @@ impl Stated {
     ///
     /// # Panics
     ///
-    /// Where the value cannot be written as JSON, such as a map whose keys are not strings.
+    /// Panics if the value cannot be written as JSON, such as a map whose keys are not strings.
     pub(crate) fn new(object: &impl Serialize) -> Self {
         let text =
             serde_json::to_string(object).expect("should be a type that can be written as JSON");
-        // Typed objects say nothing that is to be left out but for an empty status; a text that holds
-        // these words by chance only takes the longer way.
+        // Typed objects of k8s-openapi have no null members, only an empty status. A text that contains
+        // one of these words as data takes the slow path and gives the same result.
         if text.contains("null") || text.contains(r#""status":{}"#) {
             return Self::stripped(&text);
         }
@@ -39,7 +39,7 @@ impl Stated {
         }
     }
 
-    /// From the text, so that no type is written in two ways: that would be a tenth of a component.
+    /// Parses the text again. A second serializer per type would be a tenth of a component.
     fn stripped(text: &str) -> Self {
         let mut tree = parse(text);
         json::remove_nulls(&mut tree);
@@ -57,7 +57,7 @@ impl Stated {
         }
     }
 
-    /// The text that crosses the boundary: the same for the same object stated in the same way.
+    /// The text that crosses the boundary; deterministic for the same sequence of changes.
     pub(crate) fn into_text(self) -> String {
         let Self { text, tree } = self;
         text.unwrap_or_else(|| json::canonical(tree.into_inner().unwrap_or_default()))
@@ -117,7 +117,7 @@ mod tests {
     use super::Stated;
 
     #[test]
-    fn a_text_is_passed_on_as_it_was_written() {
+    fn passes_on_an_unread_text_as_it_was_written() {
         #[derive(serde::Serialize)]
         struct Unsorted {
             b: u8,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_left_out() {
+    fn leaves_out_nulls_and_an_empty_status() {
         for (object, expected) in [
             (
                 json!({"a": null, "b": {"c": [null, 1]}}),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_is_what_is_passed_on() {
+    fn passes_on_the_changed_object() {
         let mut stated = Stated::new(&ConfigMap::default());
         let before = stated.clone();
         assert_eq!(stated, before);

@@ -1,5 +1,5 @@
-//! Tests of a reconciler as plain Rust: a host that answers from objects given to it, and a builder
-//! of requests.
+//! Tests of a reconciler as plain Rust: a host that answers from given objects, and a builder of
+//! requests.
 
 use std::cell::{Cell, RefCell};
 
@@ -15,7 +15,10 @@ use crate::manifest::{Access, Manifest, ReadKind};
 use crate::outcome::Outcome;
 use crate::request::{Phase, Request};
 
+mod definitions;
 mod selector;
+
+pub use definitions::definition_problems;
 
 /// One read that a reconciler made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,12 +61,12 @@ pub struct FakeHost {
 }
 
 impl FakeHost {
-    /// A host that grants every read in full and knows no object.
+    /// A host without objects that grants each read in full.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A host that grants exactly what the manifest asks for, with that access and selector.
+    /// A host that grants exactly the reads of the manifest, with their access and selectors.
     pub fn granting(manifest: &Manifest) -> Self {
         Self {
             grants: Some(manifest.reads.clone()),
@@ -75,7 +78,7 @@ impl FakeHost {
     ///
     /// # Panics
     ///
-    /// Where the value cannot be written as JSON.
+    /// Panics if the value cannot be written as JSON.
     pub fn object(mut self, object: &impl Serialize) -> Self {
         let object = json::to_value(object);
         self.objects.retain(|it| identity(it) != identity(&object));
@@ -87,40 +90,40 @@ impl FakeHost {
     ///
     /// # Panics
     ///
-    /// As [`object`](Self::object).
+    /// Panics as [`object`](Self::object) does.
     pub fn objects<T: Serialize>(self, objects: impl IntoIterator<Item = T>) -> Self {
         objects
             .into_iter()
             .fold(self, |host, object| host.object(&object))
     }
 
-    /// Reads of this kind are not granted.
+    /// Refuses reads of this kind as not granted.
     pub fn not_granted(self, api_version: &str, kind: &str) -> Self {
         self.deny(api_version, kind, Denied::NotGranted)
     }
 
-    /// This kind is not served.
+    /// Refuses reads of this kind as not served.
     pub fn not_served(self, api_version: &str, kind: &str) -> Self {
         self.deny(api_version, kind, Denied::NotServed)
     }
 
-    /// The time of the pass in milliseconds since the Unix epoch; 0 unless set.
+    /// Sets the time of the pass in milliseconds since the Unix epoch; 0 by default.
     pub const fn now(mut self, now_ms: u64) -> Self {
         self.now_ms = now_ms;
         self
     }
 
-    /// The reads that were made, in their order.
+    /// The reads of the reconciler, in their order.
     pub fn reads(&self) -> Vec<Read> {
         self.reads.borrow().clone()
     }
 
-    /// The lines that were logged, in their order.
+    /// The log lines of the reconciler, in their order.
     pub fn log_lines(&self) -> Vec<(LogLevel, String)> {
         self.log.borrow().clone()
     }
 
-    /// Whether the reconciler asked for the time.
+    /// True if the reconciler asked for the time.
     pub const fn asked_now(&self) -> bool {
         self.asked_now.get()
     }
@@ -131,7 +134,7 @@ impl FakeHost {
         self
     }
 
-    /// The objects of a kind as the grants show them, sorted by namespace and name.
+    /// The objects of a kind, reduced to the granted access, sorted by namespace and name.
     fn granted(&self, api_version: &str, kind: &str) -> Result<Vec<Value>, Denied> {
         let group = group_of(api_version);
         let same = |it: &&(String, String, Denied)| it.0 == group && it.1 == kind;
@@ -217,7 +220,7 @@ impl Host for FakeHost {
     }
 }
 
-/// A request for tests, valid from the start.
+/// A builder of requests for tests, with valid defaults.
 ///
 /// ```
 /// use innkeeper_sdk::testing::TestRequest;
@@ -241,12 +244,12 @@ pub struct TestRequest {
 }
 
 impl TestRequest {
-    /// A parent without children and configuration; namespace, UID and generation are filled in
-    /// where missing.
+    /// A parent without children and configuration; missing namespace, UID and generation are filled
+    /// in.
     ///
     /// # Panics
     ///
-    /// Where the value cannot be written as JSON.
+    /// Panics if the value cannot be written as JSON.
     pub fn new(parent: &impl Serialize) -> Self {
         let mut parent = json::to_value(parent);
         if let Some(metadata) = parent.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -270,7 +273,7 @@ impl TestRequest {
     ///
     /// # Panics
     ///
-    /// Where the value cannot be written as JSON.
+    /// Panics if the value cannot be written as JSON.
     pub fn child(self, key: &str, object: &impl Serialize) -> Self {
         self.observed(Some(key), false, object)
     }
@@ -279,18 +282,18 @@ impl TestRequest {
     ///
     /// # Panics
     ///
-    /// Where the value cannot be written as JSON.
+    /// Panics if the value cannot be written as JSON.
     pub fn retained(self, key: &str, object: &impl Serialize) -> Self {
         self.observed(Some(key), true, object)
     }
 
-    /// Adds an observed child in every detail.
+    /// Adds an observed child with a given key and retention.
     ///
-    /// A Secret's values are shown as hashes, as the host does.
+    /// The values of a Secret become hashes, as the host does it.
     ///
     /// # Panics
     ///
-    /// Where the value cannot be written as JSON.
+    /// Panics if the value cannot be written as JSON.
     pub fn observed(mut self, key: Option<&str>, retained: bool, object: &impl Serialize) -> Self {
         let mut object = json::to_value(object);
         let namespace = self.parent.pointer("/metadata/namespace").cloned();
@@ -307,8 +310,8 @@ impl TestRequest {
         self
     }
 
-    /// Observes every child of an answer as the cluster would hold it next, generated values of
-    /// Secrets included; what is observed already is replaced, and what is held is left alone.
+    /// Adds each child of an answer as the cluster would hold it next, with generated values of
+    /// Secrets. It replaces children that are observed already, and leaves held ones alone.
     pub fn answered(mut self, outcome: &Outcome) -> Self {
         for child in outcome.children() {
             let observed = |it: &(Option<String>, bool, Value)| {
@@ -332,34 +335,34 @@ impl TestRequest {
         self
     }
 
-    /// The stored status of the parent, `conditions` included.
+    /// Sets the stored status of the parent, `conditions` included.
     ///
     /// # Panics
     ///
-    /// Where the value cannot be written as JSON.
+    /// Panics if the value cannot be written as JSON.
     pub fn status(mut self, status: &impl Serialize) -> Self {
         self.parent["status"] = json::to_value(status);
         self
     }
 
-    /// The plugin's configuration.
+    /// Sets the plugin's configuration.
     ///
     /// # Panics
     ///
-    /// Where the value cannot be written as JSON.
+    /// Panics if the value cannot be written as JSON.
     pub fn config(mut self, config: &impl Serialize) -> Self {
         self.config = json::to_value(config);
         self
     }
 
-    /// The parent is being deleted and waits for the plugin.
+    /// Makes the parent one that is being deleted and waits for the plugin.
     pub fn finalizing(mut self) -> Self {
         self.parent["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
         self.phase = Phase::Finalize;
         self
     }
 
-    /// The request, its children in the order in which the host hands them over.
+    /// The request, with its children in the order of the host: by kind, namespace and name.
     pub fn build(mut self) -> Request {
         self.children.sort_by(|a, b| {
             let order = |it: &Value| {
@@ -381,10 +384,10 @@ impl TestRequest {
     }
 }
 
-/// What a read with this access shows of an object.
+/// The part of an object that a read with this access shows.
 ///
-/// Hashes have the host's form and differ with namespace, name, key and value, but are not those of
-/// any host.
+/// Hashes have the form of the host's and depend on namespace, name, key and value, but no host makes
+/// the same ones.
 pub fn reduced(object: &Value, access: Access) -> Value {
     match access {
         Access::Full => object.clone(),

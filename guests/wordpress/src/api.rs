@@ -1,17 +1,18 @@
-//! The API: what a user declares, and what the status tells.
+//! The API: the spec that a user declares, and the status.
 //!
-//! Rules in CEL stand beside what they are about; what CEL cannot check is in `validate`.
-//! Fields of the same concern are in one module below.
+//! CEL rules are beside the fields that they check; the module `validate` has the checks that CEL
+//! cannot express. Each module below has the fields of one concern.
 
 mod database;
 mod serving;
 mod storage;
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::{
-    api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements},
-    apimachinery::pkg::util::intstr::IntOrString,
+use innkeeper_sdk::{
+    budget::{self, DisruptionBudget},
+    pod::{ImagePullPolicy, PodMetadata},
+};
+use k8s_openapi::api::core::v1::{
+    EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements,
 };
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -33,7 +34,6 @@ pub(crate) use self::{
     singular = "wordpress",
     shortname = "wp",
     namespaced,
-    doc = "A WordPress site, by default with a MySQL database of its own.",
     status = "WordpressStatus",
     derive = "PartialEq",
     scale(
@@ -93,15 +93,7 @@ pub(crate) use self::{
         "more than one replica needs code and media on ReadWriteMany claims, git, emptyDir or \
          object storage"
     ),
-    validation = Rule::new(
-        "!has(self.podDisruptionBudget) || !self.podDisruptionBudget.enabled \
-         || !has(self.podDisruptionBudget.minAvailable) \
-         || !string(self.podDisruptionBudget.minAvailable).matches('^[0-9]{1,9}$') \
-         || (has(self.replicas) && self.replicas == 0) \
-         || int(string(self.podDisruptionBudget.minAvailable)) \
-         < (has(self.replicas) ? self.replicas : 1)"
-    )
-    .message("podDisruptionBudget.minAvailable must be lower than the number of replicas"),
+    validation = budget::below_replicas("podDisruptionBudget", "replicas"),
     validation = Rule::new(
         "!has(self.tlsSecretRef) || (has(self.routes) && self.routes.size() > 0)"
     )
@@ -118,8 +110,8 @@ pub(crate) use self::{
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WordpressSpec {
-    /// Deprecated: the root password of the database in clear text. It goes into the generated
-    /// Secret when that is created and has no effect later.
+    /// Deprecated: root password of the database in clear text. The plugin copies it into the generated
+    /// Secret when it creates the Secret; later changes have no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
@@ -127,7 +119,7 @@ pub(crate) struct WordpressSpec {
             .message("the root password must not contain quotes, backslashes or control characters")
     )]
     pub(crate) sqlrootpassword: Option<String>,
-    /// The same field in another spelling.
+    /// Deprecated: other spelling of sqlrootpassword.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
@@ -135,84 +127,97 @@ pub(crate) struct WordpressSpec {
             .message("the root password must not contain quotes, backslashes or control characters")
     )]
     pub(crate) sql_root_password: Option<String>,
-    /// The image of the site, which must serve HTTP on containerPort; the plugin's configuration
-    /// decides when absent.
+    /// Image of the site, which must serve HTTP on containerPort; the image in the plugin's
+    /// configuration when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 512),
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
     )]
     pub(crate) image: Option<String>,
-    /// When images are pulled, for all pods.
+    /// Condition under which the kubelet pulls images, for all pods; the default of Kubernetes when
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image_pull_policy: Option<ImagePullPolicy>,
-    /// Secrets for pulling images, for all pods.
+    /// Secrets with registry credentials, for all pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
-    /// How many replicas of the site; 1 when absent.
+    /// Number of replicas of the site, 0 to 50; 1 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 50))]
     pub(crate) replicas: Option<i32>,
-    /// The port on which the image serves HTTP.
+    /// Port on which the image serves HTTP.
     #[serde(default = "default_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) container_port: i32,
-    /// Requests and limits of the site; requests cpu 100m and memory 256Mi when absent.
+    /// Requests and limits of the site; requests of 100m CPU and 256Mi memory when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
-    /// Variables, appended; one with a name that the plugin sets replaces it in its place.
+    /// Environment variables, appended; a variable with a name that the plugin sets replaces the
+    /// plugin's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub(crate) env: Vec<EnvVar>,
-    /// Sources of variables, appended to the salts.
+    /// Sources of environment variables, appended to the salts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub(crate) env_from: Vec<EnvFromSource>,
-    /// Lines for PHP's configuration, in the form of php.ini.
+    /// PHP configuration in the format of php.ini.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) php_config: Option<String>,
-    /// PHP that is appended to the generated configuration of WordPress.
+    /// PHP code that is appended to the generated configuration of WordPress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) config_extra: Option<String>,
-    /// Labels and annotations of the site's pods.
+    /// Additional labels and annotations of the site's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(
+        validation = Rule::new(
+            "(!has(self.labels) || self.labels.all(k, !k.startsWith('app.kubernetes.io/'))) \
+             && (!has(self.annotations) || self.annotations.all(k, !k.startsWith('example.com/')))"
+        )
+        .message(
+            "podMetadata must not use the prefixes app.kubernetes.io/ (labels) and example.com/ \
+             (annotations)"
+        )
+    )]
     pub(crate) pod_metadata: Option<PodMetadata>,
-    /// Whether claims and generated Secrets outlive the object.
+    /// Policy for claims and generated Secrets when the object is deleted.
     #[serde(default)]
     pub(crate) deletion_policy: DeletionPolicy,
-    /// Addresses of the site; the first one is the main one.
+    /// Addresses of the site; the first one is the main address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["domain", "path"])
     )]
     pub(crate) routes: Vec<Route>,
-    /// The Secret with the certificate of the routes.
+    /// Name of the Secret with the TLS certificate of the routes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) tls_secret_ref: Option<String>,
-    /// The scheme of the site's URL where TLS ends elsewhere; https with tlsSecretRef, else http.
+    /// Scheme of the site's URL if TLS ends outside of the cluster; when absent, https with
+    /// tlsSecretRef, else http.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) external_scheme: Option<Scheme>,
-    /// The Ingress.
+    /// Options of the Ingress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ingress: Option<IngressOptions>,
-    /// The Service of the site.
+    /// Options of the site's Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<ServiceOptions>,
-    /// The database; one of the plugin's making when absent.
+    /// Database of the site; a managed one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) database: Option<Database>,
-    /// Where themes, plugins and uploads lie; a claim when absent.
+    /// Storage of themes, plugins and uploads; a claim of 10Gi when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) code: Option<Code>,
-    /// Limits voluntary disruptions of the site.
+    /// Disruption budget of the site's pods; none when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_disruption_budget: Option<DisruptionBudget>,
 }
@@ -235,129 +240,54 @@ impl WordpressSpec {
     }
 }
 
-/// When images are pulled.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ImagePullPolicy {
-    /// At every start.
-    Always,
-    /// When the node does not have it.
-    IfNotPresent,
-    /// Never.
-    Never,
-}
-
-impl ImagePullPolicy {
-    /// The text in a pod.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "Always",
-            Self::IfNotPresent => "IfNotPresent",
-            Self::Never => "Never",
-        }
-    }
-}
-
-/// Whether claims and generated Secrets outlive the object.
+/// Policy for claims and generated Secrets when the object is deleted.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeletionPolicy {
-    /// They stay, and a later object of the same name takes them up again.
+    /// They stay, and a later object of the same name uses them again.
     #[default]
     Retain,
-    /// They go with the object.
+    /// They are deleted with the object.
     Delete,
 }
 
-/// Labels and annotations of pods.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[x_kube(
-    validation = Rule::new(
-        "(!has(self.labels) || self.labels.all(k, !k.startsWith('app.kubernetes.io/'))) \
-         && (!has(self.annotations) || self.annotations.all(k, !k.startsWith('example.com/')))"
-    )
-    .message(
-        "podMetadata must not use the prefixes app.kubernetes.io/ (labels) and example.com/ \
-         (annotations)"
-    )
-)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PodMetadata {
-    /// Labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32))]
-    pub(crate) labels: BTreeMap<String, String>,
-    /// Annotations.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32))]
-    pub(crate) annotations: BTreeMap<String, String>,
-}
-
-/// Limits voluntary disruptions.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
-#[x_kube(
-    validation = Rule::new("!self.enabled || has(self.minAvailable) != has(self.maxUnavailable)")
-        .message("podDisruptionBudget needs exactly one of minAvailable and maxUnavailable"),
-    validation = Rule::new(
-        // A number is equal to its own text as a number, a string never is.
-        "(!has(self.minAvailable) || (string(self.minAvailable).matches('^[0-9]{1,9}$') \
-         ? self.minAvailable == int(string(self.minAvailable)) \
-         : string(self.minAvailable).matches('^[1-9]?[0-9]%$'))) \
-         && (!has(self.maxUnavailable) || (string(self.maxUnavailable).matches('^[0-9]{1,9}$') \
-         ? self.maxUnavailable == int(string(self.maxUnavailable)) && self.maxUnavailable != 0 \
-         : string(self.maxUnavailable).matches('^(100|[1-9][0-9]?)%$')))"
-    )
-    .message("podDisruptionBudget would block every eviction or is not a number or percentage")
-)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DisruptionBudget {
-    /// Whether the budget exists.
-    #[serde(default)]
-    pub(crate) enabled: bool,
-    /// How many must stay, as a number or a percentage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) min_available: Option<IntOrString>,
-    /// How many may be away, as a number or a percentage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) max_unavailable: Option<IntOrString>,
-}
-
-/// What is observed.
+/// Observed state of the site.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WordpressStatus {
-    /// Pods of the site.
+    /// Number of pods of the site.
     #[serde(default)]
     pub(crate) replicas: i32,
-    /// Pods of the site that are ready.
+    /// Number of ready pods of the site.
     #[serde(default)]
     pub(crate) ready_replicas: i32,
-    /// The selector of the site's pods, for autoscalers.
+    /// Label selector of the site's pods, for autoscalers.
     #[serde(default)]
     pub(crate) selector: String,
-    /// The home URL.
+    /// Home URL of the site.
     #[serde(default)]
     pub(crate) url: String,
-    /// The database in use.
+    /// Database in use.
     #[serde(default)]
     pub(crate) database: DatabaseStatus,
-    /// What survives the object, as kind and name, sorted.
+    /// Children that outlive the object, as kind and name, sorted.
     #[serde(default)]
     pub(crate) retained: Vec<String>,
-    /// The generation of the object that the status belongs to.
+    /// Generation of the object to which the status belongs.
     #[serde(default)]
     pub(crate) observed_generation: i64,
 }
 
-/// The database in use.
+/// Database in use.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DatabaseStatus {
     /// Managed or External.
     #[serde(default)]
     pub(crate) mode: String,
-    /// Its address.
+    /// Host name of the database.
     #[serde(default)]
     pub(crate) host: String,
-    /// The Secret with its user and password.
+    /// Name of the Secret with user and password.
     #[serde(default)]
     pub(crate) secret_name: String,
 }

@@ -1,8 +1,8 @@
-//! The children: database, site, and how the site is reached.
+//! The children: database, site, Service and Ingress.
 //!
-//! Only fields that are stated are owned; everything else is left to others.
-//! A claim or a generated Secret that was observed is in every answer, needed or not: data and the
-//! passwords that open it are never pruned.
+//! The plugin owns the fields that it states; other field managers own the rest.
+//! Each answer contains all observed claims and generated Secrets, needed or not: data and its
+//! passwords are never pruned.
 
 mod claims;
 mod database;
@@ -19,7 +19,7 @@ use innkeeper_sdk::prelude::*;
 pub(crate) use self::{pod::takes_new_credentials, secrets::SALT_KEYS};
 use crate::{observe::Observation, site::Site};
 
-/// Every child, in an order that a reader can follow.
+/// All children: first the database, then the site.
 pub(crate) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child> {
     let mut children: Vec<Child> = Vec::new();
     children.extend(secrets::database(site, observation));
@@ -36,8 +36,8 @@ pub(crate) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child>
     after_what_is_there(children)
 }
 
-/// Nothing waits for a child that this answer does not hold, such as `db` where the database is
-/// external.
+/// Removes dependencies on children that are not in the answer, such as `db` of a site with an
+/// external database.
 fn after_what_is_there(mut children: Vec<Child>) -> Vec<Child> {
     let keys: BTreeSet<String> = children.iter().map(|child| child.key.clone()).collect();
     for child in &mut children {

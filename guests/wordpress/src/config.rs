@@ -3,26 +3,26 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an administrator sets for all parents.
+/// The settings of an administrator for all parents.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// Images for parents that name none.
+    /// Images for parents without an image.
     pub(crate) images: Images,
-    /// The class of Ingresses for parents that name none.
+    /// The class of Ingresses for parents without a class; the cluster's default when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ingress_class_name: Option<String>,
-    /// Whether pods state user and group; false where the cluster assigns them, as OpenShift does.
+    /// True if pods state user and group; false if the cluster assigns them, as OpenShift does.
     pub(crate) assign_user: bool,
 }
 
-/// Images for parents that name none.
+/// Images for parents without an image.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(crate) struct Images {
-    /// The site.
+    /// The image of the site.
     pub(crate) wordpress: String,
-    /// The database.
+    /// The image of the database.
     pub(crate) mysql: String,
 }
 

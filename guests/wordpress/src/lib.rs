@@ -1,5 +1,5 @@
-//! The reconciler of `example.com/v1` `Wordpress`: a WordPress site and, unless it lives elsewhere,
-//! its MySQL database.
+//! The reconciler of `example.com/v1` `Wordpress`: a WordPress site and, unless the database is
+//! external, its MySQL database.
 //!
 //! The database starts first, and the site follows when the database has been ready once.
 //! Data and passwords outlive the parent unless it says otherwise, so no finalizer is needed.
@@ -8,7 +8,6 @@ mod api;
 mod children;
 mod config;
 mod observe;
-mod references;
 mod report;
 mod site;
 mod validate;
@@ -42,7 +41,7 @@ impl Reconciler for Plugin {
             .child::<Deployment>()
             .child::<Ingress>()
             .child::<PodDisruptionBudget>()
-            // Existence, keys and changes are all that matters of Secrets and ConfigMaps.
+            // Existence, keys and changes of Secrets and ConfigMaps suffice; values are not needed.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
             .read::<ConfigMap>(Access::Hash, ReadScope::ParentNamespace)
             // The access modes and owners of existing claims.
@@ -66,11 +65,11 @@ impl Reconciler for Plugin {
     }
 }
 
-/// The definition of the parent, without what would have no effect.
+/// The definition of the parent, without fields that have no effect.
 fn definition(crd: Crd) -> Crd {
     crd.edit_schema("spec.database.managed.storage", |schema| {
-        // An existing data directory may lack the site's schema and user, and nothing here makes
-        // them in a database that has been started before.
+        // An existing data directory may lack the site's schema and user, and the image creates them
+        // only at the first start of a database.
         if let Some(properties) = schema
             .get_mut("properties")
             .and_then(|it| it.as_object_mut())
@@ -78,7 +77,7 @@ fn definition(crd: Crd) -> Crd {
             properties.remove("existingClaim");
         }
     })
-    .short_descriptions(5)
+    .short_descriptions(7)
 }
 
 innkeeper_sdk::export!(Plugin);

@@ -1,27 +1,22 @@
-//! What the cluster shows: workloads, Secrets, claims.
-//!
-//! Objects are read with the few fields that matter; whole Kubernetes types would make the
-//! component several times larger.
+//! The observed state: workloads, Secrets, claims.
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::prelude::*;
-use k8s_openapi::{
-    api::{
-        apps::v1::{Deployment, StatefulSet},
-        core::v1::{PersistentVolumeClaim, Secret},
-    },
-    apimachinery::pkg::api::resource::Quantity,
+use innkeeper_sdk::{
+    claim::ObservedClaim,
+    prelude::*,
+    references::{Found, References, secret},
+    workload::{Workload, WorkloadStatus},
+};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, StatefulSet},
+    core::v1::{PersistentVolumeClaim, Secret},
 };
 use kube::Resource;
-use serde::Deserialize;
 
-use crate::{
-    references::{References, secret},
-    site::Site,
-};
+use crate::site::Site;
 
-/// Everything that a pass looks at beside the parent.
+/// The observed state that a pass uses besides the parent.
 #[derive(Debug)]
 pub(crate) struct Observation {
     /// The Deployment of the site.
@@ -30,19 +25,22 @@ pub(crate) struct Observation {
     pub(crate) database: Option<Workload>,
     /// The Secret with the passwords in use.
     pub(crate) credentials: Option<Hashed>,
-    /// Whether there is a Secret under the name of the generated one, whoever made it.
+    /// True if a Secret with the name of the generated one exists, also one that a user created.
     pub(crate) has_generated_secret: bool,
     /// The Secret with keys and salts.
     pub(crate) salts: Option<Hashed>,
     /// The parent's own claims by name.
-    pub(crate) claims: BTreeMap<String, ClaimObject>,
+    pub(crate) claims: BTreeMap<String, ObservedClaim>,
     /// The existing claim that the spec names.
-    pub(crate) existing_claim: Option<ClaimObject>,
-    /// What the spec names.
-    pub(crate) references: References,
-    /// Kind and name of the children that survive the parent, sorted.
+    pub(crate) existing_claim: Option<ObservedClaim>,
+    /// The Secrets and ConfigMaps that `env` and `envFrom` name.
+    pub(crate) references: Found,
+    /// The Secret that `tlsSecretRef` names; no pod mounts it, so it is not among those whose hash
+    /// restarts the site.
+    pub(crate) tls: Found,
+    /// Kind and name of the children that outlive the parent, sorted.
     pub(crate) retained: Vec<String>,
-    /// Kind and name of claims and generated Secrets that go with the parent, sorted.
+    /// Kind and name of claims and generated Secrets that are deleted with the parent, sorted.
     pub(crate) owned_data: Vec<String>,
 }
 
@@ -63,47 +61,63 @@ impl Observation {
             Some(name) => existing_claim(request, host, name)?,
             None => None,
         };
-        let retained = request.children.iter().filter(|child| child.retained);
-        let mut retained: Vec<String> = retained.map(kind_and_name).collect();
+        let mut retained: Vec<String> = request
+            .children
+            .iter()
+            .filter(|child| child.retained)
+            .map(kind_and_name)
+            .collect();
         retained.sort_unstable();
         Ok(Self {
-            web: workload::<Deployment>(request, site.name)?,
-            database: workload::<StatefulSet>(request, &site.mysql_name())?,
+            web: Workload::find::<Deployment>(&request.children, site.name)?,
+            database: Workload::find::<StatefulSet>(&request.children, &site.mysql_name())?,
             credentials,
             has_generated_secret,
             salts: secret(request, host, &site.salts_name())?,
             owned_data: owned_data(request, site, existing_claim.as_ref()),
             claims,
             existing_claim,
-            references: References::read(request, host, site)?,
+            references: References::new()
+                .environment(&site.spec.env, &site.spec.env_from)
+                .read(request, host)?,
+            tls: site
+                .spec
+                .tls_secret_ref
+                .iter()
+                .fold(References::new(), |tls, name| tls.secret(name, []))
+                .read(request, host)?,
             retained,
         })
     }
 
-    /// Whether a managed database answers now.
+    /// The numbers of the site's pods; 0 before its Deployment is created.
+    pub(crate) fn pods(&self) -> WorkloadStatus {
+        self.web.as_ref().map(|it| it.status).unwrap_or_default()
+    }
+
+    /// True if the managed database is ready.
     pub(crate) fn is_database_ready(&self) -> bool {
         self.database
             .as_ref()
             .is_some_and(|it| it.is_settled() && it.status.ready_replicas > 0)
     }
 
-    /// Whether the site has never been started because its database has never been ready.
+    /// True if the site has never been started because its database has never been ready.
     pub(crate) fn is_waiting(&self, site: &Site<'_>) -> bool {
         site.managed.is_some() && self.web.is_none() && !self.is_database_ready()
     }
 
-    /// Whether there is data whose generated passwords are gone.
+    /// True if there is data whose generated passwords are gone.
     ///
-    /// New random passwords would not open it, so the Secret is not made anew.
+    /// New random passwords would not open the data, so the plugin does not generate the Secret again.
     pub(crate) fn has_lost_credentials(&self, site: &Site<'_>) -> bool {
         let has_data = self.database.is_some() || self.claims.contains_key(&site.mysql_name());
         site.credentials.is_generated && !self.has_generated_secret && has_data
     }
 
-    /// An annotation of the site's pods as it is observed.
+    /// An observed annotation of the site's pods.
     pub(crate) fn web_annotation(&self, key: &str) -> Option<&str> {
-        let annotations = &self.web.as_ref()?.spec.template.metadata.annotations;
-        annotations.get(key).map(String::as_str)
+        self.web.as_ref()?.annotation(key)
     }
 }
 
@@ -111,18 +125,17 @@ fn kind_and_name(child: &Observed) -> String {
     format!("{}/{}", child.kind(), child.name())
 }
 
-/// The claims and generated Secrets that the garbage collector takes with the parent.
+/// The claims and generated Secrets that the garbage collector deletes with the parent.
 fn owned_data(
     request: &Request,
     site: &Site<'_>,
-    existing_claim: Option<&ClaimObject>,
+    existing_claim: Option<&ObservedClaim>,
 ) -> Vec<String> {
     let children = request.children.iter().filter(|child| !child.retained);
     let data = children.filter(|it| it.is::<PersistentVolumeClaim>() || it.is::<Secret>());
     let mut owned: Vec<String> = data.map(kind_and_name).collect();
     if let Some(claim) = existing_claim {
-        let owners = &claim.metadata.owner_references;
-        if owners.iter().any(|owner| owner.uid == site.uid) {
+        if claim.is_owned_by(site.uid) {
             owned.push(format!("PersistentVolumeClaim/{}", site.code_claim()));
         }
     }
@@ -135,8 +148,8 @@ fn existing_claim(
     request: &Request,
     host: &dyn Host,
     name: &str,
-) -> Result<Option<ClaimObject>, Fault> {
-    // It may be one of the parent's own, named by the user instead of left to the default.
+) -> Result<Option<ObservedClaim>, Fault> {
+    // The user may have named one of the parent's own claims.
     if let Some(child) = request.children.find::<PersistentVolumeClaim>(name) {
         return Ok(Some(child.parse()?));
     }
@@ -145,152 +158,4 @@ fn existing_claim(
         PersistentVolumeClaim::kind(&()),
     );
     Ok(host.get_as(&api_version, &kind, Some(request.namespace()), name)?)
-}
-
-fn workload<T: Resource<DynamicType = ()>>(
-    request: &Request,
-    name: &str,
-) -> Result<Option<Workload>, Fault> {
-    let Some(child) = request.children.find::<T>(name) else {
-        return Ok(None);
-    };
-    let mut workload: Workload = child.parse()?;
-    workload.is_stale = child.is_stale();
-    workload.is_deleting = child.is_deleting();
-    Ok(Some(workload))
-}
-
-/// A Deployment or StatefulSet.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Workload {
-    /// What is asked for.
-    pub(crate) spec: WorkloadSpec,
-    /// What there is.
-    pub(crate) status: WorkloadStatus,
-    /// Whether the status is older than the spec.
-    #[serde(skip)]
-    pub(crate) is_stale: bool,
-    #[serde(skip)]
-    is_deleting: bool,
-}
-
-impl Workload {
-    /// Whether the status speaks of the spec, and the object is there to stay.
-    fn is_settled(&self) -> bool {
-        !self.is_stale && !self.is_deleting
-    }
-
-    /// The image of a container.
-    pub(crate) fn image(&self, container: &str) -> Option<&str> {
-        let containers = &self.spec.template.spec.containers;
-        let found = containers.iter().find(|it| it.name == container)?;
-        Some(&found.image)
-    }
-}
-
-/// What is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct WorkloadSpec {
-    /// Its pods.
-    pub(crate) template: Template,
-}
-
-/// The pods of a workload.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Template {
-    /// Their metadata.
-    pub(crate) metadata: TemplateMetadata,
-    spec: TemplateSpec,
-}
-
-/// The metadata of pods.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct TemplateMetadata {
-    /// Their annotations.
-    pub(crate) annotations: BTreeMap<String, String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct TemplateSpec {
-    containers: Vec<ContainerImage>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct ContainerImage {
-    name: String,
-    image: String,
-}
-
-/// How many pods there are.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct WorkloadStatus {
-    /// All of them.
-    pub(crate) replicas: i32,
-    /// Those that are ready.
-    pub(crate) ready_replicas: i32,
-    /// Those of the latest template.
-    pub(crate) updated_replicas: i32,
-}
-
-/// A claim.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct ClaimObject {
-    metadata: ClaimMetadata,
-    /// What is asked for.
-    pub(crate) spec: ClaimSpec,
-}
-
-impl ClaimObject {
-    /// The storage that is requested.
-    pub(crate) fn request(&self) -> Option<&Quantity> {
-        self.spec.resources.requests.get("storage")
-    }
-
-    /// Whether pods on different nodes may mount it.
-    pub(crate) fn is_shared(&self) -> bool {
-        let modes = &self.spec.access_modes;
-        modes.iter().any(|it| is_shared(it))
-    }
-}
-
-/// Whether this access mode lets pods on different nodes mount a volume.
-pub(crate) fn is_shared(access_mode: &str) -> bool {
-    matches!(access_mode, "ReadWriteMany" | "ReadOnlyMany")
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ClaimMetadata {
-    owner_references: Vec<Owner>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Owner {
-    uid: String,
-}
-
-/// What a claim asks for.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct ClaimSpec {
-    /// How the volume may be mounted.
-    pub(crate) access_modes: Vec<String>,
-    /// The storage class.
-    pub(crate) storage_class_name: Option<String>,
-    resources: ClaimResources,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct ClaimResources {
-    requests: BTreeMap<String, Quantity>,
 }

@@ -1,6 +1,6 @@
-//! Status, conditions and events, from what is observed.
+//! Status, conditions and events, from the observed state.
 //!
-//! Conditions follow what there is now, not the writes that were sent.
+//! Conditions follow the present state of the cluster, not the writes that the host has sent.
 
 mod conditions;
 mod events;
@@ -15,22 +15,21 @@ use crate::{
     site::Site,
 };
 
-/// How soon to look again while the site waits for its database.
+/// The time between two passes while the site waits for its database.
 const RECHECK: Duration = Duration::from_secs(5);
 
-/// What is said about the parent, whatever becomes of its children.
+/// The report about the parent; the same for an answer and for `invalid`.
 pub(crate) fn report(request: &Request, site: &Site<'_>, observation: &Observation) -> Report {
     let conditions = conditions::conditions(site, observation);
     let events = events::events(request, site, observation, &conditions);
-    let web = observation.web.as_ref().map(|it| it.status);
-    let web = web.unwrap_or_default();
+    let pods = observation.pods();
     let mode = match site.managed {
         Some(_) => "Managed",
         None => "External",
     };
     let status = WordpressStatus {
-        replicas: web.replicas,
-        ready_replicas: web.ready_replicas,
+        replicas: pods.replicas,
+        ready_replicas: pods.ready_replicas,
         selector: labels::selector_text(&site.labels("web")),
         url: site.home_url(),
         database: DatabaseStatus {
@@ -48,7 +47,7 @@ pub(crate) fn report(request: &Request, site: &Site<'_>, observation: &Observati
     if observation.is_waiting(site) {
         report.requeue(RECHECK)
     } else {
-        // Every input is watched.
+        // The host watches all inputs, so no further pass is needed.
         report
     }
 }

@@ -1,6 +1,6 @@
-//! What follows from the parent and the configuration alone: names, labels, addresses, images.
+//! The desired state of a site: names, labels, addresses, images.
 //!
-//! Knows nothing of what is observed.
+//! It depends on the parent and the configuration alone, not on the observed state.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 /// The parent's annotation that restarts the site when it changes.
 pub(crate) const RESTART_TRIGGER: &str = "example.com/restart-trigger";
 
-/// What is wanted for one parent.
+/// The desired state of one parent.
 pub(crate) struct Site<'a> {
     /// The parent's name.
     pub(crate) name: &'a str,
@@ -22,17 +22,17 @@ pub(crate) struct Site<'a> {
     pub(crate) namespace: &'a str,
     /// The parent's UID.
     pub(crate) uid: &'a str,
-    /// What the user declares.
+    /// The declaration of the user.
     pub(crate) spec: &'a WordpressSpec,
-    /// What the administrator declares.
+    /// The settings of the administrator.
     pub(crate) config: &'a Config,
     /// The value of the annotation that restarts the site.
     pub(crate) restart_trigger: Option<&'a str>,
     /// The image of the site.
     pub(crate) image: &'a str,
-    /// The managed database; none when the database runs elsewhere.
+    /// The managed database; none if the database is external.
     pub(crate) managed: Option<Managed>,
-    /// Where the passwords of the database in use are.
+    /// The Secret with the passwords of the database in use.
     pub(crate) credentials: Credentials,
     /// The claim of the site's files.
     pub(crate) code: Claim,
@@ -53,8 +53,6 @@ impl<'a> Site<'a> {
             (None, Some(reference)) => reference.into(),
             (None, None) => Credentials::generated(mysql_name(request.name())),
         };
-        let code = spec.code.as_ref();
-        let code = code.and_then(|it| it.persistent_volume_claim.clone());
         Self {
             name: request.name(),
             namespace: request.namespace(),
@@ -65,11 +63,15 @@ impl<'a> Site<'a> {
             image: spec.image.as_deref().unwrap_or(&config.images.wordpress),
             managed,
             credentials,
-            code: code.unwrap_or_default(),
+            code: spec
+                .code
+                .as_ref()
+                .and_then(|it| it.persistent_volume_claim.clone())
+                .unwrap_or_default(),
         }
     }
 
-    /// The name of everything of the database.
+    /// The name of all children of the database.
     pub(crate) fn mysql_name(&self) -> String {
         mysql_name(self.name)
     }
@@ -84,7 +86,7 @@ impl<'a> Site<'a> {
         format!("{}-php", self.name)
     }
 
-    /// The claim of the site's files that this plugin makes.
+    /// The claim of the site's files that this plugin creates.
     pub(crate) fn own_code_claim(&self) -> String {
         format!("{}-code", self.name)
     }
@@ -100,7 +102,7 @@ impl<'a> Site<'a> {
         labels::base_labels("wordpress", self.name, component)
     }
 
-    /// How many replicas are wanted.
+    /// The desired number of replicas.
     pub(crate) fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
     }
@@ -118,7 +120,7 @@ impl<'a> Site<'a> {
             .map_or_else(|| self.mysql_name(), |external| external.host.clone())
     }
 
-    /// What becomes of claims and generated Secrets when the parent goes.
+    /// The policy for claims and generated Secrets when the parent is deleted.
     pub(crate) const fn policy(&self) -> RemovalPolicy {
         match self.spec.deletion_policy {
             DeletionPolicy::Retain => RemovalPolicy::Retain,
@@ -131,7 +133,7 @@ impl<'a> Site<'a> {
         self.config.assign_user.then_some(user)
     }
 
-    /// The domain by which the site is known.
+    /// The main domain of the site.
     pub(crate) fn main_domain(&self) -> String {
         match self.spec.routes.first() {
             Some(route) => route.domain.clone(),
@@ -170,7 +172,7 @@ impl<'a> Site<'a> {
         given.unwrap_or(default)
     }
 
-    /// Whether there is an Ingress.
+    /// True if the site has an Ingress.
     pub(crate) fn has_ingress(&self) -> bool {
         let given = self.spec.ingress.as_ref().and_then(|it| it.enabled);
         given.unwrap_or(true) && !self.spec.routes.is_empty()

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::Plugin;
 
-/// A parent as the API server hands it out, defaults aside.
+/// A parent as the API server returns it, without defaults.
 fn parent(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "example.com/v1", "kind": "Wordpress",
@@ -31,7 +31,7 @@ fn host() -> FakeHost {
     FakeHost::granting(&Plugin::describe())
 }
 
-/// A pass in which nothing is observed.
+/// A pass without observed children.
 fn first(spec: &Value) -> Outcome {
     pass(&TestRequest::new(&parent("shop", spec)))
 }
@@ -48,8 +48,8 @@ fn fault(request: &TestRequest) -> Fault {
     Plugin::reconcile(&request.clone().build(), &host()).unwrap_err()
 }
 
-/// The answer with its workloads as the cluster holds them when so many pods of the site and of the
-/// database are ready.
+/// The answer with its workloads as the cluster holds them while `web` pods of the site and `database`
+/// pods of the database are ready.
 fn workloads(outcome: &Outcome, web: i64, database: i64) -> Outcome {
     let observe = |mut child: Child| {
         let ready = match child.key.as_str() {
@@ -69,7 +69,7 @@ fn workloads(outcome: &Outcome, web: i64, database: i64) -> Outcome {
     Outcome::desired(children, Report::new())
 }
 
-/// The next pass of a parent of which everything runs.
+/// The next pass of a parent whose database and site run.
 fn running(parent: &Value) -> TestRequest {
     running_with(parent, &host())
 }

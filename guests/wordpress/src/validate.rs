@@ -1,21 +1,13 @@
-//! What CEL does not check: quantities, and what depends on the objects that are observed.
+//! Checks that CEL cannot express: quantities, and conflicts with observed objects.
 
-use innkeeper_sdk::{
-    labels,
-    quantity::{Amount, check_resources},
-};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use innkeeper_sdk::{claim::ObservedClaim, labels, quantity::check_resources};
 
-use crate::{
-    api::Claim,
-    observe::{ClaimObject, Observation},
-    site::Site,
-};
+use crate::{observe::Observation, site::Site};
 
-/// Where the claim of the site's files is declared.
+/// The field of the claim of the site's files.
 const CODE: &str = "spec.code.persistentVolumeClaim";
 
-/// Says what is wrong with the spec, where, and what to do.
+/// Checks the spec; the error names the field, the problem and the remedy.
 pub(crate) fn site(site: &Site<'_>, observation: &Observation) -> Result<(), String> {
     metadata(site)?;
     if let Some(given) = &site.spec.resources {
@@ -27,30 +19,26 @@ pub(crate) fn site(site: &Site<'_>, observation: &Observation) -> Result<(), Str
         }
         let name = site.mysql_name();
         let observed = observation.claims.get(&name);
-        claim(
-            "spec.database.managed.storage",
-            &managed.storage,
-            &name,
-            observed,
-        )?;
+        let claim = managed.storage.declared();
+        claim.check("spec.database.managed.storage", &name, observed)?;
         database_image(site, observation)?;
     }
     match (&site.code.existing_claim, &observation.existing_claim) {
         (Some(name), Some(existing)) => shared(site, name, existing),
-        // A missing claim shows in the conditions and heals by itself.
+        // A missing claim is a condition: the user may create it later.
         (Some(_), None) => Ok(()),
         (None, _) => {
             let name = site.own_code_claim();
-            claim(CODE, &site.code, &name, observation.claims.get(&name))
+            let observed = observation.claims.get(&name);
+            site.code.declared().check(CODE, &name, observed)
         }
     }
 }
 
-/// Keys and values that would be copied to children.
+/// Checks labels and annotations that are copied to children.
 fn metadata(site: &Site<'_>) -> Result<(), String> {
     if let Some(given) = &site.spec.pod_metadata {
-        labels::check_labels("spec.podMetadata.labels", &given.labels)?;
-        labels::check_annotations("spec.podMetadata.annotations", &given.annotations)?;
+        given.check("spec.podMetadata")?;
     }
     if let Some(given) = &site.spec.service {
         labels::check_annotations("spec.service.annotations", &given.annotations)?;
@@ -61,46 +49,8 @@ fn metadata(site: &Site<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn quantity(path: &str, Quantity(text): &Quantity) -> Result<(), String> {
-    match Amount::parse(text) {
-        Some(_) => Ok(()),
-        None => Err(format!("{path}: \"{text}\" is not a quantity")),
-    }
-}
-
-/// A claim that is there already has what is declared.
-fn claim(
-    path: &str,
-    wanted: &Claim,
-    name: &str,
-    observed: Option<&ClaimObject>,
-) -> Result<(), String> {
-    quantity(&format!("{path}.size"), &wanted.size)?;
-    let Some(observed) = observed else {
-        return Ok(());
-    };
-    let differs = |field: &str, value: &str| {
-        format!("{path}: claim {name} exists with {field} {value}, which cannot change")
-    };
-    if let (Some(wanted), Some(class)) = (
-        &wanted.storage_class_name,
-        &observed.spec.storage_class_name,
-    ) && wanted != class
-    {
-        return Err(differs("storageClassName", class));
-    }
-    let mut wanted_modes = wanted.access_mode_names();
-    let mut modes = observed.spec.access_modes.clone();
-    wanted_modes.sort_unstable();
-    modes.sort_unstable();
-    if wanted_modes != modes {
-        return Err(differs("accessModes", &modes.join(", ")));
-    }
-    Ok(())
-}
-
-/// Several replicas share an existing claim only if it lets them.
-fn shared(site: &Site<'_>, name: &str, existing: &ClaimObject) -> Result<(), String> {
+/// Checks that several replicas can share an existing claim.
+fn shared(site: &Site<'_>, name: &str, existing: &ObservedClaim) -> Result<(), String> {
     let modes = &existing.spec.access_modes;
     if site.replicas() > 1 && !modes.iter().any(|mode| mode == "ReadWriteMany") {
         return Err(format!(
@@ -110,7 +60,8 @@ fn shared(site: &Site<'_>, name: &str, existing: &ClaimObject) -> Result<(), Str
     Ok(())
 }
 
-/// A data directory cannot be read by an older database than the one that wrote it.
+/// Checks that the image is not older than the running one: an older database cannot read the data
+/// directory of a newer one.
 fn database_image(site: &Site<'_>, observation: &Observation) -> Result<(), String> {
     let running = observation.database.as_ref();
     let Some(running) = running.and_then(|it| it.image("mysql")) else {
@@ -133,7 +84,7 @@ fn database_image(site: &Site<'_>, observation: &Observation) -> Result<(), Stri
     Ok(())
 }
 
-/// The numbers with which the tag of an image begins; none if it begins otherwise.
+/// The numbers at the start of an image's tag; none if it starts with another character.
 fn numbers_of(image: &str) -> Vec<u64> {
     let tag = labels::version_of(image).unwrap_or_default();
     let end = tag.find(|it: char| !it.is_ascii_digit() && it != '.');

@@ -1,53 +1,69 @@
-//! Blocks of the API that say when and how archives are made.
+//! Blocks of the API: the schedule, and the settings of archives.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::related::SecretKey;
+/// A key of a Secret in the parent's namespace.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+pub(crate) struct SecretKey {
+    /// Name of the Secret, in the same namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) name: String,
+    /// Key in the Secret's data.
+    #[schemars(length(min = 1, max = 253))]
+    pub(crate) key: String,
+}
 
-/// When it runs.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+/// Times of the runs: either `cron`, or `every` with an optional `at`.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
         "has(self.cron) ? !has(self.every) && !has(self.at) : has(self.every)"
     )
     .message("set either cron or every and at")
 )]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Schedule {
-    /// Five fields, or a macro such as @daily or @daily-random.
+pub(crate) struct Recurrence {
+    /// Cron expression with five fields, or a macro such as @daily or @daily-random.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "cron")]
     pub(crate) cron: Option<String>,
-    /// `<n>m`, `<n>h`, `day`, `week` or `month`.
+    /// Interval: `day`, `week`, `month`, `<n>m` with n dividing 60, or `<n>h` with n dividing 24.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub(crate) every: Option<String>,
-    /// With every: the time of day, HH:MM; 00:00 when absent.
+    /// Time of day for every, as HH:MM. Default: 00:00.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub(crate) at: Option<String>,
-    /// The time zone.
+}
+
+/// Schedule of the runs.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Schedule {
+    #[serde(flatten)]
+    pub(crate) recurrence: Recurrence,
+    /// Time zone of the schedule, as a name of the IANA database.
     #[serde(default = "utc")]
     #[schemars(length(min = 1, max = 64))]
     pub(crate) time_zone: String,
-    /// No new run starts; running ones go on.
+    /// Start no new run; a running one continues.
     #[serde(default)]
     pub(crate) suspend: bool,
-    /// How late a run may start, in seconds; without limit when absent.
+    /// Maximum delay of a start in seconds; a later run is skipped. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub(crate) starting_deadline_seconds: Option<i64>,
-    /// How many successful runs are kept.
+    /// Number of successful Jobs to keep.
     #[serde(default = "successful_runs_kept")]
     #[schemars(range(min = 0))]
     pub(crate) successful_jobs_history_limit: i32,
-    /// How many failed runs are kept.
+    /// Number of failed Jobs to keep.
     #[serde(default = "failed_runs_kept")]
     #[schemars(range(min = 0))]
     pub(crate) failed_jobs_history_limit: i32,
-    /// What happens when a run is due while another is active.
+    /// Behaviour for a run that is due while another is active.
     #[serde(default)]
     pub(crate) concurrency_policy: ConcurrencyPolicy,
 }
@@ -64,7 +80,7 @@ const fn failed_runs_kept() -> i32 {
     1
 }
 
-/// What happens when a run is due while another is active.
+/// Behaviour for a run that is due while another is active.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ConcurrencyPolicy {
     /// Both run.
@@ -87,28 +103,12 @@ impl ConcurrencyPolicy {
     }
 }
 
-/// When it runs, in the form of the first generation.
+/// Schedule of the runs, in the form of the first generation.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[x_kube(
-    validation = Rule::new(
-        "has(self.cron) ? !has(self.every) && !has(self.at) : has(self.every)"
-    )
-    .message("set either cron or every and at")
-)]
 pub(crate) struct OldSchedule {
-    /// Five fields, or a macro such as @daily or @daily-random.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "cron")]
-    pub(crate) cron: Option<String>,
-    /// `<n>m`, `<n>h`, `day`, `week` or `month`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 32))]
-    pub(crate) every: Option<String>,
-    /// With every: the time of day, HH:MM; 00:00 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
-    pub(crate) at: Option<String>,
-    /// The time zone; Etc/UTC when absent.
+    #[serde(flatten)]
+    pub(crate) recurrence: Recurrence,
+    /// Time zone of the schedule, as a name of the IANA database. Default: Etc/UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub(crate) timezone: Option<String>,
@@ -118,9 +118,7 @@ impl From<&OldSchedule> for Schedule {
     fn from(old: &OldSchedule) -> Self {
         let zone = old.timezone.clone().filter(|zone| !zone.is_empty());
         Self {
-            cron: old.cron.clone(),
-            every: old.every.clone(),
-            at: old.at.clone(),
+            recurrence: old.recurrence.clone(),
             time_zone: zone.unwrap_or_else(utc),
             suspend: false,
             starting_deadline_seconds: None,
@@ -144,22 +142,66 @@ fn cron(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-/// How an archive is compressed.
+/// Settings of the archives, which a parent and its `BackupModel` have in common.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ArchiveSettings {
+    /// Description for users; without effect on the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) description: Option<String>,
+    /// Script to run before everything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) before_script: Option<String>,
+    /// Script to run after everything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) after_script: Option<String>,
+    /// Compression of the archive. Default: none, a plain tar file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) compress_with: Option<Compression>,
+    /// Encryption of the archive. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) encode_with: Option<Encryption>,
+    /// Division of the archive into chunks. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) split_with: Option<Split>,
+    /// Files and directories to add to the archive, from the volumes of the parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) archive: Option<Archive>,
+}
+
+impl ArchiveSettings {
+    /// These settings, with those of the model for absent ones; a block counts as a whole.
+    pub(crate) fn or(&self, model: &Self) -> Self {
+        let own = self.clone();
+        let model = model.clone();
+        Self {
+            description: own.description.or(model.description),
+            before_script: own.before_script.or(model.before_script),
+            after_script: own.after_script.or(model.after_script),
+            compress_with: own.compress_with.or(model.compress_with),
+            encode_with: own.encode_with.or(model.encode_with),
+            split_with: own.split_with.or(model.split_with),
+            archive: own.archive.or(model.archive),
+        }
+    }
+}
+
+/// Compression of an archive.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Compression {
-    /// A name of gobackup, such as tgz; plain tar when absent or empty.
+    /// Format by its name in gobackup, for example tgz. Default: plain tar.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) type_: Option<String>,
-    /// The layout of the file name, as Go writes times.
+    /// Layout of the file name, in Go's notation for times, for example 2006.01.02.15.04.05.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) filename_format: Option<String>,
-    /// Further arguments.
+    /// Additional command line options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) args: Option<String>,
 }
 
-/// How an archive is encrypted.
+/// Encryption of an archive.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new("!has(self.password) || !has(self.passwordRef)")
@@ -167,55 +209,55 @@ pub(crate) struct Compression {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Encryption {
-    /// openssl, which is all that there is.
+    /// Tool: openssl is the only one.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) type_: Option<String>,
-    /// The same as type: openssl.
+    /// Older form of type: true means openssl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) openssl: Option<bool>,
-    /// The password in clear text; passwordRef is better.
+    /// Password in clear text; prefer passwordRef.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) password: Option<String>,
-    /// The password, from a Secret.
+    /// Secret key that holds the password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) password_ref: Option<SecretKey>,
-    /// Whether the key is salted.
+    /// Use a salt to derive the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) salt: Option<bool>,
-    /// Whether the result is text.
+    /// Encode the result as base64 text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base64: Option<bool>,
-    /// The cipher; aes-256-cbc when absent.
+    /// Cipher of openssl. Default: aes-256-cbc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cipher: Option<String>,
-    /// Further arguments of openssl.
+    /// Additional options for openssl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) args: Option<String>,
 }
 
-/// How an archive is split.
+/// Division of an archive into chunks.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Split {
-    /// The size of a chunk, such as 500m.
+    /// Size of a chunk in the notation of split(1), for example 500m.
     #[schemars(length(min = 1, max = 32))]
     pub(crate) chunk_size: String,
-    /// How many characters the number of a chunk has; 3 when absent.
+    /// Number of characters in the suffix that numbers a chunk. Default: 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16))]
     pub(crate) suffix_length: Option<i32>,
-    /// Whether chunks are numbered with digits; true when absent.
+    /// Number the chunks with digits instead of letters. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) numeric_suffixes: Option<bool>,
 }
 
-/// Directories to pack.
+/// Files and directories to add to an archive.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Archive {
-    /// Absolute paths inside mounts of volumes.
+    /// Absolute paths to add, each inside a mount of spec.volumes.
     #[schemars(length(min = 1, max = 64))]
     pub(crate) includes: Vec<String>,
-    /// What of it is left out.
+    /// Paths below the included ones to leave out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub(crate) excludes: Vec<String>,

@@ -1,4 +1,4 @@
-//! Blocks of the API about volumes of the run.
+//! Blocks of the API: the volumes of a run.
 
 use k8s_openapi::{
     api::core::v1::{
@@ -11,7 +11,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Data that gobackup reads as files.
+/// Volume with data that gobackup reads as files.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
     validation = Rule::new(
@@ -22,31 +22,31 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Volume {
-    /// A name for it.
+    /// Name of the volume, a DNS label that is unique in this list.
     #[schemars(
         length(min = 1, max = 50),
         regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub(crate) name: String,
-    /// Where it is mounted.
+    /// Absolute path of the mount in the container.
     #[schemars(length(min = 2, max = 512), regex(pattern = r"^/[^:]+$"))]
     pub(crate) mount_path: String,
-    /// Whether it is only read.
+    /// Mount the volume read-only.
     #[serde(default = "yes")]
     pub(crate) read_only: bool,
-    /// A claim.
+    /// PersistentVolumeClaim in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
-    /// A ConfigMap.
+    /// ConfigMap in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) config_map: Option<ConfigMapVolumeSource>,
-    /// A Secret.
+    /// Secret in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret: Option<SecretVolumeSource>,
-    /// A share.
+    /// NFS share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nfs: Option<NFSVolumeSource>,
-    /// A directory of the node.
+    /// File or directory of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) host_path: Option<HostPathVolumeSource>,
 }
@@ -56,7 +56,7 @@ const fn yes() -> bool {
 }
 
 impl Volume {
-    /// Whether a path is in this mount.
+    /// Returns true if a path is inside this mount.
     pub(crate) fn holds(&self, path: &str) -> bool {
         let mount = self.mount_path.trim_end_matches('/');
         path.strip_prefix(mount)
@@ -64,52 +64,53 @@ impl Volume {
     }
 }
 
-/// Where gobackup remembers what it stored.
+/// Volume for the state of gobackup, its list of stored archives.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct State {
-    /// Whether it needs a claim.
+    /// Use of a claim: Auto (only if `keep` is set for a storage from which gobackup cannot read its
+    /// state back), Volume (always) or Ephemeral (never).
     #[serde(default)]
     pub(crate) mode: StateMode,
-    /// The size of the claim; 64Mi when absent.
+    /// Size of the claim. Default: 64Mi. It grows with this field and never shrinks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<Quantity>,
-    /// The class of the claim.
+    /// StorageClass of the claim; fixed once the claim exists. Default: the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_class_name: Option<String>,
-    /// A claim that is there already.
+    /// Name of an existing claim to use instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claim_name: Option<String>,
 }
 
-/// Whether the state needs a claim.
+/// Use of a claim for the state.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StateMode {
-    /// When a storage cannot give it back.
+    /// If `keep` is set for a storage from which gobackup cannot read its state back.
     #[default]
     Auto,
     /// Always.
     Volume,
-    /// Never; retention is lost where a storage cannot give it back.
+    /// Never. `keep` has no effect for storages from which gobackup cannot read its state back.
     Ephemeral,
 }
 
-/// The claim of storages of type local.
+/// Claim for the archives of storages of type local.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LocalVolume {
-    /// A claim that is there already.
+    /// Name of an existing claim to use instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claim_name: Option<String>,
-    /// The size of the claim; 10Gi when absent.
+    /// Size of the claim. Default: 10Gi. It grows with this field and never shrinks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<Quantity>,
-    /// The class of the claim.
+    /// StorageClass of the claim; fixed once the claim exists. Default: the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_class_name: Option<String>,
 }
 
-/// Scratch space.
+/// Volume for temporary files of a run.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[x_kube(
     validation = Rule::new("!has(self.storageClassName) || has(self.size)")
@@ -119,14 +120,14 @@ pub(crate) struct LocalVolume {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Work {
-    /// How large it may grow.
+    /// Size limit of the emptyDir, or size of the claim. Default: no limit for an emptyDir.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<Quantity>,
-    /// Memory keeps it off the node's disk.
+    /// Medium of the emptyDir: Memory, or empty for the node's disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub(crate) medium: Option<String>,
-    /// Makes it a claim that goes with the Pod.
+    /// StorageClass of an ephemeral claim, which is deleted with the Pod and replaces the emptyDir. Requires size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_class_name: Option<String>,
 }

@@ -1,11 +1,13 @@
-//! Volumes and mounts of a run.
+//! The volumes of a run and their mounts.
 
-use innkeeper_sdk::json;
+use innkeeper_sdk::{
+    json,
+    pod::{empty_dir, from_claim, mount},
+};
 use k8s_openapi::api::core::v1::{
     EmptyDirVolumeSource, EphemeralVolumeSource, KeyToPath, PersistentVolumeClaimSpec,
-    PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource, ProjectedVolumeSource,
-    SecretProjection, SecretVolumeSource, Volume, VolumeMount, VolumeProjection,
-    VolumeResourceRequirements,
+    PersistentVolumeClaimTemplate, ProjectedVolumeSource, SecretProjection, SecretVolumeSource,
+    Volume, VolumeMount, VolumeProjection, VolumeResourceRequirements,
 };
 use std::collections::BTreeMap;
 
@@ -15,13 +17,13 @@ use crate::{
     render::KEYS,
 };
 
-/// Where gobackup remembers what it stored.
+/// The directory of gobackup's state, the list of stored archives.
 pub(super) const STATE: &str = "/var/lib/gobackup";
 
-/// Only the group of the run may read keys.
+/// The mode of key files: readable by root, which owns them, and by the group of the run.
 const KEY_MODE: i32 = 0o440;
 
-/// Names of volumes that the parent gives; the prefix keeps them apart from those of the plugin.
+/// The name of a volume of the parent. The prefix avoids the names of the plugin's own volumes.
 fn given_name(name: &str) -> String {
     format!("data-{name}")
 }
@@ -39,10 +41,10 @@ pub(super) fn volumes(plan: &Plan<'_>) -> Vec<Volume> {
     volumes.extend(keys(plan));
     volumes.push(match plan.state_claim() {
         Some(claim) => from_claim("state", claim),
-        None => empty("state"),
+        None => empty_dir("state"),
     });
     volumes.push(work(plan));
-    volumes.extend([empty("tmp"), empty("home")]);
+    volumes.extend([empty_dir("tmp"), empty_dir("home")]);
     if let Some(claim) = plan.local_claim() {
         volumes.push(from_claim("local", claim));
     }
@@ -60,7 +62,8 @@ pub(super) fn volumes(plan: &Plan<'_>) -> Vec<Volume> {
 
 pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
     let mut mounts = vec![VolumeMount {
-        // A file of a subPath never changes under a run, and gobackup would reload one that does.
+        // The kubelet never updates a file that is mounted by subPath. gobackup reloads a
+        // configuration that changes, which must not happen during a run.
         sub_path: Some(CONFIG_FILE.to_owned()),
         read_only: Some(true),
         ..mount("config", "/etc/gobackup/gobackup.yml")
@@ -88,34 +91,7 @@ pub(super) fn mounts(plan: &Plan<'_>) -> Vec<VolumeMount> {
     mounts
 }
 
-fn mount(name: &str, path: &str) -> VolumeMount {
-    VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        ..Default::default()
-    }
-}
-
-fn empty(name: &str) -> Volume {
-    Volume {
-        name: name.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
-        ..Default::default()
-    }
-}
-
-fn from_claim(name: &str, claim: String) -> Volume {
-    Volume {
-        name: name.to_owned(),
-        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-            claim_name: claim,
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
-}
-
-/// Credentials of several lines, which cannot be variables.
+/// The volume of credentials that are files.
 fn keys(plan: &Plan<'_>) -> Option<Volume> {
     let files = plan.rendered.credentials.iter().filter(|it| it.is_file);
     let sources: Vec<VolumeProjection> = files

@@ -1,6 +1,7 @@
-//! One database or storage in the configuration: translated, checked, its credentials taken out.
+//! The entry of one database or storage in the configuration: translated, checked, without its
+//! credentials.
 //!
-//! What is wrong here lies in the related object, so that the parent goes on as it is.
+//! An error here lies in the related object, so the parent keeps its children as they are.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,11 @@ use serde_json::{Value, json};
 
 use super::{Credential, KEYS, LocalStorage, Node, Origin, Rendered};
 use crate::{
-    api::Parent, catalog::Key, references::Source, related::SecretKey, status::Warning, stop::Stop,
+    api::{Parent, SecretKey},
+    catalog::Key,
+    references::Source,
+    status::Warning,
+    stop::Stop,
 };
 
 mod check;
@@ -39,7 +44,7 @@ pub(super) fn storage(
     let config = translate::storage(source);
     check::storage(source, &config)?;
     let keep = config.get("keep").and_then(Value::as_i64).unwrap_or(0);
-    // gobackup can sign a URL for its own state with a service account's key only.
+    // For gcs, gobackup needs the key of a service account to sign the URL of its state.
     let is_signing = given(&config, "credentials") && source.type_.name == "gcs";
     if keep > 0 && !source.type_.keeps_its_state() && !is_signing {
         rendered.forgetful.push(source.name.clone());
@@ -54,17 +59,17 @@ pub(super) fn storage(
     Ok(entry(source, &config, &prefix, rendered))
 }
 
-/// The text under a key, if it is not empty.
+/// The text of a key, if it is not empty.
 fn text<'a>(config: &'a Config, key: &str) -> Option<&'a str> {
     config.get(key)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The flag under a key.
+/// The flag of a key; false if absent.
 fn flag(config: &Config, key: &str) -> bool {
     config.get(key).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Whether there is a value, here or in a Secret.
+/// Returns true if the key has a value, in the object or in a Secret.
 fn given(config: &Config, key: &str) -> bool {
     let is_there = |key: &str| config.get(key).is_some_and(|value| !is_empty(value));
     is_there(key) || is_there(&format!("{key}_ref"))
@@ -79,10 +84,10 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What is left out: it says no more than absence.
+/// Returns true for a value that means the same as its absence and is left out.
 fn is_silent(key: &str, value: &Value) -> bool {
     match key {
-        // The empty class is the bucket's own default, absence is gobackup's.
+        // An empty class selects the bucket's default, an absent one that of gobackup.
         "storage_class" => value.is_null(),
         "keep" => value.as_i64() == Some(0),
         _ => is_empty(value),
@@ -151,12 +156,12 @@ fn member(
     (key.name.to_owned(), node)
 }
 
-/// Whether a private key is the path of one and not the key itself.
+/// Returns true if the value of `private_key` is a path and not the key itself.
 fn is_path(key: &Key, text: &str) -> bool {
     key.name == "private_key" && !text.contains("-----BEGIN")
 }
 
-/// Takes a credential out of the configuration.
+/// Adds a credential to the list, and returns the key and the node that refer to it.
 fn credential(key: &Key, origin: Origin, prefix: &str, rendered: &mut Rendered) -> (String, Node) {
     let name = format!("{prefix}_{}", key.name.to_uppercase());
     let is_file = matches!(key.name, "private_key" | "credentials");
@@ -176,7 +181,7 @@ fn credential(key: &Key, origin: Origin, prefix: &str, rendered: &mut Rendered) 
     (rendered_key.to_owned(), path)
 }
 
-/// A list under a key, as texts.
+/// The texts of a key that holds a list.
 fn texts<'a>(config: &'a Config, key: &str) -> Vec<&'a str> {
     let items = config.get(key).and_then(Value::as_array);
     items
@@ -186,7 +191,7 @@ fn texts<'a>(config: &'a Config, key: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Moves a value to the name that gobackup knows, unless that one is given too.
+/// Moves a value to gobackup's name of the key, unless that key has a value too.
 fn rename(config: &mut Config, old: &str, new: &str) {
     if let Some(value) = config.remove(old) {
         config.entry(new.to_owned()).or_insert(value);

@@ -1,4 +1,4 @@
-//! The configuration, byte for byte.
+//! The text of the configuration, byte for byte.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};

@@ -1,25 +1,26 @@
-//! Writes YAML in the one form that survives gobackup's own expansion of variables.
+//! A YAML writer whose output survives gobackup's expansion of variables.
 //!
-//! gobackup expands the whole text like a shell before it parses it and knows no escape for `$`, so
-//! a literal `$` is written as a variable that holds one. It is not a general writer.
+//! gobackup expands `$NAME` and `${NAME}` in the whole text before it parses it, and has no escape
+//! for `$`. A literal `$` is therefore written as a variable that holds one. It is no general writer.
 
 use std::fmt::Write;
 
 /// A value in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// A string that a user wrote.
+    /// A string of the user.
     Text(String),
     /// A number or a boolean.
     Plain(String),
-    /// The value of a variable, in a block that no value can break out of.
+    /// The value of a variable. It stands in a block scalar with explicit indentation, so that no value
+    /// of one line can end the scalar.
     Variable(String),
     Texts(Vec<String>),
-    /// Keys are written as they are: see [`quoted`].
+    /// The keys are written unchanged; a key of the user must be [`quoted`].
     Map(Vec<(String, Self)>),
 }
 
-/// The text of a map at the root.
+/// The text of a document with a map at its root.
 pub(crate) fn write(map: Vec<(String, Node)>, expand_env: bool) -> String {
     let mut writer = Writer {
         text: String::new(),
@@ -90,7 +91,7 @@ impl Writer {
     }
 }
 
-/// A string in double quotes, which YAML reads as JSON does.
+/// A string in double quotes, with the escapes that YAML and JSON have in common.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -100,7 +101,7 @@ pub(crate) fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
-            // YAML takes these for line breaks or refuses them; JSON would leave them as they are.
+            // YAML reads these as line breaks or rejects them; JSON needs no escape for them.
             '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
                 escape(&mut quoted, character);
             }

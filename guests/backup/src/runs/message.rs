@@ -1,36 +1,40 @@
-//! What a Job and the termination message of its newest Pod tell of a run.
+//! The run that a Job and the termination message of its newest Pod show.
 //!
-//! Logs can hold passwords, because tools write their command lines into them: they are redacted
-//! before they are kept.
+//! Logs can contain passwords, because they contain command lines of tools. They are redacted before
+//! they are stored.
 
+use innkeeper_sdk::job::{self, JobPhase, JobRun};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use serde::Deserialize;
 
-use super::{controller, text};
+use super::text;
 use crate::{
     pod::CONTAINER,
     status::{Artifact, Phase, Run},
 };
 
-/// How much of a log is kept, in characters.
+/// The maximum length of a stored log in characters. A termination message has at most 4096 bytes, so
+/// a whole one fits.
 const LOG_MAX: usize = 4096;
 
-/// How long a message may be, in characters.
+/// The maximum length of a message in characters.
 const MESSAGE_MAX: usize = 1024;
 
-/// How many artifacts a message may name; one per storage reference is expected.
+/// The maximum number of artifacts of a run: one for each of up to 64 storage references.
 const ARTIFACTS_MAX: usize = 64;
 
-/// A run as its Job shows it.
+/// A run whose Job exists.
 #[derive(Clone, Debug)]
 pub(super) struct Observed {
     pub(super) run: Run,
-    /// What the Job alone tells; the Pod may come later or be gone.
+    /// The message from the Job alone, without that of the Pod.
     job_message: Option<String>,
 }
 
 impl Observed {
-    /// A recorded end with what only the Pod tells, if that was not seen before.
+    /// A recorded end, completed with the data of the Pod if the record lacks them.
+    ///
+    /// A pass may see the end of the Job before the status of the Pod, or after the Pod is gone.
     pub(super) fn completing(&self, recorded: Run) -> Run {
         let is_poor = recorded.message == self.job_message && recorded.artifacts.is_empty();
         if is_poor && recorded.phase == self.run.phase {
@@ -46,7 +50,7 @@ impl Observed {
     }
 }
 
-/// What the script of a run writes.
+/// The termination message that the script of a run writes.
 #[derive(Deserialize)]
 struct Stored {
     artifacts: Vec<Artifact>,
@@ -54,96 +58,60 @@ struct Stored {
 
 pub(super) fn run(job: &Job, pods: &[Pod]) -> Observed {
     let name = job.metadata.name.clone().unwrap_or_default();
-    let status = job.status.clone().unwrap_or_default();
-    let conditions = status.conditions.unwrap_or_default();
-    let end = conditions
-        .iter()
-        .find(|it| it.status == "True" && matches!(it.type_.as_str(), "Complete" | "Failed"));
-    let phase = match end.map(|end| end.type_.as_str()) {
-        Some("Complete") => Phase::Succeeded,
-        Some(_) => Phase::Failed,
-        None if status.active.unwrap_or(0) > 0 => Phase::Running,
-        None => Phase::Pending,
+    let shown = JobRun::of(job);
+    let job_message = match shown.phase {
+        JobPhase::Succeeded => Some(format!("{name} succeeded")),
+        JobPhase::Failed => {
+            let message = shown.message.as_deref().unwrap_or("the Job failed");
+            Some(job::tail(message, MESSAGE_MAX).to_owned())
+        }
+        JobPhase::Pending | JobPhase::Running => None,
     };
-    let ended = end.and_then(|end| end.last_transition_time.as_ref());
-    let started = status.start_time.as_ref();
     let mut run = Run {
+        job_name: name,
         job_uid: job.metadata.uid.clone().unwrap_or_default(),
-        start_time: started
-            .or(job.metadata.creation_timestamp.as_ref())
-            .map(text),
-        completion_time: status.completion_time.as_ref().or(ended).map(text),
-        phase,
+        start_time: shown.started.as_ref().map(text),
+        completion_time: shown.ended.as_ref().map(text),
+        phase: shown.phase.into(),
+        message: job_message.clone(),
         ..Default::default()
     };
-    let job_message = match phase {
-        Phase::Succeeded => Some(format!("{name} succeeded")),
-        Phase::Failed => Some(clipped(
-            end.and_then(|end| end.message.as_deref())
-                .unwrap_or("the Job failed"),
-            MESSAGE_MAX,
-        )),
-        _ => None,
-    };
-    run.message.clone_from(&job_message);
-    run.job_name = name;
-    if let Some(message) = termination_message(&run.job_uid, pods).filter(|_| end.is_some()) {
-        tell(&mut run, message);
+    if shown.phase.is_final()
+        && let Some(message) = job::termination_message(&run.job_uid, pods, CONTAINER)
+    {
+        complete(&mut run, message);
     }
     Observed { run, job_message }
 }
 
-/// The termination message of the newest Pod of a Job.
-fn termination_message<'a>(job_uid: &str, pods: &'a [Pod]) -> Option<&'a str> {
-    let own = pods
-        .iter()
-        .filter(|pod| controller(&pod.metadata) == Some(job_uid));
-    let newest = own.max_by_key(|pod| {
-        let created = pod.metadata.creation_timestamp.as_ref().map(|it| it.0);
-        (created, pod.metadata.name.clone())
-    })?;
-    let statuses = newest.status.as_ref()?.container_statuses.as_ref()?;
-    let container = statuses.iter().find(|it| it.name == CONTAINER)?;
-    let terminated = container.state.as_ref()?.terminated.as_ref()?;
-    terminated
-        .message
-        .as_deref()
-        .filter(|message| !message.trim().is_empty())
-}
-
-fn tell(run: &mut Run, message: &str) {
+/// Completes a run that has ended with the termination message.
+fn complete(run: &mut Run, message: &str) {
     if run.phase == Phase::Succeeded {
         let Ok(Stored { mut artifacts }) = serde_json::from_str(message) else {
             return;
         };
         artifacts.truncate(ARTIFACTS_MAX);
         for artifact in &mut artifacts {
-            artifact.storage = clipped(&artifact.storage, MESSAGE_MAX);
-            artifact.file = clipped(&artifact.file, MESSAGE_MAX);
+            artifact.storage = job::tail(&artifact.storage, MESSAGE_MAX).to_owned();
+            artifact.file = job::tail(&artifact.file, MESSAGE_MAX).to_owned();
         }
-        let told: Vec<String> = artifacts
+        let stored: Vec<String> = artifacts
             .iter()
             .map(|it| format!("{} in {}", it.file, it.storage))
             .collect();
-        if !told.is_empty() {
-            let message = format!("stored {}", told.join(", "));
+        if !stored.is_empty() {
+            let message = format!("stored {}", stored.join(", "));
             run.message = Some(message.chars().take(MESSAGE_MAX).collect());
         }
         run.artifacts = artifacts;
     } else {
         let log = redacted(message);
-        run.message = Some(clipped(log.trim(), MESSAGE_MAX));
-        run.logs = Some(clipped(&log, LOG_MAX));
+        run.message = Some(job::tail(log.trim(), MESSAGE_MAX).to_owned());
+        run.logs = Some(job::tail(&log, LOG_MAX).to_owned());
     }
 }
 
-/// The end of a text.
-fn clipped(text: &str, chars_max: usize) -> String {
-    let excess = text.chars().count().saturating_sub(chars_max);
-    text.chars().skip(excess).collect()
-}
-
-/// A log without what follows the options that carry passwords.
+/// A log in which the words after options that carry passwords are replaced.
 pub(super) fn redacted(log: &str) -> String {
     const OPTIONS: &[&str] = &["-k ", " -p", "-a ", "--password=", "/SourcePassword:"];
     OPTIONS.iter().fold(log.to_owned(), |log, option| {

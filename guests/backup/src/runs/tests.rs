@@ -1,4 +1,4 @@
-//! What becomes of runs that are lost, fail, or say strange things.
+//! Runs that are lost, fail, or have unexpected termination messages.
 
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ fn a_job_that_is_gone_before_its_end_is_a_failed_run() {
 }
 
 #[test]
-fn a_failure_tells_the_redacted_end_of_the_log() {
+fn a_failure_reports_the_redacted_end_of_the_log() {
     let log = format!("{}\nopenssl -k secret -in x\nfailed\n", "x".repeat(5000));
     let report = pass(
         &json!({}),
@@ -78,7 +78,7 @@ fn a_failure_tells_the_redacted_end_of_the_log() {
 }
 
 #[test]
-fn what_the_pod_tells_may_come_after_the_end() {
+fn the_pods_message_may_come_after_the_end() {
     let jobs = [job("nightly", "a", OWNER, complete())];
     let first = pass(&json!({}), &jobs, &[]);
     assert_eq!(
@@ -111,7 +111,7 @@ fn hostile_messages_are_no_artifacts() {
 }
 
 #[test]
-fn five_runs_are_told_of_and_each_counts_once() {
+fn reports_five_runs_and_counts_each_once() {
     let jobs: Vec<Value> = (0..7)
         .map(|number| {
             let mut status = complete();

@@ -1,6 +1,6 @@
-//! Missing and broken input: what is the parent's fault, and what is not.
+//! Missing and invalid input: errors of the parent, and errors of the objects that it refers to.
 
-use innkeeper_sdk::testing::TestRequest;
+use innkeeper_sdk::testing::{TestRequest, definition_problems};
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn invalid(spec: Value) -> String {
     fault.message
 }
 
-/// The reason and message of an answer that touches nothing.
+/// The condition `Ready` of an answer that keeps the children.
 fn kept(parent: &Value, related: &[Value]) -> String {
     let outcome = reconcile(parent, related).unwrap();
     let Outcome::Keep(report) = outcome else {
@@ -77,7 +77,7 @@ fn errors_of_the_parent_are_invalid() {
 }
 
 #[test]
-fn what_is_missing_is_waited_for() {
+fn waits_for_missing_objects() {
     let parent = backup(json!({ "backupModelRef": { "name": "model" } }));
     assert_eq!(
         kept(&parent, &[]),
@@ -191,7 +191,7 @@ fn an_error_in_the_model_is_not_the_parents_fault() {
 }
 
 #[test]
-fn a_repaired_reference_is_taken_up_and_a_schedule_goes_on_meanwhile() {
+fn a_schedule_continues_until_a_broken_reference_is_repaired() {
     let parent = backup(json!({ "schedule": { "cron": "0 2 * * *" } }));
     let first = reconcile(&parent, &around()).unwrap();
     let status = first.report().status.clone().unwrap();
@@ -211,7 +211,7 @@ fn a_repaired_reference_is_taken_up_and_a_schedule_goes_on_meanwhile() {
 }
 
 #[test]
-fn warnings_tell_what_is_accepted_and_may_not_be_meant() {
+fn warns_about_settings_that_may_not_have_the_intended_effect() {
     let config = json!({
         "database": "d", "password": "pa$$word", "tables": ["a"],
     });
@@ -249,7 +249,13 @@ fn warnings_tell_what_is_accepted_and_may_not_be_meant() {
 }
 
 #[test]
-fn schemas_admit_exactly_what_the_table_knows() {
+fn definitions_describe_every_field_and_have_no_default_in_the_status() {
+    let problems = definition_problems(&Plugin::describe());
+    assert_eq!(problems, Vec::<String>::new());
+}
+
+#[test]
+fn schemas_follow_the_table_of_types() {
     let manifest = Plugin::describe();
     assert_eq!(manifest.crds.len(), 7);
     let crd = |kind: &str| {

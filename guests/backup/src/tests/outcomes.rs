@@ -1,4 +1,4 @@
-//! Which children there are, and what of the cluster shows in the report.
+//! The children of an answer, and the report on the runs that the cluster shows.
 
 use innkeeper_sdk::testing::TestRequest;
 use k8s_openapi::api::batch::v1::Job;
@@ -210,7 +210,7 @@ fn keys_of_several_lines_are_files() {
         volume.unwrap()["projected"]["sources"],
         json!([{ "secret": { "name": "ssh", "items": [{ "key": "id", "path": "ST0_PRIVATE_KEY" }] } }])
     );
-    // sftp gives nothing back, and three are to be kept.
+    // gobackup cannot read its state back from sftp, and `keep` needs it.
     assert!(outcome.child("state").is_some());
 }
 
@@ -293,7 +293,7 @@ fn a_run_that_ends_well_makes_the_parent_ready_and_stays_recorded() {
     let reasons: Vec<&str> = report.events.iter().map(|it| it.reason.as_str()).collect();
     assert_eq!(reasons, ["RunStarted", "BackupSucceeded"]);
 
-    // The Job is gone: nothing is made again, and the result stays.
+    // After the Job is deleted, no new one is created and the result stays.
     let request = TestRequest::new(&parent).status(&status).build();
     let later = Plugin::reconcile(&request, &host(&around())).unwrap();
     assert_eq!(names(&later), ["Secret/nightly-gobackup"]);
@@ -304,7 +304,7 @@ fn a_run_that_ends_well_makes_the_parent_ready_and_stays_recorded() {
 }
 
 #[test]
-fn a_changed_configuration_starts_no_run_and_says_so() {
+fn a_changed_configuration_starts_no_run_and_causes_a_warning() {
     let first = reconcile(&backup(json!({})), &around()).unwrap();
     let parent = backup(json!({ "description": "changed" }));
     let request = TestRequest::new(&parent).answered(&first).build();
@@ -371,7 +371,7 @@ fn a_schedule_that_did_not_run_is_overdue() {
 }
 
 #[test]
-fn a_zone_other_than_utc_is_not_looked_ahead() {
+fn a_zone_other_than_utc_has_no_next_run() {
     let schedule = json!({ "cron": "0 2 * * *", "timeZone": "Europe/Berlin" });
     let fake = host(&around());
     let request = TestRequest::new(&backup(json!({ "schedule": schedule }))).build();
@@ -385,7 +385,7 @@ fn a_zone_other_than_utc_is_not_looked_ahead() {
 }
 
 #[test]
-fn a_job_of_the_name_is_what_the_cluster_holds_next() {
+fn the_stated_job_is_a_valid_job() {
     let first = reconcile(&backup(json!({})), &around()).unwrap();
     let object = &first.child("run").unwrap().object;
     serde_json::from_value::<Job>(object.clone().into()).unwrap();

@@ -1,4 +1,4 @@
-//! What holds for any input.
+//! Properties that hold for any input.
 
 use innkeeper_sdk::testing::TestRequest;
 use proptest::prelude::*;
@@ -6,12 +6,12 @@ use serde_json::Map;
 
 use super::*;
 
-/// Single-line text with everything that could break out of YAML or a shell.
+/// A line of text with the characters that are special in YAML or a shell.
 fn line() -> impl Strategy<Value = String> {
     "[ -~\u{a0}-\u{2ff}]{1,24}"
 }
 
-/// The environment that the kubelet makes of a container, values of Secrets included.
+/// The environment that the kubelet would give to the container, with the values of Secrets.
 fn environment(outcome: &Outcome, values: &Map<String, Value>) -> Map<String, Value> {
     let pod = &outcome.child("run").unwrap().object["spec"]["template"]["spec"];
     let env = pod["containers"][0]["env"].as_array().unwrap();
@@ -27,7 +27,7 @@ fn environment(outcome: &Outcome, values: &Map<String, Value>) -> Map<String, Va
         .collect()
 }
 
-/// Expands `${NAME}` and `$NAME` as gobackup does, before anything is parsed.
+/// Expands `${NAME}` and `$NAME` as gobackup does before it parses the text.
 fn expanded(text: &str, environment: &Map<String, Value>) -> String {
     let mut result = String::new();
     let mut rest = text;
@@ -64,12 +64,12 @@ fn with_password(password: &str) -> Value {
 }
 
 proptest! {
-    /// Property 3: values arrive as they were put in, and never become keys.
+    /// Property 3: values arrive unchanged and never become keys.
     #[test]
     fn any_line_survives_expansion_and_parsing(
         password in line(), description in line(), script in line(), args in line(),
     ) {
-        // A value of blanks only has no end that a block could show.
+        // A block scalar cannot represent a value that consists of blanks.
         prop_assume!(!password.trim().is_empty());
         let mut objects = around();
         objects[0] = with_password(&password);
@@ -94,7 +94,7 @@ proptest! {
         prop_assert_eq!(parsed, expected);
     }
 
-    /// Property 2: no credential outside its own keys of the child Secret.
+    /// Property 2: a credential appears only under its own key of the child Secret.
     #[test]
     fn credentials_stay_in_their_keys(password in "[a-zA-Z0-9$]{12,24}") {
         let mut objects = around();
@@ -112,7 +112,7 @@ proptest! {
         prop_assert_eq!(&secret["DB0_PASSWORD"], &secret["ENC_PASSWORD"]);
     }
 
-    /// Property 5: one request makes one Job, and an end stays what it is.
+    /// Property 5: one request makes one Job, and a recorded end does not change.
     #[test]
     fn one_request_makes_one_job(succeeds in any::<bool>(), repeats in 1usize..4) {
         let parent = backup(json!({}));
@@ -121,7 +121,7 @@ proptest! {
         let other = if succeeds { outcomes::failed() } else { outcomes::complete() };
         let mut status = json!({});
         let mut recorded: Option<Value> = None;
-        // The end is observed, then contradicted, then the Job is gone.
+        // The passes observe the end, then a contradicting end, then no Job.
         for shown in [Some(end), Some(other), None] {
             for _ in 0..repeats {
                 let mut request = TestRequest::new(&parent).status(&status);
@@ -130,9 +130,8 @@ proptest! {
                     request = request.child("run", &job);
                 }
                 let outcome = Plugin::reconcile(&request.build(), &host(&around())).unwrap();
-                let made = outcome.children().iter();
-                let made = made.filter(|it| it.kind() == "Job" && it.apply != ApplyPolicy::Hold);
-                prop_assert_eq!(made.count(), 0);
+                let is_made = |it: &&Child| it.kind() == "Job" && it.apply != ApplyPolicy::Hold;
+                prop_assert_eq!(outcome.children().iter().filter(is_made).count(), 0);
                 status = outcome.report().status.clone().unwrap();
                 let run = status["lastRun"].clone();
                 prop_assert_eq!(recorded.get_or_insert_with(|| run.clone()), &run);
@@ -143,7 +142,7 @@ proptest! {
         }
     }
 
-    /// Property 6: while anything is missing, nothing changes.
+    /// Property 6: while an object is missing, no child changes.
     #[test]
     fn a_missing_reference_changes_nothing(missing in 0usize..3, cron in any::<bool>()) {
         let mut objects = around();

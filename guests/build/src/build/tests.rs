@@ -1,8 +1,8 @@
-//! Workspaces that cannot be built, each a directory of its own.
+//! Builds of workspaces, each in a directory of its own.
 
 use super::*;
 
-/// A workspace with a guest `pond` below `plugins`, and a crate `shore` that is none.
+/// A workspace with a guest `pond` below `plugins`, and a crate `shore` that is no guest.
 fn workspace(code: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let file = |path: &str, text: &str| {

@@ -1,4 +1,4 @@
-//! The choice on machines that are stated as data.
+//! The choice of a toolchain on machines that are stated as data.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,12 +7,12 @@ use super::*;
 
 const LIBDIR: &str = "--print target-libdir --target wasm32-unknown-unknown";
 
-/// A machine as it answers: `program arguments` -> what is printed, and the files that are there.
+/// A machine: the output of each command `program arguments`, and the files that exist.
 #[derive(Default)]
 struct Stated {
     prints: BTreeMap<String, String>,
     files: BTreeSet<PathBuf>,
-    /// Files that are there once this command has run.
+    /// A command, and the file that exists once it has run.
     installs: Option<(String, PathBuf)>,
     ran: RefCell<Vec<String>>,
 }
@@ -34,7 +34,7 @@ impl Stated {
         self.prints(command, "")
     }
 
-    /// A compiler of `version` with its sysroot, which names a place for the target's library.
+    /// A compiler of `version` with its sysroot and a directory for the target's library.
     fn compiler(self, rustc: &str, version: &str, sysroot: &str) -> Self {
         self.prints(
             &format!("{rustc} --version"),
@@ -52,7 +52,7 @@ impl Stated {
         .prints(&format!("{rustc} {LIBDIR}"), &format!("{sysroot}/lib"))
     }
 
-    /// The compiler that rustup gives, with the linker that it brings.
+    /// The compiler of rustup, with its linker.
     fn rustup(self) -> Self {
         self.compiler("rustc", "1.95.0", "/rustup")
             .file("/rustup/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld")
@@ -96,7 +96,7 @@ impl Machine for Stated {
     }
 }
 
-/// Where rustup may not download, with nothing set.
+/// An environment without variables, in which rustup must not download.
 fn plain() -> Environment {
     Environment {
         path: vec![PathBuf::from("/bin")],
@@ -191,7 +191,7 @@ fn never_runs_rustup_where_it_may_not_download() {
 }
 
 #[test]
-fn goes_on_when_rustup_cannot_add_the_target() {
+fn uses_another_compiler_when_rustup_fails_to_add_the_target() {
     let machine = Stated::default()
         .rustup()
         .compiler("/usr/bin/rustc", "1.96.0", "/usr")
@@ -222,7 +222,7 @@ fn prefers_the_compiler_that_was_named() {
         rustc: Some(PathBuf::from("/opt/rustc")),
         ..plain()
     };
-    // Its own linker is missing, and the one of PATH's compiler is not asked.
+    // The compiler has no linker of its own, and that of PATH's compiler is not used.
     let lld = machine.file("/bin/wasm-ld");
     check(
         &rustc,
@@ -280,7 +280,7 @@ fn rejects_no_linker() {
         .source("/usr");
     let error = error_of(&plain(), &machine);
     assert!(
-        error.contains("no linker for wasm found for /usr/bin/rustc"),
+        error.contains("failed to find a linker for wasm for /usr/bin/rustc"),
         "{error}"
     );
     assert!(error.contains("apt-get install lld"), "{error}");
@@ -295,8 +295,8 @@ fn rejects_no_compiler() {
     let error = error_of(&plain(), &machine);
     let expected = [
         "rustc: wasm32-unknown-unknown is not installed",
-        "rustup: may not download here (RUSTUP_AUTO_INSTALL=0)",
-        "rustc: does not carry the source of its standard library",
+        "rustup: must not download (RUSTUP_AUTO_INSTALL=0)",
+        "rustc: does not contain the source of its standard library",
         "/usr/bin/rustc: is 1.85.0, older than 1.95",
         "rustup target add wasm32-unknown-unknown",
         "apt-get install --no-install-recommends rustc-web rust-web-src",
@@ -307,13 +307,13 @@ fn rejects_no_compiler() {
 }
 
 #[test]
-fn says_so_when_nothing_is_installed() {
+fn rejects_a_machine_without_a_compiler() {
     let error = error_of(&plain(), &Stated::default());
     assert!(
-        error.contains("/usr/bin/rustc: is not there or does not run"),
+        error.contains("/usr/bin/rustc: does not exist or does not run"),
         "{error}"
     );
-    assert!(error.contains("rustup: is not there"), "{error}");
+    assert!(error.contains("rustup: is not in PATH"), "{error}");
 }
 
 #[test]

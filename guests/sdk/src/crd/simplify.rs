@@ -1,11 +1,16 @@
-//! What a generated schema says too much of.
+//! Removes from a generated schema everything that Kubernetes refuses, changes or does not need.
 
+use schemars::Schema;
+use schemars::transform::{Transform, transform_subschemas};
 use serde_json::{Map, Value, json};
 
-/// Descriptions up to this length stay whole; those of this project's own fields are shorter.
+/// The start of the description that kube's derive gives a root without one.
+const PLACEHOLDER: &str = "Auto-generated derived type for ";
+
+/// The longest description that stays whole; the fields of this project have shorter ones.
 const DESCRIPTION_CHARS_MAX: usize = 200;
 
-/// Drops `nullable`, defaults that say no more than absence, and formats that Kubernetes does not
+/// Removes `nullable` and defaults that equal absence, and replaces formats that Kubernetes does not
 /// know, at every depth.
 pub(super) fn simplify(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else {
@@ -38,8 +43,9 @@ pub(super) fn simplify(schema: &mut Value) {
     }
 }
 
-/// A whole number without the fraction that the Rust type of a bound gives it, so that what is
-/// applied is what the API server stores.
+/// Writes a whole number without a fraction.
+///
+/// A bound is a float in Rust, and the API server stores `1.0` as `1`: the two would differ for ever.
 fn as_written(bound: &mut Value) {
     let whole = bound.to_string().strip_suffix(".0").map(str::parse::<i64>);
     if let Some(Ok(whole)) = whole {
@@ -47,8 +53,10 @@ fn as_written(bound: &mut Value) {
     }
 }
 
-/// Takes null members and empty lists out of a default, and then the default itself if nothing is
-/// left of it; the empty default of a struct stays, because the defaults of its fields follow it.
+/// Removes null members and empty lists from a default, and then the default itself if it is empty.
+///
+/// The empty default of a struct stays: the API server fills in the defaults of its fields only if the
+/// struct is there.
 fn simplify_default(schema: &mut Map<String, Value>) {
     let Some(default) = schema.get_mut("default") else {
         return;
@@ -74,6 +82,49 @@ fn remove_empty(value: &mut Value) {
     }
 }
 
+/// Keeps the description of an optional field.
+///
+/// schemars makes `anyOf` of the type and null, with the description of the field beside it. kube's
+/// `OptionalEnum` then puts the members of the type in place of `anyOf`, and with them the
+/// description of the type.
+#[derive(Clone, Debug)]
+pub(super) struct KeepDescription;
+
+impl Transform for KeepDescription {
+    fn transform(&mut self, schema: &mut Schema) {
+        transform_subschemas(self, schema);
+        let Some(members) = schema.as_object_mut() else {
+            return;
+        };
+        let is_described = members.contains_key("description");
+        let parts = members.get_mut("anyOf").and_then(Value::as_array_mut);
+        if let Some([type_, null]) = parts.map(Vec::as_mut_slice)
+            && is_described
+            && null.get("enum") == Some(&json!([Value::Null]))
+            && let Some(type_) = type_.as_object_mut()
+        {
+            type_.remove("description");
+        }
+    }
+}
+
+/// Gives a root without a description of its own that of its spec.
+pub(super) fn describe_root(root: &mut Value) {
+    let text = root["description"].as_str().unwrap_or_default();
+    if text.starts_with(PLACEHOLDER) {
+        let spec = root.pointer("/properties/spec/description").cloned();
+        root["description"] = spec.unwrap_or_default();
+    }
+}
+
+/// Removes the defaults at every depth.
+pub(super) fn remove_defaults(schema: &mut Value) {
+    if let Some(members) = schema.as_object_mut() {
+        members.remove("default");
+        for_each_below(members, &mut remove_defaults);
+    }
+}
+
 /// See [`Crd::short_descriptions`](super::Crd::short_descriptions).
 pub(super) fn shorten(schema: &mut Value, depth_max: usize) {
     let Some(members) = schema.as_object_mut() else {
@@ -94,7 +145,7 @@ pub(super) fn shorten(schema: &mut Value, depth_max: usize) {
     });
 }
 
-/// Up to the first full stop that is followed by a capital, so that "e.g. this" is not the end.
+/// The text up to the first full stop before a capital letter, so that "e.g. this" is not the end.
 fn first_sentence(text: &str) -> &str {
     let ends = text.match_indices(['.', '\n']).map(|(at, _)| at);
     ends.filter(|at| {

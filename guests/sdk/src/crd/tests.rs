@@ -1,7 +1,8 @@
-//! What a definition says of its types.
+//! Definitions against the Rust types that they are made of.
 
 use expect_test::expect;
 use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,10 +23,10 @@ use super::Crd;
 #[x_kube(validation = Rule::new("!has(self.ducks) || self.ducks > 0").message("no ducks"))]
 #[serde(rename_all = "camelCase")]
 struct PondSpec {
-    /// How many.
+    /// The number of ducks.
     #[schemars(range(min = 0, max = 64))]
     ducks: Option<u32>,
-    /// How it is cleaned.
+    /// The way it is cleaned.
     #[serde(default)]
     mode: Mode,
     resources: Option<ResourceRequirements>,
@@ -57,13 +58,73 @@ struct Reeds {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 struct PondStatus {
     fish: i32,
+    #[serde(default)]
+    frogs: Vec<Reeds>,
+    #[serde(default)]
+    depth: i32,
 }
 
 /// A kind that is only read.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
-#[kube(group = "example.com", version = "v1", kind = "Lake", namespaced)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Lake",
+    namespaced,
+    doc = "A large pond."
+)]
 struct LakeSpec {
     pod: PodSpec,
+}
+
+/// A stream of water.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Brook",
+    namespaced,
+    status = "BrookStatus"
+)]
+struct BrookSpec {
+    /// The way it is cleaned; by hand when absent.
+    cleaning: Option<Cleaning>,
+    /// The depth of the water in meters.
+    depth: Option<Quantity>,
+    /// The shore on the left.
+    left: Option<Shore>,
+}
+
+/// A way to clean.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+enum Cleaning {
+    /// By hand.
+    Hand,
+    /// Never.
+    Never,
+}
+
+/// A shore.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
+struct Shore {
+    /// The way it is cleaned.
+    cleaning: Option<Cleaning>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+struct BrookStatus {
+    #[serde(default)]
+    fish: i32,
+    #[serde(default)]
+    shores: Vec<ShoreStatus>,
+    #[serde(default)]
+    left: ShoreStatus,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
+struct ShoreStatus {
+    #[serde(default)]
+    birds: i32,
 }
 
 fn check(schema: Option<&Value>, expected: expect_test::Expect) {
@@ -72,7 +133,7 @@ fn check(schema: Option<&Value>, expected: expect_test::Expect) {
 }
 
 #[test]
-fn says_of_a_spec_what_the_types_say() {
+fn describes_a_spec_as_its_types_do() {
     let mut crd = Crd::of::<Pond>().set("spec.extra", "x-kubernetes-preserve-unknown-fields", true);
     crd = crd.edit_schema("spec.resources", serde_json::Map::clear);
     check(
@@ -82,7 +143,7 @@ fn says_of_a_spec_what_the_types_say() {
               "description": "A pond.",
               "properties": {
                 "ducks": {
-                  "description": "How many.",
+                  "description": "The number of ducks.",
                   "format": "int64",
                   "maximum": 64,
                   "minimum": 0,
@@ -93,7 +154,7 @@ fn says_of_a_spec_what_the_types_say() {
                 },
                 "mode": {
                   "default": "Hand",
-                  "description": "How it is cleaned.",
+                  "description": "The way it is cleaned.",
                   "enum": [
                     "Hand",
                     "Never"
@@ -176,13 +237,58 @@ fn has_conditions_as_a_list_map_below_a_status_of_its_own() {
     );
     let status = crd.schema_at("status").unwrap();
     assert_eq!(status["required"], json!(["fish"]));
+    // A default would claim an observation that nothing has made.
+    assert!(!status.to_string().contains("default"), "{status}");
     assert_eq!(
         status["properties"]["conditions"]["x-kubernetes-list-map-keys"],
         json!(["type"])
     );
 }
 
-/// What the API server asks of a schema that is to prune: types outside of logical junctions.
+#[test]
+fn keeps_the_description_of_an_optional_field() {
+    let crd = Crd::of::<Brook>();
+    let described = [
+        (
+            "spec.cleaning",
+            "The way it is cleaned; by hand when absent.",
+        ),
+        ("spec.depth", "The depth of the water in meters."),
+        ("spec.left", "The shore on the left."),
+        ("spec.left.cleaning", "The way it is cleaned."),
+    ];
+    for (path, text) in described {
+        assert_eq!(crd.schema_at(path).unwrap()["description"], text, "{path}");
+    }
+    let property = crd.property::<Option<Cleaning>>("", "cleaning");
+    let schema = property.schema_at("cleaning").unwrap();
+    assert_eq!(schema["description"], "A way to clean.");
+    assert_structural("", property.schema_at("").unwrap());
+}
+
+#[test]
+fn describes_the_root_by_its_spec_unless_the_author_does() {
+    let text = |crd: Crd| crd.schema_at("").unwrap()["description"].clone();
+    assert_eq!(text(Crd::of::<Brook>()), "A stream of water.");
+    assert_eq!(text(Crd::without_status::<Lake>()), "A large pond.");
+}
+
+#[test]
+fn has_no_defaults_in_a_status() {
+    let crd = Crd::of::<Brook>();
+    for path in ["fish", "shores[].birds", "left", "left.birds"] {
+        let schema = crd.schema_at(&format!("status.{path}")).unwrap();
+        assert_eq!(schema.get("default"), None, "{path}");
+    }
+    assert_eq!(crd.schema_at("status").unwrap().get("required"), None);
+    assert_eq!(
+        Crd::of::<Pond>().schema_at("spec.mode").unwrap()["default"],
+        "Hand"
+    );
+}
+
+/// Checks that a schema is structural, as the API server requires for pruning: each type outside of
+/// `allOf`, `anyOf` and `oneOf`.
 fn assert_structural(path: &str, schema: &Value) {
     let Some(members) = schema.as_object() else {
         return;
@@ -259,7 +365,7 @@ fn names_a_path_that_does_not_exist() {
 }
 
 #[test]
-fn shortens_what_kubernetes_types_say() {
+fn shortens_the_descriptions_of_kubernetes_types() {
     let size = |crd: &Crd| crd.value().to_string().len();
     let long = Crd::without_status::<Lake>();
     let short = long.clone().short_descriptions(4);

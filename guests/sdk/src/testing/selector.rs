@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// Whether the object's labels match; no selector matches everything.
+/// Returns true if the object's labels match; no selector matches each object.
 ///
-/// Understands `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a` and `!a`, joined by
+/// Supports `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a` and `!a`, joined by
 /// commas.
 pub(super) fn matches(selector: Option<&str>, object: &Value) -> bool {
     let label = |key: &str| {

@@ -48,7 +48,7 @@ fn answers_reads_from_its_objects_in_order() {
 }
 
 #[test]
-fn grants_what_the_manifest_asks_for_and_no_more() {
+fn grants_the_reads_of_the_manifest_and_no_more() {
     let manifest = Manifest::new("ponds", "1")
         .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
         .read::<Pod>(Access::Metadata, ReadScope::ParentNamespace)
@@ -86,7 +86,7 @@ fn grants_what_the_manifest_asks_for_and_no_more() {
 }
 
 #[test]
-fn tells_a_kind_that_is_not_served() {
+fn refuses_a_kind_that_is_not_served() {
     let fake = FakeHost::new().not_served("monitoring.coreos.com/v1", "ServiceMonitor");
     let host: &dyn Host = &fake;
     let kind = "ServiceMonitor";
@@ -97,7 +97,7 @@ fn tells_a_kind_that_is_not_served() {
 }
 
 #[test]
-fn names_what_cannot_be_read() {
+fn names_the_kind_that_does_not_parse() {
     let fake = FakeHost::new().object(&json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "demo"},
         "data": {"password": "no base64!"},
@@ -108,7 +108,7 @@ fn names_what_cannot_be_read() {
 }
 
 #[test]
-fn keeps_what_a_reconciler_says_and_asks() {
+fn keeps_log_lines_and_questions_of_the_reconciler() {
     let fake = FakeHost::new().now(7);
     let host: &dyn Host = &fake;
     host.warn("careful");
@@ -121,7 +121,7 @@ fn keeps_what_a_reconciler_says_and_asks() {
 }
 
 #[test]
-fn observes_what_was_answered() {
+fn observes_the_children_of_an_answer() {
     let parent = json!({
         "apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "a"},
     });

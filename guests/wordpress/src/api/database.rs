@@ -1,4 +1,4 @@
-//! `spec.database`: a database of the plugin's making, or one that runs elsewhere.
+//! `spec.database`: a database that the plugin manages, or an external one.
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::KubeSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Claim;
 
-/// The database of the site.
+/// Database of the site: managed or external.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[x_kube(
     validation = Rule::new("!(has(self.managed) && has(self.external))")
@@ -14,19 +14,19 @@ use super::Claim;
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Database {
-    /// A database of the plugin's making.
+    /// Database that the plugin creates and manages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) managed: Option<Managed>,
-    /// A database that runs elsewhere.
+    /// Database that the plugin only uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) external: Option<External>,
-    /// The prefix of the tables; the image decides when absent.
+    /// Prefix of the tables; the default of the image when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,32}$"))]
     pub(crate) table_prefix: Option<String>,
 }
 
-/// A database of the plugin's making.
+/// Database that the plugin creates and manages.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
     validation = Rule::new("self.databaseName == oldSelf.databaseName")
@@ -34,28 +34,28 @@ pub(crate) struct Database {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Managed {
-    /// The image of MySQL; the plugin's configuration decides when absent.
+    /// Image of MySQL; the image in the plugin's configuration when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 512),
         regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
     )]
     pub(crate) image: Option<String>,
-    /// The schema that is created at the first start.
+    /// Name of the schema that MySQL creates at its first start.
     #[serde(default = "default_schema")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,64}$"))]
     pub(crate) database_name: String,
-    /// The claim that holds the data.
+    /// Claim for the data.
     #[serde(default)]
     pub(crate) storage: Claim,
-    /// Requests and limits; requests cpu 100m and memory 512Mi when absent.
+    /// Requests and limits; requests of 100m CPU and 512Mi memory when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resources: Option<ResourceRequirements>,
-    /// A fragment of my.cnf.
+    /// MySQL configuration in the format of my.cnf.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub(crate) config: Option<String>,
-    /// A Secret with the passwords, instead of the generated one.
+    /// Secret with the passwords, instead of the generated one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) credentials_secret_ref: Option<ManagedCredentials>,
 }
@@ -81,39 +81,39 @@ impl Default for Managed {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ManagedCredentials {
-    /// The Secret's name.
+    /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
-    /// The key of root's password.
+    /// Key of the root password.
     #[serde(default = "root_password_key")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) root_password_key: String,
-    /// The key of the site's user.
+    /// Key of the site's user name.
     #[serde(default = "username_key")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) username_key: String,
-    /// The key of that user's password.
+    /// Key of the password of that user.
     #[serde(default = "password_key")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) password_key: String,
 }
 
-/// A database that runs elsewhere.
+/// Database that the plugin only uses.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct External {
-    /// Its address.
+    /// Host name or IP address.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) host: String,
-    /// Its port.
+    /// Port.
     #[serde(default = "default_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) port: i32,
-    /// The schema of the site.
+    /// Name of the site's schema.
     #[serde(default = "default_schema")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9_]{1,64}$"))]
     pub(crate) database_name: String,
-    /// The Secret with the site's user and password.
+    /// Secret with the site's user and password.
     pub(crate) credentials_secret_ref: ExternalCredentials,
 }
 
@@ -125,14 +125,14 @@ const fn default_port() -> i32 {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExternalCredentials {
-    /// The Secret's name.
+    /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub(crate) name: String,
-    /// The key of the site's user.
+    /// Key of the site's user name.
     #[serde(default = "username_key")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) username_key: String,
-    /// The key of that user's password.
+    /// Key of the password of that user.
     #[serde(default = "password_key")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) password_key: String,
@@ -150,23 +150,24 @@ fn password_key() -> String {
     "password".to_owned()
 }
 
-/// Where user and passwords of the database in use are.
+/// The Secret and the keys with user and passwords of the database in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credentials {
     /// The Secret's name.
     pub(crate) secret: String,
-    /// The key of root's password; none for an external database, whose root is nobody's business.
+    /// The key of the root password; none for an external database, whose root password the plugin does
+    /// not need.
     pub(crate) root_password_key: Option<String>,
     /// The key of the site's user.
     pub(crate) username_key: String,
     /// The key of that user's password.
     pub(crate) password_key: String,
-    /// Whether it is the Secret that the plugin makes.
+    /// True for the Secret that the plugin generates.
     pub(crate) is_generated: bool,
 }
 
 impl Credentials {
-    /// The Secret that the plugin makes, under this name.
+    /// The generated Secret of this name.
     pub(crate) fn generated(secret: String) -> Self {
         Self {
             secret,

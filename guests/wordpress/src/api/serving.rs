@@ -1,4 +1,4 @@
-//! How the site is reached: routes, Ingress, Service.
+//! The addresses of the site: routes, Ingress, Service.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An address of the site.
+/// Address of the site.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Route {
-    /// A DNS name, without wildcard.
+    /// DNS name, without wildcard.
     #[schemars(
         length(min = 1, max = 253),
         regex(pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub(crate) domain: String,
-    /// A path below it; a trailing slash is dropped.
+    /// Path below the domain; a trailing slash is removed.
     #[serde(default = "root_path")]
     #[schemars(
         length(max = 256),
@@ -36,7 +36,7 @@ impl Route {
     }
 }
 
-/// A scheme of URLs.
+/// Scheme of a URL.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scheme {
@@ -56,24 +56,24 @@ impl Scheme {
     }
 }
 
-/// The Ingress.
+/// Options of the Ingress.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct IngressOptions {
-    /// Whether it exists; when absent, it does if there are routes.
+    /// Creates the Ingress; when absent, the Ingress exists if there are routes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) enabled: Option<bool>,
-    /// Its class; the plugin's configuration decides when absent.
+    /// Class of the Ingress; the class in the plugin's configuration when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) class_name: Option<String>,
-    /// Its annotations.
+    /// Annotations, at most 32.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// The Service of the site.
+/// Options of the site's Service.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
@@ -83,28 +83,28 @@ pub(crate) struct IngressOptions {
 )]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServiceOptions {
-    /// NodePort without routes and ClusterIP with routes when absent.
+    /// Type of the Service; when absent, NodePort without routes, and ClusterIP with routes.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) type_: Option<ServiceType>,
-    /// The port on every node.
+    /// Port on each node; an unused one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub(crate) node_port: Option<i32>,
-    /// Its annotations.
+    /// Annotations, at most 32.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// The type of a Service.
+/// Type of a Service.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceType {
-    /// Within the cluster.
+    /// Reachable within the cluster only.
     #[serde(rename = "ClusterIP")]
     ClusterIp,
-    /// On a port of every node.
+    /// Reachable on a port of each node.
     NodePort,
-    /// Through a load balancer.
+    /// Reachable through a load balancer of the cloud.
     LoadBalancer,
 }
 

@@ -1,21 +1,22 @@
-//! Claims, and where the site's own files lie.
+//! Claims, and the storage of the site's own files.
 
+use innkeeper_sdk::claim::DeclaredClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Where themes, plugins and uploads lie.
+/// Storage of themes, plugins and uploads.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Code {
-    /// A claim.
+    /// Claim for the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) persistent_volume_claim: Option<Claim>,
 }
 
-/// A claim of storage.
+/// PersistentVolumeClaim of the site.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
     validation = Rule::new(
@@ -38,22 +39,22 @@ pub(crate) struct Code {
     reason = "the names of the fields are the API's"
 )]
 pub(crate) struct Claim {
-    /// How much is requested.
+    /// Requested storage; it can grow and never shrink.
     #[serde(default = "default_size")]
     pub(crate) size: Quantity,
-    /// The storage class; the cluster's default when absent.
+    /// Storage class; the cluster's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub(crate) storage_class_name: Option<String>,
-    /// How the volume may be mounted.
+    /// Access modes of the volume.
     #[serde(default = "default_access_modes")]
     #[schemars(length(min = 1, max = 4))]
     pub(crate) access_modes: Vec<AccessMode>,
-    /// A claim that is there already; the other fields are then ignored.
+    /// Name of an existing claim; the other fields are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub(crate) existing_claim: Option<String>,
-    /// What the volume is filled with when it is created.
+    /// Source of the initial data of the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "innkeeper_sdk::schema::any_object")]
     pub(crate) data_source: Option<Value>,
@@ -80,27 +81,31 @@ impl Default for Claim {
 }
 
 impl Claim {
-    /// The access modes as a claim has them.
-    pub(crate) fn access_mode_names(&self) -> Vec<String> {
-        let names = self.access_modes.iter().map(|mode| mode.as_str());
-        names.map(ToOwned::to_owned).collect()
+    /// The claim in the form that the children are made of.
+    pub(crate) fn declared(&self) -> DeclaredClaim {
+        let modes = self.access_modes.iter().map(|mode| mode.as_str());
+        DeclaredClaim {
+            size: self.size.clone(),
+            storage_class_name: self.storage_class_name.clone(),
+            access_modes: modes.map(ToOwned::to_owned).collect(),
+        }
     }
 }
 
-/// How a volume may be mounted.
+/// Access mode of a volume.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::enum_variant_names,
     reason = "the names of the variants are those of Kubernetes"
 )]
 pub(crate) enum AccessMode {
-    /// By one node.
+    /// Mounted by one node.
     ReadWriteOnce,
-    /// By many nodes, for reading.
+    /// Mounted by many nodes, for reading.
     ReadOnlyMany,
-    /// By many nodes.
+    /// Mounted by many nodes.
     ReadWriteMany,
-    /// By one pod.
+    /// Mounted by one pod.
     ReadWriteOncePod,
 }
 

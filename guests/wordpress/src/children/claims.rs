@@ -1,17 +1,14 @@
-//! Claims: those in use are kept as declared, those not needed any more stay as they are.
+//! Claims: the plugin keeps those in use as declared, and the others as they are.
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{json, prelude::*, quantity::Amount};
-use k8s_openapi::{
-    api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements},
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
-};
+use innkeeper_sdk::{claim, hash, json, prelude::*};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::{api::Claim, observe::Observation, site::Site};
 
-/// Says which database wrote the data.
+/// The annotation with the kind of database that wrote the data.
 const FLAVOR: &str = "example.com/database-flavor";
 
 /// The claim of a managed database.
@@ -27,7 +24,7 @@ pub(super) fn database(site: &Site<'_>, observation: &Observation) -> Option<Chi
     Some(child.after(["db-secret"]))
 }
 
-/// The claim of the site's files, unless the user names one.
+/// The claim of the site's files, unless the user names an existing one.
 pub(super) fn code(site: &Site<'_>, observation: &Observation) -> Option<Child> {
     if site.code.existing_claim.is_some() {
         return None;
@@ -37,7 +34,7 @@ pub(super) fn code(site: &Site<'_>, observation: &Observation) -> Option<Child> 
     Some(Child::new("code-claim", &object).removal(site.policy()))
 }
 
-/// Observed claims that none of the stated children is.
+/// The observed claims that are not among the stated children.
 pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Child]) -> Vec<Child> {
     let is_stated = |name: &str| {
         let mut claims = stated
@@ -53,13 +50,9 @@ pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Chi
             } else if *name == site.own_code_claim() {
                 "code-claim".to_owned()
             } else {
-                format!("claim-{}", innkeeper_sdk::hash::h8(name))
+                format!("claim-{}", hash::h8(name))
             };
-            let claim = PersistentVolumeClaim {
-                metadata: metadata(name, &BTreeMap::new()),
-                ..Default::default()
-            };
-            Child::new(key, &claim).hold().removal(site.policy())
+            claim::held(key, name).removal(site.policy())
         })
         .collect()
 }
@@ -67,34 +60,9 @@ pub(super) fn unneeded(site: &Site<'_>, observation: &Observation, stated: &[Chi
 fn object(metadata: ObjectMeta, wanted: &Claim, observation: &Observation) -> Value {
     let name = metadata.name.as_deref().unwrap_or_default();
     let observed = observation.claims.get(name);
-    let requested = observed.and_then(|claim| claim.request());
-    let claim = PersistentVolumeClaim {
-        spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(wanted.access_mode_names()),
-            storage_class_name: wanted.storage_class_name.clone(),
-            resources: Some(VolumeResourceRequirements {
-                requests: Some(BTreeMap::from([(
-                    "storage".to_owned(),
-                    larger(&wanted.size, requested),
-                )])),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }),
-        metadata,
-        ..Default::default()
-    };
-    let mut object = serde_json::json!(claim);
+    let mut object = serde_json::json!(wanted.declared().object(metadata, observed));
     if let Some(source) = &wanted.data_source {
         object["spec"]["dataSource"] = json::copied_value(source);
     }
     object
-}
-
-/// What is declared, unless a former parent or a user made the claim larger: claims cannot shrink.
-fn larger(declared: &Quantity, observed: Option<&Quantity>) -> Quantity {
-    match observed {
-        Some(observed) if Amount::of(observed) > Amount::of(declared) => observed.clone(),
-        _ => declared.clone(),
-    }
 }

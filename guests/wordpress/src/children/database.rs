@@ -5,17 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{hash, labels, prelude::*};
-use k8s_openapi::{
-    api::{
-        apps::v1::{StatefulSet, StatefulSetSpec},
-        core::v1::{
-            ConfigMap, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource,
-            ExecAction, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec, Probe,
-            Service, ServicePort, ServiceSpec, Volume, VolumeMount,
-        },
+use innkeeper_sdk::{hash, labels, pod as block, prelude::*};
+use k8s_openapi::api::{
+    apps::v1::{StatefulSet, StatefulSetSpec},
+    core::v1::{
+        ConfigMap, Container, ExecAction, PodSpec, PodTemplateSpec, Probe, Service, ServiceSpec,
+        Volume, VolumeMount,
     },
-    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 
 use super::pod;
@@ -24,12 +20,12 @@ use crate::{api::Managed, site::Site};
 /// The user of the official images.
 const USER: i64 = 999;
 
-/// The port, and the name of it.
+/// The port and its name.
 const PORT: i32 = 3306;
 const PORT_NAME: &str = "mysql";
 
-/// The directory of the claim that holds the data; the volume's root may hold `lost+found`, with
-/// which the server would not initialize.
+/// The directory of the claim for the data. The root of the volume may contain `lost+found`, and the
+/// server initializes only an empty directory.
 const DATA_SUB_PATH: &str = "mysql";
 
 /// Configuration, Service and workload of a managed database.
@@ -37,9 +33,10 @@ pub(super) fn children(site: &Site<'_>) -> Vec<Child> {
     let Some(managed) = &site.managed else {
         return Vec::new();
     };
-    let config = managed.config.as_deref();
-    let config = config.map(|text| Child::new("db-config", &config_map(site, text)));
-    config
+    managed
+        .config
+        .as_deref()
+        .map(|text| Child::new("db-config", &config_map(site, text)))
         .into_iter()
         .chain([
             Child::new("db-service", &service(site)),
@@ -70,13 +67,7 @@ fn service(site: &Site<'_>) -> Service {
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
             selector: Some(labels),
-            ports: Some(vec![ServicePort {
-                name: Some(PORT_NAME.to_owned()),
-                port: PORT,
-                target_port: Some(IntOrString::String(PORT_NAME.to_owned())),
-                protocol: Some("TCP".to_owned()),
-                ..Default::default()
-            }]),
+            ports: Some(vec![block::service_port(PORT_NAME, PORT)]),
             ..Default::default()
         }),
         ..Default::default()
@@ -86,10 +77,7 @@ fn service(site: &Site<'_>) -> Service {
 fn stateful_set(site: &Site<'_>, managed: &Managed) -> StatefulSet {
     let labels = site.labels("database");
     let workload_labels = labels::with_version(&labels, site.database_image());
-    let annotations = managed
-        .config
-        .as_ref()
-        .map(|text| BTreeMap::from([(pod::CONFIG_HASH.to_owned(), hash::sha256_hex(text))]));
+    let config = managed.config.as_ref().map(hash::sha256_hex);
     StatefulSet {
         metadata: metadata(site.mysql_name(), &workload_labels),
         spec: Some(StatefulSetSpec {
@@ -97,13 +85,13 @@ fn stateful_set(site: &Site<'_>, managed: &Managed) -> StatefulSet {
             service_name: Some(site.mysql_name()),
             selector: labels::label_selector(&labels),
             template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(workload_labels),
-                    annotations,
-                    ..Default::default()
-                }),
+                metadata: Some(block::metadata(
+                    None,
+                    workload_labels,
+                    [(pod::CONFIG_HASH, config)],
+                )),
                 spec: Some(PodSpec {
-                    // Time to write everything to disk.
+                    // InnoDB flushes its buffers at shutdown; a killed server recovers slowly.
                     termination_grace_period_seconds: Some(120),
                     containers: vec![container(site, managed)],
                     volumes: Some(volumes(site, managed)),
@@ -118,26 +106,28 @@ fn stateful_set(site: &Site<'_>, managed: &Managed) -> StatefulSet {
 
 fn container(site: &Site<'_>, managed: &Managed) -> Container {
     let credentials = &site.credentials;
-    let secret = |name: &str, key: &str| pod::secret_variable(name, &credentials.secret, key);
-    let root = credentials.root_password_key.as_deref();
-    let root = root.map(|key| secret("MYSQL_ROOT_PASSWORD", key));
-    let environment = root.into_iter().chain([
-        secret("MYSQL_USER", &credentials.username_key),
-        secret("MYSQL_PASSWORD", &credentials.password_key),
-        pod::variable("MYSQL_DATABASE", &managed.database_name),
-    ]);
+    let secret = |name: &str, key: &str| block::secret_variable(name, &credentials.secret, key);
+    let environment = credentials
+        .root_password_key
+        .as_deref()
+        .map(|key| secret("MYSQL_ROOT_PASSWORD", key))
+        .into_iter()
+        .chain([
+            secret("MYSQL_USER", &credentials.username_key),
+            secret("MYSQL_PASSWORD", &credentials.password_key),
+            block::variable("MYSQL_DATABASE", &managed.database_name),
+        ]);
     Container {
         name: "mysql".to_owned(),
         image: Some(site.database_image().to_owned()),
-        image_pull_policy: pod::pull_policy(site),
+        image_pull_policy: site.spec.image_pull_policy.map(Into::into),
         env: Some(environment.collect()),
-        ports: Some(vec![ContainerPort {
-            name: Some(PORT_NAME.to_owned()),
-            container_port: PORT,
-            protocol: Some("TCP".to_owned()),
-            ..Default::default()
-        }]),
-        resources: Some(pod::resources(managed.resources.as_ref(), "100m", "512Mi")),
+        ports: Some(vec![block::container_port(PORT_NAME, PORT)]),
+        resources: Some(block::resources(
+            managed.resources.as_ref(),
+            "100m",
+            "512Mi",
+        )),
         startup_probe: Some(Probe {
             period_seconds: Some(5),
             failure_threshold: Some(120),
@@ -155,14 +145,14 @@ fn container(site: &Site<'_>, managed: &Managed) -> Container {
             failure_threshold: Some(3),
             ..ping()
         }),
-        security_context: Some(pod::security()),
+        security_context: Some(block::container_security()),
         volume_mounts: Some(mounts(managed)),
         ..Default::default()
     }
 }
 
-/// Over TCP, because the server that initializes the data directory listens on a socket only; and
-/// by ping, which needs no password.
+/// Connects over TCP, because the server that initializes the data directory listens on a socket
+/// only, and by ping, which needs no password.
 fn ping() -> Probe {
     let command = ["mysqladmin", "ping", "-h", "127.0.0.1"];
     Probe {
@@ -174,49 +164,33 @@ fn ping() -> Probe {
 }
 
 fn mounts(managed: &Managed) -> Vec<VolumeMount> {
-    let mount = |name: &str, path: &str| VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        ..Default::default()
-    };
     let data = VolumeMount {
         sub_path: Some(DATA_SUB_PATH.to_owned()),
-        ..mount("data", "/var/lib/mysql")
+        ..block::mount("data", "/var/lib/mysql")
     };
     let config = managed.config.as_ref().map(|_| VolumeMount {
         read_only: Some(true),
-        ..mount("config", "/etc/mysql/conf.d")
+        ..block::mount("config", "/etc/mysql/conf.d")
     });
-    [data, mount("run", "/var/run/mysqld"), mount("tmp", "/tmp")]
+    let run = block::mount("run", "/var/run/mysqld");
+    [data, run, block::mount("tmp", "/tmp")]
         .into_iter()
         .chain(config)
         .collect()
 }
 
 fn volumes(site: &Site<'_>, managed: &Managed) -> Vec<Volume> {
-    let empty = |name: &str| Volume {
-        name: name.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
-        ..Default::default()
-    };
-    let data = Volume {
-        name: "data".to_owned(),
-        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-            claim_name: site.mysql_name(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    let config = managed.config.as_ref().map(|_| Volume {
-        name: "config".to_owned(),
-        config_map: Some(ConfigMapVolumeSource {
-            name: site.mysql_name(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    });
-    [data, empty("run"), empty("tmp")]
-        .into_iter()
-        .chain(config)
-        .collect()
+    let name = site.mysql_name();
+    let config = managed
+        .config
+        .as_ref()
+        .map(|_| block::from_config_map("config", &name));
+    [
+        block::from_claim("data", &name),
+        block::empty_dir("run"),
+        block::empty_dir("tmp"),
+    ]
+    .into_iter()
+    .chain(config)
+    .collect()
 }

@@ -2,10 +2,12 @@
 //!
 //! The names are those that the official images and Bitpoke's runtime images read.
 
-use innkeeper_sdk::json;
+use innkeeper_sdk::{
+    json,
+    pod::{secret_variable, variable},
+};
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, SecretEnvSource};
 
-use super::pod::{secret_variable, variable};
 use crate::site::Site;
 
 /// The prefix under which the official images read keys and salts.
@@ -64,7 +66,7 @@ pub(super) fn variables(site: &Site<'_>) -> Vec<EnvVar> {
     variables
 }
 
-/// The salts, under both names that images read, and what the user gives.
+/// The salts, under both names that images read, and the sources of the user.
 pub(super) fn sources(site: &Site<'_>) -> Vec<EnvFromSource> {
     let salts = |prefix: Option<&str>| EnvFromSource {
         prefix: prefix.map(ToOwned::to_owned),
@@ -86,15 +88,17 @@ fn stack_routes(site: &Site<'_>) -> String {
     if site.spec.routes.is_empty() {
         return site.main_domain();
     }
-    let routes = site.spec.routes.iter();
-    let routes: Vec<String> = routes
+    let routes: Vec<String> = site
+        .spec
+        .routes
+        .iter()
         .map(|route| format!("{}{}", route.domain, route.trimmed_path()))
         .collect();
     routes.join(",")
 }
 
-/// PHP for the configuration of WordPress; without routes no URL is fixed, so that the site answers
-/// on whatever address leads to it.
+/// PHP for the configuration of WordPress; without routes it sets no URL, so that the site answers on
+/// each address that leads to it.
 fn config_extra(site: &Site<'_>) -> String {
     let url = site.home_url();
     let constants = ["WP_HOME", "WP_SITEURL"].map(|name| format!("define('{name}', '{url}');"));

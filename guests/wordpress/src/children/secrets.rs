@@ -1,7 +1,7 @@
 //! The Secrets that the host fills with random values: passwords of the database, salts of the
 //! site.
 //!
-//! Each is created once and held as it is from then on, whoever made it.
+//! The host creates each one once and holds it from then on, also one that a user created.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::{observe::Observation, site::Site};
 /// The site's user in a managed database.
 const USERNAME: &str = "wordpress";
 
-/// Printable ASCII without quotes, backslash, backtick, dollar sign and space, which a shell, PHP
-/// or SQL could take for something else.
+/// Printable ASCII without quotes, backslash, backtick, dollar sign and space, which have a meaning
+/// in a shell, in PHP or in SQL.
 const SALT: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789\
                     !#%&()*+,-./:;<=>?@[]^_{|}~";
 
@@ -73,8 +73,8 @@ pub(super) fn salts(site: &Site<'_>, observation: &Observation) -> Child {
         .fold(child, |child, key| child.generate(key, 64, SALT))
 }
 
-/// Not ready until the next pass has seen it: what comes after it waits until its hash is known, so
-/// that no pod rolls right after its start.
+/// A new Secret; not ready until the next pass observes it. The children after it wait until its hash
+/// is known, so that no pod restarts right after its start.
 fn new(site: &Site<'_>, key: &str, secret: &Secret) -> Child {
     let child = Child::new(key, secret).once().not_ready();
     child.removal(site.policy())

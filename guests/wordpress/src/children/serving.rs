@@ -1,8 +1,8 @@
-//! How the site is reached: its Service and its Ingress.
+//! The Service and the Ingress of the site.
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{json, prelude::*};
+use innkeeper_sdk::{json, pod, prelude::*};
 use k8s_openapi::{
     api::{
         core::v1::{Service, ServicePort, ServiceSpec},
@@ -11,7 +11,7 @@ use k8s_openapi::{
             IngressServiceBackend, IngressSpec, IngressTLS, ServiceBackendPort,
         },
     },
-    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use super::web::PORT_NAME;
@@ -38,12 +38,8 @@ fn service(site: &Site<'_>) -> Service {
             type_: Some(site.service_type().as_str().to_owned()),
             selector: Some(labels),
             ports: Some(vec![ServicePort {
-                name: Some(PORT_NAME.to_owned()),
-                port: PORT,
-                target_port: Some(IntOrString::String(PORT_NAME.to_owned())),
                 node_port: options.and_then(|it| it.node_port),
-                protocol: Some("TCP".to_owned()),
-                ..Default::default()
+                ..pod::service_port(PORT_NAME, PORT)
             }]),
             ..Default::default()
         }),

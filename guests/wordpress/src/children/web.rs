@@ -1,20 +1,19 @@
 //! The site: its Deployment, PHP's configuration, its disruption budget.
 //!
-//! The core files come from the image at each start, so that another image really is another
-//! WordPress; themes, plugins and uploads lie in the claim.
+//! The core files come from the image at each start, so that a new image changes the version of
+//! WordPress; the claim holds themes, plugins and uploads.
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{hash, json, labels, prelude::*};
+use innkeeper_sdk::{claim, hash, labels, pod as block, prelude::*};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},
         core::v1::{
-            ConfigMap, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource,
-            HTTPGetAction, HTTPHeader, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec,
-            Probe, Sysctl, TCPSocketAction, Volume, VolumeMount,
+            ConfigMap, Container, HTTPGetAction, HTTPHeader, PodSpec, PodTemplateSpec, Probe,
+            Sysctl, TCPSocketAction, Volume, VolumeMount,
         },
-        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
+        policy::v1::PodDisruptionBudget,
     },
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
@@ -22,7 +21,7 @@ use k8s_openapi::{
 use super::{environment, pod};
 use crate::{
     api::Scheme,
-    observe::{self, ClaimObject, Observation},
+    observe::Observation,
     site::{RESTART_TRIGGER, Site},
 };
 
@@ -32,20 +31,24 @@ const USER: i64 = 33;
 /// The name of the port that serves HTTP.
 pub(super) const PORT_NAME: &str = "http";
 
-/// Where the image copies the core files to; an unprivileged user could not write there.
+/// The directory of the core files; the image copies them to an emptyDir, because an unprivileged user
+/// cannot write to this directory of the image.
 const ROOT_PATH: &str = "/var/www/html";
-/// Where themes, plugins and uploads lie, and the directory of the claim that holds them.
+/// The directory of themes, plugins and uploads, and its path in the claim.
 const CONTENT_PATH: &str = "/var/www/html/wp-content";
 const CONTENT_SUB_PATH: &str = "wp-content";
 
-/// Where the official images read further configuration; the name makes it the last one.
+/// A file of PHP's configuration in the official images; PHP reads them by name, this one last.
 const PHP_PATH: &str = "/usr/local/etc/php/conf.d/zz-innkeeper.ini";
 const PHP_KEY: &str = "php.ini";
 
 /// Configuration, workload and budget of the site.
 pub(super) fn children(site: &Site<'_>, observation: &Observation) -> Vec<Child> {
-    let php = site.spec.php_config.as_deref();
-    let php = php.map(|text| Child::new("php-config", &config_map(site, text)).after(["db"]));
+    let php = site
+        .spec
+        .php_config
+        .as_deref()
+        .map(|text| Child::new("php-config", &config_map(site, text)).after(["db"]));
     let web = Child::new("web", &deployment(site, observation)).after([
         "db",
         "salts",
@@ -87,14 +90,15 @@ fn deployment(site: &Site<'_>, observation: &Observation) -> Deployment {
     }
 }
 
-/// A new pod on another node would wait for a volume that the old one still has.
+/// Recreates the pod unless nodes share the volume: a new pod on another node would wait for the volume
+/// of the old one.
 fn strategy(site: &Site<'_>, observation: &Observation) -> DeploymentStrategy {
     let is_shared = if site.code.existing_claim.is_some() {
         let existing = observation.existing_claim.as_ref();
-        existing.is_some_and(ClaimObject::is_shared)
+        existing.is_some_and(claim::ObservedClaim::is_shared)
     } else {
         let mut modes = site.code.access_modes.iter();
-        modes.any(|mode| observe::is_shared(mode.as_str()))
+        modes.any(|mode| claim::is_shared(mode.as_str()))
     };
     if is_shared {
         DeploymentStrategy {
@@ -117,32 +121,23 @@ fn pod_metadata(
     observation: &Observation,
     labels: BTreeMap<String, String>,
 ) -> ObjectMeta {
-    let given = site.spec.pod_metadata.as_ref().map(json::copied);
-    let (mut all_labels, mut annotations) =
-        given.map_or_else(Default::default, |it| (it.labels, it.annotations));
-    // Last, because the selectors rely on them.
-    all_labels.extend(labels);
-    let php = site.spec.php_config.as_ref().map(hash::sha256_hex);
     let own = [
         (
             pod::CREDENTIALS_HASH,
             pod::credentials_hash(site, observation),
         ),
         (pod::SECRET_HASH, Some(pod::secret_hash(observation))),
-        (pod::CONFIG_HASH, php),
+        (
+            pod::CONFIG_HASH,
+            site.spec.php_config.as_ref().map(hash::sha256_hex),
+        ),
         (RESTART_TRIGGER, site.restart_trigger.map(ToOwned::to_owned)),
     ];
-    for (key, value) in own {
-        annotations.extend(value.map(|value| (key.to_owned(), value)));
-    }
-    ObjectMeta {
-        labels: Some(all_labels),
-        annotations: Some(annotations),
-        ..Default::default()
-    }
+    block::metadata(site.spec.pod_metadata.as_ref(), labels, own)
 }
 
-/// What lets an unprivileged user listen on a port below 1024; the level `restricted` allows it.
+/// The setting that lets an unprivileged user listen on a port below 1024; the level `restricted`
+/// allows it.
 fn sysctls(site: &Site<'_>) -> Option<Vec<Sysctl>> {
     (site.spec.container_port < 1024).then(|| {
         vec![Sysctl {
@@ -156,16 +151,14 @@ fn container(site: &Site<'_>) -> Container {
     Container {
         name: "wordpress".to_owned(),
         image: Some(site.image.to_owned()),
-        image_pull_policy: pod::pull_policy(site),
+        image_pull_policy: site.spec.image_pull_policy.map(Into::into),
         env: Some(environment::variables(site)),
         env_from: Some(environment::sources(site)),
-        ports: Some(vec![ContainerPort {
-            name: Some(PORT_NAME.to_owned()),
-            container_port: site.spec.container_port,
-            protocol: Some("TCP".to_owned()),
-            ..Default::default()
-        }]),
-        resources: Some(pod::resources(
+        ports: Some(vec![block::container_port(
+            PORT_NAME,
+            site.spec.container_port,
+        )]),
+        resources: Some(block::resources(
             site.spec.resources.as_ref(),
             "100m",
             "256Mi",
@@ -174,7 +167,7 @@ fn container(site: &Site<'_>) -> Container {
             http_get: Some(front_page(site)),
             ..patient()
         }),
-        // Neither an outage of the database nor maintenance mode restarts the site.
+        // By TCP, so that neither an outage of the database nor maintenance mode restarts the site.
         liveness_probe: Some(Probe {
             tcp_socket: Some(port()),
             ..patient()
@@ -185,7 +178,7 @@ fn container(site: &Site<'_>) -> Container {
             failure_threshold: Some(60),
             ..Default::default()
         }),
-        security_context: Some(pod::security()),
+        security_context: Some(block::container_security()),
         volume_mounts: Some(mounts(site)),
         ..Default::default()
     }
@@ -208,8 +201,8 @@ fn port() -> TCPSocketAction {
     }
 }
 
-/// The front page by its own address, so that WordPress does not redirect; it answers 500 when the
-/// database is away.
+/// The front page by its own address, so that WordPress does not redirect; it answers 500 while the
+/// database does not answer.
 fn front_page(site: &Site<'_>) -> HTTPGetAction {
     let header = |name: &str, value: &str| HTTPHeader {
         name: name.to_owned(),
@@ -226,19 +219,17 @@ fn front_page(site: &Site<'_>) -> HTTPGetAction {
 }
 
 fn mounts(site: &Site<'_>) -> Vec<VolumeMount> {
-    let mount = |name: &str, path: &str, sub_path: Option<&str>| VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        sub_path: sub_path.map(ToOwned::to_owned),
-        ..Default::default()
+    let part = |volume: &str, path: &str, sub_path: &str| VolumeMount {
+        sub_path: Some(sub_path.to_owned()),
+        ..block::mount(volume, path)
     };
     let php = site.spec.php_config.as_ref().map(|_| VolumeMount {
         read_only: Some(true),
-        ..mount("php-config", PHP_PATH, Some(PHP_KEY))
+        ..part("php-config", PHP_PATH, PHP_KEY)
     });
     [
-        mount("html", ROOT_PATH, None),
-        mount("code", CONTENT_PATH, Some(CONTENT_SUB_PATH)),
+        block::mount("html", ROOT_PATH),
+        part("code", CONTENT_PATH, CONTENT_SUB_PATH),
     ]
     .into_iter()
     .chain(php)
@@ -246,42 +237,22 @@ fn mounts(site: &Site<'_>) -> Vec<VolumeMount> {
 }
 
 fn volumes(site: &Site<'_>) -> Vec<Volume> {
-    let html = Volume {
-        name: "html".to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
-        ..Default::default()
-    };
-    let code = Volume {
-        name: "code".to_owned(),
-        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-            claim_name: site.code_claim(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    let php = site.spec.php_config.as_ref().map(|_| Volume {
-        name: "php-config".to_owned(),
-        config_map: Some(ConfigMapVolumeSource {
-            name: site.php_name(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    });
-    [html, code].into_iter().chain(php).collect()
+    let php = site
+        .spec
+        .php_config
+        .as_ref()
+        .map(|_| block::from_config_map("php-config", site.php_name()));
+    [
+        block::empty_dir("html"),
+        block::from_claim("code", site.code_claim()),
+    ]
+    .into_iter()
+    .chain(php)
+    .collect()
 }
 
 fn budget(site: &Site<'_>) -> Option<PodDisruptionBudget> {
-    let wanted = site.spec.pod_disruption_budget.as_ref()?;
     let labels = site.labels("web");
-    wanted.enabled.then(|| PodDisruptionBudget {
-        metadata: metadata(site.name, &labels),
-        spec: Some(PodDisruptionBudgetSpec {
-            min_available: wanted.min_available.clone(),
-            max_unavailable: wanted.max_unavailable.clone(),
-            selector: Some(labels::label_selector(&labels)),
-            // A crashing site must not block a node drain.
-            unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
-        }),
-        ..Default::default()
-    })
+    let wanted = site.spec.pod_disruption_budget.as_ref()?;
+    wanted.object(metadata(site.name, &labels), &labels)
 }

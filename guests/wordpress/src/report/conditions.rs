@@ -1,6 +1,6 @@
 //! The conditions; the first matching row of a type wins.
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{prelude::*, workload::Workload};
 
 use crate::{children::SALT_KEYS, observe::Observation, site::Site};
 
@@ -27,7 +27,7 @@ pub(super) fn conditions(site: &Site<'_>, observation: &Observation) -> Vec<Cond
 struct View<'a> {
     site: &'a Site<'a>,
     observation: &'a Observation,
-    /// Replicas that are wanted, ready, of the latest template, and there.
+    /// The numbers of desired, ready, updated and existing replicas.
     wanted: i32,
     ready: i32,
     updated: i32,
@@ -36,8 +36,7 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(site: &'a Site<'a>, observation: &'a Observation) -> Self {
-        let status = observation.web.as_ref().map(|it| it.status);
-        let status = status.unwrap_or_default();
+        let status = observation.pods();
         Self {
             site,
             observation,
@@ -87,7 +86,7 @@ impl<'a> View<'a> {
 
     fn progressing(&self) -> Condition {
         let wanted = self.wanted;
-        let is_stale = self.observation.web.as_ref().is_none_or(|it| it.is_stale);
+        let is_stale = self.observation.web.as_ref().is_none_or(Workload::is_stale);
         if self.is_waiting() {
             Condition::new("Progressing", true, "WaitingForDatabase", self.waiting())
         } else if is_stale || self.updated < wanted || self.total != wanted {
@@ -178,26 +177,29 @@ impl<'a> View<'a> {
         self.observation.existing_claim.is_none().then_some(claim)
     }
 
-    /// What is wrong with the passwords of the database.
+    /// Reason and message of a problem with the passwords of the database.
     fn credentials_problem(&self) -> Option<(&'static str, String)> {
         let credentials = &self.site.credentials;
         if let Some(lost) = self.lost_credentials() {
             return Some(lost);
         }
         match &self.observation.credentials {
-            // It is about to be made.
+            // This pass creates it.
             None if credentials.is_generated => None,
             None => Some(not_found(&credentials.secret)),
             Some(_) => self.missing_credentials_key(),
         }
     }
 
-    /// What is wrong with any Secret that the pods need.
+    /// Reason and message of a problem with a Secret that the pods need.
     fn secret_problem(&self) -> Option<(&'static str, String)> {
         if let Some(lost) = self.lost_credentials() {
             return Some(lost);
         }
-        let mut missing: Vec<&str> = self.observation.references.missing_secrets().collect();
+        let named = self.observation.references.missing_secrets();
+        let mut missing: Vec<&str> = named
+            .chain(self.observation.tls.missing_secrets())
+            .collect();
         let credentials = &self.site.credentials;
         if self.observation.credentials.is_none() && !credentials.is_generated {
             missing.push(&credentials.secret);
@@ -215,7 +217,7 @@ impl<'a> View<'a> {
         if let Some(key) = salt {
             return Some(incomplete(&self.site.salts_name(), key));
         }
-        let (secret, key) = self.observation.references.missing_key()?;
+        let (secret, key) = self.observation.references.missing_keys().next()?;
         Some(incomplete(secret, key))
     }
 

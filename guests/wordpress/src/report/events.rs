@@ -1,10 +1,11 @@
-//! Events on transitions, found by comparing with the stored conditions; nothing depends on them.
+//! Events about transitions, found by comparison with the stored conditions; no decision depends on
+//! them.
 
 use innkeeper_sdk::prelude::*;
 
 use crate::{children::takes_new_credentials, observe::Observation, site::Site};
 
-/// What is worth telling about this pass.
+/// The events of this pass.
 pub(super) fn events(
     request: &Request,
     site: &Site<'_>,
@@ -16,13 +17,13 @@ pub(super) fn events(
         .filter(|condition| request.is_transition(condition))
         .filter_map(|condition| event(request, condition))
         .collect();
-    // The guest states this condition in every report, so it tells a first pass.
+    // Each report states this condition, so its absence marks the first pass.
     let is_first = request.stored_condition("DatabaseReady").is_none();
     if is_first && site.credentials.is_generated && observation.has_generated_secret {
         let message = format!("Secret {} exists and is used", site.mysql_name());
         events.push(match site.spec.root_password() {
             None => Event::normal("CredentialsReused", message),
-            // The given password is not the one that is used.
+            // The database does not use the given password.
             Some(_) => Event::warning("CredentialsReused", message),
         });
     }

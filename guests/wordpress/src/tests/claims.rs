@@ -10,7 +10,7 @@ fn request_of(outcome: &Outcome, key: &str) -> Value {
 }
 
 #[test]
-fn claims_say_what_is_declared() {
+fn claims_state_the_declaration() {
     let outcome = first(&json!({ "code": { "persistentVolumeClaim": {
         "size": 5_000_000_000_i64, "storageClassName": "fast", "accessModes": ["ReadWriteMany"],
         "dataSource": { "kind": "PersistentVolumeClaim", "name": "old", "apiGroup": null },
@@ -100,7 +100,7 @@ fn a_claim_that_is_not_needed_any_more_is_held() {
 }
 
 #[test]
-fn an_existing_claim_is_mounted_and_told_when_it_is_missing() {
+fn an_existing_claim_is_mounted_and_reported_while_it_is_missing() {
     let spec = json!({ "code": { "persistentVolumeClaim": { "existingClaim": "old" } } });
     let request = TestRequest::new(&parent("shop", &spec));
     let missing = pass(&request);
@@ -117,7 +117,7 @@ fn an_existing_claim_is_mounted_and_told_when_it_is_missing() {
 }
 
 #[test]
-fn data_that_would_go_with_the_parent_is_told() {
+fn data_that_is_deleted_with_the_parent_is_reported() {
     let spec = json!({ "code": { "persistentVolumeClaim": { "existingClaim": "old" } } });
     let mut old = claim("old", "1Gi", &["ReadWriteOnce"]);
     old["metadata"]["ownerReferences"] = json!([{
@@ -145,7 +145,7 @@ fn data_that_would_go_with_the_parent_is_told() {
 }
 
 #[test]
-fn what_a_former_parent_left_is_taken_up_again() {
+fn claims_and_secrets_of_a_former_parent_are_used_again() {
     let request = running(&parent("shop", &json!({})));
     let former: Vec<Child> = pass(&request)
         .children()

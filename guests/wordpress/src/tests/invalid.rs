@@ -1,4 +1,4 @@
-//! What is refused in a pass, always with the whole report.
+//! Parents that a pass refuses, always with the whole report.
 
 use innkeeper_sdk::{
     prelude::*,

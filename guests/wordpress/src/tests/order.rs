@@ -1,4 +1,4 @@
-//! The database first, then the site; nothing is taken away later.
+//! The order of the children: first the database, then the site; no child is removed later.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{condition, first, parent, pass, pass_with, running, secret, workloads};
 
-/// Keys of an answer in their order, each with what it waits for.
+/// The keys of an answer in their order, each with the keys that it waits for.
 fn keys(outcome: &Outcome) -> Vec<String> {
     let children = outcome.children().iter();
     children
@@ -44,13 +44,13 @@ fn the_article_makes_a_database_and_a_site_that_waits_for_it() {
 
 #[test]
 fn every_feature_has_its_children_and_switched_off_they_leave_no_trace() {
-    let on = json!({
+    let spec = json!({
         "phpConfig": "memory_limit = 1G",
         "database": { "managed": { "config": "[mysqld]" } },
         "routes": [{ "domain": "shop.org" }],
         "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 },
     });
-    let on = keys(&first(&on));
+    let on = keys(&first(&spec));
     for child in [
         "db-config ConfigMap/shop-mysql after []",
         "db StatefulSet/shop-mysql after [db-secret db-claim db-config]",

@@ -65,7 +65,7 @@ fn passwords_and_salts_are_made_by_the_host_once() {
 }
 
 #[test]
-fn existing_secrets_are_held_whoever_made_them() {
+fn existing_secrets_are_held_also_those_of_a_user() {
     let parent = parent("shop", &json!({}));
     let observed = TestRequest::new(&parent)
         .retained("db-secret", &secret("shop-mysql", &MYSQL_KEYS))
@@ -90,7 +90,7 @@ fn existing_secrets_are_held_whoever_made_them() {
 }
 
 #[test]
-fn a_password_that_is_not_used_is_told() {
+fn a_password_without_effect_is_an_event() {
     let parent = parent("shop", &json!({ "sqlrootpassword": "abc" }));
     let host = host().object(&secret("shop-mysql", &MYSQL_KEYS));
     let outcome = pass_with(&TestRequest::new(&parent), &host);
@@ -191,7 +191,7 @@ fn changed_credentials_of_a_managed_database_keep_the_pods() {
 }
 
 #[test]
-fn what_the_spec_names_is_hashed_unless_it_is_missing() {
+fn named_secrets_and_config_maps_are_hashed_unless_missing() {
     let spec = json!({
         "env": [{ "name": "KEY", "valueFrom": { "secretKeyRef": { "name": "api", "key": "k" } } }],
         "envFrom": [{ "configMapRef": { "name": "flags", "optional": true } }],
@@ -227,8 +227,7 @@ fn a_deleted_salts_secret_is_made_anew_and_restarts_only_when_it_is_there() {
     let old = annotation(&pass(&request), SECRET_HASH);
     // The same children but the salts.
     let without = pass(&TestRequest::new(&parent));
-    let kept = super::workloads(&pass(&request), 1, 1);
-    let kept: Vec<Child> = kept
+    let kept: Vec<Child> = super::workloads(&pass(&request), 1, 1)
         .children()
         .iter()
         .filter(|it| it.key != "salts")

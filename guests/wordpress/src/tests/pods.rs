@@ -1,4 +1,4 @@
-//! What the pods of site and database look like.
+//! The pods of site and database.
 
 use innkeeper_sdk::{prelude::*, testing::TestRequest};
 use serde_json::{Value, json};
@@ -266,7 +266,7 @@ fn selectors_do_not_depend_on_images() {
 }
 
 #[test]
-fn what_is_given_is_copied_without_the_keys_of_the_host() {
+fn blocks_of_the_user_are_copied_without_the_keys_of_the_host() {
     let outcome = first(&json!({
         "podMetadata": {
             "labels": { "team": "a" },

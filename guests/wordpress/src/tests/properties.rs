@@ -1,4 +1,4 @@
-//! What holds for every parent that the definition admits.
+//! Properties of each parent that the definition admits.
 
 use std::collections::BTreeSet;
 
@@ -100,16 +100,13 @@ proptest! {
     fn no_answer_leaves_out_data(before in spec(), after in spec()) {
         let observed = running(&parent("shop", &before));
         let outcome = pass(&observed);
-        let request = TestRequest::new(&parent("shop", &after));
-        let request = outcome.children().iter().fold(request, |request, child| {
+        let mut request = TestRequest::new(&parent("shop", &after));
+        for child in outcome.children() {
             // Secrets are held by now, so the answer alone does not show them.
-            match child.apply {
-                ApplyPolicy::Hold if child.kind() == "Secret" => {
-                    request.retained(&child.key, &child.object)
-                }
-                _ => request,
+            if child.apply == ApplyPolicy::Hold && child.kind() == "Secret" {
+                request = request.retained(&child.key, &child.object);
             }
-        });
+        }
         let request = request.answered(&outcome).build();
         let is_data = |it: &&Observed| ["Secret", "PersistentVolumeClaim"].contains(&it.kind());
         let Ok(next) = crate::Plugin::reconcile(&request, &host()) else {

@@ -1,6 +1,6 @@
 //! The definition: its defaults and its rules, evaluated without a cluster.
 
-use innkeeper_sdk::prelude::*;
+use innkeeper_sdk::{prelude::*, testing::definition_problems};
 use kube_cel::{ValidationErrors, Validator};
 use serde_json::{Value, json};
 
@@ -18,9 +18,13 @@ fn schema() -> Value {
 /// The messages of the rules that an object breaks.
 fn broken(object: &Value, old: Option<&Value>) -> Vec<String> {
     let verdict = Validator::new().validate(&schema(), object, old);
-    let errors = verdict.err().map(ValidationErrors::into_vec);
-    let errors = errors.unwrap_or_default();
-    errors.into_iter().map(|error| error.message).collect()
+    verdict
+        .err()
+        .map(ValidationErrors::into_vec)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|error| error.message)
+        .collect()
 }
 
 fn check(spec: &Value, message: Option<&str>) {
@@ -122,7 +126,8 @@ fn rules_on_replicas_and_budgets() {
     };
     let exactly = "podDisruptionBudget needs exactly one of minAvailable and maxUnavailable";
     let lower = "podDisruptionBudget.minAvailable must be lower than the number of replicas";
-    let block = "podDisruptionBudget would block every eviction or is not a number or percentage";
+    let block = "podDisruptionBudget would block every eviction";
+    let number = "minAvailable and maxUnavailable must be a number or a percentage";
     budget(json!({}), None);
     budget(json!({ "enabled": true }), Some(exactly));
     budget(
@@ -137,22 +142,27 @@ fn rules_on_replicas_and_budgets() {
     for value in [json!(1), json!("100%"), json!("5%")] {
         budget(json!({ "enabled": true, "maxUnavailable": value }), None);
     }
-    for value in [
-        json!("100%"),
-        json!("101%"),
-        json!("x"),
-        json!("0x1"),
-        json!(-1),
+    for (value, message) in [
+        (json!("100%"), block),
+        (json!("101%"), number),
+        (json!("x"), number),
+        (json!("0x1"), number),
+        (json!(-1), number),
     ] {
         budget(
             json!({ "enabled": true, "minAvailable": value }),
-            Some(block),
+            Some(message),
         );
     }
-    for value in [json!(0), json!("0%"), json!("-5%"), json!("1")] {
+    for (value, message) in [
+        (json!(0), block),
+        (json!("0%"), block),
+        (json!("-5%"), number),
+        (json!("1"), number),
+    ] {
         budget(
             json!({ "enabled": true, "maxUnavailable": value }),
-            Some(block),
+            Some(message),
         );
     }
     check(
@@ -272,12 +282,12 @@ fn defaults_are_in_the_definition() {
 }
 
 #[test]
-fn the_definition_is_small_and_says_nothing_that_has_no_effect() {
+fn the_definition_is_small_and_has_no_field_without_effect() {
     let text = definition().to_string();
     assert!(text.len() < 256 * 1024, "{} bytes", text.len());
     let schema = schema();
-    let storage = "/properties/spec/properties/database/properties/managed/properties/storage";
-    let storage = schema.pointer(storage).unwrap()["properties"]
+    let path = "/properties/spec/properties/database/properties/managed/properties/storage";
+    let storage = schema.pointer(path).unwrap()["properties"]
         .as_object()
         .unwrap();
     assert_eq!(
@@ -308,4 +318,10 @@ fn the_configuration_admits_no_other_keys() {
     assert_eq!(keys, ["assignUser", "images", "ingressClassName"]);
     let images = &schema["properties"]["images"];
     assert_eq!(images["additionalProperties"], false);
+}
+
+#[test]
+fn the_definition_describes_each_field_and_has_no_default_in_the_status() {
+    let problems = definition_problems(&Plugin::describe());
+    assert_eq!(problems, Vec::<String>::new());
 }

@@ -115,7 +115,7 @@ fn an_external_database_is_in_use_when_the_site_answers() {
 }
 
 #[test]
-fn an_event_is_told_once_per_transition() {
+fn each_transition_has_one_event() {
     let parent = parent("shop", &json!({ "sqlrootpassword": "abc" }));
     let start = TestRequest::new(&parent);
     let outcome = pass(&start);

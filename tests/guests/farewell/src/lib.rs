@@ -1,4 +1,4 @@
-//! A plugin that has work to do before its parent goes, for the tests of finalizers.
+//! A plugin with work to do before its parent is deleted, for the tests of finalizers.
 
 use innkeeper_sdk::prelude::*;
 use kube::{CustomResource, KubeSchema};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub struct Plugin;
 
-/// Has one ConfigMap, and ends as it is told.
+/// A parent with one ConfigMap. Its spec decides how it is finalized.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
 #[kube(
     group = "test.innkeeper.dev",
@@ -20,21 +20,21 @@ pub struct Plugin;
     namespaced
 )]
 pub(crate) struct FarewellSpec {
-    /// What the guest answers while the parent is being deleted.
+    /// Answer of the guest while the parent is being deleted.
     end: End,
 }
 
-/// What the guest answers while the parent is being deleted.
+/// Answer of the guest while the parent is being deleted.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum End {
-    /// Desires a second ConfigMap, and lets the parent go once that is there.
+    /// States a second ConfigMap, and answers `finalized` once that exists.
     Goodbye,
     /// Leaves the children as they are.
     Keep,
     /// Asks to be tried again.
     Retry,
-    /// Says that the parent is wrong.
+    /// Answers that the parent is invalid.
     Invalid,
     /// Panics.
     Trap,
@@ -82,7 +82,7 @@ fn config_map(request: &Request, key: &str) -> Value {
     })
 }
 
-#[expect(clippy::panic, reason = "this is what the guest is for")]
+#[expect(clippy::panic, reason = "the purpose of the guest")]
 fn trap() -> ! {
     panic!("told to trap")
 }

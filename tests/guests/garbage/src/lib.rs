@@ -1,6 +1,6 @@
-//! A plugin whose answers are not what the contract says, as its parent tells it.
+//! A plugin whose answers violate the contract, as its parent says.
 //!
-//! It speaks the contract without the SDK, which never lets such an answer out.
+//! It implements the contract without the SDK, which makes such answers impossible.
 
 #[allow(
     missing_docs,
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub struct Plugin;
 
-/// The kinds of children with their versions; only the first is one that the plugin cannot do without.
+/// The kinds of children with their versions; only the first is required.
 const CHILDREN: [(&str, &str); 5] = [
     ("v1", "ConfigMap"),
     ("test.innkeeper.dev/v1", "Garbage"),
@@ -86,7 +86,7 @@ impl Guest for Plugin {
     }
 }
 
-/// Answers with one child, which is not as it should be.
+/// The single child of an answer, with an error.
 fn object(behaviour: &str, name: &str, good: &Value) -> Option<String> {
     let with = |metadata: Value| {
         let mut object = good.clone();
@@ -124,7 +124,7 @@ fn object(behaviour: &str, name: &str, good: &Value) -> Option<String> {
     })
 }
 
-/// Answers with children of which each would do alone.
+/// The children of an answer: each alone is valid, together they are not.
 fn children(behaviour: &str, name: &str, good: &Value) -> Option<Vec<Child>> {
     let first = || child(good.to_string());
     let second = || Child {
@@ -156,7 +156,7 @@ fn children(behaviour: &str, name: &str, good: &Value) -> Option<Vec<Child>> {
     })
 }
 
-/// Answers with a good child, and says what it may not.
+/// The report of an answer with a valid child; the report has an error.
 fn reported(behaviour: &str) -> Option<Report> {
     let status = |text: String| Report {
         status: Some(text),

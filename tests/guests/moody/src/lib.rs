@@ -1,55 +1,39 @@
-//! A plugin that works or does not as its configuration says, for the tests of one revision after another.
+//! A plugin whose configuration decides if it works, for the tests of successive revisions.
 
 use innkeeper_sdk::prelude::*;
-use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+
+mod parent;
+
+use parent::Moody;
 
 /// The plugin.
 #[derive(Debug)]
 pub struct Plugin;
 
-/// Has one ConfigMap.
-#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
-#[kube(
-    group = "test.innkeeper.dev",
-    version = "v1",
-    kind = "Moody",
-    plural = "moodies",
-    namespaced
-)]
-pub(crate) struct MoodySpec {
-    /// Whether the guest breaks down over it in a touchy mood.
-    #[serde(default)]
-    touchy: bool,
-    /// What stands in the ConfigMap beside what the configuration says.
-    #[serde(default)]
-    note: String,
-}
-
-/// The configuration.
+/// Configuration of the plugin.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// What the guest does.
+    /// Behaviour of the guest.
     mood: Mood,
-    /// What stands in the ConfigMaps.
+    /// Text for the ConfigMaps.
     #[serde(default)]
     says: String,
 }
 
-/// What the guest does.
+/// Behaviour of the guest.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mood {
     /// Answers with a ConfigMap.
     Good,
-    /// Answers that no child is desired.
+    /// Answers without children.
     Nothing,
     /// Panics.
     Trap,
-    /// Panics over touchy parents.
+    /// Panics for touchy parents.
     Touchy,
 }
 
@@ -70,17 +54,12 @@ impl Reconciler for Plugin {
             Mood::Touchy if parent.spec.touchy => trap(),
             Mood::Good | Mood::Touchy => {}
         }
-        let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": request.name() },
-            "data": { "says": config.says, "note": parent.spec.note },
-        });
-        let child = Child::new("only", &object);
+        let child = parent::config_map(request, &parent, &config.says);
         Ok(Outcome::desired([child], Report::new()))
     }
 }
 
-#[expect(clippy::panic, reason = "this is what the guest is for")]
+#[expect(clippy::panic, reason = "the purpose of the guest")]
 fn trap() -> ! {
     panic!("in a bad mood")
 }

@@ -1,4 +1,4 @@
-//! A plugin that wants to know what is none of its business, and asks for it without end, as its parent says.
+//! A plugin that reads objects without a grant, Secrets and without end, as its parent says.
 
 use innkeeper_sdk::{host::ListSelector, prelude::*};
 use kube::{CustomResource, KubeSchema};
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub struct Plugin;
 
-/// The Secret that it is after, beside its parent and elsewhere.
+/// The name of the Secrets that the guest tries to read, in its parent's namespace and elsewhere.
 const VICTIM: &str = "victim";
 
-/// Wants what `behaviour` says.
+/// A parent whose spec decides on the reads of the guest.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
 #[kube(
     group = "test.innkeeper.dev",
@@ -23,30 +23,30 @@ const VICTIM: &str = "victim";
     namespaced
 )]
 pub(crate) struct NosySpec {
-    /// What the guest wants.
+    /// Behaviour of the guest.
     behaviour: Behaviour,
 }
 
-/// What the guest wants.
+/// Behaviour of the guest.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Behaviour {
     /// Answers with a ConfigMap.
     Good,
-    /// Reads a kind of which its manifest says nothing.
+    /// Reads a kind that its manifest does not name.
     NotGranted,
     /// Reads one object again and again.
     Calls,
-    /// Lists everything that there is, again and again.
+    /// Lists all ConfigMaps again and again.
     List,
-    /// Looks at Secrets in every way, and writes into a ConfigMap what it sees.
+    /// Reads Secrets in every way, and writes the results into a ConfigMap.
     Secrets,
-    /// Desires the Secret of somebody else.
+    /// States a Secret that is not its own.
     TakeSecret,
 }
 
 impl Reconciler for Plugin {
-    /// It asks for more of Secrets than a file is granted, which is hashes.
+    /// Requests full access to Secrets; a plugin file is granted only their hashes.
     fn describe() -> Manifest {
         Manifest::new("nosy", env!("CARGO_PKG_VERSION"))
             .parent::<Nosy>()
@@ -59,34 +59,35 @@ impl Reconciler for Plugin {
     fn reconcile(request: &Request, host: &dyn Host) -> Result<Outcome, Fault> {
         let parent: Nosy = request.parent()?;
         let first = Child::new("first", &config_map(request, "first", "nothing"));
-        let children = match parent.spec.behaviour {
-            Behaviour::Good => vec![first],
-            Behaviour::NotGranted => {
-                host.get_as::<Value>("v1", "Pod", None, VICTIM)?;
-                vec![first]
-            }
-            Behaviour::Calls => loop {
-                host.get_as::<Value>("v1", "ConfigMap", None, VICTIM)?;
-            },
-            Behaviour::List => loop {
-                everything(host)?;
-            },
-            Behaviour::Secrets => {
-                let own = Child::new("own", &secret(&format!("{}-own", request.name())));
-                let own = own.generate("password", 32, ALPHANUMERIC);
-                let seen = config_map(request, "seen", &seen(request, host));
-                vec![first, own, Child::new("seen", &seen)]
-            }
-            Behaviour::TakeSecret => {
-                let victim = Child::new("victim", &secret(VICTIM)).generate("made", 8, "ab");
-                vec![first, victim]
-            }
-        };
+        let children =
+            match parent.spec.behaviour {
+                Behaviour::Good => vec![first],
+                Behaviour::NotGranted => {
+                    host.get_as::<Value>("v1", "Pod", None, VICTIM)?;
+                    vec![first]
+                }
+                Behaviour::Calls => loop {
+                    host.get_as::<Value>("v1", "ConfigMap", None, VICTIM)?;
+                },
+                Behaviour::List => loop {
+                    list_all(host)?;
+                },
+                Behaviour::Secrets => {
+                    let own = Child::new("own", &secret(&format!("{}-own", request.name())))
+                        .generate("password", 32, ALPHANUMERIC);
+                    let seen = config_map(request, "seen", &seen(request, host));
+                    vec![first, own, Child::new("seen", &seen)]
+                }
+                Behaviour::TakeSecret => {
+                    let victim = Child::new("victim", &secret(VICTIM)).generate("made", 8, "ab");
+                    vec![first, victim]
+                }
+            };
         Ok(Outcome::desired(children, Report::new()))
     }
 }
 
-fn everything(host: &dyn Host) -> Result<usize, Fault> {
+fn list_all(host: &dyn Host) -> Result<usize, Fault> {
     let selector = ListSelector {
         api_version: "v1".to_owned(),
         kind: "ConfigMap".to_owned(),
@@ -99,15 +100,17 @@ fn everything(host: &dyn Host) -> Result<usize, Fault> {
         .map_err(|denied| Fault::invalid(format!("{denied:?}")))
 }
 
-/// Everything that is to be seen of Secrets, as text.
+/// The results of all reads of Secrets, as text.
 fn seen(request: &Request, host: &dyn Host) -> String {
     let own = request.namespace();
     let mut seen = Vec::new();
     for namespace in [None, Some(own), Some("default"), Some("kube-system")] {
         for kind in ["Secret", "secret", "Secrets"] {
-            seen.push(told(host.get_as::<Value>("v1", kind, namespace, VICTIM)));
+            seen.push(text_of(host.get_as::<Value>("v1", kind, namespace, VICTIM)));
             for selector in ["", "app=victim", "!app"] {
-                seen.push(told(host.list_as::<Value>("v1", kind, namespace, selector)));
+                seen.push(text_of(
+                    host.list_as::<Value>("v1", kind, namespace, selector),
+                ));
             }
         }
     }
@@ -116,7 +119,7 @@ fn seen(request: &Request, host: &dyn Host) -> String {
     seen.join("\n")
 }
 
-fn told<T: Serialize>(answer: Result<T, ReadError>) -> String {
+fn text_of<T: Serialize>(answer: Result<T, ReadError>) -> String {
     match answer {
         Ok(answer) => json!(answer).to_string(),
         Err(error) => error.to_string(),

@@ -1,6 +1,6 @@
-//! A plugin that misbehaves as its parent says, for the tests of what the host does about it.
+//! A plugin that misbehaves as its parent says, for the tests of the host's reaction.
 //!
-//! It keeps to what the SDK lets a guest do; what the SDK makes impossible is `garbage`'s.
+//! It uses the SDK. Answers that the SDK makes impossible come from `garbage`.
 
 use std::hint::black_box;
 
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub struct Plugin;
 
-/// The key of the child whose name is made up.
+/// The key of the child with a made-up name.
 const MADE_UP: &str = "made-up";
 
-/// Does what `behaviour` says.
+/// A parent whose spec decides on the behaviour of the guest.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug)]
 #[kube(
     group = "test.innkeeper.dev",
@@ -27,39 +27,39 @@ const MADE_UP: &str = "made-up";
     namespaced
 )]
 pub(crate) struct UnrulySpec {
-    /// What the guest does.
+    /// Behaviour of the guest.
     behaviour: Behaviour,
 }
 
-/// What the guest does.
+/// Behaviour of the guest.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Behaviour {
     /// Answers with two ConfigMaps.
     Good,
-    /// Answers with one ConfigMap of a name that it makes up, unless it sees one already.
+    /// Answers with one ConfigMap of a made-up name, unless it sees one already.
     MadeUpName,
-    /// Desires a ConfigMap that says another thing in every pass: the time.
+    /// States a ConfigMap with other content in every pass: the time.
     Restless,
-    /// Desires a ConfigMap that says another thing in every pass: random numbers.
+    /// States a ConfigMap with other content in every pass: random numbers.
     Random,
-    /// Desires a ConfigMap that says the one of two things that it does not say yet.
+    /// States a ConfigMap whose content alternates between two values.
     Flip,
-    /// Desires a ConfigMap that says another thing in every pass, and says so in sixty events.
+    /// States a ConfigMap with other content in every pass, and sends sixty events about it.
     Chatter,
-    /// Desires ten ConfigMaps of a hundred kilobytes.
+    /// States ten ConfigMaps of a hundred kilobytes.
     Megabyte,
-    /// Has a status of which its definition knows nothing.
+    /// Answers with a status that its definition does not allow.
     UnknownStatus,
-    /// Answers that no child is desired: the one case in which all of them go.
+    /// Answers without children: the only case in which the host deletes all of them.
     Nothing,
     /// Leaves the children as they are.
     Keep,
     /// Asks to be tried again.
     Retry,
-    /// Says that the parent is wrong.
+    /// Answers that the parent is invalid.
     Invalid,
-    /// Says that it cannot work at all.
+    /// Answers with a fatal fault.
     Fatal,
     /// Panics.
     Trap,
@@ -67,23 +67,23 @@ pub(crate) enum Behaviour {
     LongTrap,
     /// Never answers.
     Loop,
-    /// Asks for memory without end.
+    /// Allocates memory without end.
     Allocate,
     /// Logs without end.
     Flood,
-    /// Desires a child of a kind that the manifest does not declare.
+    /// States a child of a kind that the manifest does not declare.
     UndeclaredKind,
-    /// Desires a child in another namespace.
+    /// States a child in another namespace.
     OtherNamespace,
-    /// Desires a child that is owned by something else.
+    /// States a child with another owner.
     ForeignOwner,
-    /// Desires ten thousand children.
+    /// States ten thousand children.
     ManyChildren,
-    /// Desires a child of two megabytes.
+    /// States a child of two megabytes.
     HugeObject,
-    /// Desires nearly as much as an answer may hold, and at its end a child that it may not have.
+    /// States almost the maximum size of an answer, and as the last child one that is not allowed.
     Output,
-    /// Says, without having been asked, that the parent may go.
+    /// Answers `finalized` although the parent is not being deleted.
     Finalized,
 }
 
@@ -114,16 +114,18 @@ impl Reconciler for Plugin {
             Behaviour::Allocate => allocate(),
             Behaviour::Flood => flood(host),
             behaviour => {
-                let children = children(behaviour, request, host).into_iter().enumerate();
-                let children =
-                    children.map(|(index, child)| Child::new(format!("child-{index}"), &child));
+                let children = children(behaviour, request, host)
+                    .into_iter()
+                    .enumerate()
+                    .map(|(index, child)| Child::new(format!("child-{index}"), &child));
                 Ok(Outcome::desired(children, report(behaviour, host)))
             }
         }
     }
 }
 
-/// What is desired; of what is to be refused one child is left out, so that pruning by a refused answer would show.
+/// The children of the answer. An answer that the host must reject lacks one of the two usual children, so that a test
+/// would see it if the host pruned by such an answer.
 fn children(behaviour: Behaviour, request: &Request, host: &dyn Host) -> Vec<Value> {
     let first = config_map(request, "first");
     let second = config_map(request, "second");
@@ -147,7 +149,7 @@ fn children(behaviour: Behaviour, request: &Request, host: &dyn Host) -> Vec<Val
     }
 }
 
-/// What is said about the parent.
+/// The report of the answer.
 fn report(behaviour: Behaviour, host: &dyn Host) -> Report {
     match behaviour {
         Behaviour::Chatter => {
@@ -160,7 +162,7 @@ fn report(behaviour: Behaviour, host: &dyn Host) -> Report {
     }
 }
 
-/// The name that an earlier pass made up, as far as this one sees it.
+/// The name that an earlier pass made up if this pass sees the child, else a new one.
 fn made_up_name(request: &Request, host: &dyn Host) -> String {
     if let Some(child) = request.children.by_key(MADE_UP) {
         return child.name().to_owned();
@@ -171,20 +173,20 @@ fn made_up_name(request: &Request, host: &dyn Host) -> String {
     })
 }
 
-/// Another text in every pass.
+/// A different text in every pass.
 fn random(host: &dyn Host) -> String {
     let bytes = host.random(8).into_iter();
     bytes.map(|byte| byte.to_string()).collect()
 }
 
-/// What the first ConfigMap does not say.
+/// The one of two texts that the first ConfigMap does not have.
 fn other(request: &Request) -> String {
     let first = request.children.by_key("child-0");
     let says_a = first.is_some_and(|first| first.object()["data"]["large"] == "a");
     if says_a { "b" } else { "a" }.to_owned()
 }
 
-/// So many ConfigMaps of so many bytes.
+/// A number of ConfigMaps of the same size.
 fn large(request: &Request, count: usize, bytes: usize) -> Vec<Value> {
     let large = |index: usize| {
         let child = config_map(request, &index.to_string());
@@ -226,7 +228,7 @@ fn with_data(mut object: Value, value: String) -> Value {
     object
 }
 
-#[expect(clippy::panic, reason = "this is what the guest is for")]
+#[expect(clippy::panic, reason = "the purpose of the guest")]
 fn trap(words: &str) -> ! {
     panic!("{words}")
 }

@@ -1,4 +1,6 @@
-//! What gobackup would accept without doing what is meant.
+//! Checks of the translated keys.
+//!
+//! gobackup itself accepts most of these errors and then fails late, or stores less than intended.
 
 use serde_json::Value;
 
@@ -12,7 +14,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
         "postgresql" | "mysql" | "mariadb" | "mssql"
             if !given(config, "database") && !flag(config, "all_databases") =>
         {
-            return Err(wrong(
+            return Err(error(
                 source,
                 "database",
                 "is required unless config.all_databases is true",
@@ -21,7 +23,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
         "influxdb" | "influxdb2" => {
             let chosen = given(config, "bucket") || given(config, "bucket_id");
             if !chosen && !flag(config, "all_databases") {
-                return Err(wrong(
+                return Err(error(
                     source,
                     "bucket",
                     "is required unless config.bucket_id is given or config.all_databases is true",
@@ -34,7 +36,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
         && flag(config, "all_databases")
         && (given(config, "tables") || given(config, "exclude_tables"))
     {
-        return Err(wrong(
+        return Err(error(
             source,
             "all_databases",
             "cannot be used with config.tables or config.exclude_tables",
@@ -46,7 +48,7 @@ pub(super) fn database(source: &Source, config: &Config) -> Result<(), Stop> {
             .iter()
             .any(|it| compress.starts_with(it))
     {
-        return Err(wrong(
+        return Err(error(
             source,
             "compress",
             "must begin with gzip, lz4 or zstd",
@@ -60,7 +62,7 @@ pub(super) fn storage(source: &Source, config: &Config) -> Result<(), Stop> {
     if source.type_.is_s3_like {
         for key in ["access_key_id", "secret_access_key"] {
             if !given(config, key) {
-                return Err(wrong(
+                return Err(error(
                     source,
                     key,
                     "is required: gobackup does not use ambient credentials",
@@ -70,16 +72,16 @@ pub(super) fn storage(source: &Source, config: &Config) -> Result<(), Stop> {
     }
     required(source, config)?;
     match source.type_.name {
-        "r2" if !given(config, "account_id") && !given(config, "endpoint") => Err(wrong(
+        "r2" if !given(config, "account_id") && !given(config, "endpoint") => Err(error(
             source,
             "account_id",
             "is required unless config.endpoint is given",
         )),
         "sftp" | "scp" if !given(config, "password") && !given(config, "private_key") => Err(
-            wrong(source, "password", "or config.private_key is required"),
+            error(source, "password", "or config.private_key is required"),
         ),
         "local" if !text(config, "path").is_some_and(|path| path.starts_with('/')) => {
-            Err(wrong(source, "path", "must be absolute"))
+            Err(error(source, "path", "must be absolute"))
         }
         _ => Ok(()),
     }
@@ -90,16 +92,17 @@ fn required(source: &Source, config: &Config) -> Result<(), Stop> {
         .type_
         .keys()
         .find(|key| key.is_required && !given(config, key.name));
-    missing.map_or(Ok(()), |key| Err(wrong(source, key.name, "is required")))
+    missing.map_or(Ok(()), |key| Err(error(source, key.name, "is required")))
 }
 
-/// gobackup splits the command lines of some types at white space, without any quoting.
+/// Rejects white space in values: gobackup splits the command lines of some types there, without
+/// any quoting.
 fn no_white_space(source: &Source, config: &Config) -> Result<(), Stop> {
     if !source.type_.splits_command {
         return Ok(());
     }
     for key in source.type_.keys() {
-        // Arguments are to be split; scripts never become part of such a command line.
+        // Splitting is intended for arguments. Scripts are no part of the command line.
         if matches!(
             key.name,
             "args" | "before_script" | "after_script" | "on_exit"
@@ -112,7 +115,7 @@ fn no_white_space(source: &Source, config: &Config) -> Result<(), Stop> {
             .chain(texts(config, key.name))
             .any(|text| text.contains(char::is_whitespace));
         if is_split {
-            return Err(wrong(
+            return Err(error(
                 source,
                 key.name,
                 "contains white space, which gobackup cannot pass on",
@@ -122,6 +125,6 @@ fn no_white_space(source: &Source, config: &Config) -> Result<(), Stop> {
     Ok(())
 }
 
-fn wrong(source: &Source, key: &str, what: &str) -> Stop {
-    Stop::invalid_reference(format!("{} {what}", source.path(key)))
+fn error(source: &Source, key: &str, problem: &str) -> Stop {
+    Stop::invalid_reference(format!("{} {problem}", source.path(key)))
 }

@@ -1,11 +1,9 @@
-//! What older manifests and common sense write differently from gobackup.
-
-use serde_json::Value;
+//! Translation of older or more convenient keys into those of gobackup.
 
 use super::{Config, flag, given, rename, set, text, texts};
 use crate::{api::Parent, references::Source, status::Warning};
 
-/// The keys of a database as gobackup wants them.
+/// The keys of a database in the form of gobackup.
 pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warning>) -> Config {
     let mut config = source.config.clone();
     match source.type_.name {
@@ -28,8 +26,8 @@ pub(super) fn database(source: &Source, parent: &Parent, warnings: &mut Vec<Warn
 
 fn mongodb(source: &Source, config: &mut Config, warnings: &mut Vec<Warning>) {
     rename(config, "auth_db", "authdb");
-    let names_something = given(config, "database") || given(config, "uri");
-    if !names_something && !config.contains_key("all_databases") {
+    let is_named = given(config, "database") || given(config, "uri");
+    if !is_named && !config.contains_key("all_databases") {
         set(config, "all_databases", true);
     }
     if flag(config, "oplog") && !flag(config, "all_databases") {
@@ -50,7 +48,7 @@ fn redis(source: &Source, config: &mut Config, parent: &Parent, warnings: &mut V
     config.remove("sync");
     config.remove("copy");
     if text(config, "mode").is_none() {
-        // gobackup's own default copies the server's file, which only a volume could show.
+        // gobackup's default is copy, which reads the server's file and needs a volume that holds it.
         set(config, "mode", if copy && !sync { "copy" } else { "sync" });
     }
     let file = text(config, "rdb_path").unwrap_or("/var/db/redis/dump.rdb");
@@ -67,13 +65,12 @@ fn redis(source: &Source, config: &mut Config, parent: &Parent, warnings: &mut V
 }
 
 fn influxdb(config: &mut Config) {
-    let port = config.remove("port");
+    let port = config.remove("port").and_then(|port| port.as_i64());
     let Some(host) = text(config, "host") else {
         return;
     };
     if !host.contains("://") {
-        let port = port.as_ref().and_then(Value::as_i64).unwrap_or(8086);
-        let url = format!("http://{host}:{port}");
+        let url = format!("http://{host}:{}", port.unwrap_or(8086));
         set(config, "host", url);
     }
 }
@@ -89,7 +86,8 @@ fn etcd(config: &mut Config) {
     let Some(endpoint) = endpoint else {
         return;
     };
-    // gobackup names the dump after the endpoint: a scheme would make it a missing directory.
+    // gobackup names the dump file after the endpoint. The slashes of a scheme would turn the name
+    // into a path in a directory that does not exist.
     let (scheme, bare) = endpoint.split_once("://").unwrap_or(("", &endpoint));
     if scheme == "https" {
         let args = text(config, "args").map_or_else(String::new, |args| format!("{args} "));
@@ -98,7 +96,7 @@ fn etcd(config: &mut Config) {
     set(config, "endpoint", bare.trim_end_matches('/'));
 }
 
-/// The keys of a storage as gobackup wants them.
+/// The keys of a storage in the form of gobackup.
 pub(super) fn storage(source: &Source) -> Config {
     let mut config = source.config.clone();
     if source.type_.name == "azure" {

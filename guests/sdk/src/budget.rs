@@ -1,0 +1,170 @@
+//! The disruption budget of a parent's Pods: the field with its rules, and the child.
+//!
+//! The rules are in CEL, so that the API server refuses a budget that Kubernetes would refuse as a
+//! child, and one that would block every node drain.
+
+#![expect(
+    unreachable_pub,
+    reason = "KubeSchema repeats the struct inside a function"
+)]
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::KubeSchema;
+use kube::core::Rule;
+use serde::{Deserialize, Serialize};
+
+use crate::labels;
+
+/// Limits for voluntary disruptions, such as node drains; the field `podDisruptionBudget` of a
+/// parent.
+///
+/// Off unless the user enables it, and then with exactly one of the two numbers.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[x_kube(
+    validation = Rule::new("!self.enabled || has(self.minAvailable) != has(self.maxUnavailable)")
+        .message("podDisruptionBudget needs exactly one of minAvailable and maxUnavailable"),
+    validation = Rule::new(
+        "(!has(self.minAvailable) || string(self.minAvailable) != '100%') \
+         && (!has(self.maxUnavailable) || !(string(self.maxUnavailable) in ['0', '0%']))"
+    )
+    .message("podDisruptionBudget would block every eviction"),
+    validation = Rule::new(
+        // A number is equal to its own text as a number, a string never is.
+        "(!has(self.minAvailable) || (string(self.minAvailable).matches('^[0-9]{1,9}$') \
+         ? self.minAvailable == int(string(self.minAvailable)) \
+         : string(self.minAvailable).matches('^(100|[1-9]?[0-9])%$'))) \
+         && (!has(self.maxUnavailable) || (string(self.maxUnavailable).matches('^[0-9]{1,9}$') \
+         ? self.maxUnavailable == int(string(self.maxUnavailable)) \
+         : string(self.maxUnavailable).matches('^(100|[1-9]?[0-9])%$')))"
+    )
+    .message("minAvailable and maxUnavailable must be a number or a percentage")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct DisruptionBudget {
+    /// Creates the budget; false when absent.
+    #[serde(default)]
+    pub enabled: bool,
+    /// Pods that must stay available, as a number or a percentage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_available: Option<IntOrString>,
+    /// Pods that may be unavailable at the same time, as a number or a percentage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<IntOrString>,
+}
+
+impl DisruptionBudget {
+    /// The child that limits disruptions of the Pods with these labels; none unless it is enabled.
+    ///
+    /// Pods that are not ready may always be evicted: a crashing workload must not block a node
+    /// drain.
+    ///
+    /// ```
+    /// use innkeeper_sdk::{budget::DisruptionBudget, child::metadata, labels::base_labels};
+    ///
+    /// let given: DisruptionBudget =
+    ///     serde_json::from_str(r#"{"enabled": true, "maxUnavailable": 1}"#).unwrap();
+    /// let labels = base_labels("memcached", "example", "cache");
+    /// let child = given.object(metadata("example", &labels), &labels).unwrap();
+    /// let spec = child.spec.unwrap();
+    /// assert_eq!(spec.unhealthy_pod_eviction_policy.as_deref(), Some("AlwaysAllow"));
+    /// ```
+    pub fn object(
+        &self,
+        metadata: ObjectMeta,
+        selector: &BTreeMap<String, String>,
+    ) -> Option<PodDisruptionBudget> {
+        self.enabled.then(|| PodDisruptionBudget {
+            metadata,
+            spec: Some(PodDisruptionBudgetSpec {
+                min_available: self.min_available.clone(),
+                max_unavailable: self.max_unavailable.clone(),
+                selector: Some(labels::label_selector(selector)),
+                unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
+            }),
+            ..PodDisruptionBudget::default()
+        })
+    }
+}
+
+/// The rule that `minAvailable` is lower than the number of replicas, for the schema that holds both
+/// fields.
+///
+/// `budget` is the path from there to the [`DisruptionBudget`], and `replicas` the field with the
+/// number, 1 when absent.
+/// A parent that asks for zero replicas passes, so that it can be paused with its budget.
+///
+/// ```
+/// use innkeeper_sdk::budget::{self, DisruptionBudget};
+/// use kube::KubeSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(KubeSchema, Serialize, Deserialize)]
+/// #[serde(rename_all = "camelCase")]
+/// #[x_kube(validation = budget::below_replicas("podDisruptionBudget", "replicas"))]
+/// struct WebSpec {
+///     replicas: Option<i32>,
+///     pod_disruption_budget: Option<DisruptionBudget>,
+/// }
+/// ```
+pub fn below_replicas(budget: &str, replicas: &str) -> Rule {
+    let mut path = String::from("self");
+    let mut absent = String::new();
+    for field in budget.split('.') {
+        path = format!("{path}.{field}");
+        absent.push_str(&format!("!has({path}) || "));
+    }
+    let number = format!("string({path}.minAvailable)");
+    let replicas = format!("self.{replicas}");
+    Rule::new(format!(
+        "{absent}!{path}.enabled || !has({path}.minAvailable) \
+         || !{number}.matches('^[0-9]{{1,9}}$') || (has({replicas}) && {replicas} == 0) \
+         || int({number}) < (has({replicas}) ? {replicas} : 1)"
+    ))
+    .message("podDisruptionBudget.minAvailable must be lower than the number of replicas")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::json;
+
+    use super::{DisruptionBudget, below_replicas};
+
+    #[test]
+    fn states_no_child_unless_enabled() {
+        let budget = |given: serde_json::Value| {
+            let given: DisruptionBudget = serde_json::from_value(given).unwrap();
+            let selector = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+            given.object(ObjectMeta::default(), &selector)
+        };
+        assert_eq!(budget(json!({})), None);
+        assert_eq!(budget(json!({"minAvailable": 1})), None);
+        let child = budget(json!({"enabled": true, "minAvailable": "50%"}));
+        assert_eq!(
+            json!(child)["spec"],
+            json!({
+                "minAvailable": "50%",
+                "selector": {"matchLabels": {"app": "web"}},
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            })
+        );
+    }
+
+    #[test]
+    fn guards_each_field_on_the_way_to_the_budget() {
+        assert_eq!(
+            below_replicas("high.budget", "size").rule,
+            "!has(self.high) || !has(self.high.budget) || !self.high.budget.enabled \
+             || !has(self.high.budget.minAvailable) \
+             || !string(self.high.budget.minAvailable).matches('^[0-9]{1,9}$') \
+             || (has(self.size) && self.size == 0) \
+             || int(string(self.high.budget.minAvailable)) < (has(self.size) ? self.size : 1)",
+        );
+    }
+}

@@ -1,0 +1,285 @@
+//! PersistentVolumeClaims of a parent: they may grow, and they never shrink.
+//!
+//! Kubernetes refuses a claim with a smaller request, another storage class or other access modes.
+//! A reconciler therefore states the larger one of the declared and the observed size, and answers
+//! `invalid` where class or modes differ.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use crate::child::{Child, metadata};
+use crate::quantity::Amount;
+
+/// A claim as a parent declares it.
+///
+/// ```
+/// use innkeeper_sdk::{child::metadata, claim::{DeclaredClaim, ObservedClaim}};
+/// use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+/// use serde_json::json;
+///
+/// let claim = DeclaredClaim {
+///     size: Quantity("10Gi".to_owned()),
+///     storage_class_name: None,
+///     access_modes: vec!["ReadWriteOnce".to_owned()],
+/// };
+/// let observed: ObservedClaim = serde_json::from_value(json!({
+///     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "20Gi"}}},
+/// }))
+/// .unwrap();
+/// claim.check("spec.storage", "data", Some(&observed)).unwrap();
+/// let object = claim.object(metadata("data", &Default::default()), Some(&observed));
+/// let requests = object.spec.unwrap().resources.unwrap().requests.unwrap();
+/// assert_eq!(requests["storage"].0, "20Gi");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeclaredClaim {
+    /// The requested storage.
+    pub size: Quantity,
+    /// The storage class; the cluster's default when absent.
+    pub storage_class_name: Option<String>,
+    /// The access modes as Kubernetes writes them: `ReadWriteOnce`.
+    pub access_modes: Vec<String>,
+}
+
+impl DeclaredClaim {
+    /// The child object: it requests the larger one of the declared and the observed size.
+    ///
+    /// The observed size can be the larger one since a former parent of the same name, or since a
+    /// user has grown the claim.
+    pub fn object(
+        &self,
+        metadata: ObjectMeta,
+        observed: Option<&ObservedClaim>,
+    ) -> PersistentVolumeClaim {
+        let requested = observed.and_then(ObservedClaim::request);
+        let size = larger(&self.size, requested).clone();
+        PersistentVolumeClaim {
+            metadata,
+            spec: Some(PersistentVolumeClaimSpec {
+                access_modes: Some(self.access_modes.clone()),
+                storage_class_name: self.storage_class_name.clone(),
+                resources: Some(VolumeResourceRequirements {
+                    requests: Some(BTreeMap::from([("storage".to_owned(), size)])),
+                    ..VolumeResourceRequirements::default()
+                }),
+                ..PersistentVolumeClaimSpec::default()
+            }),
+            ..PersistentVolumeClaim::default()
+        }
+    }
+
+    /// Checks the declared size, and that an observed claim of this name has the declared class and
+    /// access modes; `path` is the field of the parent: `spec.storage`.
+    ///
+    /// A declaration without a class fits each class, because the API server writes the default
+    /// class into the claim.
+    ///
+    /// # Errors
+    ///
+    /// `<path>.size: "<text>" is not a quantity`, or
+    /// `<path>: claim <name> exists with <field> <value>, which cannot change`.
+    pub fn check(
+        &self,
+        path: &str,
+        name: &str,
+        observed: Option<&ObservedClaim>,
+    ) -> Result<(), String> {
+        let Quantity(size) = &self.size;
+        if Amount::parse(size).is_none() {
+            return Err(format!("{path}.size: \"{size}\" is not a quantity"));
+        }
+        let Some(ObservedClaim { spec, .. }) = observed else {
+            return Ok(());
+        };
+        let differs = |field: &str, value: &str| {
+            format!("{path}: claim {name} exists with {field} {value}, which cannot change")
+        };
+        if let (Some(declared), Some(class)) = (&self.storage_class_name, &spec.storage_class_name)
+            && declared != class
+        {
+            return Err(differs("storageClassName", class));
+        }
+        if sorted(&self.access_modes) != sorted(&spec.access_modes) {
+            let modes: Vec<&str> = sorted(&spec.access_modes);
+            return Err(differs("accessModes", &modes.join(", ")));
+        }
+        Ok(())
+    }
+}
+
+fn sorted(modes: &[String]) -> Vec<&str> {
+    let mut modes: Vec<&str> = modes.iter().map(String::as_str).collect();
+    modes.sort_unstable();
+    modes
+}
+
+/// The larger one of two quantities; the declared one where nothing is observed.
+pub fn larger<'a>(declared: &'a Quantity, observed: Option<&'a Quantity>) -> &'a Quantity {
+    match observed {
+        Some(observed) if Amount::of(observed) > Amount::of(declared) => observed,
+        _ => declared,
+    }
+}
+
+/// A child that keeps an existing claim as it is, whether or not this pass needs it.
+///
+/// Data is never pruned, so an observed claim belongs in every answer.
+pub fn held(key: impl Into<String>, name: &str) -> Child {
+    let claim = PersistentVolumeClaim {
+        metadata: metadata(name, &BTreeMap::new()),
+        ..PersistentVolumeClaim::default()
+    };
+    Child::new(key, &claim).hold()
+}
+
+/// True if Pods on different nodes can mount a volume with this access mode.
+pub fn is_shared(access_mode: &str) -> bool {
+    matches!(access_mode, "ReadWriteMany" | "ReadOnlyMany")
+}
+
+/// A claim as it is in the cluster: the few fields that a reconciler compares.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ObservedClaim {
+    /// The specification, with the defaults that the API server adds.
+    pub spec: ObservedClaimSpec,
+    metadata: ClaimMetadata,
+}
+
+/// The specification of an [`ObservedClaim`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ObservedClaimSpec {
+    /// The access modes as Kubernetes writes them: `ReadWriteOnce`.
+    pub access_modes: Vec<String>,
+    /// The storage class; none where the cluster has no default.
+    pub storage_class_name: Option<String>,
+    resources: ClaimResources,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClaimResources {
+    requests: BTreeMap<String, Quantity>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ClaimMetadata {
+    owner_references: Vec<ClaimOwner>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClaimOwner {
+    uid: String,
+}
+
+impl ObservedClaim {
+    /// The requested storage.
+    pub fn request(&self) -> Option<&Quantity> {
+        self.spec.resources.requests.get("storage")
+    }
+
+    /// True if Pods on different nodes can mount the volume.
+    pub fn is_shared(&self) -> bool {
+        self.spec.access_modes.iter().any(|mode| is_shared(mode))
+    }
+
+    /// True if the garbage collector deletes the claim together with the object of this UID.
+    pub fn is_owned_by(&self, uid: &str) -> bool {
+        let owners = &self.metadata.owner_references;
+        owners.iter().any(|owner| owner.uid == uid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+    use serde_json::json;
+
+    use super::{DeclaredClaim, ObservedClaim, held};
+    use crate::child::{ApplyPolicy, metadata};
+
+    fn declared(size: &str, class: Option<&str>) -> DeclaredClaim {
+        DeclaredClaim {
+            size: Quantity(size.to_owned()),
+            storage_class_name: class.map(ToOwned::to_owned),
+            access_modes: vec!["ReadWriteOnce".to_owned(), "ReadOnlyMany".to_owned()],
+        }
+    }
+
+    fn observed(size: &str, modes: &[&str]) -> ObservedClaim {
+        serde_json::from_value(json!({
+            "metadata": {"ownerReferences": [{"uid": "u", "name": "a"}]},
+            "spec": {
+                "accessModes": modes, "storageClassName": "fast",
+                "resources": {"requests": {"storage": size}},
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn never_shrinks() {
+        let requested = |size: &str, observed: Option<&ObservedClaim>| {
+            let object = declared(size, None).object(metadata("a", &BTreeMap::new()), observed);
+            json!(object)["spec"]["resources"]["requests"]["storage"].clone()
+        };
+        let large = observed("20Gi", &["ReadWriteOnce"]);
+        assert_eq!(requested("10Gi", None), "10Gi");
+        assert_eq!(requested("10Gi", Some(&large)), "20Gi");
+        assert_eq!(requested("30Gi", Some(&large)), "30Gi");
+        assert_eq!(requested("20480Mi", Some(&large)), "20480Mi");
+        assert_eq!(requested("10Gi", Some(&ObservedClaim::default())), "10Gi");
+    }
+
+    #[test]
+    fn names_the_field_that_cannot_change() {
+        let check = |claim: DeclaredClaim, observed: &ObservedClaim| {
+            claim.check("spec.storage", "a", Some(observed)).err()
+        };
+        let same = observed("1Gi", &["ReadOnlyMany", "ReadWriteOnce"]);
+        assert_eq!(check(declared("1Gi", None), &same), None);
+        assert_eq!(check(declared("1Gi", Some("fast")), &same), None);
+        assert_eq!(
+            check(declared("1Gi", Some("slow")), &same).as_deref(),
+            Some("spec.storage: claim a exists with storageClassName fast, which cannot change"),
+        );
+        let other = observed("1Gi", &["ReadWriteMany"]);
+        assert_eq!(
+            check(declared("1Gi", None), &other).as_deref(),
+            Some(
+                "spec.storage: claim a exists with accessModes ReadWriteMany, which cannot change"
+            ),
+        );
+        assert_eq!(
+            check(declared("much", None), &same).as_deref(),
+            Some("spec.storage.size: \"much\" is not a quantity"),
+        );
+    }
+
+    #[test]
+    fn knows_shared_and_owned_claims() {
+        assert!(observed("1Gi", &["ReadWriteMany"]).is_shared());
+        assert!(!observed("1Gi", &["ReadWriteOnce"]).is_shared());
+        assert!(observed("1Gi", &[]).is_owned_by("u"));
+        assert!(!ObservedClaim::default().is_owned_by("u"));
+    }
+
+    #[test]
+    fn holds_a_claim_by_its_name_alone() {
+        let child = held("data", "a");
+        assert_eq!(child.apply, ApplyPolicy::Hold);
+        assert_eq!(child.object["metadata"], json!({"name": "a"}));
+        assert_eq!(child.kind_and_name(), "PersistentVolumeClaim/a");
+    }
+}

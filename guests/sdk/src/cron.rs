@@ -1,0 +1,302 @@
+//! Cron expressions exactly as Kubernetes reads them: a reconciler refuses an expression that a
+//! CronJob would refuse, and knows the next due time.
+//!
+//! An expression has five fields of numbers or names, lists, ranges and steps.
+//! A day matches either of the two day fields when both are restricted, and Sunday is 0, never 7.
+//! Due times are in UTC; no time zone database is part of a guest.
+
+use k8s_openapi::jiff::{Timestamp, civil, tz::TimeZone};
+
+use crate::hash::sha256_hex;
+
+/// The number of years in which a due time is searched: February 29 returns after at most eight years, because
+/// 2096 and 2104 are leap years and 2100 is none.
+const YEARS_MAX: i16 = 9;
+
+/// A parsed expression.
+///
+/// ```
+/// use innkeeper_sdk::cron::Cron;
+///
+/// let nightly = Cron::parse("30 2 * * *").unwrap();
+/// let next = nightly.next_after("2026-08-20T03:00:00Z".parse().unwrap());
+/// assert_eq!(next.unwrap().to_string(), "2026-08-21T02:30:00Z");
+/// assert!(Cron::parse("60 * * * *").is_err());
+/// ```
+// Bit n of a field stands for the value n.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cron {
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    /// One of the two day fields is unrestricted, so both must match.
+    any_day: bool,
+}
+
+const MONTHS: &[&str] = &[
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
+const WEEKDAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+impl Cron {
+    /// Parses five fields or one of the macros `@yearly`, `@annually`, `@monthly`, `@weekly`,
+    /// `@daily`, `@midnight` and `@hourly`.
+    ///
+    /// # Errors
+    ///
+    /// The part that is wrong, and its limits: `60 is not between 0 and 59`.
+    pub fn parse(expression: &str) -> Result<Self, String> {
+        let expression = match expression {
+            "@yearly" | "@annually" => "0 0 1 1 *",
+            "@monthly" => "0 0 1 * *",
+            "@weekly" => "0 0 * * 0",
+            "@daily" | "@midnight" => "0 0 * * *",
+            "@hourly" => "0 * * * *",
+            other => other,
+        };
+        let fields: Vec<&str> = expression.split_whitespace().collect();
+        let [minutes, hours, days, months, weekdays] = fields[..] else {
+            return Err("cron must have 5 fields or be an @ macro".to_owned());
+        };
+        let (minutes, _) = field(minutes, 0, 59, &[])?;
+        let (hours, _) = field(hours, 0, 23, &[])?;
+        let (days, any_day) = field(days, 1, 31, &[])?;
+        let (months, _) = field(months, 1, 12, MONTHS)?;
+        let (weekdays, any_weekday) = field(weekdays, 0, 6, WEEKDAYS)?;
+        Ok(Self {
+            minutes,
+            hours,
+            days,
+            months,
+            weekdays,
+            any_day: any_day || any_weekday,
+        })
+    }
+
+    /// The first due time after a moment, in UTC; none for an expression that is never due, such as
+    /// one for February 30.
+    pub fn next_after(&self, moment: Timestamp) -> Option<Timestamp> {
+        let start = moment.to_zoned(TimeZone::UTC).datetime();
+        let mut date = start.date();
+        let first =
+            u32::try_from(start.hour()).ok()? * 60 + u32::try_from(start.minute()).ok()? + 1;
+        let mut from = first;
+        let last_year = date.year().saturating_add(YEARS_MAX);
+        while date.year() <= last_year {
+            if !has(self.months, date.month()) {
+                date = date.last_of_month().tomorrow().ok()?;
+                from = 0;
+                continue;
+            }
+            if self.is_due_on(date)
+                && let Some(minute) = (from..24 * 60).find(|it| self.is_due_at(*it))
+            {
+                let hour = i8::try_from(minute / 60).ok()?;
+                let minute = i8::try_from(minute % 60).ok()?;
+                let due = date.at(hour, minute, 0, 0);
+                return due.to_zoned(TimeZone::UTC).ok().map(|due| due.timestamp());
+            }
+            date = date.tomorrow().ok()?;
+            from = 0;
+        }
+        None
+    }
+
+    fn is_due_on(&self, date: civil::Date) -> bool {
+        let day = has(self.days, date.day());
+        let weekday = has(self.weekdays, date.weekday().to_sunday_zero_offset());
+        if self.any_day {
+            day && weekday
+        } else {
+            day || weekday
+        }
+    }
+
+    fn is_due_at(&self, minute: u32) -> bool {
+        self.hours >> (minute / 60) & 1 == 1 && self.minutes >> (minute % 60) & 1 == 1
+    }
+}
+
+/// Replaces the macros `@hourly-random`, `@daily-random`, `@weekly-random` and `@monthly-random` by
+/// five fields; another expression stays as it is.
+///
+/// The time is drawn from the identity, for example `<namespace>/<name>`: it never changes for one
+/// parent, and the parents of a cluster do not all start at midnight.
+///
+/// ```
+/// use innkeeper_sdk::cron::{Cron, spread};
+///
+/// let drawn = spread("default/nightly", "@daily-random");
+/// assert_eq!(spread("default/nightly", "@daily-random"), drawn);
+/// assert!(Cron::parse(&drawn).is_ok());
+/// assert_eq!(spread("default/nightly", "0 2 * * *"), "0 2 * * *");
+/// ```
+pub fn spread(identity: &str, expression: &str) -> String {
+    let digest = sha256_hex(identity);
+    let drawn = |part: usize, below: u32| {
+        let digits = &digest[part * 8..part * 8 + 8];
+        u32::from_str_radix(digits, 16).unwrap_or_default() % below
+    };
+    let (minute, hour) = (drawn(0, 60), drawn(1, 24));
+    match expression {
+        "@hourly-random" => format!("{minute} * * * *"),
+        "@daily-random" => format!("{minute} {hour} * * *"),
+        "@weekly-random" => format!("{minute} {hour} * * {}", drawn(2, 7)),
+        // Day 29 to 31 does not exist in each month.
+        "@monthly-random" => format!("{minute} {hour} {} * *", drawn(3, 28) + 1),
+        other => other.to_owned(),
+    }
+}
+
+fn has(bits: u64, value: i8) -> bool {
+    u32::try_from(value).is_ok_and(|value| bits >> value & 1 == 1)
+}
+
+/// The values of a field, and true if the field is unrestricted.
+fn field(text: &str, min: u32, max: u32, names: &[&str]) -> Result<(u64, bool), String> {
+    let mut bits = 0;
+    let mut is_any = false;
+    for part in text.split(',') {
+        let (range, step) = match part.split_once('/') {
+            Some((range, step)) => {
+                let number = step.parse::<u32>().ok().filter(|step| *step > 0);
+                let step = number.ok_or_else(|| format!("{part}: {step} is not a step"))?;
+                (range, Some(step))
+            }
+            None => (part, None),
+        };
+        let is_star = range == "*" || range == "?";
+        let (first, last) = if is_star {
+            (min, max)
+        } else if let Some((first, last)) = range.split_once('-') {
+            (value(first, min, names)?, value(last, min, names)?)
+        } else {
+            let first = value(range, min, names)?;
+            // `5/10` starts at 5 and has no upper bound of its own.
+            (first, if step.is_some() { max } else { first })
+        };
+        if first < min || last > max || first > last {
+            return Err(format!("{part} is not between {min} and {max}"));
+        }
+        let step = step.unwrap_or(1);
+        is_any |= is_star && step == 1;
+        bits = (first..=last)
+            .filter(|value| (value - first) % step == 0)
+            .fold(bits, |bits, value| bits | 1 << value);
+    }
+    Ok((bits, is_any))
+}
+
+fn value(text: &str, min: u32, names: &[&str]) -> Result<u32, String> {
+    let position = names
+        .iter()
+        .position(|name| name.eq_ignore_ascii_case(text))
+        .and_then(|position| u32::try_from(position).ok());
+    match position {
+        Some(position) => Ok(position + min),
+        None => text
+            .parse()
+            .map_err(|_| format!("{text} is neither a number nor a name that is known here")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Cron, spread};
+
+    #[test]
+    fn refuses_each_expression_that_kubernetes_refuses() {
+        for (expression, problem) in [
+            ("60 * * * *", "60 is not between 0 and 59"),
+            ("* 24 * * *", "24 is not between 0 and 23"),
+            ("* * 0 * *", "0 is not between 1 and 31"),
+            ("* * * 13 *", "13 is not between 1 and 12"),
+            ("* * * * 7", "7 is not between 0 and 6"),
+            ("*/0 * * * *", "*/0: 0 is not a step"),
+            ("5-1 * * * *", "5-1 is not between 0 and 59"),
+            (
+                "a * * * *",
+                "a is neither a number nor a name that is known here",
+            ),
+            ("* * * *", "cron must have 5 fields or be an @ macro"),
+            ("@never", "cron must have 5 fields or be an @ macro"),
+        ] {
+            assert_eq!(
+                Cron::parse(expression).unwrap_err(),
+                problem,
+                "{expression}"
+            );
+        }
+    }
+
+    #[test]
+    fn reads_names_lists_steps_and_macros() {
+        let same = [
+            ("@daily", "0 0 * * *"),
+            ("@yearly", "0 0 1 jan *"),
+            ("0 2 * jan-mar mon,fri", "0 2 * 1-3 1,5"),
+            ("5/10 * ? * *", "5-59/10 * * * *"),
+        ];
+        for (left, right) in same {
+            assert_eq!(Cron::parse(left), Cron::parse(right), "{left}");
+        }
+    }
+
+    #[test]
+    fn knows_the_next_due_time() {
+        let table = [
+            ("0 2 * * *", "2026-08-20T02:00:00Z", "2026-08-21T02:00:00Z"),
+            ("0 2 * * *", "2026-08-20T01:59:59Z", "2026-08-20T02:00:00Z"),
+            ("* * * * *", "2026-12-31T23:59:30Z", "2027-01-01T00:00:00Z"),
+            ("0 0 31 * *", "2026-08-31T00:00:00Z", "2026-10-31T00:00:00Z"),
+            ("0 0 29 2 *", "2096-03-01T00:00:00Z", "2104-02-29T00:00:00Z"),
+            ("@weekly", "2026-08-20T00:00:00Z", "2026-08-23T00:00:00Z"),
+            (
+                "30 2/6 * * *",
+                "2026-08-20T03:00:00Z",
+                "2026-08-20T08:30:00Z",
+            ),
+            // Either day field matches when both are restricted.
+            (
+                "0 0 1 * mon",
+                "2026-08-25T00:00:00Z",
+                "2026-08-31T00:00:00Z",
+            ),
+            (
+                "0 0 1 * mon",
+                "2026-08-31T00:00:00Z",
+                "2026-09-01T00:00:00Z",
+            ),
+        ];
+        for (cron, after, expected) in table {
+            let next = Cron::parse(cron)
+                .unwrap()
+                .next_after(after.parse().unwrap());
+            assert_eq!(next.unwrap().to_string(), expected, "{cron} after {after}");
+        }
+        let never = Cron::parse("0 0 30 2 *").unwrap();
+        assert_eq!(
+            never.next_after("2026-01-01T00:00:00Z".parse().unwrap()),
+            None
+        );
+    }
+
+    #[test]
+    fn spreads_random_times_over_the_day() {
+        let times: BTreeSet<String> = (0..200)
+            .map(|number| spread(&format!("default/parent-{number}"), "@daily-random"))
+            .collect();
+        // 200 of 1440 minutes: about 13 are drawn twice.
+        assert!(times.len() > 150, "{} different times", times.len());
+        for random in ["@hourly-random", "@weekly-random", "@monthly-random"] {
+            assert!(
+                Cron::parse(&spread("default/a", random)).is_ok(),
+                "{random}"
+            );
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Jobs as a parent's way to run a program: their phase, and the result that the program leaves in
+//! the termination message of its container.
+//!
+//! A guest can neither read logs nor run commands, so a program that has to answer writes at most
+//! 4096 bytes to `/dev/termination-log`.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+use crate::child::Child;
+use crate::children::Children;
+
+/// The phase of a [`Job`], from its conditions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobPhase {
+    /// No Pod of the Job is active yet.
+    #[default]
+    Pending,
+    /// At least one Pod is active.
+    Running,
+    /// The Job is complete. The phase is final.
+    Succeeded,
+    /// The Job has failed: its retries or its time are used up. The phase is final.
+    Failed,
+}
+
+impl JobPhase {
+    /// True if the phase never changes again.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// One run of a program, as the status of its Job shows it.
+///
+/// ```
+/// use innkeeper_sdk::job::{JobPhase, JobRun, termination_message};
+/// use serde_json::json;
+///
+/// let job = serde_json::from_value(json!({
+///     "metadata": {"name": "dump", "uid": "u"},
+///     "status": {"conditions": [{"type": "Complete", "status": "True"}]},
+/// }))
+/// .unwrap();
+/// let pod = serde_json::from_value(json!({
+///     "metadata": {"ownerReferences": [
+///         {"apiVersion": "batch/v1", "kind": "Job", "name": "dump", "uid": "u", "controller": true},
+///     ]},
+///     "status": {"containerStatuses": [{
+///         "name": "dump", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+///         "state": {"terminated": {"exitCode": 0, "message": "12 tables"}},
+///     }]},
+/// }))
+/// .unwrap();
+/// assert_eq!(JobRun::of(&job).phase, JobPhase::Succeeded);
+/// assert_eq!(termination_message("u", &[pod], "dump"), Some("12 tables"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobRun {
+    /// The phase.
+    pub phase: JobPhase,
+    /// The time at which the Job started; its creation until then.
+    pub started: Option<Time>,
+    /// The time at which the Job became complete or failed.
+    pub ended: Option<Time>,
+    /// The message of the final condition, written by the Job controller for a failure.
+    pub message: Option<String>,
+}
+
+impl JobRun {
+    /// The run of a Job.
+    pub fn of(job: &Job) -> Self {
+        let status = job.status.as_ref();
+        let conditions = status.and_then(|it| it.conditions.as_ref());
+        let end = conditions
+            .into_iter()
+            .flatten()
+            .find(|it| it.status == "True" && matches!(&*it.type_, "Complete" | "Failed"));
+        let is_active = status.and_then(|it| it.active).unwrap_or(0) > 0;
+        let phase = match end {
+            Some(end) if end.type_ == "Complete" => JobPhase::Succeeded,
+            Some(_) => JobPhase::Failed,
+            None if is_active => JobPhase::Running,
+            None => JobPhase::Pending,
+        };
+        let started = status.and_then(|it| it.start_time.clone());
+        let completed = status.and_then(|it| it.completion_time.clone());
+        Self {
+            phase,
+            started: started.or_else(|| job.metadata.creation_timestamp.clone()),
+            ended: completed.or_else(|| end?.last_transition_time.clone()),
+            message: end.and_then(|it| it.message.clone()),
+        }
+    }
+}
+
+/// The termination message of this container in the newest Pod of a Job; none while the container
+/// runs, and none for an empty message.
+///
+/// Only Pods that the Job controls count, found by its UID: labels can be on any Pod.
+pub fn termination_message<'a>(job_uid: &str, pods: &'a [Pod], container: &str) -> Option<&'a str> {
+    let own = pods
+        .iter()
+        .filter(|pod| controller(&pod.metadata) == Some(job_uid));
+    let newest = own.max_by_key(|pod| {
+        let created = pod.metadata.creation_timestamp.as_ref().map(|it| it.0);
+        (created, pod.metadata.name.as_deref())
+    })?;
+    let statuses = newest.status.as_ref()?.container_statuses.as_ref()?;
+    let status = statuses.iter().find(|it| it.name == container)?;
+    let terminated = status.state.as_ref()?.terminated.as_ref()?;
+    terminated
+        .message
+        .as_deref()
+        .filter(|message| !message.trim().is_empty())
+}
+
+/// The UID of the object that controls this one.
+pub fn controller(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.as_deref()?;
+    let owner = owners.iter().find(|it| it.controller == Some(true))?;
+    Some(&owner.uid)
+}
+
+/// The child for a Job that runs once: stated as a whole until it is observed, and held from then
+/// on.
+///
+/// The API server refuses most changes of a Job.
+/// A Job that is gone is stated as a whole again and so runs again; leave the child out of the answer
+/// where it must not.
+pub fn once(key: impl Into<String>, job: &Job, children: &Children) -> Child {
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let is_observed = children.find::<Job>(name).is_some();
+    let child = Child::new(key, job);
+    if is_observed { child.hold() } else { child }
+}
+
+/// The last characters of a text, at most so many: the end of a log tells why a program failed.
+///
+/// ```
+/// assert_eq!(innkeeper_sdk::job::tail("started\nfailed", 6), "failed");
+/// ```
+pub fn tail(text: &str, chars_max: usize) -> &str {
+    let excess = text.chars().count().saturating_sub(chars_max);
+    let start = text
+        .char_indices()
+        .nth(excess)
+        .map_or(text.len(), |(at, _)| at);
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::batch::v1::Job;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    use super::{JobPhase, JobRun, once, tail, termination_message};
+    use crate::child::ApplyPolicy;
+    use crate::testing::TestRequest;
+
+    fn job(status: Value) -> Job {
+        let metadata = json!({"name": "a", "creationTimestamp": "2030-01-01T00:00:00Z"});
+        serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
+    }
+
+    fn pod(owner: &str, created: &str, state: Value) -> Pod {
+        let owner = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": owner, "controller": true,
+        });
+        let status = json!({
+            "name": "run", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": state,
+        });
+        serde_json::from_value(json!({
+            "metadata": {"name": "a", "creationTimestamp": created, "ownerReferences": [owner]},
+            "status": {"containerStatuses": [status]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn follows_the_conditions_of_the_job() {
+        let end = |type_: &str, status: &str| {
+            json!({"conditions": [{
+                "type": type_, "status": status, "message": "m",
+                "lastTransitionTime": "2030-01-01T00:05:00Z",
+            }]})
+        };
+        let phase = |status: Value| JobRun::of(&job(status)).phase;
+        assert_eq!(phase(json!({})), JobPhase::Pending);
+        assert_eq!(phase(json!({"active": 1})), JobPhase::Running);
+        assert_eq!(phase(end("Complete", "True")), JobPhase::Succeeded);
+        assert_eq!(phase(end("Failed", "True")), JobPhase::Failed);
+        assert_eq!(phase(end("Failed", "False")), JobPhase::Pending);
+        assert_eq!(phase(end("Suspended", "True")), JobPhase::Pending);
+        assert!(phase(end("Failed", "True")).is_final());
+
+        let run = JobRun::of(&job(end("Failed", "True")));
+        assert_eq!(run.message.as_deref(), Some("m"));
+        assert_eq!(run.started.unwrap().0.to_string(), "2030-01-01T00:00:00Z");
+        assert_eq!(run.ended.unwrap().0.to_string(), "2030-01-01T00:05:00Z");
+    }
+
+    #[test]
+    fn reads_the_newest_pod_of_the_job_alone() {
+        let ended = |message: &str| json!({"terminated": {"exitCode": 1, "message": message}});
+        let old = pod("u", "2030-01-01T00:00:00Z", ended("old"));
+        let new = pod("u", "2030-01-01T00:01:00Z", ended("new"));
+        let other = pod("v", "2030-01-01T00:02:00Z", ended("other"));
+        let pods = [new, old.clone(), other];
+        assert_eq!(termination_message("u", &pods, "run"), Some("new"));
+        assert_eq!(termination_message("u", &pods, "sidecar"), None);
+        assert_eq!(termination_message("w", &pods, "run"), None);
+
+        let running = pod("u", "2030-01-01T00:03:00Z", json!({"running": {}}));
+        assert_eq!(termination_message("u", &[old, running], "run"), None);
+        let empty = pod("u", "2030-01-01T00:00:00Z", ended(" \n"));
+        assert_eq!(termination_message("u", &[empty], "run"), None);
+    }
+
+    #[test]
+    fn holds_a_job_once_it_is_observed() {
+        let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {}});
+        let job = job(json!({}));
+        let before = TestRequest::new(&parent).build();
+        assert_eq!(
+            once("run", &job, &before.children).apply,
+            ApplyPolicy::Always
+        );
+        let after = TestRequest::new(&parent).child("run", &job).build();
+        assert_eq!(once("run", &job, &after.children).apply, ApplyPolicy::Hold);
+    }
+
+    #[test]
+    fn keeps_the_end_of_a_text() {
+        assert_eq!(tail("äöü", 2), "öü");
+        assert_eq!(tail("abc", 5), "abc");
+        assert_eq!(tail("abc", 0), "");
+    }
+}

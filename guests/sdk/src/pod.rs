@@ -1,0 +1,408 @@
+//! Blocks that the Pods of all plugins have in common: security, images, metadata, variables,
+//! volumes, ports.
+//!
+//! The blocks fit the Pod Security level `restricted`.
+//! They state only the fields that they are about, so a reconciler completes them with Rust's struct
+//! update syntax.
+//!
+//! ```
+//! use innkeeper_sdk::pod;
+//! use k8s_openapi::api::core::v1::{Container, PodSpec, SecurityContext, VolumeMount};
+//!
+//! let container = Container {
+//!     name: "web".to_owned(),
+//!     image: Some("nginx:1.29".to_owned()),
+//!     ports: Some(vec![pod::container_port("http", 8080)]),
+//!     resources: Some(pod::resources(None, "100m", "128Mi")),
+//!     security_context: Some(SecurityContext {
+//!         read_only_root_filesystem: Some(true),
+//!         ..pod::container_security()
+//!     }),
+//!     volume_mounts: Some(vec![pod::mount("tmp", "/tmp")]),
+//!     ..Default::default()
+//! };
+//! let pod = PodSpec {
+//!     containers: vec![container],
+//!     volumes: Some(vec![pod::empty_dir("tmp")]),
+//!     ..pod::restricted(Some(65532), &[])
+//! };
+//! assert_eq!(pod.security_context.unwrap().run_as_user, Some(65532));
+//! ```
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Capabilities, ConfigMapVolumeSource, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource,
+    LocalObjectReference, ObjectFieldSelector, PersistentVolumeClaimVolumeSource,
+    PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile, SecretKeySelector,
+    SecurityContext, ServicePort, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::json;
+use crate::labels;
+
+/// Conditions under which the kubelet pulls an image; the field of a parent.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ImagePullPolicy {
+    /// At every start of a container.
+    Always,
+    /// Only if the node does not have the image.
+    #[default]
+    IfNotPresent,
+    /// Never; the container fails to start on a node without the image.
+    Never,
+}
+
+/// The text in a container.
+impl From<ImagePullPolicy> for String {
+    fn from(policy: ImagePullPolicy) -> Self {
+        match policy {
+            ImagePullPolicy::Always => "Always",
+            ImagePullPolicy::IfNotPresent => "IfNotPresent",
+            ImagePullPolicy::Never => "Never",
+        }
+        .to_owned()
+    }
+}
+
+/// Labels and annotations that a user adds to Pods; the field of a parent.
+///
+/// The API server accepts any text as a key in a custom resource, so a reconciler calls
+/// [`check`](Self::check) before it states Pods.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodMetadata {
+    /// Labels, at most 32; the labels of the plugin take precedence.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations, at most 32; the annotations of the plugin take precedence.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl PodMetadata {
+    /// Checks keys and values as the API server would in a Pod; `path` is the field of the parent:
+    /// `spec.podMetadata`.
+    ///
+    /// # Errors
+    ///
+    /// As [`labels::check_labels`] and [`labels::check_annotations`], for the first one that is
+    /// wrong.
+    pub fn check(&self, path: &str) -> Result<(), String> {
+        labels::check_labels(&format!("{path}.labels"), &self.labels)?;
+        labels::check_annotations(&format!("{path}.annotations"), &self.annotations)
+    }
+}
+
+/// The metadata of a Pod template: the plugin's labels and annotations, and those of the user.
+///
+/// An annotation without a value is left out.
+/// The plugin's own keys win, because selectors and roll-outs depend on them, and keys below
+/// `innkeeper.dev/` are never copied.
+///
+/// ```
+/// use innkeeper_sdk::{labels::base_labels, pod};
+///
+/// let labels = base_labels("memcached", "example", "cache");
+/// let restart = Some("2026-01-01".to_owned());
+/// let metadata = pod::metadata(None, labels, [("example.com/restart-trigger", restart)]);
+/// assert_eq!(metadata.annotations.unwrap()["example.com/restart-trigger"], "2026-01-01");
+/// ```
+pub fn metadata<const N: usize>(
+    given: Option<&PodMetadata>,
+    labels: BTreeMap<String, String>,
+    annotations: [(&str, Option<String>); N],
+) -> ObjectMeta {
+    let mut merged = given.map(json::copied).unwrap_or_default();
+    merged.labels.extend(labels);
+    for (key, value) in annotations {
+        let stated = value.map(|value| (key.to_owned(), value));
+        merged.annotations.extend(stated);
+    }
+    ObjectMeta {
+        labels: Some(merged.labels),
+        annotations: (!merged.annotations.is_empty()).then_some(merged.annotations),
+        ..ObjectMeta::default()
+    }
+}
+
+/// A Pod without containers that fits the Pod Security level `restricted`.
+///
+/// It has no service account token, because no workload of a plugin talks to the API server.
+/// It has no variables for the Services of its namespace, because an image could take them for
+/// settings of its own.
+///
+/// `user` becomes user, group and group of the volumes; `None` lets the cluster assign them, as
+/// OpenShift does.
+pub fn restricted(user: Option<i64>, pull_secrets: &[LocalObjectReference]) -> PodSpec {
+    PodSpec {
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        image_pull_secrets: (!pull_secrets.is_empty())
+            .then(|| pull_secrets.iter().map(json::copied).collect()),
+        security_context: Some(security(user)),
+        ..PodSpec::default()
+    }
+}
+
+/// The security context of a [`restricted`] Pod, for Pods that state more of it.
+pub fn security(user: Option<i64>) -> PodSecurityContext {
+    PodSecurityContext {
+        run_as_non_root: Some(true),
+        run_as_user: user,
+        run_as_group: user,
+        fs_group: user,
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            ..SeccompProfile::default()
+        }),
+        ..PodSecurityContext::default()
+    }
+}
+
+/// The security context that each container of a [`restricted`] Pod needs.
+///
+/// The root file system stays writable; set `read_only_root_filesystem` where the image allows it.
+pub fn container_security() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities {
+            drop: Some(vec!["ALL".to_owned()]),
+            ..Capabilities::default()
+        }),
+        run_as_non_root: Some(true),
+        ..SecurityContext::default()
+    }
+}
+
+/// The resources of a container: the block of the user as a whole, or these requests without
+/// limits.
+pub fn resources(
+    given: Option<&ResourceRequirements>,
+    cpu: &str,
+    memory: &str,
+) -> ResourceRequirements {
+    let requests = || {
+        [("cpu", cpu), ("memory", memory)]
+            .map(|(resource, amount)| (resource.to_owned(), Quantity(amount.to_owned())))
+    };
+    given.map_or_else(
+        || ResourceRequirements {
+            requests: Some(requests().into()),
+            ..ResourceRequirements::default()
+        },
+        json::copied,
+    )
+}
+
+/// A variable with this value.
+pub fn variable(name: &str, value: impl Into<String>) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value: Some(value.into()),
+        ..EnvVar::default()
+    }
+}
+
+/// A variable with the value of a Secret's data key.
+pub fn secret_variable(name: &str, secret: &str, key: &str) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            secret_key_ref: Some(SecretKeySelector {
+                name: secret.to_owned(),
+                key: key.to_owned(),
+                ..SecretKeySelector::default()
+            }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }
+}
+
+/// A variable with the value of a field of the Pod, such as `metadata.name`.
+pub fn field_variable(name: &str, path: &str) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector {
+                field_path: path.to_owned(),
+                ..ObjectFieldSelector::default()
+            }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }
+}
+
+/// A TCP port of a container.
+pub fn container_port(name: &str, number: i32) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number,
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    }
+}
+
+/// A TCP port of a Service that leads to the container port of the same name.
+pub fn service_port(name: &str, number: i32) -> ServicePort {
+    ServicePort {
+        name: Some(name.to_owned()),
+        port: number,
+        target_port: Some(IntOrString::String(name.to_owned())),
+        protocol: Some("TCP".to_owned()),
+        ..ServicePort::default()
+    }
+}
+
+/// A writable mount of a whole volume.
+pub fn mount(volume: &str, path: &str) -> VolumeMount {
+    VolumeMount {
+        name: volume.to_owned(),
+        mount_path: path.to_owned(),
+        ..VolumeMount::default()
+    }
+}
+
+/// A volume that lives as long as the Pod, on the disk of the node.
+pub fn empty_dir(name: &str) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Volume::default()
+    }
+}
+
+/// A volume with the data of a PersistentVolumeClaim.
+pub fn from_claim(name: &str, claim: impl Into<String>) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+            claim_name: claim.into(),
+            ..PersistentVolumeClaimVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
+}
+
+/// A volume with a file for each key of a ConfigMap.
+pub fn from_config_map(name: &str, config_map: impl Into<String>) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: config_map.into(),
+            ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::core::v1::ResourceRequirements;
+    use serde_json::json;
+
+    use super::{
+        ImagePullPolicy, PodMetadata, container_security, metadata, resources, restricted,
+    };
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let owned = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        owned.collect()
+    }
+
+    #[test]
+    fn fits_the_level_restricted() {
+        let secrets = serde_json::from_value::<Vec<_>>(json!([{"name": "registry"}])).unwrap();
+        assert_eq!(
+            json!(restricted(Some(33), &secrets)),
+            json!({
+                "automountServiceAccountToken": false,
+                "containers": [],
+                "enableServiceLinks": false,
+                "imagePullSecrets": [{"name": "registry"}],
+                "securityContext": {
+                    "fsGroup": 33, "runAsGroup": 33, "runAsNonRoot": true, "runAsUser": 33,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+            })
+        );
+        assert_eq!(
+            json!(container_security()),
+            json!({
+                "allowPrivilegeEscalation": false,
+                "capabilities": {"drop": ["ALL"]},
+                "runAsNonRoot": true,
+            })
+        );
+    }
+
+    #[test]
+    fn lets_the_cluster_assign_user_and_group() {
+        let security = json!(restricted(None, &[]).security_context);
+        assert_eq!(security.get("runAsUser"), None);
+        assert_eq!(security.get("fsGroup"), None);
+        assert_eq!(restricted(None, &[]).image_pull_secrets, None);
+    }
+
+    #[test]
+    fn prefers_the_labels_and_annotations_of_the_plugin() {
+        let given = PodMetadata {
+            labels: map(&[("app", "mine"), ("team", "a"), ("innkeeper.dev/x", "y")]),
+            annotations: map(&[("hash", "mine"), ("note", "b")]),
+        };
+        let own = [("hash", Some("1".to_owned())), ("trigger", None)];
+        let merged = metadata(Some(&given), map(&[("app", "web")]), own);
+        assert_eq!(merged.labels, Some(map(&[("app", "web"), ("team", "a")])));
+        assert_eq!(
+            merged.annotations,
+            Some(map(&[("hash", "1"), ("note", "b")]))
+        );
+        assert_eq!(metadata(None, BTreeMap::new(), []).annotations, None);
+    }
+
+    #[test]
+    fn names_the_field_of_a_wrong_key() {
+        let wrong = PodMetadata {
+            annotations: map(&[("a b", "c")]),
+            ..PodMetadata::default()
+        };
+        let problem = wrong.check("spec.podMetadata").unwrap_err();
+        assert!(
+            problem.starts_with("spec.podMetadata.annotations: \"a b\""),
+            "{problem}"
+        );
+        assert_eq!(PodMetadata::default().check("spec.podMetadata"), Ok(()));
+    }
+
+    #[test]
+    fn takes_the_resources_of_the_user_as_a_whole() {
+        let default = json!(resources(None, "100m", "1Gi"));
+        assert_eq!(
+            default,
+            json!({"requests": {"cpu": "100m", "memory": "1Gi"}})
+        );
+        let given: ResourceRequirements =
+            serde_json::from_value(json!({"limits": {"cpu": "1"}})).unwrap();
+        assert_eq!(resources(Some(&given), "100m", "1Gi"), given);
+    }
+
+    #[test]
+    fn writes_a_pull_policy_as_the_api_does() {
+        use ImagePullPolicy::{Always, IfNotPresent, Never};
+        for policy in [Always, IfNotPresent, Never] {
+            assert_eq!(json!(policy), String::from(policy));
+        }
+    }
+}

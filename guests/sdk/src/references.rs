@@ -1,0 +1,303 @@
+//! Secrets and ConfigMaps that a parent names: their hashes, and the parts that are missing.
+//!
+//! The host shows hashes instead of values, so no value ever reaches the guest.
+//!
+//! ```
+//! use innkeeper_sdk::{references::References, testing::{FakeHost, TestRequest}};
+//! use k8s_openapi::api::core::v1::EnvVar;
+//! use serde_json::json;
+//!
+//! let env: Vec<EnvVar> = serde_json::from_value(json!([
+//!     {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "token", "key": "value"}}},
+//! ]))
+//! .unwrap();
+//! let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "a"}});
+//! let request = TestRequest::new(&parent).build();
+//!
+//! let found = References::new()
+//!     .environment(&env, &[])
+//!     .secret("tls", ["tls.crt", "tls.key"])
+//!     .read(&request, &FakeHost::new())
+//!     .unwrap();
+//! assert_eq!(found.missing_secrets().collect::<Vec<_>>(), ["tls", "token"]);
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
+
+use crate::fault::Fault;
+use crate::hash::{Hashed, content_hash};
+use crate::host::Host;
+use crate::request::Request;
+
+/// The Secrets and ConfigMaps that a parent names, before they are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    secrets: BTreeMap<String, Reference>,
+    config_maps: BTreeMap<String, Reference>,
+}
+
+/// One named object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Reference {
+    /// False while each mention of the object is optional.
+    is_required: bool,
+    /// The keys that it must have; empty for a ConfigMap.
+    keys: BTreeSet<String>,
+}
+
+impl References {
+    /// No reference.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the references of a container's `env` and `envFrom`; those marked `optional` need not
+    /// exist.
+    pub fn environment(mut self, env: &[EnvVar], env_from: &[EnvFromSource]) -> Self {
+        for source in env.iter().filter_map(|it| it.value_from.as_ref()) {
+            if let Some(it) = &source.secret_key_ref {
+                add(
+                    &mut self.secrets,
+                    &it.name,
+                    it.optional,
+                    Some(it.key.as_str()),
+                );
+            }
+            if let Some(it) = &source.config_map_key_ref {
+                add(&mut self.config_maps, &it.name, it.optional, None);
+            }
+        }
+        for source in env_from {
+            if let Some(it) = &source.secret_ref {
+                add(&mut self.secrets, &it.name, it.optional, None);
+            }
+            if let Some(it) = &source.config_map_ref {
+                add(&mut self.config_maps, &it.name, it.optional, None);
+            }
+        }
+        self
+    }
+
+    /// Adds a Secret that must exist and have these keys.
+    pub fn secret<'a>(mut self, name: &str, keys: impl IntoIterator<Item = &'a str>) -> Self {
+        add(&mut self.secrets, name, None, keys);
+        self
+    }
+
+    /// Adds a ConfigMap that must exist.
+    pub fn config_map(mut self, name: &str) -> Self {
+        add(&mut self.config_maps, name, None, None);
+        self
+    }
+
+    /// Reads each object of the parent's namespace once; the parent is reconciled again when one of
+    /// them appears, changes or goes.
+    ///
+    /// # Errors
+    ///
+    /// `retry` where Secrets or ConfigMaps may not be read.
+    pub fn read(self, request: &Request, host: &dyn Host) -> Result<Found, Fault> {
+        let mut found = Found::default();
+        for (name, reference) in self.secrets {
+            let object = secret(request, host, &name)?;
+            found.secrets.insert(name, Resolved { reference, object });
+        }
+        for (name, reference) in self.config_maps {
+            let object = host.hashed_config_map(request.namespace(), &name)?;
+            let resolved = Resolved { reference, object };
+            found.config_maps.insert(name, resolved);
+        }
+        Ok(found)
+    }
+}
+
+fn add<'a>(
+    objects: &mut BTreeMap<String, Reference>,
+    name: &str,
+    optional: Option<bool>,
+    keys: impl IntoIterator<Item = &'a str>,
+) {
+    let reference = objects.entry(name.to_owned()).or_default();
+    if optional != Some(true) {
+        reference.is_required = true;
+        reference.keys.extend(keys.into_iter().map(str::to_owned));
+    }
+}
+
+/// A Secret of the parent's namespace, with hashes instead of values: a child of the parent, or an
+/// object of another owner.
+///
+/// # Errors
+///
+/// `retry` where Secrets may not be read.
+pub fn secret(request: &Request, host: &dyn Host, name: &str) -> Result<Option<Hashed>, Fault> {
+    match request.children.hashed_secret(name)? {
+        Some(observed) => Ok(Some(observed)),
+        None => Ok(host.hashed_secret(request.namespace(), name)?),
+    }
+}
+
+/// The named Secrets and ConfigMaps as they were read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    secrets: BTreeMap<String, Resolved>,
+    config_maps: BTreeMap<String, Resolved>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Resolved {
+    reference: Reference,
+    object: Option<Hashed>,
+}
+
+impl Resolved {
+    fn is_missing(&self) -> bool {
+        self.reference.is_required && self.object.is_none()
+    }
+}
+
+impl Found {
+    /// The objects that exist, Secrets before ConfigMaps, each by name.
+    pub fn objects(&self) -> impl Iterator<Item = &Hashed> {
+        let all = self.secrets.values().chain(self.config_maps.values());
+        all.filter_map(|it| it.object.as_ref())
+    }
+
+    /// The required Secrets that do not exist, by name.
+    pub fn missing_secrets(&self) -> impl Iterator<Item = &str> {
+        missing(&self.secrets)
+    }
+
+    /// The required ConfigMaps that do not exist, by name.
+    pub fn missing_config_maps(&self) -> impl Iterator<Item = &str> {
+        missing(&self.config_maps)
+    }
+
+    /// The required keys that existing Secrets lack, as pairs of Secret and key, sorted.
+    pub fn missing_keys(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.secrets.iter().flat_map(|(name, it)| {
+            let object = it.object.iter();
+            object.flat_map(move |object| {
+                let lacking = it.reference.keys.iter().filter(|key| !object.has(key));
+                lacking.map(move |key| (name.as_str(), key.as_str()))
+            })
+        })
+    }
+
+    /// True if each required Secret and ConfigMap exists.
+    pub fn is_complete(&self) -> bool {
+        let mut all = self.secrets.values().chain(self.config_maps.values());
+        !all.any(Resolved::is_missing)
+    }
+
+    /// The value for a Pod annotation that changes with the contents: the hash over all existing
+    /// objects and those in `also`, or the observed value while a required object is missing.
+    ///
+    /// A missing object must not change the value: the new Pods could not start, and the old ones
+    /// would stop.
+    pub fn hash<'a>(
+        &'a self,
+        also: impl IntoIterator<Item = &'a Hashed>,
+        observed: Option<&str>,
+    ) -> String {
+        match observed {
+            Some(observed) if !self.is_complete() => observed.to_owned(),
+            _ => content_hash(self.objects().chain(also)),
+        }
+    }
+}
+
+fn missing(objects: &BTreeMap<String, Resolved>) -> impl Iterator<Item = &str> {
+    let missing = objects.iter().filter(|(_, it)| it.is_missing());
+    missing.map(|(name, _)| name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
+    use serde_json::{Value, json};
+
+    use super::{Found, References};
+    use crate::testing::{FakeHost, TestRequest};
+
+    fn object(kind: &str, name: &str, data: Value) -> Value {
+        let metadata = json!({"name": name, "namespace": "default"});
+        json!({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data})
+    }
+
+    fn environment() -> References {
+        let key =
+            |name: &str, optional: bool| json!({"name": name, "key": "k", "optional": optional});
+        let env: Vec<EnvVar> = serde_json::from_value(json!([
+            {"name": "A", "valueFrom": {"secretKeyRef": key("needed", false)}},
+            {"name": "B", "valueFrom": {"secretKeyRef": key("optional", true)}},
+            {"name": "C", "valueFrom": {"configMapKeyRef": key("map", false)}},
+            {"name": "D", "value": "plain"},
+        ]))
+        .unwrap();
+        let env_from: Vec<EnvFromSource> = serde_json::from_value(json!([
+            {"secretRef": {"name": "all"}},
+            {"configMapRef": {"name": "extra", "optional": true}},
+        ]))
+        .unwrap();
+        References::new().environment(&env, &env_from)
+    }
+
+    fn read(references: References, objects: &[Value]) -> Found {
+        let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {}});
+        let host = FakeHost::new().objects(objects);
+        references
+            .read(&TestRequest::new(&parent).build(), &host)
+            .unwrap()
+    }
+
+    #[test]
+    fn names_missing_objects_and_keys() {
+        let found = read(environment(), &[]);
+        assert_eq!(
+            found.missing_secrets().collect::<Vec<_>>(),
+            ["all", "needed"]
+        );
+        assert_eq!(found.missing_config_maps().collect::<Vec<_>>(), ["map"]);
+        assert_eq!(found.missing_keys().count(), 0);
+        assert!(!found.is_complete());
+
+        let secrets = ["all", "needed"].map(|name| object("Secret", name, json!({"x": "MQ=="})));
+        let map = object("ConfigMap", "map", json!({"k": "1"}));
+        let found = read(
+            environment(),
+            &[secrets[0].clone(), secrets[1].clone(), map],
+        );
+        assert!(found.is_complete());
+        assert_eq!(found.missing_keys().collect::<Vec<_>>(), [("needed", "k")]);
+        assert_eq!(found.objects().count(), 3);
+    }
+
+    #[test]
+    fn keeps_the_hash_while_an_object_is_missing() {
+        let one = || References::new().secret("a", ["k"]);
+        let found = read(one(), &[object("Secret", "a", json!({"k": "MQ=="}))]);
+        let hash = found.hash(None, None);
+        assert_eq!(found.hash(None, Some("old")), hash);
+        assert_eq!(read(one(), &[]).hash(None, Some(&hash)), hash);
+        let changed = read(one(), &[object("Secret", "a", json!({"k": "Mg=="}))]);
+        assert_ne!(changed.hash(None, Some(&hash)), hash);
+        assert_ne!(found.hash(changed.objects(), None), hash);
+    }
+
+    #[test]
+    fn prefers_a_child_of_the_parent() {
+        let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {}});
+        let child = object("Secret", "a", json!({"k": "MQ=="}));
+        let request = TestRequest::new(&parent).child("a", &child).build();
+        let host = FakeHost::new();
+        let found = References::new()
+            .secret("a", ["k"])
+            .read(&request, &host)
+            .unwrap();
+        assert!(found.is_complete());
+        assert_eq!(host.reads(), []);
+    }
+}

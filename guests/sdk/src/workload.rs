@@ -1,0 +1,196 @@
+//! Deployments and StatefulSets as they are observed: the few fields that conditions are made of.
+//!
+//! The typed objects of Kubernetes would make a component several times larger, and to parse their
+//! Pod templates takes longer than the rest of a pass.
+
+use std::collections::BTreeMap;
+
+use kube::Resource;
+use serde::Deserialize;
+
+use crate::children::Children;
+use crate::fault::Fault;
+
+/// An observed Deployment or StatefulSet.
+///
+/// ```
+/// use innkeeper_sdk::{testing::TestRequest, workload::Workload};
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use serde_json::json;
+///
+/// let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {"name": "a"}});
+/// let deployment = json!({
+///     "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "generation": 2},
+///     "spec": {"template": {"spec": {"containers": [{"name": "web", "image": "nginx:1.29"}]}}},
+///     "status": {"observedGeneration": 1, "replicas": 3, "readyReplicas": 2},
+/// });
+/// let request = TestRequest::new(&parent).child("web", &deployment).build();
+/// let workload = Workload::find::<Deployment>(&request.children, "a").unwrap().unwrap();
+/// assert_eq!(workload.status.ready_replicas, 2);
+/// assert_eq!(workload.image("web"), Some("nginx:1.29"));
+/// assert!(workload.is_stale());
+/// ```
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Workload {
+    /// The numbers of Pods, filled in by the workload's controller.
+    pub status: WorkloadStatus,
+    metadata: WorkloadMetadata,
+    spec: WorkloadSpec,
+}
+
+/// The numbers of Pods of a [`Workload`]; 0 until its controller has looked at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct WorkloadStatus {
+    /// All Pods that are not being deleted.
+    pub replicas: i32,
+    /// The Pods that are ready.
+    pub ready_replicas: i32,
+    /// The Pods of the latest template.
+    pub updated_replicas: i32,
+    observed_generation: i64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WorkloadMetadata {
+    generation: i64,
+    deletion_timestamp: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct WorkloadSpec {
+    replicas: Option<i32>,
+    template: WorkloadTemplate,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct WorkloadTemplate {
+    metadata: TemplateMetadata,
+    spec: TemplateSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct TemplateMetadata {
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct TemplateSpec {
+    containers: Vec<ContainerImage>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerImage {
+    name: String,
+    image: String,
+}
+
+impl Workload {
+    /// The observed child of this kind and name.
+    ///
+    /// # Errors
+    ///
+    /// `retry` with the field that does not parse.
+    pub fn find<T>(children: &Children, name: &str) -> Result<Option<Self>, Fault>
+    where
+        T: Resource<DynamicType = ()>,
+    {
+        children
+            .find::<T>(name)
+            .map(|child| child.parse())
+            .transpose()
+    }
+
+    /// True while the status belongs to an older generation of the spec.
+    pub fn is_stale(&self) -> bool {
+        self.status.observed_generation < self.metadata.generation
+    }
+
+    /// True if the status belongs to the current spec and the object is not being deleted.
+    pub fn is_settled(&self) -> bool {
+        !self.is_stale() && self.metadata.deletion_timestamp.is_none()
+    }
+
+    /// `spec.replicas`, which the API server sets to 1 when it is absent.
+    pub fn replicas(&self) -> i32 {
+        self.spec.replicas.unwrap_or(1)
+    }
+
+    /// An annotation of the Pod template.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        let annotations = &self.spec.template.metadata.annotations;
+        annotations.get(key).map(String::as_str)
+    }
+
+    /// The image of a container of the Pod template; init containers are not searched.
+    pub fn image(&self, container: &str) -> Option<&str> {
+        let containers = &self.spec.template.spec.containers;
+        let found = containers.iter().find(|it| it.name == container)?;
+        Some(&found.image)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+    use serde_json::{Value, json};
+
+    use super::Workload;
+    use crate::testing::TestRequest;
+
+    fn find(object: &Value) -> Option<Workload> {
+        let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {}});
+        let request = TestRequest::new(&parent).child("web", object).build();
+        Workload::find::<StatefulSet>(&request.children, "a").unwrap()
+    }
+
+    fn stateful_set(metadata: Value, spec: Value, status: Value) -> Value {
+        let mut object = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": metadata, "spec": spec, "status": status,
+        });
+        object["metadata"]["name"] = json!("a");
+        object
+    }
+
+    #[test]
+    fn counts_nothing_before_the_controller_has_looked() {
+        let created = stateful_set(json!({"generation": 1}), json!({}), json!({}));
+        let workload = find(&created).unwrap();
+        assert!(workload.is_stale());
+        assert!(!workload.is_settled());
+        assert_eq!(workload.status.replicas, 0);
+        assert_eq!(workload.replicas(), 1);
+        assert_eq!(workload.image("web"), None);
+        assert_eq!(workload.annotation("hash"), None);
+    }
+
+    #[test]
+    fn is_not_settled_while_it_is_deleted() {
+        let metadata = json!({"generation": 2, "deletionTimestamp": "2030-01-01T00:00:00Z"});
+        let status = json!({"observedGeneration": 2});
+        let workload = find(&stateful_set(metadata, json!({"replicas": 0}), status)).unwrap();
+        assert!(!workload.is_stale());
+        assert!(!workload.is_settled());
+        assert_eq!(workload.replicas(), 0);
+    }
+
+    #[test]
+    fn finds_a_workload_by_kind_and_name() {
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+        });
+        assert!(find(&deployment).is_none());
+        let parent = json!({"apiVersion": "example.com/v1", "kind": "Pond", "metadata": {}});
+        let request = TestRequest::new(&parent).child("web", &deployment).build();
+        let found = Workload::find::<Deployment>(&request.children, "a").unwrap();
+        assert!(found.unwrap().is_settled());
+    }
+}
