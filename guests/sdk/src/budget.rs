@@ -111,12 +111,13 @@ impl DisruptionBudget {
 /// }
 /// ```
 pub fn below_replicas(budget: &str, replicas: &str) -> Rule {
-    let mut path = String::from("self");
-    let mut absent = String::new();
+    let mut path = "self".to_owned();
+    let mut guards = Vec::new();
     for field in budget.split('.') {
         path = format!("{path}.{field}");
-        absent.push_str(&format!("!has({path}) || "));
+        guards.push(format!("!has({path}) || "));
     }
+    let absent = guards.concat();
     let number = format!("string({path}.minAvailable)");
     let replicas = format!("self.{replicas}");
     Rule::new(format!(

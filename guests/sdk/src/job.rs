@@ -56,7 +56,7 @@ impl JobPhase {
 /// assert_eq!(JobRun::of(&job).phase, JobPhase::Succeeded);
 /// assert_eq!(termination_message("u", &[pod], "dump"), Some("12 tables"));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobRun {
     /// The phase.
     pub phase: JobPhase,

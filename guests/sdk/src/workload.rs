@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use kube::Resource;
 use serde::Deserialize;
 
-use crate::children::Children;
+use crate::children::{Children, Observed};
 use crate::fault::Fault;
 
 /// An observed Deployment or StatefulSet.
@@ -102,10 +102,7 @@ impl Workload {
     where
         T: Resource<DynamicType = ()>,
     {
-        children
-            .find::<T>(name)
-            .map(|child| child.parse())
-            .transpose()
+        children.find::<T>(name).map(Observed::parse).transpose()
     }
 
     /// True while the status belongs to an older generation of the spec.

@@ -134,10 +134,8 @@ fn owned_data(
     let children = request.children.iter().filter(|child| !child.retained);
     let data = children.filter(|it| it.is::<PersistentVolumeClaim>() || it.is::<Secret>());
     let mut owned: Vec<String> = data.map(kind_and_name).collect();
-    if let Some(claim) = existing_claim {
-        if claim.is_owned_by(site.uid) {
-            owned.push(format!("PersistentVolumeClaim/{}", site.code_claim()));
-        }
+    if existing_claim.is_some_and(|claim| claim.is_owned_by(site.uid)) {
+        owned.push(format!("PersistentVolumeClaim/{}", site.code_claim()));
     }
     owned.sort_unstable();
     owned.dedup();
