@@ -1,4 +1,5 @@
-//! Objects that were there before their parent become its children where both sides agree (A6), on the real API server.
+//! Adoption of objects that existed before their parent, if both the grant and the parent allow it
+//! (A6), on the real API server.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::{
 /// Well above the time of a pass and its watch events.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// What works, with the right to adopt ConfigMaps.
+/// The spec of a working plugin that may adopt ConfigMaps.
 fn adopting() -> Value {
     grants(true)
 }
@@ -29,7 +30,7 @@ fn grants(adopt: bool) -> Value {
     })
 }
 
-/// Puts what somebody has made by hand where the child of a parent would be.
+/// Creates an object by hand under the name of a parent's child, with these owners.
 fn found(scene: &Scene, number: usize, owners: &Value) -> Value {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -70,21 +71,23 @@ pub(crate) fn annotate(scene: &Scene, number: usize) {
     scene.site.stage.merge(&scene.site.namespace, target, &asks);
 }
 
+/// The host adopts an object only if the grant and the parent's annotation allow it and no other
+/// controller owns it. Until then it reports the object and changes nothing.
 #[test]
-fn a6_what_nobody_owns_is_listed_first_and_adopted_once_both_sides_agree() {
+fn a6_an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
     let scene = Scene::new(1);
     let host = scene.begin_with(&adopting());
     let other = scene.site.stage.get("", ("v1", "Namespace", "default"));
-    let somebody = json!([{
+    let foreign_owner = json!([{
         "apiVersion": "v1", "kind": "Namespace", "name": "default",
         "uid": other["metadata"]["uid"], "controller": true,
     }]);
     let free = found(&scene, 1, &json!([]));
-    let taken = found(&scene, 2, &somebody);
+    let taken = found(&scene, 2, &foreign_owner);
     scene.put(1, &json!({}));
     scene.put(2, &json!({}));
 
-    // Nothing is touched before the parent asks for it, and what would be is named.
+    // Without the parent's annotation, the host only names the objects that it would adopt.
     let said = wait_synced(&scene, &host, 1, "False", "AdoptionPending");
     for part in [
         "innkeeper.dev/adopt",
@@ -107,14 +110,16 @@ fn a6_what_nobody_owns_is_listed_first_and_adopted_once_both_sides_agree() {
     assert_eq!(adopted["metadata"]["ownerReferences"][0]["kind"], "Moody");
     assert_eq!(adopted["data"]["says"], "one");
     assert_eq!(adopted["data"]["mine"], "yes");
-    // What somebody controls is theirs, whatever the parent says.
+    // An object of another controller stays untouched, even if the parent asks for its adoption.
     wait_synced(&scene, &host, 2, "False", "ChildNotOwned");
     scene.site.stage.settle(QUIET);
     assert_eq!(child(&scene, 2), taken);
 }
 
+/// The annotation of the parent alone is not enough; the adoption follows once the plugin has the
+/// grant.
 #[test]
-fn a6_a_parent_that_asks_waits_for_the_grant() {
+fn a6_a_parent_that_asks_for_adoption_waits_for_the_grant() {
     let scene = Scene::new(1);
     let host = scene.begin_with(&grants(false));
     let free = found(&scene, 1, &json!([]));

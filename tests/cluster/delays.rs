@@ -1,5 +1,5 @@
-//! Watches that tell late, above all what the host itself has written: nothing is written twice, and what was refused
-//! because it rested on old knowledge is not tried again with it (Q5, F5).
+//! Watches that deliver late, above all the host's own writes: the host writes nothing twice, and
+//! does not repeat a stale write with the same outdated knowledge (Q5, F5).
 
 use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
@@ -24,10 +24,12 @@ const CRDS: [&str; 2] = [
 
 const LATE_BY: Duration = Duration::from_secs(2);
 
-/// Without a write for so long, everything has been told: well above the delay, a pass and its watch events.
+/// After this long without a write, every event has been delivered: well above the delay, a pass
+/// and its watch events.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// A host behind a relay, without controllers: every write to a child is the host's or the test's.
+/// A host behind a relay. There are no controllers, so that every write to a child is the host's or
+/// the test's.
 struct Slow {
     stage: Stage,
     relay: Relay,
@@ -35,7 +37,7 @@ struct Slow {
 }
 
 impl Slow {
-    /// The one that the tests here use in turn, with watches that tell at once.
+    /// Locks the host that the tests of this file share, and lets its watches deliver at once.
     fn lock() -> MutexGuard<'static, Self> {
         static SHARED: OnceLock<Mutex<Slow>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| {
@@ -53,7 +55,7 @@ impl Slow {
         slow
     }
 
-    /// Holds back what the watches of one kind tell, or of all.
+    /// Delays the events of the watches of one kind, or of all with an empty path.
     fn hold_back(&self, path: &'static str) {
         let late = Late { by: LATE_BY, path };
         self.relay.hold_back(Some(late));
@@ -74,8 +76,9 @@ impl Slow {
         writes
     }
 
-    /// A parent that is made and scaled three times, each time as soon as the API server has what came before: the writes
-    /// to its children, and how many writes to the parent were refused.
+    /// Creates a parent and scales it three times, each time as soon as the API server has the
+    /// state before. Returns the writes to its children, and the number of refused writes to the
+    /// parent.
     fn grow(&self) -> (Vec<String>, usize) {
         let namespace = self.stage.namespace("grow");
         let mark = self.stage.mark();
@@ -99,8 +102,10 @@ impl Slow {
 
 const SIZES: [u32; 4] = [1, 2, 3, 4];
 
+/// The host recognises its own writes before its watch delivers them. Without that, each late event
+/// would lead to one more write.
 #[test]
-fn q5_f5_late_watches_cost_no_write() {
+fn q5_f5_late_watches_cause_no_additional_write() {
     let slow = Slow::lock();
     let (prompt, _) = slow.grow();
     let made = |code: &str| prompt.iter().filter(|line| line.ends_with(code)).count();
@@ -109,7 +114,8 @@ fn q5_f5_late_watches_cost_no_write() {
         (2, SIZES.len() - 1),
         "{prompt:?}"
     );
-    // Late by different times, so that the next change of the parent is known before the last write to a child.
+    // First all watches are late, then only those of Deployments: there the host sees the next
+    // change of the parent before its own last write to the child.
     for path in ["", "/deployments"] {
         slow.hold_back(path);
         let (late, refused) = slow.grow();
@@ -118,8 +124,10 @@ fn q5_f5_late_watches_cost_no_write() {
     }
 }
 
+/// One child per key. A host that looked only at its watch would create another object in each
+/// pass.
 #[test]
-fn q5_f5_a_child_of_a_made_up_name_is_made_once() {
+fn q5_f5_a_child_with_a_made_up_name_is_created_once() {
     let slow = Slow::lock();
     let namespace = slow.stage.namespace("name");
     let mark = slow.stage.mark();
@@ -130,7 +138,7 @@ fn q5_f5_a_child_of_a_made_up_name_is_made_once() {
     });
     slow.stage.apply(&namespace, &parent);
     slow.wait_applied(&namespace, UNRULY);
-    // Each is a pass that would make up another name.
+    // Each of these triggers a pass in which the guest makes up another name.
     for turn in 0..3 {
         let turn =
             json!({ "metadata": { "annotations": { "test.example/turn": turn.to_string() } } });
@@ -143,8 +151,10 @@ fn q5_f5_a_child_of_a_made_up_name_is_made_once() {
     assert_eq!(codes, [201]);
 }
 
+/// After a 409 the host waits for its watch. A retry with the same outdated object would only be
+/// refused again.
 #[test]
-fn q5_what_was_refused_as_stale_is_not_tried_again_before_the_watch_has_moved_on() {
+fn q5_a_stale_write_is_not_repeated_before_the_watch_has_advanced() {
     let slow = Slow::lock();
     let namespace = slow.stage.namespace("stale");
     let tell = |behaviour: &str| {
@@ -158,7 +168,8 @@ fn q5_what_was_refused_as_stale_is_not_tried_again_before_the_watch_has_moved_on
     slow.wait_applied(&namespace, UNRULY);
     slow.stage.settle(QUIET);
 
-    // The host is about to write the status when the parent changes, and it will not hear of that for a while.
+    // The parent changes while the host is about to write its status, and the watch delivers that
+    // change late.
     slow.relay.arm(Some(Moment::Before));
     tell("keep");
     let stopped = slow.relay.stopped.recv_timeout(QUIET).unwrap();

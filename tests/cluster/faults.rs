@@ -1,10 +1,12 @@
-//! Guests that misbehave, on a control plane and a host of their own: what they did before stays, the parent says what is
-//! wrong, others go on, and good behaviour is all it takes to recover (A7, F16).
+//! Misbehaving guests, on a control plane and a host of their own: existing children stay, the
+//! parent reports the fault, other parents converge, and good behaviour alone recovers the parent
+//! (A7, F16).
 //!
-//! Guests that misbehave in ways that are no faults of one pass are in `misbehaving`.
+//! Misbehaviour that is not the fault of a single pass is tested in `misbehaving`.
 //!
-//! What else can go wrong, around a host whose guests behave, is the fault matrix of the modules below: plans (`plan`,
-//! `rounds`), who carries them out (`world`, `driver`, `acts`, `denials`, `meddle`), and who judges (`oracles`, `normal`, `report`).
+//! The modules below are the fault matrix, in which the guests behave and the things around the
+//! host fail. It consists of plans (`plan`, `rounds`), their execution (`world`, `driver`,
+//! `acts`, `denials`, `meddle`), and their verdict (`oracles`, `normal`, `report`).
 
 mod acts;
 mod credentials;
@@ -35,10 +37,10 @@ use serde_json::{Value, json};
 
 const GROUP: &str = "test.innkeeper.dev/v1";
 
-/// A file that is no plugin and is given to the host before the others.
+/// A file that is not a plugin; the host gets it before the plugins.
 const BROKEN: &str = "broken.wasm";
 
-/// The plugins of this suite. Each has another one for its innocent neighbour.
+/// The plugins of this suite. Each test also watches another one, which must not be affected.
 pub(crate) const UNRULY: Plugin = Plugin {
     kind: "Unruly",
     crd: "unrulies.test.innkeeper.dev",
@@ -69,7 +71,7 @@ impl Plugin {
 }
 
 pub(crate) struct Shared {
-    // Controllers would have nothing to do: no child here has any.
+    // No controllers: no child in these tests needs one.
     pub(crate) plane: ControlPlane,
     pub(crate) host: Host,
 }
@@ -79,7 +81,8 @@ pub(crate) fn shared() -> &'static Shared {
     SHARED.get_or_init(|| {
         let plane = ControlPlane::start_with(&["--api-only"]).expect("the control plane starts");
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").expect("the guests are built");
-        // First, because the order decides who competes for what: it must not keep the others from serving.
+        // The broken file comes first, because the order sets the priority between plugins: it must
+        // not keep the others from being served.
         let broken = plane.directory().join(BROKEN);
         fs::write(&broken, "not WebAssembly").expect("a file can be written");
         let good = ["unruly.wasm", "garbage.wasm", "nosy.wasm"].map(|guest| guests.join(guest));
@@ -108,7 +111,7 @@ pub(crate) fn shared() -> &'static Shared {
     })
 }
 
-/// A namespace with one parent that has behaved so far.
+/// A namespace with one parent that has been applied.
 pub(crate) struct Case {
     pub(crate) namespace: String,
 }
@@ -122,7 +125,8 @@ impl Case {
         case
     }
 
-    /// Says what the guest does for a parent, which is made if it is missing; gives the parent's generation.
+    /// Sets the guest's behaviour for a parent, which is created if it is missing; returns the
+    /// parent's generation.
     pub(crate) fn tell(&self, plugin: Plugin, name: &str, behaviour: &str) -> Value {
         let parent = json!({
             "apiVersion": GROUP, "kind": plugin.kind,
@@ -143,8 +147,8 @@ impl Case {
         generation: &Value,
         (status, wanted): (&str, &str),
     ) -> Value {
-        let what = format!("{} {name} becomes Synced={status}/{wanted}", plugin.kind);
-        eventually(&what, || {
+        let goal = format!("{} {name} becomes Synced={status}/{wanted}", plugin.kind);
+        eventually(&goal, || {
             let parent = self.parent(plugin, name);
             let observed = parent["status"]["conditions"]
                 .as_array()
@@ -164,7 +168,7 @@ impl Case {
         })
     }
 
-    /// Waits until a parent's present specification is applied.
+    /// Waits until a parent's current generation is applied.
     #[track_caller]
     pub(crate) fn wait_applied(&self, plugin: Plugin, name: &str) -> Value {
         let generation = self.parent(plugin, name)["metadata"]["generation"].clone();
@@ -176,10 +180,10 @@ impl Case {
         let found = shared().plane.user().get(kind, name);
         found
             .expect("a parent can be read")
-            .expect("the parent is there")
+            .expect("the parent exists")
     }
 
-    /// A new parent of another plugin converges.
+    /// Checks that a new parent of another plugin converges.
     #[track_caller]
     pub(crate) fn check_neighbour(&self, plugin: Plugin) {
         let neighbour = plugin.neighbour();
@@ -187,7 +191,7 @@ impl Case {
         self.wait_applied(neighbour, "bystander");
     }
 
-    /// The parent's children with their versions.
+    /// The names and resource versions of the parent's children.
     fn children(&self, plugin: Plugin) -> Vec<(String, String)> {
         let kind = Kind::new("v1", "ConfigMap", &self.namespace);
         let selector = format!("innkeeper.dev/plugin={}", plugin.kind.to_ascii_lowercase());
@@ -206,7 +210,8 @@ impl Case {
             .collect()
     }
 
-    /// Everybody's writes to this parent's children after a mark, those of the cluster's own included.
+    /// All writes to this parent's children after a mark, including those of the cluster's own
+    /// controllers.
     pub(crate) fn child_writes(&self, mark: usize) -> Vec<String> {
         let writes = shared().plane.audit().since(mark).expect("an audit log");
         writes
@@ -219,8 +224,9 @@ impl Case {
     }
 }
 
-/// Good until applied, then as told: the children stay as they are, `Synced` says why and its message holds `text`,
-/// a neighbour's new parent converges meanwhile, and good behaviour ends it.
+/// Checks one behaviour after a good start: the children stay as they are, `Synced` has this status
+/// and reason and a message with `text`, a neighbour's new parent converges meanwhile, and good
+/// behaviour recovers the parent.
 #[track_caller]
 pub(crate) fn check(plugin: Plugin, behaviour: &str, expected: (&str, &str), text: &str) {
     check_in(&Case::start(plugin), plugin, behaviour, expected, text);
@@ -263,9 +269,11 @@ pub(crate) fn check_garbage(behaviour: &str, text: &str) {
     check(GARBAGE, behaviour, ("False", "OutputRejected"), text);
 }
 
+/// A file that cannot be loaded is refused once in the log. It must not stop the host, which serves
+/// other plugins.
 #[test]
-fn f16_a_file_that_is_no_plugin_keeps_no_other_from_serving() {
-    // Both of the others serve.
+fn f16_a_file_that_is_no_plugin_does_not_affect_other_plugins() {
+    // Both other plugins serve.
     let case = Case::start(UNRULY);
     case.tell(GARBAGE, "bystander", "good");
     case.wait_applied(GARBAGE, "bystander");
@@ -279,7 +287,7 @@ fn f16_a_file_that_is_no_plugin_keeps_no_other_from_serving() {
     assert!(refusals[0].contains("this is not WebAssembly"), "{log}");
 }
 
-/// The other tests look for deletes in vain because there are none, and not because they would not see one.
+/// Shows that the other tests would see deletes: this answer does cause them.
 #[test]
 fn a7_only_an_answer_without_children_deletes_them() {
     let case = Case::start(UNRULY);
@@ -308,16 +316,18 @@ fn a7_f16_keeps_children_when_the_guest_asks_for_a_retry() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_says_that_the_parent_is_wrong() {
+fn a7_f16_keeps_children_when_the_guest_calls_the_parent_invalid() {
     check_unruly("invalid", "Invalid", "spec.behaviour: told to be wrong");
 }
 
+/// A fatal answer is final for its parent: the host calls the guest for it again only for another
+/// revision or configuration, and still serves the other parents.
 #[test]
-fn a7_f16_keeps_children_when_the_guest_gives_up_and_asks_it_no_more() {
+fn a7_f16_keeps_children_after_a_fatal_answer_and_stops_calling_the_guest() {
     let case = Case::start(UNRULY);
     let before = case.children(UNRULY);
     let mark = shared().plane.audit().mark().expect("an audit log");
-    // Good behaviour does not help: only another revision or configuration can.
+    // Good behaviour does not help: only another revision or configuration does.
     for behaviour in ["fatal", "good"] {
         let generation = case.tell(UNRULY, "parent", behaviour);
         let parent = case.wait_synced(UNRULY, "parent", &generation, ("False", "Fatal"));
@@ -368,7 +378,7 @@ fn a7_f16_keeps_children_when_the_guest_answers_a_foreign_owner() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_too_many() {
+fn a7_f16_keeps_children_when_the_guest_answers_too_many_children() {
     check_unruly("many-children", "OutputRejected", "256");
 }
 
@@ -378,12 +388,12 @@ fn a7_f16_keeps_children_when_the_guest_answers_a_huge_object() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_lets_a_living_parent_go() {
+fn a7_f16_keeps_children_when_the_guest_finalizes_a_living_parent() {
     check_unruly("finalized", "OutputRejected", "finalized");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_garbage() {
+fn a7_f16_keeps_children_when_the_guest_answers_invalid_json() {
     check_garbage("unparsable-child", "only");
 }
 
@@ -413,7 +423,7 @@ fn a7_f16_keeps_children_when_the_guest_nests_without_end() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_a_status_that_is_garbage() {
+fn a7_f16_keeps_children_when_the_guest_answers_a_status_that_is_no_json() {
     check_garbage("unparsable-status", "status");
 }
 

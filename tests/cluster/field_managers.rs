@@ -1,5 +1,6 @@
-//! The field manager of a plugin's children (`spec.fieldManager`), on the real API server: what another one has applied is
-//! continued under its name, and another name costs one write for each child.
+//! The field manager of a plugin's children (`spec.fieldManager`), on the real API server: the
+//! plugin takes over the fields that were applied under that name before, and another name costs
+//! one write for each child.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const OPERATOR: &str = "old-operator";
 /// Well above the time of a pass and its watch events.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// What works, with the right to adopt ConfigMaps, under a field manager.
+/// The spec of a working plugin that may adopt ConfigMaps, with a field manager.
 fn under(manager: Option<&str>) -> Value {
     let mut spec = json!({
         "config": {"mood": "good", "says": "one"},
@@ -33,7 +34,7 @@ fn under(manager: Option<&str>) -> Value {
     spec
 }
 
-/// Who has applied an object.
+/// The managers that have applied an object.
 fn appliers(object: &Value) -> Vec<&str> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let applied = entries.iter().filter(|entry| entry["operation"] == "Apply");
@@ -53,7 +54,7 @@ fn written(scene: &Scene, mark: usize) -> Vec<String> {
     lines
 }
 
-/// Holds that a child that somebody changes is put back by one write.
+/// Checks that one write restores a child after an edit.
 #[track_caller]
 fn check_mended(scene: &Scene, host: &Host, number: usize) {
     let (stage, namespace, name) = (&scene.site.stage, &scene.site.namespace, name(number));
@@ -68,7 +69,7 @@ fn check_mended(scene: &Scene, host: &Host, number: usize) {
     assert_eq!(written(scene, mark), [expected]);
 }
 
-/// Ends a host, and starts another one, which finds everything as it should be.
+/// Restarts the host, and checks that the new one has nothing to write.
 #[track_caller]
 fn restart(scene: &Scene, host: Host) -> Host {
     Stage::stop(host);
@@ -84,7 +85,7 @@ fn restart(scene: &Scene, host: Host) -> Host {
 }
 
 #[test]
-fn what_was_applied_under_the_name_before_goes_where_the_plugin_does_not_state_it() {
+fn fields_applied_earlier_under_the_same_manager_are_removed_unless_the_plugin_states_them() {
     let scene = Scene::new(1);
     let host = scene.begin_with(&under(Some(OPERATOR)));
     let (stage, namespace) = (&scene.site.stage, &scene.site.namespace);
@@ -112,7 +113,7 @@ fn what_was_applied_under_the_name_before_goes_where_the_plugin_does_not_state_i
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert_eq!(appliers(&after), ["another", OPERATOR]);
     assert_eq!(appliers(&child(&scene, 0)), [OPERATOR]);
-    // The status is the host's own to say.
+    // The host always writes the status under its own manager.
     let parent = stage.get(namespace, (API, "Moody", &name(1)));
     assert_eq!(appliers(&parent)[0], "innkeeper:moody:host");
 
@@ -125,7 +126,7 @@ fn what_was_applied_under_the_name_before_goes_where_the_plugin_does_not_state_i
 }
 
 #[test]
-fn another_name_costs_one_write_for_each_child_and_changes_nothing_else() {
+fn a_new_manager_costs_one_write_for_each_child_and_changes_nothing_else() {
     let scene = Scene::new(3);
     let mut host = scene.begin_with(&under(None));
     let data = || (0..3).map(|number| child(&scene, number)["data"].clone());
@@ -150,8 +151,8 @@ fn another_name_costs_one_write_for_each_child_and_changes_nothing_else() {
         check_mended(&scene, &host, 0);
         host = restart(&scene, host);
     }
-    // What the plugin applied under its own name is owned by that still, and nothing has to be said again but what was
-    // mended under another.
+    // The plugin's own manager still owns the fields that it applied before, so only the child that
+    // was restored under another manager is written again.
     let mark = scene.site.stage.mark();
     scene.apply(&under(None));
     scene.well(&host);

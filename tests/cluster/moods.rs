@@ -1,4 +1,5 @@
-//! A Plugin whose configuration decides whether it works, with parents and a web server that it comes from.
+//! A Plugin whose configuration decides if it works, with its parents and the web server that it is
+//! fetched from.
 
 use std::{fs, time::Duration};
 
@@ -16,7 +17,7 @@ pub(crate) const NAME: &str = "moody";
 const CRD: &str = "moodies.test.innkeeper.dev";
 pub(crate) const API: &str = "test.innkeeper.dev/v1";
 
-/// A control plane with Plugins, a web server with a guest, and the parents of a test.
+/// A control plane with Plugins, a web server with a guest, and the number of parents.
 pub(crate) struct Scene {
     pub(crate) site: Site,
     pub(crate) web: Web,
@@ -36,12 +37,12 @@ impl Scene {
         }
     }
 
-    /// Starts a host and serves what works, to all parents.
+    /// Starts a host, and serves a working configuration to all parents.
     pub(crate) fn begin(&self) -> Host {
         self.begin_with(&good("one"))
     }
 
-    /// Starts a host and serves what says `one`, to all parents.
+    /// Starts a host, and serves a spec whose children say `one` to all parents.
     pub(crate) fn begin_with(&self, spec: &Value) -> Host {
         let host = self.site.stage.host();
         let served = ["plugins.innkeeper.dev"];
@@ -98,7 +99,7 @@ impl Scene {
         self.wait(host, &WELL)
     }
 
-    /// Waits until every parent has its child, which says so.
+    /// Waits until every parent has a child with this text.
     #[track_caller]
     pub(crate) fn all_say(&self, host: &Host, says: &str) {
         for number in 0..self.parents {
@@ -111,7 +112,7 @@ impl Scene {
         }
     }
 
-    /// Whether every child says so.
+    /// Returns true if every parent has a child with this text.
     pub(crate) fn say(&self, says: &str) -> bool {
         (0..self.parents).all(|number| {
             let name = name(number);
@@ -123,7 +124,7 @@ impl Scene {
         })
     }
 
-    /// The revisions of the history as `<verdict>`, the latest first.
+    /// The verdicts on the revisions of the history, the latest first.
     pub(crate) fn verdicts(&self) -> Vec<String> {
         let history = self.status()["history"].clone();
         let entries = history.as_array().cloned().unwrap_or_default();
@@ -152,14 +153,14 @@ impl Scene {
         (0..self.parents).map(uid).collect()
     }
 
-    /// Ends the host as a crash does, and starts another one.
+    /// Kills the host, and starts another one.
     pub(crate) fn crash(&self, mut host: Host) -> Host {
         host.process().signal(Signal::KILL).unwrap();
         host.process().wait_for(Duration::from_secs(5)).unwrap();
         self.site.stage.host()
     }
 
-    /// Holds that the host reconciles: it follows an edit of a parent.
+    /// Checks that the host reconciles: it applies an edit of a parent.
     #[track_caller]
     pub(crate) fn follows(&self, host: &Host, note: &str) {
         let last = self.parents - 1;

@@ -1,5 +1,5 @@
-//! The host is killed while one revision takes over from another: what comes of it in the end is what comes of a host
-//! that lives (L4, L5).
+//! Kills the host while one revision takes over from another. The final state must be that of a
+//! host that is never killed (L4, L5).
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,14 @@ use crate::{
 /// Far more than there are writes.
 const KILLS_MAX: usize = 60;
 
-/// Without a write for so long, there is none to come: well above the time of a pass.
+/// After this long without a write, none follows: well above the time of a pass.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// How long one life of a host may take.
+/// Time limit for one life of a host.
 const LIFE_MAX: Duration = Duration::from_secs(40);
 
-/// Starts hosts and kills each at its next write, until one has nothing more to write and all is as it should be.
+/// Starts hosts and kills each at its next write, until one has reached the goal and has nothing
+/// more to write; returns the number of kills.
 #[track_caller]
 fn kill_until(scene: &Scene, relay: &Relay, moment: Moment, is_done: impl Fn() -> bool) -> usize {
     let mut kills = 0;
@@ -34,7 +35,8 @@ fn kill_until(scene: &Scene, relay: &Relay, moment: Moment, is_done: impl Fn() -
         let mut host = Host::start(&relay.kubeconfig, options).unwrap();
         let (start, mut quiet_since) = (Instant::now(), Instant::now());
         loop {
-            // Long, so that a host dies at its write and not some writes later.
+            // Long compared with the checks below, so that the kill follows its write and not some
+            // later write.
             if let Ok(_stopped) = relay.stopped.recv_timeout(Duration::from_millis(400)) {
                 kills += 1;
                 assert!(kills < KILLS_MAX, "{:#}", scene.status());
@@ -61,14 +63,16 @@ fn kill_until(scene: &Scene, relay: &Relay, moment: Moment, is_done: impl Fn() -
     }
 }
 
-/// With one pass at a time, so that writes come one by one.
+/// Limits a spec to one pass at a time, so that writes come one by one.
 fn one_by_one(mut spec: Value) -> Value {
     spec["limits"] = json!({"concurrency": 1});
     spec
 }
 
+/// The state of a swap is in the status of the Plugin, so every next host continues it. A host that
+/// lost it could prune children or leave the wrong revision active.
 #[test]
-fn l4_killed_at_every_write_of_a_swap_and_of_a_rollback() {
+fn l4_a_swap_and_a_rollback_survive_a_kill_at_every_write() {
     let scene = Scene::new(3);
     let relay = Relay::start(&scene.site.stage.plane).unwrap();
     let host = scene.begin_with(&one_by_one(good("one")));
@@ -86,7 +90,7 @@ fn l4_killed_at_every_write_of_a_swap_and_of_a_rollback() {
             && status["history"][1]["revision"] == first
             && scene.say("two")
     };
-    // How many there are is not sure: what is under way while one write stops goes on until the host dies.
+    // The number of kills varies: the other passes continue until the host dies.
     let kills = kill_until(&scene, &relay, Moment::After, is_swapped);
     assert!(kills > 1, "{kills}");
     let second = scene.status()["revision"].clone();
@@ -111,8 +115,10 @@ fn l4_killed_at_every_write_of_a_swap_and_of_a_rollback() {
     assert_eq!(written, Vec::<String>::new());
 }
 
+/// A restart during a swap loads the active revision from the cache, and parents are reconciled
+/// while the successor is fetched and compiled again.
 #[test]
-fn l4_killed_while_it_fetches_and_while_it_compiles() {
+fn l4_the_active_revision_survives_a_kill_during_fetch_and_compilation() {
     let scene = Scene::new(2);
     let host = scene.begin();
     scene.wait_verdicts(&host, &["Good"]);
@@ -129,11 +135,11 @@ fn l4_killed_while_it_fetches_and_while_it_compiles() {
         if now > asked {
             Ok(())
         } else {
-            Err("it does not")
+            Err("it does not fetch")
         }
     });
     let host = scene.crash(host);
-    // What served goes on, although its successor is not to be had.
+    // The active revision continues, although its successor cannot be fetched.
     scene.follows(&host, "held");
     assert_eq!(scene.status()["revision"], first["revision"]);
     scene.web.set_held(false);

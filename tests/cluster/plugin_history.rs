@@ -1,5 +1,5 @@
-//! Revisions that serve again, on the real API server: after a restart, while their source is down, and in place of
-//! revisions that do harm.
+//! Revisions that become active again, on the real API server: after a restart, while their source
+//! is down, and in place of harmful revisions.
 
 use std::time::Duration;
 
@@ -19,8 +19,10 @@ pub(crate) const ROLLED_BACK: [&str; 4] = [
     "RolledBack=True/TooManyFaults",
 ];
 
+/// A harmful revision is rolled back after its first passes, and the rollback survives a restart.
+/// Otherwise every restart would try the revision again.
 #[test]
-fn l5_a_revision_that_faults_is_rolled_back_and_not_tried_again_before_the_plugin_is_changed() {
+fn l5_a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
     let scene = Scene::new(6);
     let host = scene.begin();
     scene.wait_verdicts(&host, &["Good"]);
@@ -45,7 +47,7 @@ fn l5_a_revision_that_faults_is_rolled_back_and_not_tried_again_before_the_plugi
     assert_eq!(last[0]["parent"]["kind"], "Moody", "{status:#}");
     assert_eq!(status["limits"]["children"], 256, "{status:#}");
     assert_eq!(status["limits"]["memory"], "64Mi", "{status:#}");
-    // What faulted deleted nothing, and all parents are well again.
+    // The faulting revision has deleted nothing, and all parents recover.
     scene.all_say(&host, "one");
     scene.follows(&host, "after");
     for number in 0..scene.parents {
@@ -60,7 +62,7 @@ fn l5_a_revision_that_faults_is_rolled_back_and_not_tried_again_before_the_plugi
     }
     assert_eq!(scene.uids(), uids);
 
-    // A host that has just started knows it, and has nothing new to say.
+    // A restarted host knows of the rollback from the status, and does not report it again.
     let mark = scene.site.stage.settle(Duration::from_secs(12));
     let host = scene.crash(host);
     scene.wait(&host, &ROLLED_BACK);
@@ -72,7 +74,7 @@ fn l5_a_revision_that_faults_is_rolled_back_and_not_tried_again_before_the_plugi
     written.retain(|line| line.contains("plugins.innkeeper.dev"));
     assert_eq!(written, Vec::<String>::new());
 
-    // Another one is tried, also if it is the same with another limit.
+    // A changed Plugin is tried again, even if only a limit differs.
     let mut again = mood("trap");
     again["limits"] = json!({"children": 3});
     scene.apply(&again);
@@ -88,12 +90,14 @@ fn l5_a_revision_that_faults_is_rolled_back_and_not_tried_again_before_the_plugi
     Stage::stop(host);
 }
 
+/// A fault of a single parent is that parent's problem; a rollback for it would take a good
+/// revision from all others.
 #[test]
-fn l5_a_rollback_takes_many_faults_and_can_be_switched_off() {
+fn l5_a_rollback_requires_many_faults_and_can_be_disabled() {
     let scene = Scene::new(6);
     let host = scene.begin();
     scene.wait_verdicts(&host, &["Good"]);
-    // One of six is no reason.
+    // The fault of one parent in six is no reason for a rollback.
     scene.apply(&mood("touchy"));
     let second = scene.well(&host)["revision"].clone();
     scene.wait_verdicts(&host, &["Good", "Good"]);
@@ -105,7 +109,7 @@ fn l5_a_rollback_takes_many_faults_and_can_be_switched_off() {
     let faulting = ["Serving=True/Serving", "RolledBack=False/TooManyFaults"];
     let status = scene.wait(&host, &faulting);
     assert_ne!(status["revision"], second);
-    // It is not forgotten by a restart either, and can be switched on later.
+    // A restart does not lose this state, and the rollback can be enabled later.
     let host = scene.crash(host);
     scene.wait(&host, &faulting);
     assert_eq!(scene.verdicts()[0], "Trial");
@@ -117,8 +121,10 @@ fn l5_a_rollback_takes_many_faults_and_can_be_switched_off() {
     Stage::stop(host);
 }
 
+/// A host starts from its cache. If it needed the source, an outage of a registry would stop all
+/// plugins at the next restart.
 #[test]
-fn l4_a_source_that_is_down_touches_nothing_that_serves_also_after_a_restart() {
+fn l4_an_unreachable_source_does_not_affect_the_active_revision_even_after_a_restart() {
     let scene = Scene::new(2);
     let host = scene.begin();
     scene.wait_verdicts(&host, &["Good"]);
@@ -135,7 +141,7 @@ fn l4_a_source_that_is_down_touches_nothing_that_serves_also_after_a_restart() {
     );
     assert_eq!(status["revision"], first["revision"]);
     scene.follows(&host, "down");
-    // A swap waits, whatever it is that is to be fetched.
+    // A swap waits for the source, even if only the configuration changes.
     scene.apply(&good("two"));
     let status = scene.wait(
         &host,
@@ -151,7 +157,8 @@ fn l4_a_source_that_is_down_touches_nothing_that_serves_also_after_a_restart() {
     scene.all_say(&host, "two");
     scene.wait_verdicts(&host, &["Good", "Good"]);
 
-    // The way back takes no network: by the digest and the configuration that were.
+    // The return needs no network: the digest and the configuration identify a revision that the
+    // host has kept.
     scene.web.set_down(true);
     let asked = scene.web.asked();
     let mut back = good("one");
@@ -167,8 +174,10 @@ fn l4_a_source_that_is_down_touches_nothing_that_serves_also_after_a_restart() {
     Stage::stop(host);
 }
 
+/// A revision that would delete more than its limit waits for an approval. A restart must not count
+/// as one.
 #[test]
-fn a6_a_revision_that_wants_no_children_waits_also_after_a_restart() {
+fn a6_a_revision_without_children_waits_even_after_a_restart() {
     let scene = Scene::new(12);
     let host = scene.begin();
     scene.wait_verdicts(&host, &["Good"]);
@@ -194,7 +203,7 @@ fn a6_a_revision_that_wants_no_children_waits_also_after_a_restart() {
     scene.well(&host);
     for number in 0..scene.parents {
         let name = name(number);
-        eventually("the child goes", || {
+        eventually("the child is deleted", || {
             let found = scene
                 .site
                 .stage
@@ -205,6 +214,8 @@ fn a6_a_revision_that_wants_no_children_waits_also_after_a_restart() {
     Stage::stop(host);
 }
 
+/// A broken successor changes only conditions, and a restart does not try it in place of the active
+/// revision.
 #[test]
 fn l5_a_revision_that_does_not_compile_changes_nothing() {
     let scene = Scene::new(1);
@@ -229,8 +240,10 @@ fn l5_a_revision_that_does_not_compile_changes_nothing() {
     Stage::stop(host);
 }
 
+/// The host records the kinds of the children that it has created. Without the record it would not
+/// look for children of a kind that no plugin states any more.
 #[test]
-fn a8_a_kind_that_an_upgrade_drops_while_the_host_is_down_is_pruned() {
+fn a8_a_kind_that_an_upgrade_drops_during_downtime_is_pruned() {
     let scene = Scene::new(2);
     scene.web.put(guest("generous"));
     let host = scene.begin_with(&json!({"config": {"says": "one"}}));
@@ -240,9 +253,11 @@ fn a8_a_kind_that_an_upgrade_drops_while_the_host_is_down_is_pruned() {
             .stage
             .find(&scene.site.namespace, ("v1", "Secret", &name(number)))
     };
-    // The ConfigMap that was waited for is written first.
+    // The test has waited for the ConfigMap, and the host writes the Secret after it.
     for number in 0..scene.parents {
-        eventually("the Secret comes", || secret(number).ok_or("there is none"));
+        eventually("the Secret is created", || {
+            secret(number).ok_or("there is none")
+        });
     }
     scene.wait_verdicts(&host, &["Good"]);
     let uids = scene.uids();
@@ -254,17 +269,19 @@ fn a8_a_kind_that_an_upgrade_drops_while_the_host_is_down_is_pruned() {
     scene.well(&host);
     scene.all_say(&host, "two");
     for number in 0..scene.parents {
-        eventually("the Secret goes", || {
+        eventually("the Secret is deleted", || {
             secret(number).map_or(Ok(()), |found| Err(format!("{found:#}")))
         });
     }
-    // What both make was never gone.
+    // The ConfigMaps, which both revisions state, were never deleted.
     assert_eq!(scene.uids(), uids);
     Stage::stop(host);
 }
 
+/// A successor that needs more grants waits for the administrator while the active revision
+/// continues.
 #[test]
-fn l5_a_revision_that_asks_for_more_than_is_granted_waits() {
+fn l5_a_revision_that_requests_more_than_its_grants_waits() {
     let scene = Scene::new(1);
     let host = scene.begin();
     scene.wait_verdicts(&host, &["Good"]);
@@ -292,14 +309,16 @@ fn l5_a_revision_that_asks_for_more_than_is_granted_waits() {
     Stage::stop(host);
 }
 
+/// The gate holds even if there is nothing else to serve: without an approval, an unreviewed
+/// revision would start on a new node.
 #[test]
-fn l5_a_gated_revision_waits_also_where_the_one_before_it_is_lost() {
+fn l5_a_gated_revision_waits_even_if_its_predecessor_is_lost() {
     let mut scene = Scene::new(1);
     let host = scene.begin();
     scene.wait_verdicts(&host, &["Good"]);
     let uids = scene.uids();
     Stage::stop(host);
-    // A node of its own has a cache of its own.
+    // A new cache, as on another node, does not have the earlier revision.
     let cache = tempfile::tempdir().unwrap();
     scene.site.stage.options.cache = Some(cache.path().join("cache"));
     scene.web.put(marked(&guest("moody")));

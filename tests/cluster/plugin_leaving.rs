@@ -1,4 +1,5 @@
-//! Plugins that go, on the real API server: nobody waits for their finalizers, and children stay (L1).
+//! The deletion of Plugins, on the real API server: no finalizer of theirs blocks anything, and
+//! children stay (L1).
 
 use std::{fs, time::Duration};
 
@@ -15,12 +16,12 @@ use crate::{
 const NAME: &str = "farewell";
 const CRD: &str = "farewells.test.innkeeper.dev";
 const API: &str = "test.innkeeper.dev/v1";
-/// Of the plugin, on its parents.
+/// The plugin's finalizer on its parents.
 const FINALIZER: &str = "innkeeper.dev/farewell";
-/// Of the host, on the Plugin.
+/// The host's finalizer on the Plugin.
 const HOLD: &str = "innkeeper.dev/innkeeper";
 
-/// A site whose plugin finalizes.
+/// A control plane with a Plugin that finalizes its parents.
 struct Scene(Site);
 
 impl Scene {
@@ -61,7 +62,8 @@ impl Scene {
         self.0.stage.apply_new("", &plugin);
     }
 
-    /// Makes parents of these names, which break down when they are to go, and waits until they have their children.
+    /// Creates parents of these names, whose guest traps in phase finalize, and waits until they
+    /// have their children.
     fn parents(&self, host: &Host, names: &[&'static str]) {
         for name in names {
             let parent = json!({
@@ -84,7 +86,7 @@ impl Scene {
 
     #[track_caller]
     fn wait_gone(&self, host: &Host, name: &str) {
-        eventually(&format!("{name} goes"), || {
+        eventually(&format!("{name} is deleted"), || {
             let found = self.0.stage.find(&self.0.namespace, parent(name));
             let log = host.log().unwrap_or_default();
             found.map_or(Ok(()), |found| Err(format!("{found:#}\n{log}")))
@@ -93,7 +95,7 @@ impl Scene {
 
     #[track_caller]
     fn wait_plugin_gone(&self, host: &Host) {
-        eventually("the Plugin goes", || {
+        eventually("the Plugin is deleted", || {
             let plugin = self.0.plugin_of(NAME);
             let log = host.log().unwrap_or_default();
             if plugin.is_null() {
@@ -146,8 +148,10 @@ fn kill(mut host: Host) {
     host.process().wait_for(Duration::from_secs(5)).unwrap();
 }
 
+/// The deletion of a Plugin releases its parents and deletes nothing else. A finalizer that stayed
+/// would block the parents for ever.
 #[test]
-fn l1_a_plugin_that_goes_takes_its_finalizers_along_and_leaves_children_and_definitions() {
+fn l1_a_deleted_plugin_removes_its_finalizers_and_leaves_children_and_crds() {
     let scene = Scene::new();
     let host = scene.begin();
     scene.parents(&host, &["stays", "hangs"]);
@@ -173,14 +177,15 @@ fn l1_a_plugin_that_goes_takes_its_finalizers_along_and_leaves_children_and_defi
         .collect();
     assert_eq!(deleted, Vec::<&String>::new());
 
-    // Another Plugin of that name goes on where it was.
+    // Another Plugin of that name takes over the existing parents and children.
     scene.apply(false);
     scene.0.wait_conditions_of(NAME, &host, &WELL);
     scene.wait(&host, "stays", |parent| finalizers(parent) == [FINALIZER]);
     assert_eq!(finalizers(&scene.0.plugin_of(NAME)), [HOLD]);
     assert_eq!(scene.child_uid("stays"), uid);
 
-    // Deleted while no host runs, it waits for one, which needs nothing of the plugin for it.
+    // A Plugin that is deleted while no host runs waits for a host, which does not need the
+    // component to release it.
     kill(host);
     scene.0.put_bytes(b"broken");
     scene.delete("stays");
@@ -192,6 +197,8 @@ fn l1_a_plugin_that_goes_takes_its_finalizers_along_and_leaves_children_and_defi
     Stage::stop(host);
 }
 
+/// The annotation releases parents of a suspended and of a missing Plugin, and only those that have
+/// it.
 #[test]
 fn l1_skip_finalize_works_without_the_guest_and_without_the_plugin() {
     let scene = Scene::new();
@@ -204,7 +211,7 @@ fn l1_skip_finalize_works_without_the_guest_and_without_the_plugin() {
     scene.skip("suspended");
     scene.wait_gone(&host, "suspended");
 
-    // Its Plugin was taken away by force, while nobody looked.
+    // The Plugin is deleted by force while no host runs.
     kill(host);
     let by_force = json!({"metadata": {"finalizers": null}});
     let user = scene.0.stage.plane.user();
@@ -216,7 +223,7 @@ fn l1_skip_finalize_works_without_the_guest_and_without_the_plugin() {
     let host = scene.0.stage.host();
     scene.skip("orphan");
     scene.wait_gone(&host, "orphan");
-    // Whoever does not ask for it waits for a plugin.
+    // A parent without the annotation waits for a plugin.
     let patient = scene.0.stage.get(&scene.0.namespace, parent("patient"));
     assert_eq!(finalizers(&patient), [FINALIZER]);
     scene.skip("patient");

@@ -1,5 +1,5 @@
-//! Plugin resources on the real API server: from their source to children, from one revision to the next, and what
-//! stays when one of them is wrong or gone.
+//! Plugin resources on the real API server: from the source to children, from one revision to the
+//! next, and the state that remains when a Plugin is faulty or deleted.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -23,7 +23,7 @@ pub(crate) const PLUGIN: Kind<'static> = Kind {
     namespace: None,
 };
 
-/// What a Plugin of memcached is granted.
+/// The grants of a memcached Plugin.
 pub(crate) fn cache_grants() -> Value {
     json!({
         "parents": [{"group": "cache.example.com", "kind": "Memcached"}],
@@ -41,7 +41,7 @@ const PARENT: Target<'static> = (API, "Memcached", "example-memcached");
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
 const SERVICE: Target<'static> = ("v1", "Service", "example-memcached");
 
-/// A control plane that knows Plugins, with a host without plugin files.
+/// A control plane for Plugins, and the options of a host without plugin files.
 pub(crate) struct Site {
     pub(crate) stage: Stage,
     sources: TempDir,
@@ -68,14 +68,14 @@ impl Site {
         }
     }
 
-    /// Puts a guest below the source directory.
+    /// Writes a guest to the source directory.
     pub(crate) fn put(&self, guest: &str) {
         let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
         self.put_bytes(&fs::read(guests.join(format!("{guest}.wasm"))).unwrap());
     }
 
     pub(crate) fn put_bytes(&self, bytes: &[u8]) {
-        put(&self.sources.path().join("plugin.wasm"), bytes);
+        replace_file(&self.sources.path().join("plugin.wasm"), bytes);
     }
 
     fn apply(&self, more: &Value) {
@@ -85,15 +85,7 @@ impl Site {
     pub(crate) fn apply_as(&self, name: &str, more: &Value) {
         let mut spec = json!({
             "source": {"file": {"path": "plugin.wasm"}},
-            "grants": {
-                "parents": [{"group": "cache.example.com", "kind": "Memcached"}],
-                "children": [
-                    {"kind": "Service"},
-                    {"group": "apps", "kind": "Deployment"},
-                    {"group": "policy", "kind": "PodDisruptionBudget"},
-                ],
-                "reads": [{"kind": "Pod", "access": "metadata"}],
-            },
+            "grants": cache_grants(),
         });
         for (field, value) in more.as_object().unwrap() {
             spec[field] = value.clone();
@@ -114,7 +106,8 @@ impl Site {
         plugin.unwrap_or_default()
     }
 
-    /// Waits until all of these conditions stand, each as `Type=Status/Reason` and said of the present generation.
+    /// Waits until all of these conditions hold for the current generation, each as
+    /// `Type=Status/Reason`.
     #[track_caller]
     fn wait_conditions(&self, host: &Host, expected: &[&str]) -> Value {
         self.wait_conditions_of(NAME, host, expected)
@@ -148,7 +141,7 @@ impl Site {
     }
 }
 
-/// The same component with other bytes: behind a section that nobody reads.
+/// The same component with other bytes, in a section that has no effect.
 pub(crate) fn marked(bytes: &[u8]) -> Vec<u8> {
     harmless::marked(bytes, 1)
 }
@@ -158,8 +151,8 @@ fn another_image() -> Value {
     json!({"images": {"memcached": "memcached:another"}})
 }
 
-/// Whole or not at all, as an administrator should.
-fn put(path: &Path, bytes: &[u8]) {
+/// Replaces a file atomically, as an administrator should.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) {
     let new = path.with_extension("new");
     fs::write(&new, bytes).unwrap();
     fs::rename(new, path).unwrap();
@@ -177,12 +170,12 @@ pub(crate) const WELL: [&str; 8] = [
 ];
 
 #[test]
-fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
+fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
     let site = Site::new();
     let Site {
         stage, namespace, ..
     } = &site;
-    // The definition may come after the host.
+    // The CRD may be installed after the host has started.
     let host = stage.host();
     site.define();
     site.put("memcached");
@@ -199,7 +192,8 @@ fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
     assert_eq!(labels["innkeeper.dev/plugin"], NAME);
     let before = site.image();
 
-    // Another configuration is another revision: it takes over in the same process and prunes nothing.
+    // Another configuration is another revision: it becomes active in the same process and prunes
+    // nothing.
     let mark = stage.mark();
     site.apply(&json!({"config": another_image()}));
     let plugin = site.wait_conditions(&host, &WELL);
@@ -222,10 +216,10 @@ fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
     check_suspension(&site, &host);
     check_quiet(&site, &host);
 
-    // Without the Plugin the children stay, and the host goes on.
+    // Without the Plugin the children stay, and the host continues to run.
     let uid = stage.get(namespace, DEPLOYMENT)["metadata"]["uid"].clone();
     stage.plane.user().delete(PLUGIN, NAME).unwrap();
-    eventually("the host says that the Plugin is gone", || {
+    eventually("the host logs that the Plugin is gone", || {
         let log = host.log().unwrap_or_default();
         let named = format!("\"plugin\":\"{NAME}\"");
         let is_it = |line: &str| line.contains("the Plugin is gone") && line.contains(&named);
@@ -238,7 +232,7 @@ fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
     stage.settle(Duration::from_secs(2));
     assert_eq!(stage.get(namespace, DEPLOYMENT)["metadata"]["uid"], uid);
 
-    // Another Plugin of that name goes on where it was.
+    // Another Plugin of that name takes over the existing children.
     let mark = stage.mark();
     site.apply(&json!({"config": another_image()}));
     site.wait_conditions(&host, &WELL);
@@ -253,7 +247,7 @@ fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
     Stage::stop(host);
 }
 
-/// What is wrong changes nothing but the conditions.
+/// Checks that a faulty spec changes only the conditions.
 fn check_failures(site: &Site, host: &Host, serving: &str) {
     let good = json!({"config": another_image()});
     let wrong = json!({"config": another_image(), "digest": format!("sha256:{}", "0a".repeat(32))});
@@ -301,7 +295,7 @@ fn check_failures(site: &Site, host: &Host, serving: &str) {
         site.apply(&more);
         let plugin = site.wait_conditions(host, expected);
         assert_eq!(plugin["status"]["revision"], serving);
-        // The old one still does its work.
+        // The active revision still reconciles.
         let replicas = 4 + index;
         let namespace = &site.namespace;
         site.stage
@@ -314,7 +308,7 @@ fn check_failures(site: &Site, host: &Host, serving: &str) {
     site.wait_conditions(host, &WELL);
 }
 
-/// Other bytes at the same place are found where the Plugin asks to look again.
+/// Checks that other bytes at the same place are found if the pull policy is `Always`.
 fn check_other_bytes(site: &Site, host: &Host, before: &str) {
     let source = json!({
         "file": {"path": "plugin.wasm"}, "pullPolicy": "Always", "pullInterval": "10s",
@@ -324,8 +318,8 @@ fn check_other_bytes(site: &Site, host: &Host, before: &str) {
     let mark = site.stage.settle(Duration::from_secs(1));
     let path = site.sources.path().join("plugin.wasm");
     let bytes = marked(&fs::read(&path).unwrap());
-    put(&path, &bytes);
-    eventually("the other bytes serve", || {
+    replace_file(&path, &bytes);
+    eventually("the revision with the other bytes is active", || {
         let status = &site.plugin()["status"];
         let is_other = status["revision"] != before && status["revision"].is_string();
         if is_other {
@@ -336,28 +330,28 @@ fn check_other_bytes(site: &Site, host: &Host, before: &str) {
     });
     site.wait_conditions(host, &WELL);
     site.stage.settle(Duration::from_secs(1));
-    // The same component wants the same children.
+    // The same component states the same children, so there is nothing to write.
     let mut written = lines(&site.stage.writes_since(mark));
     written.retain(|line| !line.contains("plugins.innkeeper.dev/status"));
     assert_eq!(written, Vec::<String>::new());
 }
 
-/// A kind of parents has one plugin.
+/// Checks that a kind of parents has one active plugin.
 fn check_rival(site: &Site, host: &Host) {
-    const RIVAL: &str = "rival";
+    const SECOND: &str = "second";
 
-    site.apply_as(RIVAL, &json!({}));
+    site.apply_as(SECOND, &json!({}));
     let refused = [
         "Granted=True/Granted",
         "Serving=False/ParentTaken",
         "Degraded=True/ParentTaken",
     ];
-    site.wait_conditions_of(RIVAL, host, &refused);
-    site.stage.plane.user().delete(PLUGIN, RIVAL).unwrap();
+    site.wait_conditions_of(SECOND, host, &refused);
+    site.stage.plane.user().delete(PLUGIN, SECOND).unwrap();
     site.wait_conditions(host, &WELL);
 }
 
-/// What a revision would do is said before it serves, and where it is to wait it waits.
+/// Checks that a gated revision reports its changes, and waits for the approval.
 fn check_approval(site: &Site, host: &Host) {
     let before = site.plugin()["status"]["revision"].clone();
     let image = || json!({"images": {"memcached": "memcached:approved"}});
@@ -371,7 +365,7 @@ fn check_approval(site: &Site, host: &Host) {
     assert_eq!(candidate["counts"], expected);
     assert_ne!(site.image(), "memcached:approved");
 
-    // What is no part of a revision binds what serves at once.
+    // Fields that are no part of a revision affect the active revision at once.
     let suspended = json!({"config": image(), "rollout": {"mode": "Gated"}, "suspend": true});
     site.apply(&suspended);
     let waits = ["Serving=False/Suspended", "Degraded=True/AwaitingApproval"];
@@ -392,7 +386,7 @@ fn check_approval(site: &Site, host: &Host) {
     site.wait_conditions(host, &WELL);
 }
 
-/// While a plugin is suspended nothing is written, and nothing is lost.
+/// Checks that nothing is written while a plugin is suspended, and that no edit is lost.
 fn check_suspension(site: &Site, host: &Host) {
     let Site {
         stage, namespace, ..
@@ -406,7 +400,7 @@ fn check_suspension(site: &Site, host: &Host) {
     stage.merge(namespace, PARENT, &json!({"spec": {"size": 1}}));
     stage.settle(Duration::from_secs(2));
     let mut written = lines(&stage.writes_since(mark));
-    // The counts of its parents may still be on their way.
+    // The counts of its parents may still follow.
     written.retain(|line| !line.contains("plugins.innkeeper.dev/status"));
     assert_eq!(written, Vec::<String>::new());
     site.apply(&json!({"config": another_image(), "suspend": false}));
@@ -416,7 +410,7 @@ fn check_suspension(site: &Site, host: &Host) {
     });
 }
 
-/// Columns are filled, and once they are, nothing is written any more.
+/// Checks that the columns are filled, and that the host writes nothing afterwards.
 fn check_quiet(site: &Site, host: &Host) {
     let Site {
         stage, namespace, ..
@@ -430,6 +424,6 @@ fn check_quiet(site: &Site, host: &Host) {
             _ => Err(format!("{status:#}")),
         }
     });
-    // Longer than the counts are good for.
+    // Longer than the interval of the counts.
     stage.settle(Duration::from_secs(12));
 }

@@ -1,4 +1,4 @@
-//! A call that a host has written to its log is repeated elsewhere (O5).
+//! The replay of a call that a host has recorded in its log (O5).
 
 use std::{
     fs,
@@ -47,14 +47,16 @@ fn replay(directory: &Path, recording: &str) -> Output {
 }
 
 #[track_caller]
-fn check(output: &Output, code: i32, said: &str) {
+fn check(output: &Output, code: i32, message: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{errors}");
-    assert!(errors.contains(said), "{errors}");
+    assert!(errors.contains(message), "{errors}");
 }
 
+/// A recorded call has all inputs of the guest. An input that the recording lacked would change the
+/// answer of the replay.
 #[test]
-fn o5_a_call_that_was_recorded_on_demand_gives_the_same_answer_elsewhere() {
+fn o5_a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let mut options = stage.options.clone();
     let arguments = admin::ARGUMENTS.iter().chain(&["--debug-endpoints"]);
@@ -79,7 +81,7 @@ fn o5_a_call_that_was_recorded_on_demand_gives_the_same_answer_elsewhere() {
     assert_eq!(
         recordings(&host),
         [""; 0],
-        "nobody has asked for this plugin"
+        "the filter names another plugin"
     );
 
     record("memcached");
@@ -104,7 +106,7 @@ fn o5_a_call_that_was_recorded_on_demand_gives_the_same_answer_elsewhere() {
     let children = answer["children"].as_array().unwrap();
     assert!(!children.is_empty(), "{answer}");
 
-    // Another input gives another answer, and that is said.
+    // Another input gives another answer, and the command reports the difference.
     let edited = recording.replace("\"size\":2", "\"size\":3");
     check(&replay(directory, &edited), 2, "replicas is 3, and was 2");
     changed["recording"] = json!("v9");

@@ -1,4 +1,5 @@
-//! Plugins that come from a registry that is not ours: what serves goes on while it is down, wrong, slow or strange.
+//! Plugins from a registry that others run: the active revision continues while the registry is
+//! down, wrong, slow or malformed.
 
 use std::fs;
 
@@ -17,12 +18,12 @@ use crate::{
 };
 
 const NO_DIGEST: &str = "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
-/// The name that the certificate of a registry with TLS has, too.
+/// A host name that the certificate of a registry with TLS also has.
 const HOST: &str = "registry.test";
-/// The namespace of hosts outside of a cluster.
+/// The namespace of a host that runs outside of a cluster.
 const HOST_NAMESPACE: &str = "innkeeper-system";
 
-/// A host's user with a registry: pushes, signs, and declares what the host is to fetch.
+/// A user with a registry, who pushes, signs, and declares Plugins for the host.
 struct Shop {
     scene: Scene,
     innkeeper: Client,
@@ -45,11 +46,11 @@ impl Shop {
     fn run(&self, arguments: &[&str]) -> Value {
         let how = self.how.iter().map(String::as_str);
         let arguments: Vec<&str> = arguments.iter().copied().chain(how).collect();
-        let said = self.innkeeper.run(&arguments).unwrap();
-        serde_json::from_str(&said).unwrap_or_default()
+        let printed = self.innkeeper.run(&arguments).unwrap();
+        serde_json::from_str(&printed).unwrap_or_default()
     }
 
-    /// Pushes bytes; gives what is known of them then.
+    /// Pushes bytes; returns the printed description of the artifact.
     fn push(&self, registry: &Registry, version: &str, bytes: &[u8]) -> Value {
         let file = self.innkeeper.put("moody.wasm", bytes).unwrap();
         let reference = registry.reference(version);
@@ -61,12 +62,12 @@ impl Shop {
         self.run(&["sign", &reference, "--key", &fixture(key), "-o", "json"]);
     }
 
-    /// Declares that a reference serves, and says so.
+    /// Declares a Plugin by its reference, with this text for its children.
     fn apply(&self, reference: &str, says: &str, more: &Value) {
         self.scene.apply(&declared(reference, says, more));
     }
 
-    /// A revision that changed nothing: it is the one that serves, and its plugin follows edits.
+    /// Checks that the active revision is unchanged and still reconciles.
     #[track_caller]
     fn is_kept(&self, host: &innkeeper_tests::Host, first: &Value, expected: &[&str]) -> Value {
         let expected = [expected, &["Serving=True/Serving"]].concat();
@@ -108,14 +109,19 @@ fn declared(reference: &str, says: &str, more: &Value) -> Value {
 #[track_caller]
 fn check_said(scene: &Scene, kind: &str, texts: &[&str]) {
     let plugin = scene.site.plugin_of(NAME);
-    let said = condition(&plugin, kind).unwrap();
+    let message = condition(&plugin, kind).unwrap();
     for text in texts {
-        assert!(said.contains(text), "\"{text}\" is missing in: {said}");
+        assert!(
+            message.contains(text),
+            "\"{text}\" is missing in: {message}"
+        );
     }
 }
 
+/// Neither an outage nor an empty registry takes the active revision away, and the swap completes
+/// once the registry has the artifact.
 #[test]
-fn l4_a_registry_that_is_down_touches_nothing_that_serves_also_after_a_restart() {
+fn l4_an_unreachable_registry_does_not_affect_the_active_revision_even_after_a_restart() {
     let registry = Registry::start().unwrap();
     let address = registry.address().to_owned();
     let shop = Shop::new(&registry, &["--insecure"]);
@@ -127,7 +133,7 @@ fn l4_a_registry_that_is_down_touches_nothing_that_serves_also_after_a_restart()
     assert_eq!(first["digest"], pushed["digest"]);
     scene.wait_verdicts(&host, &["Good"]);
 
-    // Down in the middle of a swap, and when the host starts again.
+    // The registry goes down during a swap, and is still down when the host starts again.
     drop(registry);
     shop.apply(&two, "two", &json!({}));
     let down = ["Fetched=False/Unreachable", "Degraded=True/Unreachable"];
@@ -136,7 +142,7 @@ fn l4_a_registry_that_is_down_touches_nothing_that_serves_also_after_a_restart()
     let host = scene.crash(host);
     shop.is_kept(&host, &first, &down);
 
-    // It comes back empty, and gets what is wanted later.
+    // The registry returns empty, and gets the requested version later.
     let options = RegistryOptions {
         address: Some(address),
         ..RegistryOptions::default()
@@ -150,14 +156,16 @@ fn l4_a_registry_that_is_down_touches_nothing_that_serves_also_after_a_restart()
     Stage::stop(host);
 }
 
+/// A pinned digest is checked before the compilation, so a changed tag cannot bring other code into
+/// the cluster.
 #[test]
-fn l5_what_a_registry_has_under_another_digest_changes_nothing() {
+fn l5_an_artifact_with_another_digest_changes_nothing() {
     let registry = Registry::start().unwrap();
     let shop = Shop::new(&registry, &["--insecure"]);
     let scene = &shop.scene;
     let pushed = shop.push(&registry, ":1", &guest("moody"));
     let manifest = pushed["manifestDigest"].as_str().unwrap();
-    // By the digest of the manifest, and of the bytes.
+    // Pinned by the digest of the manifest, and by that of the bytes.
     let pinned = registry.reference(&format!("@{manifest}"));
     let digest = json!({"digest": pushed["digest"]});
     let host = scene.begin_with(&declared(&pinned, "one", &digest));
@@ -181,6 +189,8 @@ fn l5_what_a_registry_has_under_another_digest_changes_nothing() {
     Stage::stop(host);
 }
 
+/// Only a signature by one of the stated keys lets a revision become active, and a restart does not
+/// weaken that.
 #[test]
 fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
     let registry = Registry::start().unwrap();
@@ -195,7 +205,7 @@ fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
     scene.wait_verdicts(&host, &["Good"]);
     check_said(scene, "Verified", &["signed by the key sha256:"]);
 
-    // By nobody, and by somebody else.
+    // First without a signature, and then with one by another key.
     let other = shop.push(&registry, ":2", &marked(&guest("moody")));
     shop.apply(&two, "two", &verify);
     let unsigned = ["Verified=False/Unsigned", "Degraded=True/Unsigned"];
@@ -204,13 +214,14 @@ fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
     shop.sign(&registry, ":2", "other.key");
     let bad = ["Verified=False/BadSignature", "Degraded=True/BadSignature"];
     shop.is_kept(&host, &first, &bad);
-    let why = "none of the expected keys made the signature";
-    check_said(scene, "Verified", &[why]);
-    check_said(scene, "Degraded", &[why]);
+    let reason = "none of the expected keys made the signature";
+    check_said(scene, "Verified", &[reason]);
+    check_said(scene, "Degraded", &[reason]);
     let host = scene.crash(host);
     shop.is_kept(&host, &first, &bad);
 
-    // The right signature beside the wrong one, for a Plugin that asks again.
+    // The right signature is added beside the wrong one; the edited Plugin makes the host check
+    // again.
     shop.sign(&registry, ":2", "p256.key");
     let mut again = verify;
     again["limits"] = json!({"children": 3});
@@ -221,7 +232,7 @@ fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
 }
 
 #[test]
-fn a_private_registry_with_an_authority_of_its_own_is_reached_with_both() {
+fn a_private_registry_is_reached_with_its_certificate_authority_and_a_pull_secret() {
     let registry = Registry::start_with(&RegistryOptions {
         tls: true,
         private: true,
@@ -270,7 +281,7 @@ fn a_private_registry_with_an_authority_of_its_own_is_reached_with_both() {
 }
 
 #[test]
-fn sources_are_reached_through_the_proxies_of_the_environment_and_the_api_server_is_not() {
+fn sources_use_the_proxies_of_the_environment_and_the_api_server_does_not() {
     let registry = Registry::start_with(&RegistryOptions {
         tls: true,
         ..RegistryOptions::default()
@@ -286,17 +297,17 @@ fn sources_are_reached_through_the_proxies_of_the_environment_and_the_api_server
     let options = &mut shop.scene.site.stage.options;
     let trust = ["--source-ca-file".to_owned(), authority];
     options.arguments.extend(trust);
-    // Nobody answers on the first port of loopback: what goes there fails.
-    let nobody = "http://127.0.0.1:1".to_owned();
+    // No server listens on the first port of loopback, so requests to it fail.
+    let unreachable = "http://127.0.0.1:1".to_owned();
     let environment = [
         ("HTTPS_PROXY", proxy.url()),
-        ("HTTP_PROXY", nobody),
+        ("HTTP_PROXY", unreachable),
         ("NO_PROXY", format!("localhost,{}", ip(&direct))),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value));
     options.environment.extend(environment);
 
-    // Only the proxy knows where that is.
+    // Only the proxy can resolve this name.
     let scene = &shop.scene;
     let elsewhere = format!("{HOST}/plugins/pond:1");
     let secure = json!({"oci": {"insecure": false}});
@@ -306,7 +317,7 @@ fn sources_are_reached_through_the_proxies_of_the_environment_and_the_api_server
     assert!(!asked.is_empty(), "nothing went through the proxy");
     assert!(asked.iter().all(|it| *it == tunnel), "{asked:?}");
 
-    // What needs none has none.
+    // A source that `NO_PROXY` lists is reached without the proxy.
     shop.apply(&direct.reference(":2"), "two", &json!({}));
     assert_eq!(scene.well(&host)["digest"], pushed["digest"]);
     scene.all_say(&host, "two");
@@ -325,7 +336,7 @@ fn a_mirror_is_asked_before_the_registry() {
     let pushed = shop.push(&mirror, ":1", &guest("moody"));
     let flag = format!("--source-mirror={HOST}=http://{}", mirror.address());
     shop.scene.site.stage.options.arguments.push(flag);
-    // Nobody knows where that is.
+    // The name does not resolve, so that only the mirror can answer.
     let elsewhere = format!("{HOST}/plugins/pond:1");
     let secure = json!({"oci": {"insecure": false}});
     let host = shop.scene.begin_with(&declared(&elsewhere, "one", &secure));
@@ -333,8 +344,10 @@ fn a_mirror_is_asked_before_the_registry() {
     Stage::stop(host);
 }
 
+/// A registry can delay or refuse only its own Plugin: the answers are bounded and checked before
+/// they are used.
 #[test]
-fn l5_a_registry_that_is_silent_or_answers_garbage_or_too_much_changes_nothing() {
+fn l5_a_silent_malformed_or_oversized_answer_of_a_registry_changes_nothing() {
     let registry = Registry::start().unwrap();
     let shop = Shop::new(&registry, &["--insecure"]);
     let scene = &shop.scene;
@@ -344,7 +357,7 @@ fn l5_a_registry_that_is_silent_or_answers_garbage_or_too_much_changes_nothing()
     let first = scene.status();
     scene.wait_verdicts(&host, &["Good"]);
 
-    // Whatever it is asked for, it answers the same.
+    // This server gives the same answer to every request.
     let strange = Web::start(b"<html>".to_vec());
     strange.set_held(true);
     let reference = |tag: &str| {
@@ -354,10 +367,10 @@ fn l5_a_registry_that_is_silent_or_answers_garbage_or_too_much_changes_nothing()
     };
     shop.apply(&reference("silent"), "two", &json!({}));
     eventually("the silent registry is asked", || match strange.asked() {
-        0 => Err("it is not"),
+        0 => Err("it is not asked"),
         _ => Ok(()),
     });
-    // Nobody waits for it but its Plugin.
+    // Parents do not wait for the fetch.
     scene.follows(&host, "while it is silent");
     strange.set_held(false);
     let malformed = ["Fetched=False/ArtifactMalformed"];
@@ -369,7 +382,7 @@ fn l5_a_registry_that_is_silent_or_answers_garbage_or_too_much_changes_nothing()
     strange.put(manifest.into_bytes());
     shop.apply(&reference("large"), "two", &json!({}));
     shop.is_kept(&host, &first, &["Fetched=False/TooLarge"]);
-    // Of the gigabyte nothing was asked for: the manifest was enough.
+    // The host has asked only for the manifest, and for nothing of the gigabyte.
     assert_eq!(strange.asked(), 2);
 
     let layer = json!({"mediaType": "application/wasm", "digest": NO_DIGEST, "size": 4096});

@@ -1,4 +1,5 @@
-//! Several plugins that want the same kind of parents: a file comes before Plugins, and of Plugins the oldest serves.
+//! The priority between plugins for the same kind of parents: a plugin file comes before Plugins,
+//! and of Plugins the oldest is active.
 
 use std::{thread::sleep, time::Duration};
 
@@ -21,7 +22,7 @@ const ELDER: &str = "the-elder";
 const JUNIOR: &str = "junior";
 
 impl Site {
-    /// Waits until the children of the parent are those of a plugin.
+    /// Waits until the children of the parent belong to a plugin.
     #[track_caller]
     fn wait_made_by(&self, host: &Host, plugin: &str) -> Value {
         self.stage
@@ -32,13 +33,13 @@ impl Site {
         self.stage.get(&self.namespace, DEPLOYMENT)["metadata"]["uid"].clone()
     }
 
-    /// Why a Plugin does not serve.
-    fn why(&self, name: &str) -> String {
+    /// The condition `Serving` of a Plugin.
+    fn serving(&self, name: &str) -> String {
         condition(&self.plugin_of(name), "Serving").unwrap_or_default()
     }
 }
 
-/// Waits until nothing that is made has the creation time of what was made before.
+/// Waits for the next second, because creation times have whole seconds and decide the priority.
 fn next_second() {
     let before = Timestamp::now().as_second();
     while Timestamp::now().as_second() == before {
@@ -47,14 +48,14 @@ fn next_second() {
 }
 
 #[test]
-fn of_plugins_for_the_same_parents_the_oldest_serves() {
+fn the_oldest_of_several_plugins_for_the_same_parents_is_active() {
     let site = Site::new();
     site.define();
     site.put("memcached");
     let host = site.stage.host();
     site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
 
-    // The older one cannot serve, and is in nobody's way.
+    // The older Plugin cannot be served, and does not block the younger one.
     site.apply_as(ELDER, &json!({"grants": {}, "crds": "Ignore"}));
     site.wait_conditions_of(ELDER, &host, &["Granted=False/NotGranted"]);
     next_second();
@@ -66,17 +67,17 @@ fn of_plugins_for_the_same_parents_the_oldest_serves() {
         .apply_example(&site.namespace, "examples/memcached/01-article.yaml");
     let uid = site.wait_made_by(&host, JUNIOR);
 
-    // Once it can, it takes over what the other one made.
+    // Once the older Plugin can be served, it takes over the children of the younger one.
     let granted = json!({"grants": cache_grants(), "crds": "Ignore"});
     site.apply_as(ELDER, &granted);
     site.wait_conditions_of(ELDER, &host, &WELL);
     site.wait_conditions_of(JUNIOR, &host, &TAKEN);
-    let why = site.why(JUNIOR);
+    let message = site.serving(JUNIOR);
     let expected = format!("Memcached.cache.example.com belongs to plugin {ELDER}");
-    assert!(why.contains(&expected), "{why}");
+    assert!(message.contains(&expected), "{message}");
     assert_eq!(site.wait_made_by(&host, ELDER), uid);
 
-    // A start does not depend on which of them is looked at first.
+    // The priority after a start does not depend on the order in which the host reads the Plugins.
     let mark = site.stage.settle(Duration::from_secs(2));
     Stage::stop(host);
     let host = site.stage.host();
@@ -94,7 +95,7 @@ fn of_plugins_for_the_same_parents_the_oldest_serves() {
 }
 
 #[test]
-fn plugins_serve_beside_files_which_come_first() {
+fn plugins_are_served_beside_plugin_files_which_have_priority() {
     const FILE: &str = "memcached";
     const MOODY: Target<'static> = (moods::API, "Moody", "calm");
 
@@ -116,10 +117,13 @@ fn plugins_serve_beside_files_which_come_first() {
     site.wait_conditions_of(JUNIOR, &host, &TAKEN);
     site.apply_as(FILE, &json!({}));
     site.wait_conditions_of(FILE, &host, &["Serving=False/NameTaken"]);
-    let why = site.why(FILE);
-    assert!(why.contains("give the Plugin another name"), "{why}");
+    let message = site.serving(FILE);
+    assert!(
+        message.contains("give the Plugin another name"),
+        "{message}"
+    );
 
-    // What wants other parents serves.
+    // A Plugin for other parents is served.
     site.put_bytes(&moods::guest("moody"));
     let granted = json!({
         "grants": {
@@ -142,7 +146,8 @@ fn plugins_serve_beside_files_which_come_first() {
             child["data"]["says"] == "both"
         });
 
-    // Those that do not serve go, and what the file made stays as it is.
+    // The deletion of the Plugins that are not served does not affect the children of the plugin
+    // file.
     let mark = site.stage.settle(Duration::from_secs(1));
     for name in [FILE, JUNIOR] {
         site.stage.plane.user().delete(PLUGIN, name).unwrap();

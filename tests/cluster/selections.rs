@@ -1,5 +1,5 @@
-//! Which parents a plugin has (`spec.parents`), on the real API server: those that leave the selection are let go of, and
-//! those that never were in it are not touched.
+//! The parents that a plugin selects (`spec.parents`), on the real API server: the host releases
+//! parents that leave the selection, and does not touch parents that were never in it.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -21,7 +21,8 @@ const FINALIZER: &str = "innkeeper.dev/farewell";
 /// Well above the time of a pass and its watch events.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// A site whose plugin finalizes and has only some of the parents, with a host and two namespaces.
+/// A control plane with a host, a plugin that finalizes and selects some of the parents, and two
+/// namespaces.
 struct Scene {
     site: Site,
     host: Host,
@@ -31,7 +32,7 @@ struct Scene {
     theirs: String,
 }
 
-/// In namespaces of team a, with a tier.
+/// Selects the parents with a tier in namespaces of team a.
 fn choosy() -> Value {
     json!({
         "namespaceSelector": {"matchLabels": {"team": "a"}},
@@ -40,10 +41,10 @@ fn choosy() -> Value {
 }
 
 impl Scene {
-    /// Serves parents that are chosen by `parents`.
+    /// Starts a host that serves the parents selected by `parents`.
     fn new(parents: &Value) -> Self {
         let mut site = Site::new();
-        // Passes are counted by what the log says of them.
+        // The tests count passes by their lines in the log.
         let log = ["--log", "info,innkeeper=debug"].map(str::to_owned);
         site.stage.options.arguments.extend(log);
         site.define();
@@ -66,7 +67,7 @@ impl Scene {
         scene
     }
 
-    /// Serves parents that are chosen in this way from now on.
+    /// Changes the selection of the Plugin.
     fn select(&self, parents: &Value) {
         let mut spec = json!({
             "source": {"file": {"path": "plugin.wasm"}},
@@ -99,7 +100,7 @@ impl Scene {
         self.site.stage.merge(namespace, parent(name), &labels);
     }
 
-    /// Makes a parent that breaks down when it is to go.
+    /// Creates a parent whose guest traps in phase finalize.
     fn put(&self, namespace: &str, name: &str, labels: &Value) {
         let parent = json!({
             "apiVersion": API, "kind": "Farewell", "spec": {"end": "trap"},
@@ -123,7 +124,7 @@ impl Scene {
         stage.wait(&self.host, namespace, parent(name), check)
     }
 
-    /// Waits until a parent is served, finalizer and all.
+    /// Waits until a parent is applied and has its finalizer.
     #[track_caller]
     fn wait_served(&self, namespace: &str, name: &str) {
         self.wait(namespace, name, |parent| {
@@ -131,37 +132,40 @@ impl Scene {
         });
     }
 
-    /// Waits until a parent says that it is not selected because of a field.
+    /// Waits until a parent reports that a field excludes it.
     #[track_caller]
     fn wait_left(&self, namespace: &str, name: &str, field: &str) {
         let parent = self.wait(namespace, name, |parent| {
             is_synced(parent, "Unknown", "NotSelected") && finalizers(parent).is_empty()
         });
-        let said = condition(&parent, "Synced").unwrap();
-        assert!(said.contains(field) && said.contains(NAME), "{said}");
+        let message = condition(&parent, "Synced").unwrap();
+        assert!(
+            message.contains(field) && message.contains(NAME),
+            "{message}"
+        );
         let ready = condition(&parent, "Ready").unwrap();
         assert!(ready.starts_with("Unknown/NotSelected:"), "{ready}");
     }
 
     #[track_caller]
     fn wait_gone(&self, namespace: &str, target: Target<'_>) {
-        eventually(&format!("{target:?} goes"), || {
+        eventually(&format!("{target:?} is deleted"), || {
             let found = self.site.stage.find(namespace, target);
             let log = self.host.log().unwrap_or_default();
             found.map_or(Ok(()), |found| Err(format!("{found:#}\n{log}")))
         });
     }
 
-    /// The host's writes in both namespaces.
+    /// The host's writes in both namespaces, without events.
     fn written(&self, mark: usize) -> Vec<String> {
         let mut writes = self.site.stage.writes_since(mark);
         writes.retain(|write| [&self.ours, &self.theirs].contains(&&write.namespace));
-        // What the guest did is told as an event where it broke down.
+        // The host also reports a trap of the guest as an event.
         writes.retain(|write| write.resource != "events.events.k8s.io");
         lines(&writes)
     }
 
-    /// How many passes the parents in a namespace have had.
+    /// Counts the passes of the parents in a namespace.
     fn passes(&self, namespace: &str) -> usize {
         let log = self.host.log().unwrap();
         let place = format!("{namespace}/");
@@ -169,7 +173,7 @@ impl Scene {
         ended.filter(|line| line.contains(&place)).count()
     }
 
-    /// How many parents the Plugin says that it has.
+    /// Waits until the Plugin counts this many parents.
     #[track_caller]
     fn wait_total(&self, total: usize) {
         eventually("the parents are counted", || {
@@ -193,7 +197,7 @@ fn finalizers(object: &Value) -> Vec<&str> {
     all.filter_map(Value::as_str).collect()
 }
 
-/// What the host writes of a parent that comes back and whose child is as it was.
+/// The host's writes for a parent that returns to the selection and whose child has not changed.
 fn return_of(name: &str) -> Vec<String> {
     ["", "/status"]
         .map(|sub| format!("patch {CRD}{sub} {name} 200"))
@@ -201,14 +205,14 @@ fn return_of(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_parent_that_leaves_the_selection_is_let_go_of_and_comes_back_to_its_children() {
+fn a_parent_that_leaves_the_selection_is_released_and_can_return() {
     let scene = Scene::new(&choosy());
     let (ours, stage) = (&scene.ours, &scene.site.stage);
     scene.put(ours, "moves", &json!({"tier": "1"}));
     scene.wait_served(ours, "moves");
     let uid = scene.child(ours, "moves")["metadata"]["uid"].clone();
 
-    // By its own label: what happens to its child is nobody's concern, until it is back.
+    // By its own label: the host ignores changes of the child until the parent returns.
     scene.label(ours, "moves", &json!({"tier": null}));
     scene.wait_left(ours, "moves", "spec.parents.labelSelector");
     let mark = stage.settle(QUIET);
@@ -244,7 +248,7 @@ fn a_parent_that_leaves_the_selection_is_let_go_of_and_comes_back_to_its_childre
 }
 
 #[test]
-fn a_parent_that_never_was_selected_is_not_touched() {
+fn a_parent_that_was_never_selected_is_not_touched() {
     let mut scene = Scene::new(&choosy());
     let stage = &scene.site.stage;
     scene.put(&scene.theirs, "outside", &json!({"tier": "1"}));
@@ -254,25 +258,25 @@ fn a_parent_that_never_was_selected_is_not_touched() {
     let mark = stage.settle(QUIET);
     scene.wait_total(1);
 
-    // The labels of a namespace concern those in it; what they say is read in passes that are left out, too.
+    // The labels of a namespace cause passes of its parents only, even of parents outside of the
+    // selection.
     let (ours, theirs) = (&scene.ours, &scene.theirs);
     for (relabelled, other) in [(theirs, ours), (ours, theirs), (theirs, ours)] {
         let (before, others) = (scene.passes(relabelled), scene.passes(other));
         let count = json!({"count": before.to_string()});
         scene.label_namespace(relabelled, &count);
-        eventually(
-            "the parents in the namespace are looked at",
-            || match scene.passes(relabelled) {
+        eventually("the parents in the namespace have a pass", || {
+            match scene.passes(relabelled) {
                 passes if passes > before => Ok(()),
                 passes => Err(passes),
-            },
-        );
+            }
+        });
         stage.settle(QUIET);
         assert_eq!(scene.passes(other), others);
     }
     assert_eq!(scene.written(mark), [""; 0]);
 
-    // Nor by a host that starts, and not when it goes.
+    // Neither a host that starts nor the deletion of the parent changes that.
     let mark = stage.mark();
     let host = stage.host();
     let old = std::mem::replace(&mut scene.host, host);
@@ -280,7 +284,7 @@ fn a_parent_that_never_was_selected_is_not_touched() {
     let stage = &scene.site.stage;
     scene.site.wait_conditions_of(NAME, &scene.host, &WELL);
     scene.label(&scene.ours, "chosen", &json!({"tier": "2"}));
-    eventually("the host looks at all parents", || {
+    eventually("all parents have a pass", || {
         match (scene.passes(&scene.theirs), scene.passes(&scene.ours)) {
             (1.., 2..) => Ok(()),
             passes => Err(format!("{passes:?}")),
@@ -300,25 +304,26 @@ fn a_parent_that_never_was_selected_is_not_touched() {
     assert_eq!(touched, [""; 0]);
     assert_eq!(scene.get(&scene.ours, "bare")["status"], Value::Null);
 
-    // It is served as soon as it is chosen.
+    // A parent is served as soon as it is selected.
     scene.label(&scene.ours, "bare", &json!({"tier": "1"}));
     scene.wait_served(&scene.ours, "bare");
     scene.wait_total(2);
 }
 
 #[test]
-fn a_parent_that_is_not_selected_goes_when_it_is_deleted() {
+fn a_parent_outside_of_the_selection_can_be_deleted() {
     let scene = Scene::new(&choosy());
     let (ours, stage) = (&scene.ours, &scene.site.stage);
     for name in ["before", "after"] {
         scene.put(ours, name, &json!({"tier": "1"}));
         scene.wait_served(ours, name);
     }
-    // It has left when it is deleted, and the guest that would hold it is not asked.
+    // The first parent has left the selection before its deletion, so the host does not call the
+    // guest that would hold it.
     scene.label(ours, "before", &json!({"tier": null}));
     scene.wait_left(ours, "before", "spec.parents.labelSelector");
     stage.delete(ours, parent("before"));
-    // It leaves while its guest holds it.
+    // The second parent leaves while its guest holds it.
     stage.delete(ours, parent("after"));
     scene.wait(ours, "after", |parent| {
         is_synced(parent, "False", "GuestTrapped") && finalizers(parent) == [FINALIZER]
@@ -331,16 +336,16 @@ fn a_parent_that_is_not_selected_goes_when_it_is_deleted() {
 }
 
 #[test]
-fn two_plugins_of_two_hosts_do_not_speak_over_each_other() {
+fn two_hosts_do_not_overwrite_each_others_conditions() {
     let scene = Scene::new(&choosy());
     let (ours, stage) = (&scene.ours, &scene.site.stage);
     scene.put(ours, "shared", &json!({"tier": "1"}));
     scene.wait_served(ours, "shared");
     scene.label(ours, "shared", &json!({"tier": null}));
     scene.wait_left(ours, "shared", "spec.parents.labelSelector");
-    // As another host would that has it now.
+    // The write of another host that serves the parent now.
     let now = "2026-01-01T00:00:00Z";
-    let said = json!({
+    let status = json!({
         "apiVersion": API, "kind": "Farewell",
         "metadata": {"name": "shared", "namespace": ours},
         "status": {"conditions": [{
@@ -349,7 +354,8 @@ fn two_plugins_of_two_hosts_do_not_speak_over_each_other() {
         }]},
     });
     let user = stage.plane.user();
-    user.apply_status_as("innkeeper:other:host", &said).unwrap();
+    user.apply_status_as("innkeeper:other:host", &status)
+        .unwrap();
     let mark = stage.settle(QUIET);
     scene.label(ours, "shared", &json!({"more": "1"}));
     stage.merge(ours, parent("shared"), &json!({"spec": {"end": "keep"}}));
@@ -359,7 +365,8 @@ fn two_plugins_of_two_hosts_do_not_speak_over_each_other() {
     assert_eq!(condition(&shared, "Synced").unwrap(), "True/Applied: ");
 }
 
-/// `innkeeper` with these arguments on the cluster of a stage; how it ended, and what it printed.
+/// Runs `innkeeper` with these arguments on the cluster of a stage; returns the exit code and the
+/// printed JSON.
 fn ask(stage: &Stage, arguments: &[&str]) -> (Option<i32>, Value) {
     let output = Command::new(path_from_env("INNKEEPER_BIN").unwrap())
         .args(arguments)
@@ -374,7 +381,7 @@ fn ask(stage: &Stage, arguments: &[&str]) -> (Option<i32>, Value) {
 }
 
 #[test]
-fn who_asks_how_a_plugin_is_hears_of_the_parents_that_it_has() {
+fn status_dry_run_and_rollback_consider_only_selected_parents() {
     let scene = moods::Scene::new(3);
     let host = scene.begin();
     let (stage, namespace) = (&scene.site.stage, &scene.site.namespace);
@@ -390,7 +397,7 @@ fn who_asks_how_a_plugin_is_hears_of_the_parents_that_it_has() {
         let left = |parent: &Value| is_synced(parent, "Unknown", "NotSelected");
         stage.wait(&host, namespace, (API, "Moody", &name), left);
     }
-    // One that never was selected.
+    // This parent was never selected.
     scene.put(3, &json!({}));
     eventually("the only parent is counted", || {
         let parents = scene.status()["parents"].clone();
@@ -414,7 +421,7 @@ fn who_asks_how_a_plugin_is_hears_of_the_parents_that_it_has() {
         .collect();
     assert_eq!(reasons, ["", "NotSelected", "NotSelected", "NotSelected"]);
 
-    // What a revision would do to the others is nothing.
+    // A candidate revision does not affect the other parents.
     let mut nothing = moods::mood("nothing");
     nothing["parents"] = selecting["parents"].clone();
     nothing["rollout"] = json!({"maxPrunes": 0});
@@ -424,7 +431,7 @@ fn who_asks_how_a_plugin_is_hears_of_the_parents_that_it_has() {
     let expected = json!({"parents": 1, "creates": 0, "updates": 0, "deletes": 1, "faults": 0});
     assert_eq!(candidate["counts"], expected);
 
-    // And who breaks down for its only parent has broken down for all.
+    // A fault of the only selected parent is a fault of all parents.
     let mut trap = moods::mood("trap");
     trap["parents"] = selecting["parents"].clone();
     scene.apply(&trap);

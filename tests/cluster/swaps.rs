@@ -1,5 +1,5 @@
-//! Two revisions that take turns while parents are edited: no edit is lost, nothing is pruned, and no pass of a parent
-//! overlaps another (L5).
+//! Swaps between two revisions while parents are edited: no edit is lost, nothing is pruned, and no
+//! pass of a parent overlaps another (L5).
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use crate::{
     plugins::WELL,
 };
 
-/// How much is going on.
+/// The load of a test.
 struct Load {
     parents: usize,
     edits_per_second: u32,
@@ -45,20 +45,20 @@ const FULL: Load = Load {
     swap_every: Duration::from_secs(3),
 };
 
-/// What the two revisions have every child say.
+/// The texts of every child under the two revisions.
 const SAYS: [&str; 2] = ["one", "two"];
 
-/// Parents that are edited while revisions take turns one by one, and how often.
+/// The parents, edits and turns of the test that completes each swap before the next one.
 const TURNS_PARENTS: usize = 10;
 const EDITS_PER_TURN: usize = 3;
 const TURNS_SAMPLE: usize = 15;
 const TURNS_FULL: usize = 1000;
 
-/// An edit comes at most so long after the last thing that was done: somewhere in the rehearsal, the switch or the first
-/// passes of the turn.
+/// The maximum pause before an edit, so that it falls somewhere in the dry run, the switch or the
+/// first passes of the turn.
 const EDITED_WITHIN: Duration = Duration::from_millis(40);
 
-/// One pass as the host's log tells of it.
+/// One pass as the host's log shows it.
 struct Pass {
     parent: String,
     begin: Timestamp,
@@ -80,7 +80,7 @@ impl Pass {
     }
 }
 
-/// A duration as Rust shows it: `1.5ms`.
+/// Parses a duration as Rust prints it, such as `1.5ms`.
 fn elapsed(text: &str) -> Option<SignedDuration> {
     let unit = text.find(|c: char| c.is_alphabetic() || c == 'µ')?;
     let (number, unit) = text.split_at(unit);
@@ -94,7 +94,8 @@ fn elapsed(text: &str) -> Option<SignedDuration> {
     SignedDuration::try_from_secs_f64(number.parse::<f64>().ok()? * scale).ok()
 }
 
-/// How many passes there were, of which none of a parent begins before the one before it has ended.
+/// Checks that each pass of a parent begins after the one before it has ended; returns the number
+/// of passes.
 #[track_caller]
 fn check_serial(log: &str) -> usize {
     let mut ends: BTreeMap<String, Timestamp> = BTreeMap::new();
@@ -112,8 +113,8 @@ fn check_serial(log: &str) -> usize {
     passes.len()
 }
 
-/// Edits parents and swaps revisions for as long as the load says; the last note of each parent, and when each edit was
-/// answered.
+/// Edits parents and swaps revisions as the load demands; returns the last note of each parent and
+/// the time of the answer to that edit.
 fn drive(scene: &Scene, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
     let user = scene.site.stage.plane.user();
     let kind = Kind::new(API, "Moody", &scene.site.namespace);
@@ -138,13 +139,13 @@ fn drive(scene: &Scene, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
     notes
 }
 
-/// Waits until every child says what the last revision and the last edit of its parent say.
+/// Waits until every child has the text of the last revision and the last note of its parent.
 #[track_caller]
 fn wait_settled(scene: &Scene, says: &str, notes: &BTreeMap<String, (String, Timestamp)>) {
     let kind = Kind::new("v1", "ConfigMap", &scene.site.namespace);
     eventually_for(
         Duration::from_secs(90),
-        "all children are as they should be",
+        "all children are up to date",
         || {
             let children = scene
                 .site
@@ -167,7 +168,8 @@ fn wait_settled(scene: &Scene, says: &str, notes: &BTreeMap<String, (String, Tim
     );
 }
 
-/// From the answer to the last edit of each parent to the host's next write of its child, the quickest first.
+/// The times from the answer to the last edit of each parent to the host's next write of its child,
+/// in ascending order.
 fn reactions(writes: &[Write], notes: &BTreeMap<String, (String, Timestamp)>) -> Vec<Duration> {
     let reaction = |(name, (_, edited)): (&String, &(String, Timestamp))| {
         let later = |write: &&Write| {
@@ -185,7 +187,8 @@ fn reactions(writes: &[Write], notes: &BTreeMap<String, (String, Timestamp)>) ->
     reactions
 }
 
-/// Nothing was pruned or made again, nor did a pass of a parent overlap another; how many passes there were.
+/// Checks that nothing was pruned or created again, and that no passes of a parent overlap; returns
+/// the number of passes.
 #[track_caller]
 fn check_undisturbed(scene: &Scene, uids: &[Value], writes: &[Write], log: &str) -> usize {
     assert_eq!(scene.uids(), uids);
@@ -200,14 +203,14 @@ fn check_undisturbed(scene: &Scene, uids: &[Value], writes: &[Write], log: &str)
     check_serial(log)
 }
 
-/// How many revisions a host has let serve.
+/// Counts the revisions that a host has activated.
 fn served(log: &str) -> usize {
     let lines = log.lines();
     let served = lines.filter(|line| line.contains("\"serving plugin\"") && line.contains(NAME));
     served.count()
 }
 
-/// A scene whose host logs its passes.
+/// A fixture whose host logs its passes.
 fn logging(parents: usize) -> Scene {
     let mut scene = Scene::new(parents);
     let log = ["--log", "info,innkeeper::reconcile=debug"];
@@ -216,8 +219,10 @@ fn logging(parents: usize) -> Scene {
     scene
 }
 
+/// Passes of the old and the new revision never overlap for a parent, and an edit during a swap
+/// reaches one of them.
 #[test]
-fn l5_swaps_under_load_lose_nothing_and_overtake_nothing() {
+fn l5_swaps_under_load_lose_no_edit_and_overlap_no_passes() {
     let load = if is_full() { FULL } else { SAMPLE };
     let scene = logging(load.parents);
     let host = scene.begin();
@@ -235,7 +240,7 @@ fn l5_swaps_under_load_lose_nothing_and_overtake_nothing() {
     let log = host.log().unwrap();
     let passes = check_undisturbed(&scene, &uids, &writes, &log);
     assert!(passes >= load.parents * 2, "{passes} passes");
-    // A swap that comes before the one before it is done takes its place.
+    // A swap that comes before the last one is done replaces it.
     let served = served(&log);
     assert!(
         served > usize::try_from(load.swaps).unwrap() / 2,
@@ -264,13 +269,13 @@ fn l5_swaps_under_load_lose_nothing_and_overtake_nothing() {
     fs::write(root().join("target/swap-report.txt"), report).unwrap();
 }
 
-/// A swap makes every parent due, and so makes up for what the one before it lost: here each turn ends before the next
-/// one begins, with all edits seen.
+/// A swap queues every parent, and so hides an edit that the swap before it lost. Here each turn
+/// ends with all edits applied before the next one begins.
 #[test]
 fn l5_no_edit_is_lost_in_a_thousand_swaps() {
     let turns = if is_full() { TURNS_FULL } else { TURNS_SAMPLE };
     let scene = logging(TURNS_PARENTS);
-    // More writes than any parent should need.
+    // More writes than any parent should need, so that the limit delays none.
     let spec = |says| {
         let mut spec = good(says);
         spec["limits"] = json!({"writesPerMinute": 6000});
@@ -307,7 +312,7 @@ fn l5_no_edit_is_lost_in_a_thousand_swaps() {
 }
 
 #[test]
-fn l5_passes_that_overlap_are_found() {
+fn l5_overlapping_passes_are_found() {
     let line = |parent: &str, second: u32, elapsed: &str| {
         json!({
             "timestamp": format!("2026-01-01T00:00:{second:02}Z"), "message": "pass ended",

@@ -1,5 +1,5 @@
-//! What the people of a plan do to the cluster: users, administrators, strangers. They try again while the API server is
-//! away, as people do.
+//! The actions of a plan's users and administrators on the cluster. They retry while the API server
+//! is unavailable, as people do.
 
 use std::{
     thread,
@@ -18,10 +18,10 @@ use super::{
     plan::{self, Parent, Propagation, Tampering, Wish},
 };
 
-/// How long a user tries again what an API server does not take at once.
-const INSIST: Duration = Duration::from_secs(40);
+/// Time limit for an action that the API server does not accept at once.
+const RETRY_MAX: Duration = Duration::from_secs(40);
 
-/// The definition that plans drop.
+/// The CRD that plans delete.
 const DEFINITION: &str = "unrulies.test.innkeeper.dev";
 
 const DEFINITIONS: Kind<'static> = Kind {
@@ -39,14 +39,14 @@ const LEASES: Kind<'static> = Kind {
     namespace: Some("innkeeper-system"),
 };
 
-/// Tries something until the API server takes it.
-pub(super) fn insist<T>(what: &str, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+/// Repeats an action until the API server accepts it.
+pub(super) fn insist<T>(action: &str, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let begun = Instant::now();
     loop {
         match attempt() {
             Ok(done) => return Ok(done),
-            Err(error) if begun.elapsed() > INSIST => {
-                return Err(error.context(format!("the cluster does not let somebody {what}")));
+            Err(error) if begun.elapsed() > RETRY_MAX => {
+                return Err(error.context(format!("failed to {action} within {RETRY_MAX:?}")));
             }
             Err(_) => thread::sleep(INTERVAL),
         }
@@ -59,10 +59,10 @@ impl Run<'_> {
         object["metadata"]["namespace"] = json!(self.namespace);
         let user = self.world.user();
         let applied = insist("apply a parent", || {
-            // What is on its way out would take the new one with it.
+            // A parent that is being deleted would take the new one with it.
             if let Some(found) = user.get(self.kind(parent.kind()), &parent.name())? {
                 let is_going = !found["metadata"]["deletionTimestamp"].is_null();
-                ensure!(!is_going, "{} does not go", parent.name());
+                ensure!(!is_going, "{} is still being deleted", parent.name());
             }
             user.apply(&object)
         })?;
@@ -96,9 +96,9 @@ impl Run<'_> {
 
     pub(super) fn sweep(&mut self, parent: Parent) -> Result<()> {
         let user = self.world.user();
-        insist("sweep up", || {
+        insist("delete leftover children", || {
             let left = match user.get(self.kind(parent.kind()), &parent.name()) {
-                // Its kind may be gone as well.
+                // Its kind may be deleted as well.
                 Ok(None) | Err(_) => None,
                 Ok(found) => found,
             };
@@ -130,8 +130,9 @@ impl Run<'_> {
         let before = self.foreign.remove(&parent);
         let kind = self.kind((child.api_version, child.kind));
         let user = self.world.user();
-        let found = insist("read", || user.get(kind, &child.name))?;
-        // Controllers write the status of a foreign Deployment; nobody has to change what it is.
+        let found = insist("read a foreign object", || user.get(kind, &child.name))?;
+        // Controllers write the status of a foreign Deployment, so the comparison covers only
+        // fields that no other actor may change.
         let essence = |object: &Option<Value>| {
             let object = object.clone().unwrap_or_default();
             let metadata = &object["metadata"];
@@ -148,7 +149,7 @@ impl Run<'_> {
             essence(&found) == essence(&before),
             "O-own: a foreign object has changed: {found:?} was {before:?}"
         );
-        insist("delete", || user.delete(kind, &child.name))
+        insist("delete a foreign object", || user.delete(kind, &child.name))
     }
 
     pub(super) fn burn(&self, count: u32) -> Result<()> {
@@ -159,14 +160,14 @@ impl Run<'_> {
                 "metadata": { "name": "burn", "namespace": "default" },
                 "data": { "number": number.to_string() },
             });
-            insist("write", || user.apply(&object))?;
+            insist("write a ConfigMap", || user.apply(&object))?;
         }
-        // A watch is as far as the last object that it told of, and not where the cluster is.
+        // A watch is as far as its last event, not as far as the cluster: each kind needs an event.
         let touched = json!({ "metadata": { "annotations": { "test.example/burn": "" } } });
         for kind in plan::KINDS.map(|kind| self.kind(kind)) {
-            for object in insist("list", || user.list(kind, ""))? {
+            for object in insist("list a kind", || user.list(kind, ""))? {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                insist("touch", || user.merge(kind, name, &touched))?;
+                insist("annotate an object", || user.merge(kind, name, &touched))?;
             }
         }
         Ok(())
@@ -175,7 +176,8 @@ impl Run<'_> {
     pub(super) fn restore(&self) -> Result<()> {
         let plane = &self.world.stage.plane;
         plane.control(&["restore", "plan"])?;
-        // The nodes are held by a kubelet that is no more, and its successor would wait until its time is over.
+        // The restored leases belong to a kubelet that no longer runs; its successor would wait
+        // until they expire.
         let user = self.world.user();
         let leases = Kind::new("coordination.k8s.io/v1", "Lease", "kube-node-lease");
         for lease in insist("list the nodes' leases", || user.list(leases, ""))? {
@@ -203,13 +205,13 @@ impl Run<'_> {
                 merge(json!({ "renewTime": format!("{shown:.6}") }))
             }
             Tampering::Remove => insist("delete the lease", || user.delete(LEASES, LEASE)),
-            Tampering::Give => merge(json!({ "holderIdentity": "somebody" })),
+            Tampering::Give => merge(json!({ "holderIdentity": "another-host" })),
         }
     }
 
     pub(super) fn drop_kind(&self) -> Result<()> {
         let user = self.world.user();
-        insist("delete a definition", || {
+        insist("delete a CRD", || {
             user.delete(DEFINITIONS, DEFINITION)?;
             ensure!(
                 user.get(DEFINITIONS, DEFINITION)?.is_none(),
@@ -221,15 +223,15 @@ impl Run<'_> {
 
     pub(super) fn add_kind(&self) -> Result<()> {
         let user = self.world.user();
-        if insist("read a definition", || user.get(DEFINITIONS, DEFINITION))?.is_some() {
+        if insist("read a CRD", || user.get(DEFINITIONS, DEFINITION))?.is_some() {
             return Ok(());
         }
         let all = self.world.stage.manifests();
         let definition = all
             .iter()
             .find(|object| object["metadata"]["name"] == DEFINITION)
-            .context("the product has no such definition")?;
-        insist("apply a definition", || user.apply(definition))?;
+            .context("the product has no such CRD")?;
+        insist("apply a CRD", || user.apply(definition))?;
         let kind = self.kind(plan::KINDS[1]);
         insist("list a kind", || user.list(kind, "").map(drop))
     }

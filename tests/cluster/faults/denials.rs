@@ -1,4 +1,4 @@
-//! What an administrator of a plan forbids in its namespace, and allows again.
+//! Requests that an administrator of a plan forbids in its namespace, and allows again.
 
 use std::net::TcpListener;
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::{acts::insist, driver::Run, meddle, plan::Refusal};
 
-/// The name of whatever forbids.
+/// The name of every object that forbids requests.
 const NAME: &str = "deny";
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
-/// What is made in the whole cluster to forbid something.
+/// The cluster-scoped kinds that forbid requests.
 const KINDS: [&str; 3] = [
     "ValidatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicy",
@@ -21,7 +21,7 @@ const KINDS: [&str; 3] = [
 ];
 
 impl Run<'_> {
-    /// Forbids everything about a plural; comes back when it is forbidden.
+    /// Forbids writes of a plural; returns once the API server enforces it.
     pub(super) fn deny(&mut self, refusal: Refusal, plural: &str) -> Result<()> {
         let (objects, code) = match refusal {
             Refusal::Policy => (self.policy(plural), 422),
@@ -30,10 +30,10 @@ impl Run<'_> {
         };
         let user = self.world.user();
         for object in &objects {
-            insist("forbid something", || user.apply(object))?;
+            insist("forbid writes", || user.apply(object))?;
         }
-        // It takes effect a moment later.
-        insist("see it forbidden", || {
+        // The API server enforces it only after a moment.
+        insist("observe a refused create", || {
             let probe = meddle::probe(plural, &self.namespace);
             let text = |field: &str| probe[field].as_str().unwrap_or_default();
             let kind = self.kind((text("apiVersion"), text("kind")));
@@ -47,7 +47,7 @@ impl Run<'_> {
         let user = self.world.user();
         for kind in KINDS {
             let kind = Kind::cluster(ADMISSION, kind);
-            insist("allow something", || user.delete(kind, NAME))?;
+            insist("allow writes", || user.delete(kind, NAME))?;
         }
         let quota = self.kind(("v1", "ResourceQuota"));
         insist("lift a quota", || user.delete(quota, NAME))?;
@@ -87,7 +87,7 @@ impl Run<'_> {
         vec![policy, binding]
     }
 
-    /// No further object may be.
+    /// A quota of zero, which refuses every further object.
     fn quota(&self, plural: &str) -> Vec<Value> {
         let counted = if plural == "deployments" {
             "count/deployments.apps"
@@ -101,7 +101,7 @@ impl Run<'_> {
         })]
     }
 
-    /// Who is to be asked accepts connections and says nothing, not even who it is.
+    /// A webhook whose server accepts connections and then sends nothing, not even its certificate.
     fn webhook(&mut self, plural: &str) -> Result<Vec<Value>> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let url = format!("https://{}/", listener.local_addr()?);

@@ -1,5 +1,5 @@
-//! Runs a plan: does what its steps say, in order, and waits where they say so. What it sees and does not expect is a
-//! violation, and ends the plan.
+//! Runs a plan: executes its steps in order, and waits where a step says it. An unexpected
+//! observation is a violation and ends the plan.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,47 +22,47 @@ use super::{
 };
 use crate::{relay::Moment, stage::is_synced};
 
-/// Between two looks.
+/// The time between two polls.
 pub(super) const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a host may take to come to a write that it is to be killed at, when it has that many to do.
+/// Time limit for a host to reach the write at which it is killed, if it has that many.
 const KILL: Duration = Duration::from_secs(4);
 
-/// What came of a plan.
+/// The result of a plan.
 pub(crate) struct Outcome {
     pub(crate) violations: Vec<String>,
-    /// The round that was not finished.
+    /// The round that a violation ended.
     pub(crate) round: Option<usize>,
     pub(crate) took: Duration,
-    /// The step that took longest.
+    /// The slowest step.
     pub(crate) slowest: String,
 }
 
-/// A plan that runs.
+/// A running plan.
 pub(super) struct Run<'a> {
     pub(super) world: &'a World,
     pub(super) plan: &'a Plan,
     pub(super) namespace: String,
     who: Who,
     actor: Actor,
-    /// Who takes over when the actor loses its lease.
+    /// The host that takes over when the first one loses its lease.
     standby: Option<Actor>,
-    /// Whether the actor has limits that it may not be able to work with.
+    /// True if the host has resource limits under which it may be unable to work.
     is_limited: bool,
     patience: Duration,
     wishes: Wishes,
-    /// What the foreign objects are, by parent.
+    /// The foreign objects as they were created, by parent.
     pub(super) foreign: BTreeMap<Parent, Value>,
-    /// Who is asked by a webhook and does not answer.
+    /// The server of a webhook that does not answer.
     pub(super) silent: Option<TcpListener>,
     pub(super) evidence: Evidence,
 }
 
-/// Runs a plan; all must be well again within `patience` after each fault.
+/// Runs a plan; the cluster must converge within `patience` after each fault.
 pub(crate) fn run(world: &World, plan: &Plan, who: Who, patience: Duration) -> Outcome {
     let begun = Instant::now();
     let mut violations = Vec::new();
-    // Learnt before anything goes wrong.
+    // The reference states are recorded before the first fault.
     world.wanted(who, &BTreeMap::new());
     let namespace = world.stage.namespace("plan");
     let marks = world.audits().map(|audit| audit.mark().unwrap_or_default());
@@ -73,7 +73,7 @@ pub(crate) fn run(world: &World, plan: &Plan, who: Who, patience: Duration) -> O
         plan,
         namespace,
         who,
-        actor: actor.expect("who works on the parents starts"),
+        actor: actor.expect("the controller starts"),
         standby: None,
         is_limited: false,
         patience,
@@ -123,7 +123,7 @@ pub(crate) fn run(world: &World, plan: &Plan, who: Who, patience: Duration) -> O
     }
 }
 
-/// How a host of a plan is started.
+/// The options of a plan's host.
 fn options(world: &World, plan: &Plan, identity: &str) -> HostOptions {
     let mut options = world.stage.options.clone();
     if plan.name.row == LEADER_ROW {
@@ -144,12 +144,15 @@ impl Run<'_> {
     }
 
     pub(super) fn pid(&mut self) -> Result<i32> {
-        let process = self.actor.process().context("the control is no process")?;
+        let process = self
+            .actor
+            .process()
+            .context("the naive controller is no process")?;
         Ok(process.pid()?.as_raw_nonzero().get())
     }
 
-    /// Does what the steps say up to the first violation; answers with the round of it, and with the step that took
-    /// longest.
+    /// Executes the steps up to the first violation; returns the round of the violation and the
+    /// slowest step.
     fn follow(&mut self, violations: &mut Vec<String>) -> (Option<usize>, String) {
         let mut slowest = (Duration::ZERO, String::new());
         let plan = self.plan;
@@ -234,7 +237,7 @@ impl Run<'_> {
         {
             count += 1;
             if count == number {
-                // The write that has stopped is let go after the host has ended.
+                // Released only after the host has ended, so that the host never sees the answer.
                 self.restart_with(&options(self.world, self.plan, "a"))?;
                 drop(stopped);
                 return Ok(());
@@ -243,7 +246,7 @@ impl Run<'_> {
             stopped.go_on();
         }
         relay.arm(None);
-        // One may have stopped since.
+        // Another write may have stopped since.
         while let Ok(stopped) = relay.stopped.try_recv() {
             stopped.go_on();
         }
@@ -292,7 +295,7 @@ impl Run<'_> {
             |run| {
                 let user = run.world.user();
                 let found = user.get(run.kind(parent.kind()), &parent.name())?;
-                let found = found.context("it is not there")?;
+                let found = found.context("the parent does not exist")?;
                 ensure!(is_synced(&found, status, reason), "{:#}", found["status"]);
                 Ok(())
             },
@@ -301,7 +304,7 @@ impl Run<'_> {
 
     fn converge(&mut self) -> Result<()> {
         let wanted = self.world.wanted(self.who, &self.wishes.now);
-        self.wait("all is as it is wanted", |run| {
+        self.wait("the cluster is in the desired state", |run| {
             let found = normal::state(run.world.user(), &run.namespace, KINDS)?;
             let differences = differences(&wanted, &found);
             ensure!(differences.is_empty(), "{}", differences.join("; "));
@@ -309,19 +312,20 @@ impl Run<'_> {
         })
     }
 
-    fn wait(&mut self, what: &str, check: impl Fn(&Self) -> Result<()>) -> Result<()> {
+    fn wait(&mut self, goal: &str, check: impl Fn(&Self) -> Result<()>) -> Result<()> {
         let begun = Instant::now();
         while let Err(error) = check(self) {
             self.is_alive()?;
             if begun.elapsed() > self.patience {
-                bail!("O-live: {what}: not within {:?}: {error:#}", self.patience);
+                bail!("O-live: {goal}: not within {:?}: {error:#}", self.patience);
             }
             thread::sleep(INTERVAL);
         }
         Ok(())
     }
 
-    /// Nobody but a plan ends a host, or a lease that is lost, or limits that are too tight, of which it says so.
+    /// Checks that the host has not ended by itself. It may end only by a lost lease, or with an
+    /// error under limits that are too tight.
     fn is_alive(&mut self) -> Result<()> {
         let Some(process) = self.actor.process() else {
             return Ok(());
@@ -333,7 +337,7 @@ impl Run<'_> {
         if self.is_limited && status.code().is_some() {
             ensure!(
                 log.contains("error"),
-                "O-proc: the host ended without a word"
+                "O-proc: the host ended without an error message"
             );
             return oracles::check_log(&log);
         }
@@ -358,7 +362,7 @@ impl Run<'_> {
         })
     }
 
-    /// Ends whatever is still wrong, after a plan that was not finished.
+    /// Ends all remaining faults after an unfinished plan.
     fn mend(&mut self) {
         let relay = &self.world.relay;
         relay.arm(None);
@@ -374,7 +378,7 @@ impl Run<'_> {
             &["stop", "apiserver-2"],
         ];
         for words in mends {
-            // What was never broken cannot be mended.
+            // Fails for a server that was not broken, which is no error here.
             drop(plane.control(words));
         }
         drop(self.allow());
@@ -385,7 +389,7 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until the host has written nothing for a while: O-steady.
+    /// Waits until the host has not written for a while (O-steady).
     fn settle(&mut self, marks: [usize; 2]) -> Result<()> {
         let quiet = Duration::from_millis(if is_full() { 3000 } else { 1000 });
         let begun = Instant::now();
@@ -397,7 +401,7 @@ impl Run<'_> {
             if writes.len() > count {
                 ensure!(
                     begun.elapsed() < Duration::from_secs(20),
-                    "O-steady: the host does not stop to write: {:?}",
+                    "O-steady: the host does not stop writing: {:?}",
                     writes.last().map(Write::line)
                 );
                 (count, since) = (writes.len(), Instant::now());

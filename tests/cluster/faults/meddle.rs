@@ -1,4 +1,4 @@
-//! The foreign actor: somebody who touches children that are not theirs.
+//! Edits of children by a client that does not own them.
 
 use anyhow::{Context as _, Result};
 use kube::api::{DeleteParams, Preconditions};
@@ -13,10 +13,10 @@ use super::{
 /// The host's label on children.
 const LABEL: &str = "innkeeper.dev/plugin";
 
-/// Somebody's UID, of no object.
+/// A UID that no object has.
 const NOBODY: &str = "00000000-0000-4000-8000-000000000001";
 
-/// Touches the first child of a parent as soon as it is there.
+/// Edits the first child of a parent as soon as it exists.
 pub(super) fn meddle(run: &Run<'_>, parent: Parent, meddling: Meddling) -> Result<()> {
     let child = parent.first_child();
     let merge = |patch: Value| {
@@ -45,7 +45,7 @@ pub(super) fn meddle(run: &Run<'_>, parent: Parent, meddling: Meddling) -> Resul
             })
         }
         Meddling::Hide => metadata(json!({ "labels": { LABEL: null } })),
-        Meddling::Relabel => metadata(json!({ "labels": { LABEL: "somebody" } })),
+        Meddling::Relabel => metadata(json!({ "labels": { LABEL: "another-plugin" } })),
         Meddling::Flip => {
             metadata(json!({ "labels": { LABEL: null } }))?;
             metadata(json!({ "labels": { LABEL: plugin(parent.sort) } }))
@@ -53,7 +53,7 @@ pub(super) fn meddle(run: &Run<'_>, parent: Parent, meddling: Meddling) -> Resul
         Meddling::Forget => metadata(json!({ "managedFields": [{}] })),
         Meddling::Disown => metadata(json!({ "ownerReferences": null })),
         Meddling::Reown => {
-            let found = find(run, &child)?.context("the child is not there")?;
+            let found = find(run, &child)?.context("the child does not exist")?;
             let mut owners = found["metadata"]["ownerReferences"].clone();
             owners[0]["uid"] = json!(NOBODY);
             metadata(json!({ "ownerReferences": owners }))
@@ -70,7 +70,7 @@ const fn plugin(sort: Sort) -> &'static str {
     }
 }
 
-/// A field of a first child that the host owns, with another value.
+/// A patch that sets another value in a field of the first child that the host owns.
 fn owned_field(parent: Parent) -> Value {
     match parent.sort {
         Sort::Cache => json!({ "spec": { "replicas": 5 } }),
@@ -93,7 +93,7 @@ fn remove(run: &Run<'_>, child: &Child) -> Result<()> {
 
 fn blink(run: &Run<'_>, parent: Parent, child: &Child) -> Result<()> {
     remove(run, child)?;
-    // The host may have been faster; then there is nothing to see.
+    // The host may have been faster; then its child already has the name.
     let Ok(made) = foreign(run, parent) else {
         return Ok(());
     };
@@ -111,7 +111,7 @@ fn blink(run: &Run<'_>, parent: Parent, child: &Child) -> Result<()> {
     })
 }
 
-/// Makes an object that is nobody's child, of the name of a parent's first child.
+/// Creates an object without an owner under the name of a parent's first child.
 pub(super) fn foreign(run: &Run<'_>, parent: Parent) -> Result<Value> {
     let child = parent.first_child();
     let mut object = match parent.sort {
@@ -125,7 +125,7 @@ pub(super) fn foreign(run: &Run<'_>, parent: Parent) -> Result<Value> {
     run.world.user().create(&object)
 }
 
-/// An object of a plural that the API server takes, if nothing forbids it.
+/// An object of a plural that the API server accepts if nothing forbids it.
 pub(super) fn probe(plural: &str, namespace: &str) -> Value {
     let labels = json!({ "app": "foreign" });
     let metadata = json!({ "name": "probe", "namespace": namespace });

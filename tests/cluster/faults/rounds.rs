@@ -1,7 +1,8 @@
-//! What the rounds of each row of the fault matrix are made of: the rows about the network and the servers here, the others
-//! in `people`.
+//! The rounds of each row of the fault matrix: the rows about the network and the servers here, the
+//! others in `people`.
 //!
-//! Pure. Every round ends with the fault over and all as it is wanted, so that any of them can be left out.
+//! Pure. Every round ends without faults and in the desired state, so that any round can be left
+//! out.
 
 mod people;
 
@@ -21,10 +22,10 @@ const CACHE: Parent = parent(Sort::Cache, 0);
 const OTHER_CACHE: Parent = parent(Sort::Cache, 1);
 const PLAIN: Parent = parent(Sort::Plain, 0);
 const FAREWELL: Parent = parent(Sort::Farewell, 0);
-/// Made by a round that needs a new one.
+/// Created by rounds that need a new parent.
 const NEW: Parent = parent(Sort::Cache, 2);
 
-/// What watches, reads and writes are about, by a part of the path.
+/// The parts of paths that select watches, reads and writes.
 const PATHS: [&str; 7] = [
     "",
     "/memcacheds",
@@ -35,10 +36,10 @@ const PATHS: [&str; 7] = [
     "/configmaps",
 ];
 
-/// The rows that the random mix takes its rounds from: those that need no second API server and no restored cluster.
+/// The rows of the random mix: those that need no second API server and no restored cluster.
 const MIXED: [u8; 16] = [1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 19];
 
-/// The rounds of a plan; every eighth seed has what takes minutes.
+/// The rounds of a plan; every eighth seed includes the ones that take minutes.
 pub(super) fn rounds(row: u8, seed: u64, rng: &mut Rng) -> Vec<Vec<Step>> {
     let is_long = seed.is_multiple_of(8);
     let mut all = vec![vec![
@@ -49,7 +50,7 @@ pub(super) fn rounds(row: u8, seed: u64, rng: &mut Rng) -> Vec<Vec<Step>> {
         Step::Converge,
     ]];
     let count = match row {
-        // What takes the servers down and up again takes seconds.
+        // Stopping and starting servers takes seconds.
         4 | 8 | 9 | 10 | 15 => 1,
         20 => 5,
         _ => 3,
@@ -168,7 +169,7 @@ fn stale_server(rng: &mut Rng) -> Vec<Step> {
     }
     steps.push(Step::Converge);
     steps.push(Step::Server(&["front", "apiserver-2"]));
-    // What it knows is newer than what it is shown, or it knows nothing.
+    // A running host knows newer objects than it is shown; a restarted host knows none.
     if rng.bool() {
         steps.push(Step::Restart(&[]));
     }
@@ -246,7 +247,7 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
         end: one(rng, &[End::Close, End::Reset]),
     };
     match rng.u8(..4) {
-        // In the first list of a host.
+        // Cuts the first list of a host.
         0 => {
             let rule = Rule::always(on(Verb::Read, path), cut);
             let rule = Rule { times: 2, ..rule };
@@ -298,8 +299,8 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
         code: 410,
         retry_after: None,
     };
-    // First one watch alone, while all else is calm, so that nothing but its lists tells what is gone. A disruption
-    // budget would tell as well, whose status follows.
+    // First one watch alone, while all else is calm, so that only its list can reveal the deletion.
+    // A disruption budget would also reveal it, because its status follows the Pods.
     let alone = Wish {
         extra: false,
         ..wish(rng)
@@ -343,7 +344,7 @@ fn restored(rng: &mut Rng) -> Vec<Step> {
         Step::Put(CACHE, wish(rng)),
         Step::Meddle(OTHER_CACHE, Meddling::Remove),
         Step::Converge,
-        // Or the versions that are seen after would soon be as high as those before.
+        // Otherwise the versions after the restore would soon be as high as those before.
         Step::Burn(600),
         Step::Restore,
         Step::Put(OTHER_CACHE, wish(rng)),
@@ -421,13 +422,13 @@ fn overload(rng: &mut Rng) -> Vec<Step> {
     steps
 }
 
-/// The holder of the lease, and nobody else, has a network that does not work, or stands still; or somebody touches the
-/// lease.
+/// The network of the lease holder fails, its process stops, or a client edits the lease. The
+/// standby host is not affected.
 fn leader(rng: &mut Rng) -> Vec<Step> {
     let hold = |path| Step::Rule(Rule::always(on(Verb::Any, path), Action::Hold));
     let fault = match rng.u8(..8) {
         0 => hold(""),
-        // All but the lease works.
+        // Everything but the lease works.
         1 => hold("/leases"),
         2 => {
             let late = Action::Late(rng.u64(500..6000));

@@ -1,6 +1,7 @@
-//! Where plans run: a control plane with a relay before it, and what parents come to when nothing goes wrong.
+//! The clusters in which plans run: a control plane with a relay before it, and the reference
+//! states of parents without faults.
 //!
-//! A suite has as many worlds as plans run at a time; one plan at a time has a world for itself.
+//! A suite has as many clusters as plans run at the same time; a plan never shares its cluster.
 
 use std::{
     collections::BTreeMap,
@@ -25,22 +26,22 @@ use super::{
 };
 use crate::{relay::Relay, stage::Stage};
 
-/// The definitions of the kinds of parents.
+/// The CRDs of the parents.
 const CRDS: [&str; 3] = [
     "memcacheds.cache.example.com",
     "unrulies.test.innkeeper.dev",
     "farewells.test.innkeeper.dev",
 ];
 
-/// Who works on the parents.
+/// The controller under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Host,
-    /// The control that has to fail where the harness can see anything.
+    /// The known-bad controller, which must fail where the harness can detect a fault.
     Naive,
 }
 
-/// Somebody who works on the parents.
+/// A running controller.
 pub(crate) enum Actor {
     Host(Box<Host>),
     Naive(Naive),
@@ -64,7 +65,7 @@ impl Actor {
     pub(crate) fn signal(&mut self, signal: Signal) -> Result<()> {
         match self.process() {
             Some(process) => process.signal(signal),
-            None => bail!("the control is no process"),
+            None => bail!("the naive controller is no process"),
         }
     }
 
@@ -76,14 +77,14 @@ impl Actor {
     }
 }
 
-/// A place for plans.
+/// A cluster for plans.
 pub(crate) struct World {
     pub(crate) stage: Stage,
     pub(crate) relay: Relay,
     references: Mutex<BTreeMap<Who, References>>,
 }
 
-/// What the objects of a parent with a wish come to.
+/// The objects of a converged parent, by desired state.
 type References = BTreeMap<(Sort, Wish), State>;
 
 impl World {
@@ -118,7 +119,7 @@ impl World {
         [self.stage.plane.audit(), Audit::open(second)]
     }
 
-    /// What everything is to look like when all wishes have come true.
+    /// The state of the cluster once all parents are in their desired state.
     pub(crate) fn wanted(&self, who: Who, wishes: &BTreeMap<Parent, Wish>) -> State {
         let mut references = self.references.lock().unwrap();
         let references = references.entry(who).or_insert_with(|| self.learn(who));
@@ -129,7 +130,8 @@ impl World {
         wanted.collect()
     }
 
-    /// Deletes parents that nobody looks at any more; whoever works here next lets them go.
+    /// Deletes the parents of a finished plan; the controller of the next plan removes their
+    /// finalizers.
     pub(crate) fn leave(&self, namespace: &str, parents: impl Iterator<Item = Parent>) {
         for parent in parents {
             let (api_version, kind) = parent.kind();
@@ -138,7 +140,7 @@ impl World {
         }
     }
 
-    /// A run without faults: every wish as a parent of its own.
+    /// Records the reference states: one parent for every desired state, without faults.
     fn learn(&self, who: Who) -> References {
         let namespace = self.stage.namespace("reference");
         let parents: Vec<(Parent, Wish)> = every(who).collect();
@@ -151,7 +153,7 @@ impl World {
             .iter()
             .map(|(parent, wish)| 1 + parent.children(*wish).len());
         let count: usize = count.sum();
-        let state = eventually("all is well where nothing goes wrong", || {
+        let state = eventually("the reference parents converge", || {
             let state =
                 normal::state(self.user(), &namespace, KINDS).map_err(|error| error.to_string())?;
             let good = json!(["\"True\" \"Applied\"", true]);
@@ -184,7 +186,7 @@ impl World {
     }
 }
 
-/// A wish without what its sort ignores.
+/// A desired state without the fields that its sort ignores.
 fn plain(sort: Sort, wish: Wish) -> Wish {
     match sort {
         Sort::Cache => wish,
@@ -196,11 +198,11 @@ fn plain(sort: Sort, wish: Wish) -> Wish {
     }
 }
 
-/// Every wish that there is, each for a parent of its own.
+/// Every desired state, each with a parent of its own.
 fn every(who: Who) -> impl Iterator<Item = (Parent, Wish)> {
     let sorts = match who {
         Who::Host => &[Sort::Cache, Sort::Plain, Sort::Farewell][..],
-        // The job that it does.
+        // The only job of the naive controller.
         Who::Naive => &[Sort::Cache][..],
     };
     let mut all: Vec<(Sort, Wish)> = Vec::new();
@@ -220,17 +222,17 @@ fn every(who: Who) -> impl Iterator<Item = (Parent, Wish)> {
     })
 }
 
-/// Worlds that nobody uses now.
+/// The clusters that no plan uses.
 fn free() -> &'static Mutex<Vec<World>> {
     static FREE: OnceLock<Mutex<Vec<World>>> = OnceLock::new();
     FREE.get_or_init(Mutex::default)
 }
 
-/// A world for one plan; goes back when the plan is over.
+/// A cluster for one plan; it returns to the pool when this value is dropped.
 pub(crate) struct Lent(Option<World>);
 
 impl Lent {
-    /// One that is free, or a new one.
+    /// Takes a free cluster, or starts a new one.
     pub(crate) fn take() -> Self {
         let found = free().lock().unwrap_or_else(PoisonError::into_inner).pop();
         Self(Some(found.unwrap_or_else(World::new)))
@@ -241,13 +243,13 @@ impl Deref for Lent {
     type Target = World;
 
     fn deref(&self) -> &World {
-        self.0.as_ref().expect("it is here until it is dropped")
+        self.0.as_ref().expect("the cluster is taken only on drop")
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // One in which something panicked is left as nobody knows: it ends here.
+        // After a panic the state of the cluster is unknown, so it is not reused.
         if let Some(world) = self.0.take()
             && !std::thread::panicking()
         {

@@ -1,4 +1,5 @@
-//! A CustomResourceDefinition's schema as the generator walks it: values with their schemas, and rules with their places.
+//! The schema of a CustomResourceDefinition as the generator walks it: values with their schemas,
+//! and rules with their places.
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ pub(super) enum Step {
     Entry,
 }
 
-/// A validation rule and where it stands.
+/// A validation rule and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Rule<'s> {
     pub(super) steps: Vec<Step>,
@@ -21,11 +22,11 @@ pub(super) struct Rule<'s> {
     message: Said<'s>,
 }
 
-/// What the API server says of a broken rule.
+/// The API server's message about a broken rule.
 #[derive(Clone, Debug)]
 enum Said<'s> {
     Whole(&'s str),
-    /// Made by an expression, of which these are the texts.
+    /// Built by an expression that contains these texts.
     Parts(Vec<&'s str>),
 }
 
@@ -37,7 +38,7 @@ impl<'s> Rule<'s> {
         rules
     }
 
-    /// Whether a cause of a refusal is this rule's.
+    /// Returns true if a broken rule like this one has caused a refusal.
     pub(super) fn is_said(&self, field: &str, message: &str) -> bool {
         let is_here = places_of(field) == self.place();
         is_here
@@ -63,7 +64,7 @@ impl<'s> Rule<'s> {
         place
     }
 
-    /// The fields that the rule speaks of, as paths below its place.
+    /// The fields that the rule uses, as paths below its place.
     pub(super) fn fields(&self) -> Vec<Vec<&'s str>> {
         let mut found: Vec<Vec<&str>> = Vec::new();
         for (at, _) in self.text.match_indices("self.") {
@@ -150,7 +151,7 @@ pub(super) fn below<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
     })
 }
 
-/// Every value of an object by its JSON pointer, with its schema where there is one; the object itself is left out.
+/// Every value inside of an object by its JSON pointer, with its schema where there is one.
 pub(super) fn places<'s>(object: &Value, schema: &'s Value) -> Vec<(String, Option<&'s Value>)> {
     let mut found = Vec::new();
     walk(object, Some(schema), "", &mut found);

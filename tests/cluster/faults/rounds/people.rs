@@ -1,4 +1,4 @@
-//! Rounds in which people, guests and the machine do what they should not.
+//! Rounds in which users, guests and the machine misbehave.
 
 use fastrand::Rng;
 
@@ -172,7 +172,8 @@ pub(super) fn scarcity(rng: &mut Rng) -> Vec<Step> {
             Step::Restart(&[]),
             Step::Converge,
         ],
-        // What it compiles does not fit: it has nothing to serve, and says so.
+        // The compiled component exceeds the limit: the host has nothing to serve, and ends with an
+        // error.
         1 => vec![
             Step::Restart(&[FRESH, "--fsize=65536:65536"]),
             Step::Put(NEW, wish(rng)),
@@ -181,7 +182,7 @@ pub(super) fn scarcity(rng: &mut Rng) -> Vec<Step> {
             Step::Restart(&[]),
             Step::Converge,
         ],
-        // Not even its log fits, but what it serves has been compiled before.
+        // Not even the log fits, but the plugins have been compiled before.
         2 | 3 => vec![
             Step::Restart(&["--fsize=4096:4096"]),
             Step::Put(NEW, wish(rng)),
