@@ -39,16 +39,16 @@ fn is_applied(parent: &Value) -> bool {
 }
 
 /// The log lines that contain all of these parts.
-fn said(host: &Host, parts: &[&str]) -> Vec<String> {
+fn log_lines(host: &Host, parts: &[&str]) -> Vec<String> {
     let log = host.log().unwrap();
     let holds = |line: &&str| parts.iter().all(|part| line.contains(part));
     log.lines().filter(holds).map(str::to_owned).collect()
 }
 
 #[track_caller]
-fn wait_said(host: &Host, parts: &[&str]) -> String {
+fn wait_log_line(host: &Host, parts: &[&str]) -> String {
     eventually(&format!("the host logs {parts:?}"), || {
-        let mut lines = said(host, parts);
+        let mut lines = log_lines(host, parts);
         lines.pop().ok_or_else(|| host.log().unwrap_or_default())
     })
 }
@@ -80,14 +80,14 @@ fn a_host_that_starts_before_its_api_server_waits_and_logs_it_once() {
     let control = |arguments: &[&str]| stage.plane.control(arguments).unwrap();
     control(&["stop", "apiserver"]);
     let host = stage.host();
-    wait_said(&host, &["using the cluster", "https://127.0.0.1:"]);
-    wait_said(&host, &["waiting for the API server", "refused"]);
+    wait_log_line(&host, &["using the cluster", "https://127.0.0.1:"]);
+    wait_log_line(&host, &["waiting for the API server", "refused"]);
     thread::sleep(QUIET);
     control(&["start", "apiserver"]);
     stage.wait_served(&host, &[MEMCACHEDS]);
-    wait_said(&host, &["the API server answers"]);
+    wait_log_line(&host, &["the API server answers"]);
     // One line for each state: down, possibly starting, up.
-    let mut waited: Vec<String> = said(&host, &["waiting for the API server"]);
+    let mut waited: Vec<String> = log_lines(&host, &["waiting for the API server"]);
     for line in &mut waited {
         *line = line.split_once("error").unwrap().1.to_owned();
     }
@@ -99,16 +99,16 @@ fn a_host_that_starts_before_its_api_server_waits_and_logs_it_once() {
     // A later outage is also logged once, however many watches it ends.
     control(&["stop", "apiserver"]);
     eventually("the host notices", || {
-        match said(&host, &["waiting for the API server"]).len() {
+        match log_lines(&host, &["waiting for the API server"]).len() {
             now if now > count => Ok(()),
             _ => Err(host.log().unwrap()),
         }
     });
     thread::sleep(QUIET);
-    assert_eq!(said(&host, &["failed to watch"]), Vec::<String>::new());
+    assert_eq!(log_lines(&host, &["failed to watch"]), Vec::<String>::new());
     control(&["start", "apiserver"]);
     eventually("the host reconnects", || {
-        match said(&host, &["the API server answers"]).len() {
+        match log_lines(&host, &["the API server answers"]).len() {
             0 | 1 => Err(host.log().unwrap()),
             _ => Ok(()),
         }
@@ -128,7 +128,7 @@ fn a_second_plugin_of_the_same_name_is_refused_and_all_others_are_served() {
     stage.wait(&host, &namespace, MEMCACHED, is_applied);
     stage.apply_example(&namespace, "examples/wordpress/01-article.yaml");
     stage.wait(&host, &namespace, WORDPRESS, is_applied);
-    let refusals = said(&host, &["plugin is not served"]);
+    let refusals = log_lines(&host, &["plugin is not served"]);
     assert_eq!(refusals.len(), 1, "{}", host.log().unwrap());
     for part in [
         "copy.wasm",
@@ -179,7 +179,7 @@ fn a_second_plugin_for_a_parent_kind_is_refused_with_the_name_of_the_first() {
     stage.wait(&host, &namespace, UNRULY, is_applied);
     stage.apply_example(&namespace, "examples/memcached/01-article.yaml");
     stage.wait(&host, &namespace, MEMCACHED, is_applied);
-    let refusals = said(&host, &["plugin is not served"]);
+    let refusals = log_lines(&host, &["plugin is not served"]);
     assert_eq!(refusals.len(), 1, "{}", host.log().unwrap());
     for part in [
         "untidy.wasm",
@@ -218,7 +218,7 @@ fn a_crd_that_must_not_change_delays_only_its_own_plugin() {
 
     let host = stage.host();
     stage.wait_served(&host, &[ETCDCLUSTERS]);
-    let narrower = wait_said(&host, &["plugin is not served", MEMCACHEDS]);
+    let narrower = wait_log_line(&host, &["plugin is not served", MEMCACHEDS]);
     for part in [
         "memcached.wasm",
         "would become narrower (v1 spec.colour is dropped)",
@@ -226,7 +226,7 @@ fn a_crd_that_must_not_change_delays_only_its_own_plugin() {
     ] {
         assert!(narrower.contains(part), "{narrower}");
     }
-    let taken = wait_said(&host, &["plugin is not served", WORDPRESSES]);
+    let taken = wait_log_line(&host, &["plugin is not served", WORDPRESSES]);
     for part in [
         "wordpress.wasm",
         "was not installed by innkeeper",
@@ -238,7 +238,7 @@ fn a_crd_that_must_not_change_delays_only_its_own_plugin() {
     let written =
         format!("patch customresourcedefinitions.apiextensions.k8s.io {ETCDCLUSTERS} 201");
     assert_eq!(crd_writes(&stage, mark), [written]);
-    let refusals = said(&host, &["plugin is not served"]);
+    let refusals = log_lines(&host, &["plugin is not served"]);
     assert_eq!(refusals.len(), 2, "{}", host.log().unwrap());
 
     // After both are repaired, their plugins are served without a restart.

@@ -41,7 +41,7 @@ fn a9_a_condition_keeps_its_time_until_its_status_changes() {
                 _ => Ok(()),
             }
         });
-        let generation = case.tell(UNRULY, "parent", behaviour);
+        let generation = case.set_behaviour(UNRULY, "parent", behaviour);
         let after = case.wait_synced(UNRULY, "parent", &generation, (status, reason));
         let now = condition(&after, "Synced");
         let is_transition = synced["status"] != json!(status);

@@ -16,7 +16,7 @@ const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "cache");
 
 /// The duration of the conflict: long enough for the repair after five seconds, too short for the
 /// one ten seconds later.
-const QUARREL: Duration = Duration::from_secs(12);
+const CONFLICT_DURATION: Duration = Duration::from_secs(12);
 
 fn replicas(stage: &Stage, namespace: &str) -> Value {
     stage.get(namespace, DEPLOYMENT)["spec"]["replicas"].clone()
@@ -24,10 +24,10 @@ fn replicas(stage: &Stage, namespace: &str) -> Value {
 
 /// Sets seven replicas whenever there is another number, for the duration of the conflict; returns
 /// the number of writes.
-fn insist(stage: &Stage, namespace: &str) -> usize {
+fn compete(stage: &Stage, namespace: &str) -> usize {
     let begin = Instant::now();
-    let mut said = 0;
-    while begin.elapsed() < QUARREL {
+    let mut sets = 0;
+    while begin.elapsed() < CONFLICT_DURATION {
         if replicas(stage, namespace) != 7 {
             let wanted = json!({
                 "apiVersion": DEPLOYMENT.0, "kind": DEPLOYMENT.1,
@@ -35,10 +35,10 @@ fn insist(stage: &Stage, namespace: &str) -> usize {
                 "spec": {"replicas": 7},
             });
             stage.plane.user().apply_as("scaler", &wanted).unwrap();
-            said += 1;
+            sets += 1;
         }
     }
-    said
+    sets
 }
 
 /// Counts the host's writes of the Deployment after a mark.
@@ -74,7 +74,7 @@ fn a3_a_contested_field_is_restored_at_growing_intervals() {
     stage.wait(&host, &namespace, PARENT, applied);
 
     let mark = stage.mark();
-    let said = insist(&stage, &namespace);
+    let sets = compete(&stage, &namespace);
     // Five repairs come at once, and one more after five seconds; the next would come ten seconds
     // later.
     assert!(
@@ -82,7 +82,7 @@ fn a3_a_contested_field_is_restored_at_growing_intervals() {
         "{}",
         repairs(&stage, mark)
     );
-    assert!((5..=8).contains(&said), "{said}");
+    assert!((5..=8).contains(&sets), "{sets}");
     let text = wait_conflict(&stage, &host, &namespace);
     for part in ["spec.replicas of", "cache", "(by scaler)"] {
         assert!(text.contains(part), "{text}");

@@ -30,16 +30,16 @@ const QUIET: Duration = Duration::from_secs(3);
 
 /// A host behind a relay. There are no controllers, so that every write to a child is the host's or
 /// the test's.
-struct Slow {
+struct DelayedHost {
     stage: Stage,
     relay: Relay,
     host: Host,
 }
 
-impl Slow {
+impl DelayedHost {
     /// Locks the host that the tests of this file share, and lets its watches deliver at once.
     fn lock() -> MutexGuard<'static, Self> {
-        static SHARED: OnceLock<Mutex<Slow>> = OnceLock::new();
+        static SHARED: OnceLock<Mutex<DelayedHost>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| {
             let mut plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
             let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
@@ -106,7 +106,7 @@ const SIZES: [u32; 4] = [1, 2, 3, 4];
 /// would lead to one more write.
 #[test]
 fn q5_f5_late_watches_cause_no_additional_write() {
-    let slow = Slow::lock();
+    let slow = DelayedHost::lock();
     let (prompt, _) = slow.grow();
     let made = |code: &str| prompt.iter().filter(|line| line.ends_with(code)).count();
     assert_eq!(
@@ -128,7 +128,7 @@ fn q5_f5_late_watches_cause_no_additional_write() {
 /// pass.
 #[test]
 fn q5_f5_a_child_with_a_made_up_name_is_created_once() {
-    let slow = Slow::lock();
+    let slow = DelayedHost::lock();
     let namespace = slow.stage.namespace("name");
     let mark = slow.stage.mark();
     slow.hold_back("/configmaps");
@@ -155,7 +155,7 @@ fn q5_f5_a_child_with_a_made_up_name_is_created_once() {
 /// refused again.
 #[test]
 fn q5_a_stale_write_is_not_repeated_before_the_watch_has_advanced() {
-    let slow = Slow::lock();
+    let slow = DelayedHost::lock();
     let namespace = slow.stage.namespace("stale");
     let tell = |behaviour: &str| {
         let parent = json!({
@@ -176,7 +176,7 @@ fn q5_a_stale_write_is_not_repeated_before_the_watch_has_advanced() {
     slow.hold_back("/unrulies");
     tell("good");
     let mark = slow.stage.mark();
-    stopped.go_on();
+    stopped.resume();
     slow.wait_applied(&namespace, UNRULY);
     slow.stage.settle(QUIET);
     let codes: Vec<u16> = slow

@@ -5,8 +5,8 @@
 //! Misbehaviour that is not the fault of a single pass is tested in `misbehaving`.
 //!
 //! The modules below are the fault matrix, in which the guests behave and the things around the
-//! host fail. It consists of plans (`plan`, `rounds`), their execution (`world`, `driver`,
-//! `acts`, `denials`, `meddle`), and their verdict (`oracles`, `normal`, `report`).
+//! host fail. It consists of plans (`plan`, `rounds`), their execution (`test_cluster`, `driver`,
+//! `acts`, `denials`, `foreign_edits`), and their verdict (`oracles`, `normal`, `report`).
 
 mod acts;
 mod credentials;
@@ -14,15 +14,15 @@ mod denials;
 mod driver;
 #[cfg(feature = "failpoints")]
 mod failpoints;
+mod foreign_edits;
 mod matrix;
-mod meddle;
 mod naive;
 mod normal;
 mod oracles;
 mod plan;
 mod report;
 mod rounds;
-mod world;
+mod test_cluster;
 
 use std::{fs, sync::OnceLock};
 
@@ -120,14 +120,14 @@ impl Case {
     pub(crate) fn start(plugin: Plugin) -> Self {
         let namespace = shared().plane.namespace("faults").expect("a namespace");
         let case = Self { namespace };
-        case.tell(plugin, "parent", "good");
+        case.set_behaviour(plugin, "parent", "good");
         case.wait_applied(plugin, "parent");
         case
     }
 
     /// Sets the guest's behaviour for a parent, which is created if it is missing; returns the
     /// parent's generation.
-    pub(crate) fn tell(&self, plugin: Plugin, name: &str, behaviour: &str) -> Value {
+    pub(crate) fn set_behaviour(&self, plugin: Plugin, name: &str, behaviour: &str) -> Value {
         let parent = json!({
             "apiVersion": GROUP, "kind": plugin.kind,
             "metadata": { "name": name, "namespace": self.namespace },
@@ -156,8 +156,8 @@ impl Case {
                 .flatten()
                 .find(|condition| condition["type"] == "Synced")
                 .map(|condition| condition["observedGeneration"].clone());
-            let said = condition(&parent, "Synced").unwrap_or_default();
-            let is_met = said.starts_with(&format!("{status}/{wanted}: "));
+            let message = condition(&parent, "Synced").unwrap_or_default();
+            let is_met = message.starts_with(&format!("{status}/{wanted}: "));
             if is_met && observed.as_ref() == Some(generation) {
                 Ok(parent)
             } else {
@@ -187,7 +187,7 @@ impl Case {
     #[track_caller]
     pub(crate) fn check_neighbour(&self, plugin: Plugin) {
         let neighbour = plugin.neighbour();
-        self.tell(neighbour, "bystander", "good");
+        self.set_behaviour(neighbour, "bystander", "good");
         self.wait_applied(neighbour, "bystander");
     }
 
@@ -244,7 +244,7 @@ pub(crate) fn check_in(
     assert!(!before.is_empty());
     let mark = shared().plane.audit().mark().expect("an audit log");
 
-    let generation = case.tell(plugin, "parent", behaviour);
+    let generation = case.set_behaviour(plugin, "parent", behaviour);
     let parent = case.wait_synced(plugin, "parent", &generation, expected);
     let synced = condition(&parent, "Synced").expect("a condition that was waited for");
     assert!(synced.contains(text), "{synced}");
@@ -253,7 +253,7 @@ pub(crate) fn check_in(
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(case.children(plugin), before);
 
-    case.tell(plugin, "parent", "good");
+    case.set_behaviour(plugin, "parent", "good");
     case.wait_applied(plugin, "parent");
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(case.children(plugin), before);
@@ -275,7 +275,7 @@ pub(crate) fn check_garbage(behaviour: &str, text: &str) {
 fn f16_a_file_that_is_no_plugin_does_not_affect_other_plugins() {
     // Both other plugins serve.
     let case = Case::start(UNRULY);
-    case.tell(GARBAGE, "bystander", "good");
+    case.set_behaviour(GARBAGE, "bystander", "good");
     case.wait_applied(GARBAGE, "bystander");
     let log = shared().host.log().unwrap();
     let refusals: Vec<&str> = log
@@ -292,7 +292,7 @@ fn f16_a_file_that_is_no_plugin_does_not_affect_other_plugins() {
 fn a7_only_an_answer_without_children_deletes_them() {
     let case = Case::start(UNRULY);
     let mark = shared().plane.audit().mark().expect("an audit log");
-    let generation = case.tell(UNRULY, "parent", "nothing");
+    let generation = case.set_behaviour(UNRULY, "parent", "nothing");
     case.wait_synced(UNRULY, "parent", &generation, ("True", "Applied"));
     let mut writes = case.child_writes(mark);
     writes.sort();
@@ -329,12 +329,12 @@ fn a7_f16_keeps_children_after_a_fatal_answer_and_stops_calling_the_guest() {
     let mark = shared().plane.audit().mark().expect("an audit log");
     // Good behaviour does not help: only another revision or configuration does.
     for behaviour in ["fatal", "good"] {
-        let generation = case.tell(UNRULY, "parent", behaviour);
+        let generation = case.set_behaviour(UNRULY, "parent", behaviour);
         let parent = case.wait_synced(UNRULY, "parent", &generation, ("False", "Fatal"));
         let synced = condition(&parent, "Synced").expect("a condition that was waited for");
         assert!(synced.contains("told to give up"), "{synced}");
     }
-    case.tell(UNRULY, "sibling", "good");
+    case.set_behaviour(UNRULY, "sibling", "good");
     case.wait_applied(UNRULY, "sibling");
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(case.children(UNRULY), before);

@@ -280,13 +280,13 @@ fn a5_a_foreground_deletion_creates_no_child_that_would_block_it() {
 }
 
 /// A host whose writes the relay stops.
-struct Slow {
+struct InterceptedHost {
     stage: Stage,
     relay: Relay,
     host: Host,
 }
 
-impl Slow {
+impl InterceptedHost {
     /// Runs the life of a parent up to the write of this number. Then a successor of the same name
     /// replaces the parent, and the write continues before the host knows the successor. Returns
     /// false if there is no such write.
@@ -321,7 +321,7 @@ impl Slow {
                 return true;
             }
             self.relay.arm(Some(Moment::Before));
-            stopped.go_on();
+            stopped.resume();
         }
     }
 
@@ -336,7 +336,7 @@ impl Slow {
         let new = self.stage.apply(namespace, &parent("goodbye"));
         let (old, new) = (&old["metadata"]["uid"], &new["metadata"]["uid"]);
         assert_ne!(old, new);
-        stopped.go_on();
+        stopped.resume();
 
         let is_well = |parent: &Value| {
             is_synced(parent, "True", "Applied") && finalizers(parent) == [FINALIZER]
@@ -388,7 +388,7 @@ fn l1_f14_a_pending_write_for_a_predecessor_does_not_reach_its_successor() {
     let host = Host::start(&relay.kubeconfig, &stage.options).unwrap();
     stage.wait_served(&host, &[CRD]);
     stage.restart_collector();
-    let slow = Slow { stage, relay, host };
+    let slow = InterceptedHost { stage, relay, host };
     // A first life covers the writes that the host makes only once.
     assert!(!slow.succeed_before(usize::MAX));
     let mut number = 1;

@@ -30,7 +30,7 @@ const API: &str = "test.innkeeper.dev/v1";
 const NEIGHBOUR: &str = "Moody";
 
 /// The kinds whose guests can become hogs.
-const SLOTHS: [&str; 2] = ["Unruly", "Nosy"];
+const HOG_KINDS: [&str; 2] = ["Unruly", "Nosy"];
 
 /// A guest's behaviour that takes too much of one resource.
 struct Hog {
@@ -89,7 +89,7 @@ const RATIO_MAX: u32 = 2;
 const SLACK: Duration = Duration::from_millis(20);
 
 /// A control plane with a host, and parents in one namespace.
-struct Scene {
+struct HogFixture {
     stage: Stage,
     host: Host,
     namespace: String,
@@ -98,12 +98,12 @@ struct Scene {
 }
 
 /// Locks the fixture, because each test measures the host as a whole.
-fn scene() -> MutexGuard<'static, Scene> {
-    static SCENE: LazyLock<Mutex<Scene>> = LazyLock::new(|| Mutex::new(Scene::new()));
-    SCENE.lock().unwrap_or_else(PoisonError::into_inner)
+fn fixture() -> MutexGuard<'static, HogFixture> {
+    static FIXTURE: LazyLock<Mutex<HogFixture>> = LazyLock::new(|| Mutex::new(HogFixture::new()));
+    FIXTURE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Scene {
+impl HogFixture {
     fn new() -> Self {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         let guests = ["generous", "unruly", "nosy"].map(|name| guests.join(format!("{name}.wasm")));
@@ -112,22 +112,22 @@ impl Scene {
         let crds = ["moodies", "unrulies", "nosies"].map(|crd| format!("{crd}.test.innkeeper.dev"));
         stage.wait_served(&host, &crds.each_ref().map(String::as_str));
         let namespace = stage.namespace("hogs");
-        let scene = Self {
+        let fixture = Self {
             stage,
             host,
             namespace,
             edits: 0,
         };
         for number in 0..PARENTS {
-            scene.put(NEIGHBOUR, number, &json!({}));
+            fixture.put(NEIGHBOUR, number, &json!({}));
         }
-        for kind in SLOTHS {
-            scene.tell(kind, "good");
+        for kind in HOG_KINDS {
+            fixture.set_behaviour(kind, "good");
         }
-        for kind in SLOTHS.into_iter().chain([NEIGHBOUR]) {
-            scene.wait_all(kind, "True");
+        for kind in HOG_KINDS.into_iter().chain([NEIGHBOUR]) {
+            fixture.wait_all(kind, "True");
         }
-        scene
+        fixture
     }
 
     fn put(&self, kind: &str, number: usize, spec: &Value) {
@@ -138,7 +138,7 @@ impl Scene {
     }
 
     /// Sets the behaviour of all parents of a kind.
-    fn tell(&self, kind: &str, behaviour: &str) {
+    fn set_behaviour(&self, kind: &str, behaviour: &str) {
         for number in 0..PARENTS {
             self.put(kind, number, &json!({"behaviour": behaviour}));
         }
@@ -240,10 +240,10 @@ impl Scene {
 
     /// Makes hogs of all parents of a kind until each reports its fault, and then makes them good
     /// again.
-    fn wallow(&self, hog: &Hog) {
-        self.tell(hog.kind, hog.behaviour);
+    fn run_hogs(&self, hog: &Hog) {
+        self.set_behaviour(hog.kind, hog.behaviour);
         self.wait_all(hog.kind, "False");
-        self.tell(hog.kind, "good");
+        self.set_behaviour(hog.kind, "good");
         self.wait_all(hog.kind, "True");
     }
 }
@@ -309,7 +309,7 @@ fn percentile(rounds: &[Round], share: usize, of: impl Fn(&Round) -> &[Duration]
 }
 
 /// A summary such as `p50 1.0ms, p99 2.0ms (3.0ms and 4.0ms with the API server's time)`.
-fn told(rounds: &[Round]) -> String {
+fn summary(rounds: &[Round]) -> String {
     let host = |share| percentile(rounds, share, |round| &round.host);
     let whole = |share| percentile(rounds, share, |round| &round.whole);
     format!(
@@ -326,28 +326,28 @@ fn told(rounds: &[Round]) -> String {
 #[test]
 fn f16_q4_a_hog_delays_its_neighbour_within_limits() {
     let load = if is_full() { FULL } else { SAMPLE };
-    let mut scene = scene();
+    let mut fixture = fixture();
     let mut report = String::new();
-    let mut dear = Vec::new();
+    let mut too_slow = Vec::new();
     for hog in &HOGS {
         let (mut alone, mut beside) = (Vec::new(), Vec::new());
         for _ in 0..load.rounds {
-            alone.push(scene.measure(hog, &load));
-            scene.tell(hog.kind, hog.behaviour);
-            scene.wait_all(hog.kind, "False");
-            beside.push(scene.measure(hog, &load));
-            scene.tell(hog.kind, "good");
-            scene.wait_all(hog.kind, "True");
+            alone.push(fixture.measure(hog, &load));
+            fixture.set_behaviour(hog.kind, hog.behaviour);
+            fixture.wait_all(hog.kind, "False");
+            beside.push(fixture.measure(hog, &load));
+            fixture.set_behaviour(hog.kind, "good");
+            fixture.wait_all(hog.kind, "True");
         }
         let line = format!(
             "{}: alone {}; beside it {}",
             hog.takes,
-            told(&alone),
-            told(&beside)
+            summary(&alone),
+            summary(&beside)
         );
         let p99 = |rounds: &[Round]| percentile(rounds, 99, |round| &round.host);
         if p99(&beside) > p99(&alone) * RATIO_MAX + SLACK {
-            dear.push(line.clone());
+            too_slow.push(line.clone());
         }
         writeln!(report, "{line}").unwrap();
     }
@@ -358,9 +358,9 @@ fn f16_q4_a_hog_delays_its_neighbour_within_limits() {
         );
         fs::write(root().join("target/hog-report.txt"), rounds + &report).unwrap();
         assert!(
-            dear.is_empty(),
+            too_slow.is_empty(),
             "more than {RATIO_MAX} times and {SLACK:?}:\n{}",
-            dear.join("\n")
+            too_slow.join("\n")
         );
     }
 }
@@ -375,20 +375,20 @@ fn f16_the_host_frees_the_memory_of_hogs() {
     /// Additional memory after a second run.
     const GROWTH_MAX: u64 = 16 * MIB;
 
-    let mut scene = scene();
-    let mut before = scene.resident();
+    let mut fixture = fixture();
+    let mut before = fixture.resident();
     for kept_max in [KEPT_MAX, GROWTH_MAX] {
         for hog in &HOGS {
-            scene.wallow(hog);
+            fixture.run_hogs(hog);
         }
         before = eventually("the host frees the hogs' memory", || {
-            match scene.resident() {
+            match fixture.resident() {
                 after if after <= before + kept_max => Ok(after),
                 after => Err(format!("{} MiB after {} MiB", after / MIB, before / MIB)),
             }
         });
     }
     // The hogs did use memory: one instance alone reached its limit.
-    let most = scene.host.process().usage().unwrap().resident_max_bytes;
+    let most = fixture.host.process().usage().unwrap().resident_max_bytes;
     assert!(most > before + 32 * MIB, "{} MiB at most", most / MIB);
 }

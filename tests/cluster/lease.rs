@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    plugins::{Site, WELL},
+    plugins::{HEALTHY, PluginSite},
     stage::{Stage, is_synced, lines, wait_logged},
 };
 
@@ -156,10 +156,10 @@ fn l2_one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
 fn l2_a_standby_host_has_loaded_the_declared_plugins() {
     const NAME: &str = "cache";
 
-    let site = Site::new();
+    let site = PluginSite::new();
     site.define();
     site.put("memcached");
-    let Site {
+    let PluginSite {
         stage, namespace, ..
     } = &site;
     let caches = [(); 2].map(|()| tempfile::tempdir().unwrap());
@@ -175,7 +175,7 @@ fn l2_a_standby_host_has_loaded_the_declared_plugins() {
     let mut a = start(0, "a");
     wait_holder(stage, "a", Duration::from_secs(30));
     site.apply_as(NAME, &json!({}));
-    site.wait_conditions_of(NAME, &a, &WELL);
+    site.wait_conditions_of(NAME, &a, &HEALTHY);
     stage.wait_served(&a, &[CRD]);
     apply(stage, namespace, "first");
     wait_applied(stage, &a, namespace, "first");

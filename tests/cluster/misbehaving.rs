@@ -55,7 +55,7 @@ fn f16_a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second()
         sum(&metrics, "controller_runtime_reconcile_total", labels)
     };
     let case = Case::start(GARBAGE);
-    let generation = case.tell(GARBAGE, "parent", "requeue-at-once");
+    let generation = case.set_behaviour(GARBAGE, "parent", "requeue-at-once");
     case.wait_synced(GARBAGE, "parent", &generation, ("True", "Applied"));
     let version = || case.parent(GARBAGE, "parent")["metadata"]["resourceVersion"].clone();
     let (mark, before) = (shared().plane.audit().mark().unwrap(), version());
@@ -72,17 +72,17 @@ fn f16_a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second()
     case.check_neighbour(GARBAGE);
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(version(), before, "the parent is written in a steady state");
-    case.tell(GARBAGE, "parent", "good");
+    case.set_behaviour(GARBAGE, "parent", "good");
     case.wait_applied(GARBAGE, "parent");
 }
 
 /// Checks that the writes for a parent are bounded, that the parent reports the reason, and that a
 /// neighbour still converges. Returns the case for further steps.
 #[track_caller]
-fn check_held_back(behaviour: &str) -> Case {
+fn check_throttled(behaviour: &str) -> Case {
     let case = Case::start(UNRULY);
     let mark = shared().plane.audit().mark().unwrap();
-    let generation = case.tell(UNRULY, "parent", behaviour);
+    let generation = case.set_behaviour(UNRULY, "parent", behaviour);
     let throttled = ("False", "Throttled");
     let parent = case.wait_synced(UNRULY, "parent", &generation, throttled);
     let synced = condition(&parent, "Synced").unwrap();
@@ -102,16 +102,16 @@ fn check_held_back(behaviour: &str) -> Case {
 
 /// Stops the writes for a parent whose children never match their desired state.
 fn rest(case: &Case) {
-    let generation = case.tell(UNRULY, "parent", "keep");
+    let generation = case.set_behaviour(UNRULY, "parent", "keep");
     case.wait_synced(UNRULY, "parent", &generation, ("True", "Applied"));
 }
 
 /// Q6: the last desired state is written once the limit allows it.
 #[test]
 fn q6_a_guest_whose_answer_changes_in_every_pass_is_throttled() {
-    let case = check_held_back("restless");
+    let case = check_throttled("restless");
     let mark = shared().plane.audit().mark().unwrap();
-    case.tell(UNRULY, "parent", "good");
+    case.set_behaviour(UNRULY, "parent", "good");
     case.wait_applied(UNRULY, "parent");
     let written = case.child_writes(mark).len();
     assert!(written <= WRITES_PER_MINUTE_MAX / 2 + 2, "{written}");
@@ -120,12 +120,12 @@ fn q6_a_guest_whose_answer_changes_in_every_pass_is_throttled() {
 /// Answers that never repeat cannot converge, so only the write limit protects the API server.
 #[test]
 fn q6_f16_a_guest_whose_answers_are_random_is_throttled() {
-    rest(&check_held_back("random"));
+    rest(&check_throttled("random"));
 }
 
 #[test]
 fn q6_f16_a_guest_whose_answer_flips_between_two_states_is_throttled() {
-    rest(&check_held_back("flip"));
+    rest(&check_throttled("flip"));
 }
 
 /// The events that a guest has stated about its parent.
@@ -146,7 +146,7 @@ fn a7_f16_keeps_children_when_the_guest_answers_ten_thousand_events() {
 fn f16_o3_a_guest_with_sixty_events_in_every_pass_publishes_few() {
     const BURST: usize = 25;
 
-    let case = check_held_back("chatter");
+    let case = check_throttled("chatter");
     rest(&case);
     let published = events(&case).len();
     assert!((1..=BURST).contains(&published), "{published}");
@@ -157,7 +157,7 @@ fn f16_o3_a_guest_with_sixty_events_in_every_pass_publishes_few() {
 #[test]
 fn f16_a_megabyte_of_children_is_no_fault() {
     let case = Case::start(UNRULY);
-    case.tell(UNRULY, "bulk", "megabyte");
+    case.set_behaviour(UNRULY, "bulk", "megabyte");
     case.wait_applied(UNRULY, "bulk");
     case.check_neighbour(UNRULY);
     let kind = Kind::new("v1", "ConfigMap", &case.namespace);
@@ -234,7 +234,7 @@ fn f16_a_guest_sees_no_value_of_a_secret_in_any_way() {
         user.get(Kind::new("v1", kind, &case.namespace), name)
             .unwrap()
     };
-    case.tell(NOSY, "parent", "secrets");
+    case.set_behaviour(NOSY, "parent", "secrets");
     let seen = eventually("the guest has looked at its own child", || {
         let seen = find("ConfigMap", "parent-seen").unwrap_or_default();
         let seen = seen["data"]["said"].as_str().unwrap_or_default().to_owned();
@@ -255,7 +255,7 @@ fn f16_a_guest_sees_no_value_of_a_secret_in_any_way() {
     check_tells_nothing(&case.parent(NOSY, "parent").to_string(), &values);
     check_tells_nothing(&shared().host.log().unwrap(), &values);
     case.check_neighbour(NOSY);
-    case.tell(NOSY, "parent", "good");
+    case.set_behaviour(NOSY, "parent", "good");
     case.wait_applied(NOSY, "parent");
 }
 

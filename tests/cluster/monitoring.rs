@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     admin::scrape,
-    moods::{Scene, good},
+    moody::{MoodyFixture, good},
     stage::Stage,
 };
 
@@ -140,18 +140,18 @@ fn o2_a_query_is_parsed_into_metrics_and_labels() {
 
 /// Collects the metrics of a host that serves Plugin resources.
 fn resources(exposed: &mut Exposed) {
-    let mut scene = Scene::new(1);
-    scene
+    let mut fixture = MoodyFixture::new(1);
+    fixture
         .site
         .stage
         .options
         .arguments
         .extend(admin::ARGUMENTS.map(str::to_owned));
-    let host = scene.begin();
+    let host = fixture.start();
     // A swap of revisions adds metrics.
-    scene.apply(&good("two"));
-    scene.all_say(&host, "two");
-    scene.follows(&host, "later");
+    fixture.apply(&good("two"));
+    fixture.wait_text(&host, "two");
+    fixture.check_reconciles(&host, "later");
     expose(exposed, &scrape(&address(&host)));
 }
 

@@ -48,13 +48,13 @@ fn is_namespaced(request: &Request) -> bool {
 
 /// A cluster with the output of `innkeeper manifests` for a host, without the Deployment, and the
 /// host's credentials.
-struct Site {
+struct LimitedSite {
     stage: Stage,
     kubeconfig: PathBuf,
     applied: Vec<Value>,
 }
 
-impl Site {
+impl LimitedSite {
     fn new(guests: &[&str], namespaces: &[&str], arguments: &[&str]) -> Self {
         let stage = Stage::full(HostOptions::with_guests(guests).unwrap().plugins);
         for name in namespaces {
@@ -193,7 +193,7 @@ fn kubeconfig_of(stage: &Stage, namespace: &str) -> PathBuf {
 
 #[test]
 fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
-    let site = Site::new(
+    let site = LimitedSite::new(
         &["memcached", "backup"],
         &["a", "b", "c"],
         &["--namespaces", "a,b"],
@@ -252,7 +252,7 @@ fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
 #[test]
 fn a_host_whose_crds_are_installed_needs_no_cluster_role() {
     let arguments = ["--namespaces", "a,b", "--crds", "ignore"];
-    let site = Site::new(&["memcached", "backup"], &["a", "b", "c"], &arguments);
+    let site = LimitedSite::new(&["memcached", "backup"], &["a", "b", "c"], &arguments);
     assert_eq!(
         site.count("ClusterRole") + site.count("ClusterRoleBinding"),
         0
@@ -283,7 +283,7 @@ fn refusal(mut host: Host) -> (Option<i32>, String) {
 
 #[test]
 fn a_missing_namespace_is_reported_with_a_remedy() {
-    let site = Site::new(&["memcached"], &["a", "b"], &["--namespaces", "a,b"]);
+    let site = LimitedSite::new(&["memcached"], &["a", "b"], &["--namespaces", "a,b"]);
     // The API server tells an administrator that the namespace does not exist, and an account
     // without a Role there only that it may not look.
     let (code, log) = refusal(site.host(&["--namespaces", "a,missing"]));
@@ -322,8 +322,8 @@ const WRITER: &str = "system:serviceaccount:teams:writer";
 
 /// A cluster with a Plugin whose children are written as an account, and a host whose rights allow
 /// only that.
-fn site_with_account() -> (Site, Host) {
-    let mut site = Site::new(
+fn site_with_account() -> (LimitedSite, Host) {
+    let mut site = LimitedSite::new(
         &["memcached"],
         &["a", "teams"],
         &[
@@ -421,7 +421,7 @@ fn children_are_written_as_the_account_of_a_plugin_with_only_its_rights() {
 }
 
 /// Grants or revokes the host's right to read namespaces.
-fn allow_namespaces(site: &Site, allowed: bool) {
+fn allow_namespaces(site: &LimitedSite, allowed: bool) {
     let user = site.stage.plane.user();
     let kind = Kind::cluster("rbac.authorization.k8s.io/v1", "ClusterRole");
     let is_role = |object: &&Value| {
@@ -439,7 +439,7 @@ fn allow_namespaces(site: &Site, allowed: bool) {
 #[test]
 fn parents_are_selected_by_namespace_labels_if_the_host_may_read_namespaces() {
     let arguments = ["--namespaces", "a,b", "--plugin-resources"];
-    let mut site = Site::new(&["memcached"], &["a", "b"], &arguments);
+    let mut site = LimitedSite::new(&["memcached"], &["a", "b"], &arguments);
     site.stage.options.plugins.clear();
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let guests = guests.to_str().unwrap().to_owned();

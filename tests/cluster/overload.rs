@@ -15,9 +15,9 @@ use crate::stage::{Stage, is_synced};
 const API: &str = "cache.example.com/v1";
 const PARENTS: usize = 40;
 /// The wait that a refusal demands, one second, and a little less for differences between clocks.
-const TOLD: SignedDuration = SignedDuration::from_millis(990);
+const DEMANDED: SignedDuration = SignedDuration::from_millis(990);
 /// The number of clients beside the host; each writes one object again and again.
-const OTHERS: usize = 4;
+const OTHER_CLIENTS: usize = 4;
 
 /// Two writes at a time; the API server tells all others to retry after a second.
 const NARROW: [&str; 5] = [
@@ -29,9 +29,9 @@ const NARROW: [&str; 5] = [
 ];
 
 /// Stops the other clients when it is dropped, also when the test fails.
-struct End<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for End<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ fn check(writes: &[Write], namespace: &str) {
     });
     let shortest = waits.min_by_key(|(wait, _)| *wait);
     assert!(
-        shortest.is_some_and(|(wait, _)| wait >= TOLD),
+        shortest.is_some_and(|(wait, _)| wait >= DEMANDED),
         "{shortest:?}"
     );
 }
@@ -97,8 +97,8 @@ fn a10_f11_refused_writes_to_an_overloaded_api_server_wait_before_the_retry() {
     let mark = stage.mark();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let _end = End(&is_over);
-        for number in 0..OTHERS {
+        let _end = StopOnDrop(&is_over);
+        for number in 0..OTHER_CLIENTS {
             let (stage, namespace, is_over) = (&stage, &namespace, &is_over);
             scope.spawn(move || {
                 for count in 0.. {

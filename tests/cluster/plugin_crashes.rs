@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    moods::{NAME, Scene, good, guest, mood},
+    moody::{MoodyFixture, NAME, good, guest, mood},
     plugin_history::ROLLED_BACK,
     plugins::marked,
     relay::{Moment, Relay},
@@ -27,11 +27,16 @@ const LIFE_MAX: Duration = Duration::from_secs(40);
 /// Starts hosts and kills each at its next write, until one has reached the goal and has nothing
 /// more to write; returns the number of kills.
 #[track_caller]
-fn kill_until(scene: &Scene, relay: &Relay, moment: Moment, is_done: impl Fn() -> bool) -> usize {
+fn kill_until(
+    fixture: &MoodyFixture,
+    relay: &Relay,
+    moment: Moment,
+    is_done: impl Fn() -> bool,
+) -> usize {
     let mut kills = 0;
     'lives: loop {
         relay.arm(Some(moment));
-        let options = &scene.site.stage.options;
+        let options = &fixture.site.stage.options;
         let mut host = Host::start(&relay.kubeconfig, options).unwrap();
         let (start, mut quiet_since) = (Instant::now(), Instant::now());
         loop {
@@ -39,7 +44,7 @@ fn kill_until(scene: &Scene, relay: &Relay, moment: Moment, is_done: impl Fn() -
             // later write.
             if let Ok(_stopped) = relay.stopped.recv_timeout(Duration::from_millis(400)) {
                 kills += 1;
-                assert!(kills < KILLS_MAX, "{:#}", scene.status());
+                assert!(kills < KILLS_MAX, "{:#}", fixture.status());
                 host.process().signal(Signal::KILL).unwrap();
                 host.process().wait_for(Duration::from_secs(5)).unwrap();
                 continue 'lives;
@@ -56,7 +61,7 @@ fn kill_until(scene: &Scene, relay: &Relay, moment: Moment, is_done: impl Fn() -
             assert!(
                 start.elapsed() < LIFE_MAX,
                 "{:#}\n{}",
-                scene.status(),
+                fixture.status(),
                 log()
             );
         }
@@ -73,44 +78,44 @@ fn one_by_one(mut spec: Value) -> Value {
 /// lost it could prune children or leave the wrong revision active.
 #[test]
 fn l4_a_swap_and_a_rollback_survive_a_kill_at_every_write() {
-    let scene = Scene::new(3);
-    let relay = Relay::start(&scene.site.stage.plane).unwrap();
-    let host = scene.begin_with(&one_by_one(good("one")));
-    scene.wait_verdicts(&host, &["Good"]);
-    let uids = scene.uids();
+    let fixture = MoodyFixture::new(3);
+    let relay = Relay::start(&fixture.site.stage.plane).unwrap();
+    let host = fixture.start_with(&one_by_one(good("one")));
+    fixture.wait_verdicts(&host, &["Good"]);
+    let uids = fixture.uids();
     Stage::stop(host);
-    let mark = scene.site.stage.mark();
-    let first = scene.status()["revision"].clone();
+    let mark = fixture.site.stage.mark();
+    let first = fixture.status()["revision"].clone();
 
-    scene.apply(&one_by_one(good("two")));
+    fixture.apply(&one_by_one(good("two")));
     let is_swapped = || {
-        let status = scene.status();
+        let status = fixture.status();
         status["revision"] != first
             && status["history"][0]["verdict"] == "Good"
             && status["history"][1]["revision"] == first
-            && scene.say("two")
+            && fixture.has_text("two")
     };
     // The number of kills varies: the other passes continue until the host dies.
-    let kills = kill_until(&scene, &relay, Moment::After, is_swapped);
+    let kills = kill_until(&fixture, &relay, Moment::After, is_swapped);
     assert!(kills > 1, "{kills}");
-    let second = scene.status()["revision"].clone();
+    let second = fixture.status()["revision"].clone();
 
-    scene.apply(&one_by_one(mood("trap")));
+    fixture.apply(&one_by_one(mood("trap")));
     let is_back = || {
-        let plugin = scene.site.plugin_of(NAME);
+        let plugin = fixture.site.plugin_of(NAME);
         let is = |expected: &&str| {
             let (kind, state) = expected.split_once('=').unwrap();
-            let said = condition(&plugin, kind).unwrap_or_default();
-            said.starts_with(state)
+            let message = condition(&plugin, kind).unwrap_or_default();
+            message.starts_with(state)
         };
         ROLLED_BACK.iter().all(is)
             && plugin["status"]["revision"] == second
             && plugin["status"]["observedGeneration"] == plugin["metadata"]["generation"]
     };
-    kill_until(&scene, &relay, Moment::After, is_back);
-    assert!(scene.say("two"));
-    assert_eq!(scene.uids(), uids);
-    let mut written = lines(&scene.site.stage.writes_since(mark));
+    kill_until(&fixture, &relay, Moment::After, is_back);
+    assert!(fixture.has_text("two"));
+    assert_eq!(fixture.uids(), uids);
+    let mut written = lines(&fixture.site.stage.writes_since(mark));
     written.retain(|line| line.starts_with("delete"));
     assert_eq!(written, Vec::<String>::new());
 }
@@ -119,40 +124,40 @@ fn l4_a_swap_and_a_rollback_survive_a_kill_at_every_write() {
 /// while the successor is fetched and compiled again.
 #[test]
 fn l4_the_active_revision_survives_a_kill_during_fetch_and_compilation() {
-    let scene = Scene::new(2);
-    let host = scene.begin();
-    scene.wait_verdicts(&host, &["Good"]);
-    let first = scene.status();
-    let uids = scene.uids();
-    scene.web.put(marked(&guest("moody")));
-    scene.web.set_held(true);
-    let asked = scene.web.asked();
+    let fixture = MoodyFixture::new(2);
+    let host = fixture.start();
+    fixture.wait_verdicts(&host, &["Good"]);
+    let first = fixture.status();
+    let uids = fixture.uids();
+    fixture.web.put(marked(&guest("moody")));
+    fixture.web.set_held(true);
+    let asked = fixture.web.asked();
     let mut other = good("two");
-    other["source"] = json!({"http": {"url": format!("{}?version=2", scene.web.url())}});
-    scene.apply(&other);
+    other["source"] = json!({"http": {"url": format!("{}?version=2", fixture.web.url())}});
+    fixture.apply(&other);
     eventually("the host fetches", || {
-        let now = scene.web.asked();
+        let now = fixture.web.asked();
         if now > asked {
             Ok(())
         } else {
             Err("it does not fetch")
         }
     });
-    let host = scene.crash(host);
+    let host = fixture.crash(host);
     // The active revision continues, although its successor cannot be fetched.
-    scene.follows(&host, "held");
-    assert_eq!(scene.status()["revision"], first["revision"]);
-    scene.web.set_held(false);
+    fixture.check_reconciles(&host, "held");
+    assert_eq!(fixture.status()["revision"], first["revision"]);
+    fixture.web.set_held(false);
     eventually("the host compiles", || {
         let log = host.log().unwrap();
         let fetched = log.contains("fetched a plugin");
         if fetched { Ok(()) } else { Err(log) }
     });
-    let host = scene.crash(host);
-    let status = scene.well(&host);
+    let host = fixture.crash(host);
+    let status = fixture.wait_healthy(&host);
     assert_ne!(status["digest"], first["digest"]);
-    scene.all_say(&host, "two");
-    scene.wait_verdicts(&host, &["Good", "Good"]);
-    assert_eq!(scene.uids(), uids);
+    fixture.wait_text(&host, "two");
+    fixture.wait_verdicts(&host, &["Good", "Good"]);
+    assert_eq!(fixture.uids(), uids);
     Stage::stop(host);
 }

@@ -29,15 +29,15 @@ const GRANTER_OF_ONE: &str = "plugin-granter-of-one";
 /// The only Plugin that the last user may grant.
 const THE_ONE: &str = "the-one";
 
-struct Stage {
+struct Users {
     plane: &'static ControlPlane,
     editor: User,
     granter: User,
     granter_of_one: User,
 }
 
-fn stage() -> &'static Stage {
-    static STAGE: OnceLock<Stage> = OnceLock::new();
+fn stage() -> &'static Users {
+    static STAGE: OnceLock<Users> = OnceLock::new();
     STAGE.get_or_init(|| {
         let plane = ControlPlane::shared();
         let admin = plane.user();
@@ -71,7 +71,7 @@ fn stage() -> &'static Stage {
             allow(admin, name, &rules);
             User::connect_as(&plane.kubeconfig(), name).unwrap()
         };
-        let stage = Stage {
+        let stage = Users {
             plane,
             editor: user(EDITOR, json!([write])),
             granter: user(GRANTER, json!([write, grant(&[])])),

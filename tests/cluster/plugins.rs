@@ -42,13 +42,13 @@ const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached
 const SERVICE: Target<'static> = ("v1", "Service", "example-memcached");
 
 /// A control plane for Plugins, and the options of a host without plugin files.
-pub(crate) struct Site {
+pub(crate) struct PluginSite {
     pub(crate) stage: Stage,
     sources: TempDir,
     pub(crate) namespace: String,
 }
 
-impl Site {
+impl PluginSite {
     pub(crate) fn new() -> Self {
         let mut stage = Stage::full(Vec::new());
         let sources = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) {
     fs::rename(new, path).unwrap();
 }
 
-pub(crate) const WELL: [&str; 8] = [
+pub(crate) const HEALTHY: [&str; 8] = [
     "Fetched=True/Fetched",
     "Verified=True/AsExpected",
     "Compiled=True/Compiled",
@@ -171,8 +171,8 @@ pub(crate) const WELL: [&str; 8] = [
 
 #[test]
 fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
-    let site = Site::new();
-    let Site {
+    let site = PluginSite::new();
+    let PluginSite {
         stage, namespace, ..
     } = &site;
     // The CRD may be installed after the host has started.
@@ -181,7 +181,7 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
     site.put("memcached");
     stage.wait_served(&host, &["plugins.innkeeper.dev"]);
     site.apply(&json!({}));
-    let plugin = site.wait_conditions(&host, &WELL);
+    let plugin = site.wait_conditions(&host, &HEALTHY);
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
     stage.restart_collector();
     stage.apply_example(namespace, "examples/memcached/01-article.yaml");
@@ -196,7 +196,7 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
     // nothing.
     let mark = stage.mark();
     site.apply(&json!({"config": another_image()}));
-    let plugin = site.wait_conditions(&host, &WELL);
+    let plugin = site.wait_conditions(&host, &HEALTHY);
     let second = plugin["status"]["revision"].as_str().unwrap().to_owned();
     assert_ne!(second, first);
     stage.wait(&host, namespace, DEPLOYMENT, |deployment| {
@@ -211,7 +211,7 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
 
     check_failures(&site, &host, &second);
     check_other_bytes(&site, &host, &second);
-    check_rival(&site, &host);
+    check_parent_taken(&site, &host);
     check_approval(&site, &host);
     check_suspension(&site, &host);
     check_quiet(&site, &host);
@@ -235,7 +235,7 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
     // Another Plugin of that name takes over the existing children.
     let mark = stage.mark();
     site.apply(&json!({"config": another_image()}));
-    site.wait_conditions(&host, &WELL);
+    site.wait_conditions(&host, &HEALTHY);
     stage.merge(namespace, PARENT, &json!({"spec": {"size": 2}}));
     stage.wait(&host, namespace, DEPLOYMENT, |deployment| {
         deployment["spec"]["replicas"] == 2
@@ -248,7 +248,7 @@ fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
 }
 
 /// Checks that a faulty spec changes only the conditions.
-fn check_failures(site: &Site, host: &Host, serving: &str) {
+fn check_failures(site: &PluginSite, host: &Host, serving: &str) {
     let good = json!({"config": another_image()});
     let wrong = json!({"config": another_image(), "digest": format!("sha256:{}", "0a".repeat(32))});
     let unfit = json!({"config": {"no-such-field": 1}});
@@ -305,16 +305,16 @@ fn check_failures(site: &Site, host: &Host, serving: &str) {
         });
     }
     site.apply(&good);
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
 }
 
 /// Checks that other bytes at the same place are found if the pull policy is `Always`.
-fn check_other_bytes(site: &Site, host: &Host, before: &str) {
+fn check_other_bytes(site: &PluginSite, host: &Host, before: &str) {
     let source = json!({
         "file": {"path": "plugin.wasm"}, "pullPolicy": "Always", "pullInterval": "10s",
     });
     site.apply(&json!({"config": another_image(), "source": source}));
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
     let mark = site.stage.settle(Duration::from_secs(1));
     let path = site.sources.path().join("plugin.wasm");
     let bytes = marked(&fs::read(&path).unwrap());
@@ -328,7 +328,7 @@ fn check_other_bytes(site: &Site, host: &Host, before: &str) {
             Err(format!("{status:#}"))
         }
     });
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
     site.stage.settle(Duration::from_secs(1));
     // The same component states the same children, so there is nothing to write.
     let mut written = lines(&site.stage.writes_since(mark));
@@ -337,7 +337,7 @@ fn check_other_bytes(site: &Site, host: &Host, before: &str) {
 }
 
 /// Checks that a kind of parents has one active plugin.
-fn check_rival(site: &Site, host: &Host) {
+fn check_parent_taken(site: &PluginSite, host: &Host) {
     const SECOND: &str = "second";
 
     site.apply_as(SECOND, &json!({}));
@@ -348,11 +348,11 @@ fn check_rival(site: &Site, host: &Host) {
     ];
     site.wait_conditions_of(SECOND, host, &refused);
     site.stage.plane.user().delete(PLUGIN, SECOND).unwrap();
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
 }
 
 /// Checks that a gated revision reports its changes, and waits for the approval.
-fn check_approval(site: &Site, host: &Host) {
+fn check_approval(site: &PluginSite, host: &Host) {
     let before = site.plugin()["status"]["revision"].clone();
     let image = || json!({"images": {"memcached": "memcached:approved"}});
     site.apply(&json!({"config": image(), "rollout": {"mode": "Gated"}}));
@@ -376,19 +376,19 @@ fn check_approval(site: &Site, host: &Host) {
 
     let approve = &candidate["revision"];
     site.apply(&json!({"config": image(), "rollout": {"mode": "Gated", "approve": approve}}));
-    let status = &site.wait_conditions(host, &WELL)["status"];
+    let status = &site.wait_conditions(host, &HEALTHY)["status"];
     assert_eq!(status["revision"], *approve);
     assert_eq!(status["candidate"], Value::Null);
     site.stage.wait(host, &site.namespace, DEPLOYMENT, |_| {
         site.image() == "memcached:approved"
     });
     site.apply(&json!({"config": another_image()}));
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
 }
 
 /// Checks that nothing is written while a plugin is suspended, and that no edit is lost.
-fn check_suspension(site: &Site, host: &Host) {
-    let Site {
+fn check_suspension(site: &PluginSite, host: &Host) {
+    let PluginSite {
         stage, namespace, ..
     } = site;
     site.apply(&json!({"config": another_image(), "suspend": true}));
@@ -404,15 +404,15 @@ fn check_suspension(site: &Site, host: &Host) {
     written.retain(|line| !line.contains("plugins.innkeeper.dev/status"));
     assert_eq!(written, Vec::<String>::new());
     site.apply(&json!({"config": another_image(), "suspend": false}));
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
     stage.wait(host, namespace, DEPLOYMENT, |deployment| {
         deployment["spec"]["replicas"] == 1
     });
 }
 
 /// Checks that the columns are filled, and that the host writes nothing afterwards.
-fn check_quiet(site: &Site, host: &Host) {
-    let Site {
+fn check_quiet(site: &PluginSite, host: &Host) {
+    let PluginSite {
         stage, namespace, ..
     } = site;
     stage.wait(host, namespace, PARENT, is_ready);

@@ -12,8 +12,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
-    moods::guest,
-    plugins::{PLUGIN, WELL},
+    moody::guest,
+    plugins::{HEALTHY, PLUGIN},
     stage::{Stage, is_synced},
 };
 
@@ -46,7 +46,7 @@ fn shared() -> &'static Shared {
             sources,
         };
         shared.declare(NEIGHBOUR, &guest(NEIGHBOUR));
-        shared.wait(NEIGHBOUR, &WELL);
+        shared.wait(NEIGHBOUR, &HEALTHY);
         shared.stage.wait_served(&shared.host, &[CRD]);
         shared
     })
@@ -78,14 +78,15 @@ impl Shared {
         eventually(&format!("the Plugin {name} is {expected:?}"), || {
             let plugin = self.stage.plane.user().get(PLUGIN, name).unwrap();
             let plugin = plugin.unwrap_or_default();
-            let said = |expected: &&str| {
+            let message_of = |expected: &&str| {
                 let (kind, state) = expected.split_once('=').unwrap();
-                let said = condition(&plugin, kind)?;
-                said.starts_with(&format!("{state}:")).then_some(said)
+                let message = condition(&plugin, kind)?;
+                message.starts_with(&format!("{state}:")).then_some(message)
             };
-            let said: Option<Vec<String>> = expected.iter().map(said).collect();
+            let messages: Option<Vec<String>> = expected.iter().map(message_of).collect();
             let log = || self.host.log().unwrap_or_default();
-            said.map(|said| said.join("\n"))
+            messages
+                .map(|messages| messages.join("\n"))
                 .ok_or_else(|| format!("{:#}\n{}", plugin["status"], log()))
         })
     }
@@ -99,8 +100,8 @@ fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
     let namespace = stage.namespace("refusals");
     let mark = stage.mark();
     shared.declare(name, bytes);
-    let said = shared.wait(name, &[expected]);
-    assert!(said.contains(text), "{said}");
+    let messages = shared.wait(name, &[expected]);
+    assert!(messages.contains(text), "{messages}");
 
     let parent = (API, "Unruly", "bystander");
     let applied = json!({

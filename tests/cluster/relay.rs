@@ -52,7 +52,7 @@ pub(crate) struct Stopped {
 
 impl Stopped {
     /// Lets a write continue that the API server has not received yet.
-    pub(crate) fn go_on(self) {
+    pub(crate) fn resume(self) {
         self.release.send(()).expect("the relay waits for it");
     }
 }
@@ -197,15 +197,15 @@ impl Relay {
     }
 
     /// Resets every new connection until the rules are cleared.
-    pub(crate) fn refuse(&self) {
+    pub(crate) fn refuse_connections(&self) {
         self.shared.lock().refuses = true;
     }
 
     /// Ends the connections whose last request matches.
-    pub(crate) fn sever(&self, on: On, end: End) {
+    pub(crate) fn close_connections(&self, on: On, end: End) {
         let open: Vec<_> = self.shared.lock().open.clone();
         for connection in open.iter().filter_map(Weak::upgrade) {
-            if on.meets(&connection.asked().line) {
+            if on.matches(&connection.asked().line) {
                 connection.end(end);
             }
         }

@@ -47,7 +47,7 @@ fn belongs(object: &Value, parent: &Value) -> bool {
 }
 
 /// The objects of a namespace at one moment, as files for `innkeeper render`.
-struct Scene<'a> {
+struct Snapshot<'a> {
     guest: &'static str,
     site: &'a Site,
     now: Timestamp,
@@ -55,7 +55,7 @@ struct Scene<'a> {
     directory: TempDir,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Snapshot<'a> {
     fn new(guest: &'static str, site: &'a Site) -> Self {
         let now = Timestamp::now();
         let user = site.plane.user();
@@ -249,10 +249,10 @@ fn check_rendered(guest: &'static str) {
     // The objects may come from two moments, and schedules continue meanwhile; another attempt
     // reads them again.
     eventually("the rendered objects are the applied ones", || {
-        let scene = Scene::new(guest, &site);
+        let snapshot = Snapshot::new(guest, &site);
         for (file, name) in &parents {
-            let parent = scene.objects.iter().find(|it| name_of(it) == *name);
-            let found = scene.differences(parent.expect("the parent exists"));
+            let parent = snapshot.objects.iter().find(|it| name_of(it) == *name);
+            let found = snapshot.differences(parent.expect("the parent exists"));
             if !found.is_empty() {
                 return Err(format!("{file}, {name:?}:\n{}", found.join("\n")));
             }

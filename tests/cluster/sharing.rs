@@ -75,7 +75,7 @@ fn holders(stage: &Stage) -> Vec<String> {
 }
 
 #[track_caller]
-fn wait_let_go(host: &Host) {
+fn wait_released(host: &Host) {
     wait_logged(host, "a host releases a Plugin", "not chosen any more");
 }
 
@@ -90,7 +90,7 @@ fn l2_two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     let (red, blue) = (host_of_team(&stage, "red"), host_of_team(&stage, "blue"));
     let grants = cache_grants();
     stage.apply_new("", &plugin("cache", "memcached", &grants, "red"));
-    stage.apply_new("", &plugin("nobodys", "wordpress", &json!({}), "green"));
+    stage.apply_new("", &plugin("unselected", "wordpress", &json!({}), "green"));
     wait_serving(&stage, &red, "cache");
     stage.restart_collector();
     let namespace = stage.namespace("shared");
@@ -110,14 +110,19 @@ fn l2_two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     let by_blue = by_agent(0, "blue");
     let of_plugins = |line: &&String| line.contains("plugins.") || line.contains("deployments.");
     assert_eq!(by_blue.iter().filter(of_plugins).count(), 0, "{by_blue:?}");
-    let nobodys = stage.plane.user().get(PLUGIN, "nobodys").unwrap().unwrap();
-    assert_eq!(nobodys["status"], Value::Null);
+    let unselected = stage
+        .plane
+        .user()
+        .get(PLUGIN, "unselected")
+        .unwrap()
+        .unwrap();
+    assert_eq!(unselected["status"], Value::Null);
 
     // A new label moves the Plugin: one host releases it, the other takes over, and nothing is
     // created again.
     let relabel = json!({"metadata": {"labels": {"team": "blue"}}});
     stage.plane.user().merge(PLUGIN, "cache", &relabel).unwrap();
-    wait_let_go(&red);
+    wait_released(&red);
     wait_logged(&blue, "the other host serves", "serving plugin");
     let mark = stage.settle(Duration::from_secs(2));
     stage.merge(&namespace, CACHE, &json!({"spec": {"size": 4}}));
@@ -131,7 +136,7 @@ fn l2_two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     // A Plugin that no host selects is not served, and its children stay.
     let relabel = json!({"metadata": {"labels": {"team": "green"}}});
     stage.plane.user().merge(PLUGIN, "cache", &relabel).unwrap();
-    wait_let_go(&blue);
+    wait_released(&blue);
     let mark = stage.settle(Duration::from_secs(1));
     stage.merge(&namespace, CACHE, &json!({"spec": {"size": 2}}));
     stage.settle(Duration::from_secs(2));

@@ -19,8 +19,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    moods::{API, NAME, Scene, good, name},
-    plugins::WELL,
+    moody::{API, MoodyFixture, NAME, good, name},
+    plugins::HEALTHY,
 };
 
 /// The load of a test.
@@ -115,9 +115,9 @@ fn check_serial(log: &str) -> usize {
 
 /// Edits parents and swaps revisions as the load demands; returns the last note of each parent and
 /// the time of the answer to that edit.
-fn drive(scene: &Scene, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
-    let user = scene.site.stage.plane.user();
-    let kind = Kind::new(API, "Moody", &scene.site.namespace);
+fn drive(fixture: &MoodyFixture, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
+    let user = fixture.site.stage.plane.user();
+    let kind = Kind::new(API, "Moody", &fixture.site.namespace);
     let pause = Duration::from_secs(1) / load.edits_per_second;
     let begin = Instant::now();
     let mut notes = BTreeMap::new();
@@ -126,7 +126,7 @@ fn drive(scene: &Scene, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
     while swaps < load.swaps {
         if begin.elapsed() >= load.swap_every * swaps {
             swaps += 1;
-            scene.apply(&good(SAYS[usize::from(swaps % 2 == 1)]));
+            fixture.apply(&good(SAYS[usize::from(swaps % 2 == 1)]));
         }
         let name = name(usize::try_from(edits).unwrap() % load.parents);
         let note = format!("edit {edits}");
@@ -141,13 +141,13 @@ fn drive(scene: &Scene, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
 
 /// Waits until every child has the text of the last revision and the last note of its parent.
 #[track_caller]
-fn wait_settled(scene: &Scene, says: &str, notes: &BTreeMap<String, (String, Timestamp)>) {
-    let kind = Kind::new("v1", "ConfigMap", &scene.site.namespace);
+fn wait_settled(fixture: &MoodyFixture, says: &str, notes: &BTreeMap<String, (String, Timestamp)>) {
+    let kind = Kind::new("v1", "ConfigMap", &fixture.site.namespace);
     eventually_for(
         Duration::from_secs(90),
         "all children are up to date",
         || {
-            let children = scene
+            let children = fixture
                 .site
                 .stage
                 .plane
@@ -160,7 +160,7 @@ fn wait_settled(scene: &Scene, says: &str, notes: &BTreeMap<String, (String, Tim
                 child["data"]["says"] != says || child["data"]["note"] != note
             });
             match wrong {
-                None if children.len() == scene.parents => Ok(()),
+                None if children.len() == fixture.parents => Ok(()),
                 None => Err(format!("there are {}", children.len())),
                 Some(wrong) => Err(format!("{says} {:?}: {wrong:#}", notes.get("moody-0"))),
             }
@@ -190,8 +190,8 @@ fn reactions(writes: &[Write], notes: &BTreeMap<String, (String, Timestamp)>) ->
 /// Checks that nothing was pruned or created again, and that no passes of a parent overlap; returns
 /// the number of passes.
 #[track_caller]
-fn check_undisturbed(scene: &Scene, uids: &[Value], writes: &[Write], log: &str) -> usize {
-    assert_eq!(scene.uids(), uids);
+fn check_undisturbed(fixture: &MoodyFixture, uids: &[Value], writes: &[Write], log: &str) -> usize {
+    assert_eq!(fixture.uids(), uids);
     let lost: Vec<String> = writes
         .iter()
         .filter(|write| {
@@ -211,12 +211,12 @@ fn served(log: &str) -> usize {
 }
 
 /// A fixture whose host logs its passes.
-fn logging(parents: usize) -> Scene {
-    let mut scene = Scene::new(parents);
+fn logging(parents: usize) -> MoodyFixture {
+    let mut fixture = MoodyFixture::new(parents);
     let log = ["--log", "info,innkeeper::reconcile=debug"];
-    let arguments = &mut scene.site.stage.options.arguments;
+    let arguments = &mut fixture.site.stage.options.arguments;
     arguments.extend(log.map(str::to_owned));
-    scene
+    fixture
 }
 
 /// Passes of the old and the new revision never overlap for a parent, and an edit during a swap
@@ -224,21 +224,21 @@ fn logging(parents: usize) -> Scene {
 #[test]
 fn l5_swaps_under_load_lose_no_edit_and_overlap_no_passes() {
     let load = if is_full() { FULL } else { SAMPLE };
-    let scene = logging(load.parents);
-    let host = scene.begin();
-    let uids = scene.uids();
-    let mark = scene.site.stage.mark();
+    let fixture = logging(load.parents);
+    let host = fixture.start();
+    let uids = fixture.uids();
+    let mark = fixture.site.stage.mark();
 
     let begin = Instant::now();
-    let notes = drive(&scene, &load);
+    let notes = drive(&fixture, &load);
     let says = SAYS[usize::from(load.swaps % 2 == 1)];
-    wait_settled(&scene, says, &notes);
+    wait_settled(&fixture, says, &notes);
     let took = begin.elapsed();
-    scene.wait(&host, &WELL);
+    fixture.wait(&host, &HEALTHY);
 
-    let writes = scene.site.stage.writes_since(mark);
+    let writes = fixture.site.stage.writes_since(mark);
     let log = host.log().unwrap();
-    let passes = check_undisturbed(&scene, &uids, &writes, &log);
+    let passes = check_undisturbed(&fixture, &uids, &writes, &log);
     assert!(passes >= load.parents * 2, "{passes} passes");
     // A swap that comes before the last one is done replaces it.
     let served = served(&log);
@@ -274,25 +274,25 @@ fn l5_swaps_under_load_lose_no_edit_and_overlap_no_passes() {
 #[test]
 fn l5_no_edit_is_lost_in_a_thousand_swaps() {
     let turns = if is_full() { TURNS_FULL } else { TURNS_SAMPLE };
-    let scene = logging(TURNS_PARENTS);
+    let fixture = logging(TURNS_PARENTS);
     // More writes than any parent should need, so that the limit delays none.
     let spec = |says| {
         let mut spec = good(says);
         spec["limits"] = json!({"writesPerMinute": 6000});
         spec
     };
-    let host = scene.begin_with(&spec(SAYS[0]));
-    let uids = scene.uids();
-    let mark = scene.site.stage.mark();
-    let user = scene.site.stage.plane.user();
-    let kind = Kind::new(API, "Moody", &scene.site.namespace);
+    let host = fixture.start_with(&spec(SAYS[0]));
+    let uids = fixture.uids();
+    let mark = fixture.site.stage.mark();
+    let user = fixture.site.stage.plane.user();
+    let kind = Kind::new(API, "Moody", &fixture.site.namespace);
     let mut random = fastrand::Rng::with_seed(seed());
     let mut notes = BTreeMap::new();
     let before = served(&host.log().unwrap());
 
     for turn in 1..=turns {
         let says = SAYS[turn % 2];
-        scene.apply(&spec(says));
+        fixture.apply(&spec(says));
         for edit in 0..EDITS_PER_TURN {
             sleep(EDITED_WITHIN.mul_f64(random.f64()));
             let name = name(random.usize(..TURNS_PARENTS));
@@ -301,12 +301,12 @@ fn l5_no_edit_is_lost_in_a_thousand_swaps() {
                 .unwrap();
             notes.insert(name, (note, Timestamp::now()));
         }
-        wait_settled(&scene, says, &notes);
+        wait_settled(&fixture, says, &notes);
     }
 
-    let writes = scene.site.stage.writes_since(mark);
+    let writes = fixture.site.stage.writes_since(mark);
     let log = host.log().unwrap();
-    let passes = check_undisturbed(&scene, &uids, &writes, &log);
+    let passes = check_undisturbed(&fixture, &uids, &writes, &log);
     assert!(passes >= turns * TURNS_PARENTS, "{passes} passes");
     assert_eq!(served(&log) - before, turns);
 }

@@ -90,7 +90,7 @@ impl Tunnel {
     }
 
     /// Ends all connections, and treats new ones in this way.
-    pub(crate) fn turn(&self, passage: Passage) {
+    pub(crate) fn set_passage(&self, passage: Passage) {
         let mut state = self.shared.lock();
         state.passage = passage;
         for stream in state.open.drain(..) {
@@ -108,7 +108,7 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        self.turn(Passage::Closed);
+        self.set_passage(Passage::Closed);
         // Wakes the thread that waits for connections.
         drop(TcpStream::connect(self.address));
     }

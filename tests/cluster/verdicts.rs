@@ -245,7 +245,7 @@ fn check_verdicts(guest: &'static str, crd: &str, share: usize, rules_min: usize
     let (broken, whole): (Vec<&Rule<'_>>, Vec<&Rule<'_>>) = rules.iter().partition(|rule| {
         causes
             .iter()
-            .any(|(field, message)| rule.is_said(field, message))
+            .any(|(field, message)| rule.is_cause(field, message))
     });
     let reached = format!(
         "{}: {count} parents from seed {seed}: answers {codes:?}, {} of {} rules broken, not {:#?}",

@@ -148,14 +148,14 @@ fn f19_connections_that_fail_below_http_are_established_again() {
     let mut host = serving(&stage, &write_kubeconfig(&stage, &kubeconfig), &namespace);
     let mark = stage.mark();
     for (passage, name) in [(Passage::Closed, "closed"), (Passage::Plain, "plain")] {
-        tunnel.turn(passage);
+        tunnel.set_passage(passage);
         let before = tunnel.refused();
         apply_cache(&stage, &namespace, name);
         eventually("the host retries", || {
             let tried = tunnel.refused() - before;
             if tried >= 4 { Ok(()) } else { Err(tried) }
         });
-        tunnel.turn(Passage::Open);
+        tunnel.set_passage(Passage::Open);
         wait_applied(&stage, &host, &namespace, name);
     }
     assert!(host.process().try_wait().unwrap().is_none());

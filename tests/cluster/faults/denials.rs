@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use innkeeper_tests::user::Kind;
 use serde_json::{Value, json};
 
-use super::{acts::insist, driver::Run, meddle, plan::Refusal};
+use super::{acts::retry, driver::Run, foreign_edits, plan::Refusal};
 
 /// The name of every object that forbids requests.
 const NAME: &str = "deny";
@@ -28,13 +28,13 @@ impl Run<'_> {
             Refusal::Quota => (self.quota(plural), 403),
             Refusal::Webhook => (self.webhook(plural)?, 500),
         };
-        let user = self.world.user();
+        let user = self.cluster.user();
         for object in &objects {
-            insist("forbid writes", || user.apply(object))?;
+            retry("forbid writes", || user.apply(object))?;
         }
         // The API server enforces it only after a moment.
-        insist("observe a refused create", || {
-            let probe = meddle::probe(plural, &self.namespace);
+        retry("observe a refused create", || {
+            let probe = foreign_edits::probe(plural, &self.namespace);
             let text = |field: &str| probe[field].as_str().unwrap_or_default();
             let kind = self.kind((text("apiVersion"), text("kind")));
             let trial = user.try_create(kind, &probe)?;
@@ -44,13 +44,13 @@ impl Run<'_> {
     }
 
     pub(super) fn allow(&mut self) -> Result<()> {
-        let user = self.world.user();
+        let user = self.cluster.user();
         for kind in KINDS {
             let kind = Kind::cluster(ADMISSION, kind);
-            insist("allow writes", || user.delete(kind, NAME))?;
+            retry("allow writes", || user.delete(kind, NAME))?;
         }
         let quota = self.kind(("v1", "ResourceQuota"));
-        insist("lift a quota", || user.delete(quota, NAME))?;
+        retry("lift a quota", || user.delete(quota, NAME))?;
         self.silent = None;
         Ok(())
     }

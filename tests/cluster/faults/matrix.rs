@@ -9,7 +9,7 @@ use super::{
     driver::{self, Outcome},
     plan::{Name, Plan, ROWS, Sort, Step},
     report::{self, Entry},
-    world::{Lent, Who},
+    test_cluster::{PooledCluster, Subject},
 };
 
 /// Plans per row in `tests/full`.
@@ -21,13 +21,13 @@ const SOAK_FULL: u64 = 60;
 /// Time limit for the naive controller to converge: well above its time without faults.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(20);
 
-fn run(plan: &Plan, who: Who, patience: Duration) -> Outcome {
-    let world = Lent::take();
-    driver::run(&world, plan, who, patience)
+fn run(plan: &Plan, subject: Subject, patience: Duration) -> Outcome {
+    let cluster = PooledCluster::take();
+    driver::run(&cluster, plan, subject, patience)
 }
 
 fn run_host(plan: &Plan) -> Outcome {
-    let outcome = run(plan, Who::Host, plan.patience());
+    let outcome = run(plan, Subject::Host, plan.patience());
     report::record(Entry {
         row: format!("F{:02}", plan.name.row),
         name: plan.name.to_string(),
@@ -74,7 +74,7 @@ fn explain(plan: Plan, outcome: &Outcome) -> String {
         while let Some((plan, outcome)) = smallest
             .smaller()
             .into_iter()
-            .map(|plan| (run(&plan, Who::Host, plan.patience()), plan))
+            .map(|plan| (run(&plan, Subject::Host, plan.patience()), plan))
             .find_map(|(outcome, plan)| (!outcome.violations.is_empty()).then_some((plan, outcome)))
         {
             (smallest, violations) = (plan, outcome.violations);
@@ -92,7 +92,7 @@ fn for_control(name: Name) -> Plan {
     let mut plan = Plan::new(name);
     for round in &mut plan.rounds {
         round.retain(|step| match step {
-            Step::Put(parent, _) | Step::Meddle(parent, _) => parent.sort == Sort::Cache,
+            Step::Put(parent, _) | Step::EditChild(parent, _) => parent.sort == Sort::Cache,
             _ => true,
         });
     }
@@ -108,12 +108,12 @@ fn f8_f9_the_harness_detects_the_faults_of_a_naive_controller() {
         plan.rounds.truncate(1);
         plan
     };
-    let ends_well = run(&calm(Name::new(8, 1)), Who::Naive, CONTROL_PATIENCE);
+    let ends_well = run(&calm(Name::new(8, 1)), Subject::Naive, CONTROL_PATIENCE);
     assert_eq!(ends_well.violations, Vec::<String>::new());
     // In row 8 it misses a deleted child; in row 9 it may miss any change.
     for (row, expected) in [(8, "Deployment cache-1 is missing"), (9, "")] {
         let plan = for_control(Name::new(row, seed()));
-        let outcome = run(&plan, Who::Naive, CONTROL_PATIENCE);
+        let outcome = run(&plan, Subject::Naive, CONTROL_PATIENCE);
         let is_live =
             |violation: &String| violation.starts_with("O-live") && violation.contains(expected);
         let sees = outcome.round == Some(1) && outcome.violations.first().is_some_and(is_live);

@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn differences_between_runs_are_ignored_and_all_others_reported() {
-        let map = |name: &str, namespace: &str, uid: &str, said: &str| {
+        let map = |name: &str, namespace: &str, uid: &str, text: &str| {
             let applied = json!({ "innkeeper.dev/applied": uid, "innkeeper.dev/key": "first" });
             let object = json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
@@ -192,7 +192,7 @@ mod tests {
                     "annotations": applied,
                     "ownerReferences": [{ "kind": "Unruly", "name": name, "uid": uid, "controller": true }],
                 },
-                "data": { "name": said },
+                "data": { "name": text },
             });
             normal(&object, name, namespace)
         };

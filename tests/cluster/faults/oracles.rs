@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     driver::Run,
-    plan::{Child, Parent, Step, Wish, crowd},
+    plan::{Child, Desired, Parent, Step, crowd},
 };
 use crate::relay::{
     Seen,
@@ -43,9 +43,9 @@ pub(super) struct Evidence {
     /// The number of applies of each parent.
     puts: BTreeMap<Parent, usize>,
     /// The number of foreign edits of each parent's children.
-    meddles: BTreeMap<Parent, usize>,
+    foreign_edits: BTreeMap<Parent, usize>,
     /// All desired states of each parent.
-    wishes: BTreeMap<Parent, Vec<Wish>>,
+    desired_parents: BTreeMap<Parent, Vec<Desired>>,
     restores: usize,
     /// True if a fault may have hidden changes from the host.
     is_blind: bool,
@@ -54,16 +54,19 @@ pub(super) struct Evidence {
 impl Evidence {
     pub(super) fn take(&mut self, step: &Step) {
         match step {
-            Step::Put(parent, wish) => self.put(*parent, *wish),
-            Step::Crowd(count) => crowd(*count).for_each(|(parent, wish)| self.put(parent, wish)),
+            Step::Put(parent, desired) => self.put(*parent, *desired),
+            Step::Crowd(count) => {
+                crowd(*count).for_each(|(parent, desired)| self.put(parent, desired))
+            }
             Step::Misbehave(parent, _) => *self.puts.entry(*parent).or_default() += 1,
-            Step::Meddle(parent, _) | Step::Squat(parent) => {
-                *self.meddles.entry(*parent).or_default() += 1;
+            Step::EditChild(parent, _) | Step::OccupyName(parent) => {
+                *self.foreign_edits.entry(*parent).or_default() += 1;
             }
             Step::Restore => self.restores += 1,
-            Step::Rule(_) | Step::Sever(..) | Step::Refuse | Step::Server(_) => {
-                self.is_blind = true
-            }
+            Step::Rule(_)
+            | Step::CloseConnections(..)
+            | Step::RefuseConnections
+            | Step::Server(_) => self.is_blind = true,
             // The step inside `KillAt` is recorded when it is executed.
             Step::KillAt(..) | Step::Restart(_) | Step::Starve(..) | Step::Freeze => {
                 self.is_blind = true;
@@ -72,26 +75,31 @@ impl Evidence {
         }
     }
 
-    fn put(&mut self, parent: Parent, wish: Wish) {
+    fn put(&mut self, parent: Parent, desired: Desired) {
         *self.puts.entry(parent).or_default() += 1;
-        self.wishes.entry(parent).or_default().push(wish);
+        self.desired_parents
+            .entry(parent)
+            .or_default()
+            .push(desired);
     }
 
     /// The parent of a child, and true if every desired state of the parent has that child.
     fn owner(&self, resource: &str, name: &str) -> Option<(Parent, bool)> {
         let is_it = |child: &Child| child.resource == resource && child.name == name;
-        self.wishes.iter().find_map(|(parent, wishes)| {
-            let has = |wish: &Wish| parent.children(*wish).iter().any(is_it);
-            let had: Vec<bool> = wishes.iter().map(has).collect();
-            let is_always = had.iter().all(|had| *had);
-            had.contains(&true).then_some((*parent, is_always))
-        })
+        self.desired_parents
+            .iter()
+            .find_map(|(parent, desired_parents)| {
+                let has = |desired: &Desired| parent.children(*desired).iter().any(is_it);
+                let had: Vec<bool> = desired_parents.iter().map(has).collect();
+                let is_always = had.iter().all(|had| *had);
+                had.contains(&true).then_some((*parent, is_always))
+            })
     }
 }
 
 /// All writes of all clients, in their order.
 fn everywhere(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
-    let [first, second] = run.world.audits();
+    let [first, second] = run.cluster.audits();
     let mut writes = first.since(marks[0])?;
     // The second API server is not always there.
     writes.extend(second.since(marks[1]).unwrap_or_default());
@@ -120,7 +128,7 @@ pub(super) fn judge(run: &mut Run<'_>, marks: [usize; 2]) -> Result<Vec<String>>
     found.extend(owners(&run.evidence, &writes));
     found.extend(order(&run.evidence, &writes));
     found.extend(lead(&everywhere(run, marks)?));
-    found.extend(pace(&run.world.relay.seen()));
+    found.extend(pace(&run.cluster.relay.seen()));
     let pid = run.pid()?;
     found.extend(process(pid)?);
     found.extend(check_log(&run.log()).err().map(|error| error.to_string()));
@@ -180,7 +188,8 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
                 sum.creates, sum.deletes
             ));
         }
-        let updates_max = of(&evidence.puts) + 2 * of(&evidence.meddles) + 2 * evidence.restores;
+        let updates_max =
+            of(&evidence.puts) + 2 * of(&evidence.foreign_edits) + 2 * evidence.restores;
         if sum.updates > updates_max {
             found.push(format!(
                 "O-sum: {resource} {name} was updated {} times, with {updates_max} reasons",
@@ -189,7 +198,7 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
         }
         if is_always && sum.own_deletes > 0 {
             found.push(format!(
-                "O-sum: the host deleted {resource} {name}, which every wish had"
+                "O-sum: the host deleted {resource} {name}, which every desired had"
             ));
         }
     }
@@ -379,11 +388,11 @@ mod tests {
     fn evidence(extras: &[bool]) -> Evidence {
         let mut evidence = Evidence::default();
         for extra in extras {
-            let wish = Wish {
+            let desired = Desired {
                 size: 1,
                 extra: *extra,
             };
-            evidence.take(&Step::Put(CACHE, wish));
+            evidence.take(&Step::Put(CACHE, desired));
         }
         evidence.uids.insert("u".to_owned());
         evidence
@@ -442,7 +451,7 @@ mod tests {
             known.deleted.insert("u".to_owned(), since.parse().unwrap());
             assert_eq!(order(&known, &[apply(201)]).len(), count);
         }
-        known.take(&Step::Refuse);
+        known.take(&Step::RefuseConnections);
         assert_eq!(order(&known, &[apply(201)]), Vec::<String>::new());
     }
 

@@ -159,7 +159,7 @@ impl Display for Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A user applies a parent with this desired state.
-    Put(Parent, Wish),
+    Put(Parent, Desired),
     /// A user applies this many more Memcacheds.
     Crowd(u16),
     /// A user deletes a parent.
@@ -167,12 +167,12 @@ pub(crate) enum Step {
     /// A client deletes the children that a deleted parent has left.
     Sweep(Parent),
     /// A client edits the first child of a parent.
-    Meddle(Parent, Meddling),
+    EditChild(Parent, ForeignEdit),
     /// A client creates an object under the name of a parent's first child, before the parent
     /// exists.
-    Squat(Parent),
+    OccupyName(Parent),
     /// That object is deleted, and must be unchanged.
-    Leave(Parent),
+    FreeName(Parent),
     /// A guest misbehaves for a parent, in a way that the parent's spec names.
     Misbehave(Parent, &'static str),
     /// The cluster refuses writes of a plural in the namespace.
@@ -180,17 +180,17 @@ pub(crate) enum Step {
     /// The cluster accepts them again.
     Allow,
     /// An administrator deletes the CRD of plain parents.
-    DropKind,
+    DeleteCrd,
     /// An administrator applies that CRD again.
-    AddKind,
+    ApplyCrd,
     /// The network gets a rule.
     Rule(Rule),
     /// Connections are closed.
-    Sever(On, End),
+    CloseConnections(On, End),
     /// New connections are refused.
-    Refuse,
+    RefuseConnections,
     /// The network works again.
-    Clear,
+    ClearRules,
     /// A command to the control plane.
     Server(&'static [&'static str]),
     /// The state of the cluster is saved, together with the desired state.
@@ -199,7 +199,7 @@ pub(crate) enum Step {
     Restore,
     /// Another client writes this many objects, and then edits all objects of the plan, so that
     /// every watch has an event with the new version.
-    Burn(u32),
+    AdvanceVersions(u32),
     /// The host is killed at its write of this number from now on, and restarted; the step makes it
     /// write.
     KillAt(Moment, usize, Box<Self>),
@@ -219,9 +219,9 @@ pub(crate) enum Step {
     /// milliseconds.
     Starve(u8, u64),
     /// This many milliseconds pass.
-    Pass(u64),
+    Sleep(u64),
     /// The condition `Synced` of a parent soon has this status and reason.
-    Meet(Parent, &'static str, &'static str),
+    AwaitSynced(Parent, &'static str, &'static str),
     /// The cluster soon is in the desired state.
     Converge,
 }
@@ -268,7 +268,7 @@ pub(crate) enum Sort {
 
 /// The desired state of a parent; fields that its sort does not have are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Wish {
+pub(crate) struct Desired {
     pub(crate) size: u8,
     pub(crate) extra: bool,
 }
@@ -283,7 +283,7 @@ pub(crate) enum Propagation {
 
 /// A foreign edit of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meddling {
+pub(crate) enum ForeignEdit {
     /// Deletes it.
     Remove,
     /// Sets a field that the host owns.
@@ -346,14 +346,14 @@ impl Parent {
     }
 
     /// The object that a user applies.
-    pub(crate) fn object(self, wish: Wish) -> Value {
+    pub(crate) fn object(self, desired: Desired) -> Value {
         let (api_version, kind) = self.kind();
         let mut spec = match self.sort {
-            Sort::Cache => json!({ "size": wish.size }),
-            Sort::Plain => json!({ "behaviour": if wish.extra { "good" } else { "nothing" } }),
+            Sort::Cache => json!({ "size": desired.size }),
+            Sort::Plain => json!({ "behaviour": if desired.extra { "good" } else { "nothing" } }),
             Sort::Farewell => json!({ "end": "goodbye" }),
         };
-        if self.sort == Sort::Cache && wish.extra {
+        if self.sort == Sort::Cache && desired.extra {
             spec["highAvailability"] =
                 json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
         }
@@ -367,7 +367,7 @@ impl Parent {
     }
 
     /// The children in a desired state; the first one exists in every state that has any.
-    pub(crate) fn children(self, wish: Wish) -> Vec<Child> {
+    pub(crate) fn children(self, desired: Desired) -> Vec<Child> {
         let name = self.name();
         let child =
             |(api_version, kind): (&'static str, &'static str), resource, name: &str| Child {
@@ -383,12 +383,12 @@ impl Parent {
                     child(KINDS[3], "deployments.apps", &name),
                     child(KINDS[4], "services", &name),
                 ];
-                if wish.extra {
+                if desired.extra {
                     children.push(child(KINDS[6], "poddisruptionbudgets.policy", &name));
                 }
                 children
             }
-            Sort::Plain if wish.extra => vec![map("first"), map("second")],
+            Sort::Plain if desired.extra => vec![map("first"), map("second")],
             Sort::Plain => Vec::new(),
             Sort::Farewell => vec![map("hello")],
         }
@@ -396,34 +396,34 @@ impl Parent {
 
     /// The child that foreign edits concern.
     pub(crate) fn first_child(self) -> Child {
-        let wish = Wish {
+        let desired = Desired {
             size: 1,
             extra: true,
         };
-        let mut children = self.children(wish);
+        let mut children = self.children(desired);
         children.swap_remove(0)
     }
 }
 
 /// The desired states of all parents, as the plan proceeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wishes {
-    pub(crate) now: BTreeMap<Parent, Wish>,
-    kept: BTreeMap<Parent, Wish>,
+pub(crate) struct DesiredParents {
+    pub(crate) now: BTreeMap<Parent, Desired>,
+    kept: BTreeMap<Parent, Desired>,
 }
 
-impl Wishes {
+impl DesiredParents {
     /// Applies the effect of a step.
     pub(crate) fn take(&mut self, step: &Step) {
         match step {
-            Step::Put(parent, wish) => {
-                self.now.insert(*parent, *wish);
+            Step::Put(parent, desired) => {
+                self.now.insert(*parent, *desired);
             }
             Step::Crowd(count) => self.now.extend(crowd(*count)),
             Step::Delete(parent, _) => {
                 self.now.remove(parent);
             }
-            Step::DropKind => self.now.retain(|parent, _| parent.sort != Sort::Plain),
+            Step::DeleteCrd => self.now.retain(|parent, _| parent.sort != Sort::Plain),
             Step::Snapshot => self.kept = self.now.clone(),
             Step::Restore => self.now = self.kept.clone(),
             Step::KillAt(_, _, step) => self.take(step),
@@ -433,8 +433,8 @@ impl Wishes {
 }
 
 /// This many Memcacheds, with numbers that no other parent has.
-pub(crate) fn crowd(count: u16) -> impl Iterator<Item = (Parent, Wish)> {
-    let wish = Wish {
+pub(crate) fn crowd(count: u16) -> impl Iterator<Item = (Parent, Desired)> {
+    let desired = Desired {
         size: 1,
         extra: false,
     };
@@ -443,7 +443,7 @@ pub(crate) fn crowd(count: u16) -> impl Iterator<Item = (Parent, Wish)> {
             sort: Sort::Cache,
             number: 100 + number,
         };
-        (parent, wish)
+        (parent, desired)
     })
 }
 
@@ -494,21 +494,21 @@ mod tests {
             sort: Sort::Cache,
             number: 0,
         };
-        let wish = |size| Wish { size, extra: false };
-        let mut wishes = Wishes::default();
+        let desired = |size| Desired { size, extra: false };
+        let mut desired_parents = DesiredParents::default();
         let steps = [
-            Step::Put(parent, wish(1)),
+            Step::Put(parent, desired(1)),
             Step::Snapshot,
-            Step::Put(parent, wish(2)),
+            Step::Put(parent, desired(2)),
             Step::Crowd(2),
         ];
         for step in &steps {
-            wishes.take(step);
+            desired_parents.take(step);
         }
-        assert_eq!(wishes.now.len(), 3);
-        wishes.take(&Step::Restore);
-        assert_eq!(wishes.now, BTreeMap::from([(parent, wish(1))]));
-        wishes.take(&Step::Delete(parent, Propagation::Orphan));
-        assert!(wishes.now.is_empty());
+        assert_eq!(desired_parents.now.len(), 3);
+        desired_parents.take(&Step::Restore);
+        assert_eq!(desired_parents.now, BTreeMap::from([(parent, desired(1))]));
+        desired_parents.take(&Step::Delete(parent, Propagation::Orphan));
+        assert!(desired_parents.now.is_empty());
     }
 }

@@ -8,7 +8,7 @@ mod people;
 
 use fastrand::Rng;
 
-use super::plan::{Meddling, Parent, Propagation, Sort, Step, Tampering, Wish};
+use super::plan::{Desired, ForeignEdit, Parent, Propagation, Sort, Step, Tampering};
 use crate::relay::{
     Moment,
     rules::{Action, End, On, Rule, Verb},
@@ -43,8 +43,8 @@ const MIXED: [u8; 16] = [1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 19
 pub(super) fn rounds(row: u8, seed: u64, rng: &mut Rng) -> Vec<Vec<Step>> {
     let is_long = seed.is_multiple_of(8);
     let mut all = vec![vec![
-        Step::Put(CACHE, wish(rng)),
-        Step::Put(OTHER_CACHE, wish(rng)),
+        Step::Put(CACHE, desired(rng)),
+        Step::Put(OTHER_CACHE, desired(rng)),
         Step::Put(PLAIN, good()),
         Step::Put(FAREWELL, good()),
         Step::Converge,
@@ -90,15 +90,15 @@ fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(..of.len())]
 }
 
-fn wish(rng: &mut Rng) -> Wish {
-    Wish {
+fn desired(rng: &mut Rng) -> Desired {
+    Desired {
         size: rng.u8(1..=3),
         extra: rng.bool(),
     }
 }
 
-const fn good() -> Wish {
-    Wish {
+const fn good() -> Desired {
+    Desired {
         size: 1,
         extra: true,
     }
@@ -107,7 +107,7 @@ const fn good() -> Wish {
 /// A user's change of one of the parents.
 fn edit(rng: &mut Rng) -> Step {
     let parent = one(rng, &[CACHE, OTHER_CACHE, PLAIN]);
-    Step::Put(parent, wish(rng))
+    Step::Put(parent, desired(rng))
 }
 
 const fn on(verb: Verb, path: &'static str) -> On {
@@ -120,7 +120,7 @@ fn path(rng: &mut Rng) -> &'static str {
 
 fn kill(moment: Moment, rng: &mut Rng) -> Vec<Step> {
     let writes = if rng.bool() {
-        Step::Put(NEW, wish(rng))
+        Step::Put(NEW, desired(rng))
     } else {
         edit(rng)
     };
@@ -144,10 +144,10 @@ fn lost_answers(rng: &mut Rng) -> Vec<Step> {
     };
     vec![
         Step::Rule(rule),
-        Step::Put(NEW, wish(rng)),
+        Step::Put(NEW, desired(rng)),
         edit(rng),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
     ]
 }
 
@@ -162,9 +162,9 @@ fn stale_server(rng: &mut Rng) -> Vec<Step> {
     match rng.u8(..3) {
         0 => steps.extend([
             Step::Delete(CACHE, Propagation::Background),
-            Step::Put(CACHE, wish(rng)),
+            Step::Put(CACHE, desired(rng)),
         ]),
-        1 => steps.push(Step::Meddle(CACHE, Meddling::Remove)),
+        1 => steps.push(Step::EditChild(CACHE, ForeignEdit::Remove)),
         _ => steps.extend([edit(rng), edit(rng)]),
     }
     steps.push(Step::Converge);
@@ -174,7 +174,7 @@ fn stale_server(rng: &mut Rng) -> Vec<Step> {
         steps.push(Step::Restart(&[]));
     }
     steps.extend([
-        Step::Pass(3000),
+        Step::Sleep(3000),
         Step::Server(&["mend", "apiserver-2"]),
         edit(rng),
         Step::Converge,
@@ -191,13 +191,13 @@ fn late_watches(rng: &mut Rng) -> Vec<Step> {
     let rule = Rule::always(on(Verb::Watch, path(rng)), Action::Late(by));
     vec![
         Step::Rule(rule),
-        Step::Put(NEW, wish(rng)),
+        Step::Put(NEW, desired(rng)),
         edit(rng),
         edit(rng),
         Step::Converge,
         edit(rng),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
     ]
 }
 
@@ -205,23 +205,23 @@ fn unobserved(rng: &mut Rng) -> Vec<Step> {
     let watches = on(Verb::Watch, path(rng));
     let mut steps = vec![Step::Rule(Rule::always(watches, Action::Hold))];
     match rng.u8(..4) {
-        0 => steps.push(Step::Meddle(CACHE, Meddling::Flip)),
-        1 => steps.push(Step::Meddle(CACHE, Meddling::Blink)),
+        0 => steps.push(Step::EditChild(CACHE, ForeignEdit::Flip)),
+        1 => steps.push(Step::EditChild(CACHE, ForeignEdit::Blink)),
         2 => steps.extend([
             Step::Delete(CACHE, Propagation::Background),
-            Step::Put(CACHE, wish(rng)),
+            Step::Put(CACHE, desired(rng)),
         ]),
         _ => {
-            let (before, between) = (wish(rng), wish(rng));
-            let puts = [before, between, before].map(|wish| Step::Put(CACHE, wish));
+            let (before, between) = (desired(rng), desired(rng));
+            let puts = [before, between, before].map(|desired| Step::Put(CACHE, desired));
             steps.extend(puts);
         }
     }
-    steps.push(Step::Pass(500));
+    steps.push(Step::Sleep(500));
     if rng.bool() {
-        steps.push(Step::Sever(watches, End::Close));
+        steps.push(Step::CloseConnections(watches, End::Close));
     }
-    steps.extend([Step::Clear, Step::Converge]);
+    steps.extend([Step::ClearRules, Step::Converge]);
     steps
 }
 
@@ -239,7 +239,7 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
             edit(rng),
             edit(rng),
             Step::Converge,
-            Step::Clear,
+            Step::ClearRules,
         ];
     }
     let cut = Action::Cut {
@@ -256,7 +256,7 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
                 Step::Restart(&[]),
                 edit(rng),
                 Step::Converge,
-                Step::Clear,
+                Step::ClearRules,
             ]
         }
         1 => {
@@ -264,10 +264,10 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
             let rule = Rule::always(watches, Action::NoBookmarks);
             vec![
                 Step::Rule(rule),
-                Step::Sever(watches, End::Reset),
+                Step::CloseConnections(watches, End::Reset),
                 edit(rng),
                 Step::Converge,
-                Step::Clear,
+                Step::ClearRules,
             ]
         }
         _ => {
@@ -276,10 +276,10 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
             vec![
                 Step::Rule(rule),
                 edit(rng),
-                Step::Meddle(CACHE, Meddling::Remove),
+                Step::EditChild(CACHE, ForeignEdit::Remove),
                 edit(rng),
                 Step::Converge,
-                Step::Clear,
+                Step::ClearRules,
             ]
         }
     }
@@ -301,21 +301,21 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
     };
     // First one watch alone, while all else is calm, so that only its list can reveal the deletion.
     // A disruption budget would also reveal it, because its status follows the Pods.
-    let alone = Wish {
+    let alone = Desired {
         extra: false,
-        ..wish(rng)
+        ..desired(rng)
     };
     let mut steps = vec![
         Step::Put(OTHER_CACHE, alone),
         Step::Converge,
-        Step::Pass(500),
+        Step::Sleep(500),
         rule(watches, u32::MAX, Action::Expire),
-        Step::Sever(watches, End::Close),
-        Step::Meddle(OTHER_CACHE, Meddling::Remove),
+        Step::CloseConnections(watches, End::Close),
+        Step::EditChild(OTHER_CACHE, ForeignEdit::Remove),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
         Step::Server(&["cut", "front"]),
-        Step::Meddle(CACHE, Meddling::Remove),
+        Step::EditChild(CACHE, ForeignEdit::Remove),
     ];
     if rng.bool() {
         steps.push(edit(rng));
@@ -330,10 +330,10 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
             rng.u32(1..=4),
             gone,
         ),
-        Step::Sever(on(Verb::Watch, ""), End::Close),
-        Step::Meddle(OTHER_CACHE, Meddling::Remove),
+        Step::CloseConnections(on(Verb::Watch, ""), End::Close),
+        Step::EditChild(OTHER_CACHE, ForeignEdit::Remove),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
     ]);
     steps
 }
@@ -341,20 +341,20 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
 fn restored(rng: &mut Rng) -> Vec<Step> {
     vec![
         Step::Snapshot,
-        Step::Put(CACHE, wish(rng)),
-        Step::Meddle(OTHER_CACHE, Meddling::Remove),
+        Step::Put(CACHE, desired(rng)),
+        Step::EditChild(OTHER_CACHE, ForeignEdit::Remove),
         Step::Converge,
         // Otherwise the versions after the restore would soon be as high as those before.
-        Step::Burn(600),
+        Step::AdvanceVersions(600),
         Step::Restore,
-        Step::Put(OTHER_CACHE, wish(rng)),
-        Step::Meddle(CACHE, Meddling::Remove),
+        Step::Put(OTHER_CACHE, desired(rng)),
+        Step::EditChild(CACHE, ForeignEdit::Remove),
         Step::Converge,
     ]
 }
 
 fn servers(rng: &mut Rng) -> Vec<Step> {
-    let mut steps = vec![Step::Put(NEW, wish(rng))];
+    let mut steps = vec![Step::Put(NEW, desired(rng))];
     match rng.u8(..4) {
         0 => steps.push(Step::Server(&["restart", "apiserver"])),
         1 => steps.extend([
@@ -363,7 +363,7 @@ fn servers(rng: &mut Rng) -> Vec<Step> {
         ]),
         2 => steps.extend([
             Step::Server(&["pause", "apiserver"]),
-            Step::Pass(2500),
+            Step::Sleep(2500),
             Step::Server(&["resume", "apiserver"]),
         ]),
         _ => steps.extend([
@@ -388,10 +388,10 @@ fn servers(rng: &mut Rng) -> Vec<Step> {
     };
     steps.extend([
         Step::Rule(initializing),
-        Step::Sever(on(Verb::Any, ""), End::Reset),
+        Step::CloseConnections(on(Verb::Any, ""), End::Reset),
         edit(rng),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
     ]);
     steps
 }
@@ -413,11 +413,11 @@ fn overload(rng: &mut Rng) -> Vec<Step> {
     let slow = Action::Late(rng.u64(100..1000));
     steps.extend([
         Step::Rule(Rule::always(on(Verb::Any, ""), slow)),
-        Step::Put(NEW, wish(rng)),
+        Step::Put(NEW, desired(rng)),
         Step::Crowd(4),
         edit(rng),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
     ]);
     steps
 }
@@ -434,7 +434,7 @@ fn leader(rng: &mut Rng) -> Vec<Step> {
             let late = Action::Late(rng.u64(500..6000));
             Step::Rule(Rule::always(on(Verb::Any, "/leases"), late))
         }
-        3 => Step::Refuse,
+        3 => Step::RefuseConnections,
         4 => Step::Freeze,
         5 => Step::Tamper(Tampering::Skew(one(rng, &[3600, -3600]))),
         6 => Step::Tamper(Tampering::Remove),
@@ -443,14 +443,14 @@ fn leader(rng: &mut Rng) -> Vec<Step> {
     let is_frozen = fault == Step::Freeze;
     let mut steps = vec![Step::Standby, fault];
     if rng.bool() && !is_frozen {
-        steps.push(Step::Sever(on(Verb::Any, ""), End::Reset));
+        steps.push(Step::CloseConnections(on(Verb::Any, ""), End::Reset));
     }
     for _ in 0..16 {
-        steps.extend([edit(rng), Step::Pass(500)]);
+        steps.extend([edit(rng), Step::Sleep(500)]);
     }
     if is_frozen {
         steps.push(Step::Thaw);
     }
-    steps.extend([Step::Converge, Step::Clear, edit(rng), Step::Converge]);
+    steps.extend([Step::Converge, Step::ClearRules, edit(rng), Step::Converge]);
     steps
 }

@@ -14,9 +14,9 @@ fn refusal(plugin: &Value) -> String {
 /// Checks that a rule refuses each spec, and names the field and the remedy.
 fn check_refused(cases: impl IntoIterator<Item = (Value, &'static str, &'static str)>) {
     for (more, field, message) in cases {
-        let said = refusal(&plugin("refused", more.clone()));
-        assert!(said.contains(field), "{more}: {field}: {said}");
-        assert!(said.contains(message), "{more}: {message}: {said}");
+        let error = refusal(&plugin("refused", more.clone()));
+        assert!(error.contains(field), "{more}: {field}: {error}");
+        assert!(error.contains(message), "{more}: {message}: {error}");
     }
 }
 
@@ -200,7 +200,10 @@ fn all_other_rules_name_the_field_and_the_remedy() {
         ),
     ]);
     for name in ["a.b", &"x".repeat(41)] {
-        let said = refusal(&plugin(name, json!({})));
-        assert!(said.contains("metadata.name must be at most 40"), "{said}");
+        let error = refusal(&plugin(name, json!({})));
+        assert!(
+            error.contains("metadata.name must be at most 40"),
+            "{error}"
+        );
     }
 }

@@ -85,7 +85,7 @@ impl Rule {
 
 impl On {
     /// Returns true if the rule applies to a request, given by its first line.
-    pub(crate) fn meets(self, line: &str) -> bool {
+    pub(crate) fn matches(self, line: &str) -> bool {
         let path = line.split(['?', ' ']).nth(1).unwrap_or_default();
         let is_watch = line.contains("watch=");
         let is_verb = match self.verb {
@@ -168,7 +168,7 @@ impl Rules {
         let rules = self
             .active
             .iter()
-            .filter(|active| active.rule.on.meets(line));
+            .filter(|active| active.rule.on.matches(line));
         let late = rules.filter_map(|active| match active.rule.action {
             Action::Late(milliseconds) => Some(milliseconds),
             _ => None,
@@ -180,13 +180,13 @@ impl Rules {
     pub(crate) fn holds(&self, line: &str) -> bool {
         self.active
             .iter()
-            .any(|active| active.rule.action == Action::Hold && active.rule.on.meets(line))
+            .any(|active| active.rule.action == Action::Hold && active.rule.on.matches(line))
     }
 
     fn first(&mut self, line: &str, is_meant: impl Fn(Action) -> bool) -> Option<Action> {
         self.active
             .iter_mut()
-            .filter(|active| is_meant(active.rule.action) && active.rule.on.meets(line))
+            .filter(|active| is_meant(active.rule.action) && active.rule.on.matches(line))
             .find_map(|active| active.take().then_some(active.rule.action))
     }
 }
@@ -245,19 +245,19 @@ mod tests {
 
     #[test]
     fn rules_match_verbs_and_paths() {
-        let meets = |verb, path, line| On { verb, path }.meets(line);
+        let matches = |verb, path, line| On { verb, path }.matches(line);
         for (verb, lines) in [
             (Verb::Any, [true, true, true]),
             (Verb::Write, [true, false, false]),
             (Verb::Watch, [false, true, false]),
             (Verb::Read, [false, false, true]),
         ] {
-            let met = [PATCH, WATCH, LIST].map(|line| meets(verb, "/deployments", line));
+            let met = [PATCH, WATCH, LIST].map(|line| matches(verb, "/deployments", line));
             assert_eq!(met, lines, "{verb:?}");
         }
-        assert!(!meets(Verb::Any, "/services", PATCH));
-        assert!(!meets(Verb::Any, "fieldManager", PATCH));
-        assert!(!meets(Verb::Write, "", REVIEW));
+        assert!(!matches(Verb::Any, "/services", PATCH));
+        assert!(!matches(Verb::Any, "fieldManager", PATCH));
+        assert!(!matches(Verb::Write, "", REVIEW));
     }
 
     #[test]

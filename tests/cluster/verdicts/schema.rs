@@ -19,12 +19,12 @@ pub(super) enum Step {
 pub(super) struct Rule<'s> {
     pub(super) steps: Vec<Step>,
     pub(super) text: &'s str,
-    message: Said<'s>,
+    message: Message<'s>,
 }
 
 /// The API server's message about a broken rule.
 #[derive(Clone, Debug)]
-enum Said<'s> {
+enum Message<'s> {
     Whole(&'s str),
     /// Built by an expression that contains these texts.
     Parts(Vec<&'s str>),
@@ -39,12 +39,12 @@ impl<'s> Rule<'s> {
     }
 
     /// Returns true if a broken rule like this one has caused a refusal.
-    pub(super) fn is_said(&self, field: &str, message: &str) -> bool {
+    pub(super) fn is_cause(&self, field: &str, message: &str) -> bool {
         let is_here = places_of(field) == self.place();
         is_here
             && match &self.message {
-                Said::Whole(text) => message.ends_with(text),
-                Said::Parts(parts) => parts.iter().all(|part| message.contains(part)),
+                Message::Whole(text) => message.ends_with(text),
+                Message::Parts(parts) => parts.iter().all(|part| message.contains(part)),
             }
     }
 
@@ -118,8 +118,8 @@ fn collect<'s>(schema: &'s Value, steps: &mut Vec<Step>, rules: &mut Vec<Rule<'s
             continue;
         }
         let message = match rule["messageExpression"].as_str() {
-            Some(expression) => Said::Parts(quoted(expression)),
-            None => Said::Whole(rule["message"].as_str().expect("our rules have messages")),
+            Some(expression) => Message::Parts(quoted(expression)),
+            None => Message::Whole(rule["message"].as_str().expect("our rules have messages")),
         };
         rules.push(Rule {
             steps: steps.clone(),

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    plugins::{PLUGIN, Site, WELL},
+    plugins::{HEALTHY, PLUGIN, PluginSite},
     suite::Target,
     web::Web,
 };
@@ -18,15 +18,15 @@ const CRD: &str = "moodies.test.innkeeper.dev";
 pub(crate) const API: &str = "test.innkeeper.dev/v1";
 
 /// A control plane with Plugins, a web server with a guest, and the number of parents.
-pub(crate) struct Scene {
-    pub(crate) site: Site,
+pub(crate) struct MoodyFixture {
+    pub(crate) site: PluginSite,
     pub(crate) web: Web,
     pub(crate) parents: usize,
 }
 
-impl Scene {
+impl MoodyFixture {
     pub(crate) fn new(parents: usize) -> Self {
-        let mut site = Site::new();
+        let mut site = PluginSite::new();
         let local = "--allow-local-sources".to_owned();
         site.stage.options.arguments.push(local);
         site.define();
@@ -38,22 +38,22 @@ impl Scene {
     }
 
     /// Starts a host, and serves a working configuration to all parents.
-    pub(crate) fn begin(&self) -> Host {
-        self.begin_with(&good("one"))
+    pub(crate) fn start(&self) -> Host {
+        self.start_with(&good("one"))
     }
 
     /// Starts a host, and serves a spec whose children say `one` to all parents.
-    pub(crate) fn begin_with(&self, spec: &Value) -> Host {
+    pub(crate) fn start_with(&self, spec: &Value) -> Host {
         let host = self.site.stage.host();
         let served = ["plugins.innkeeper.dev"];
         self.site.stage.wait_served(&host, &served);
         self.apply(spec);
-        self.well(&host);
+        self.wait_healthy(&host);
         self.site.stage.wait_served(&host, &[CRD]);
         for number in 0..self.parents {
             self.put(number, &json!({"touchy": number == 0}));
         }
-        self.all_say(&host, "one");
+        self.wait_text(&host, "one");
         host
     }
 
@@ -95,13 +95,13 @@ impl Scene {
     }
 
     #[track_caller]
-    pub(crate) fn well(&self, host: &Host) -> Value {
-        self.wait(host, &WELL)
+    pub(crate) fn wait_healthy(&self, host: &Host) -> Value {
+        self.wait(host, &HEALTHY)
     }
 
     /// Waits until every parent has a child with this text.
     #[track_caller]
-    pub(crate) fn all_say(&self, host: &Host, says: &str) {
+    pub(crate) fn wait_text(&self, host: &Host, says: &str) {
         for number in 0..self.parents {
             let name = name(number);
             self.site
@@ -113,7 +113,7 @@ impl Scene {
     }
 
     /// Returns true if every parent has a child with this text.
-    pub(crate) fn say(&self, says: &str) -> bool {
+    pub(crate) fn has_text(&self, says: &str) -> bool {
         (0..self.parents).all(|number| {
             let name = name(number);
             let found = self
@@ -162,7 +162,7 @@ impl Scene {
 
     /// Checks that the host reconciles: it applies an edit of a parent.
     #[track_caller]
-    pub(crate) fn follows(&self, host: &Host, note: &str) {
+    pub(crate) fn check_reconciles(&self, host: &Host, note: &str) {
         let last = self.parents - 1;
         self.put(last, &json!({"note": note}));
         let name = name(last);

@@ -5,31 +5,34 @@ use kube::api::{DeleteParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::{
-    acts::insist,
+    acts::retry,
     driver::Run,
-    plan::{Child, Meddling, Parent, Sort},
+    plan::{Child, ForeignEdit, Parent, Sort},
 };
 
 /// The host's label on children.
 const LABEL: &str = "innkeeper.dev/plugin";
 
 /// A UID that no object has.
-const NOBODY: &str = "00000000-0000-4000-8000-000000000001";
+const UNKNOWN_UID: &str = "00000000-0000-4000-8000-000000000001";
 
 /// Edits the first child of a parent as soon as it exists.
-pub(super) fn meddle(run: &Run<'_>, parent: Parent, meddling: Meddling) -> Result<()> {
+pub(super) fn edit_child(run: &Run<'_>, parent: Parent, edit: ForeignEdit) -> Result<()> {
     let child = parent.first_child();
     let merge = |patch: Value| {
-        insist("edit a child", || {
+        retry("edit a child", || {
             let kind = run.kind((child.api_version, child.kind));
-            run.world.user().merge(kind, &child.name, &patch).map(drop)
+            run.cluster
+                .user()
+                .merge(kind, &child.name, &patch)
+                .map(drop)
         })
     };
     let metadata = |metadata: Value| merge(json!({ "metadata": metadata }));
-    match meddling {
-        Meddling::Remove => remove(run, &child),
-        Meddling::Edit => merge(owned_field(parent)),
-        Meddling::Seize => {
+    match edit {
+        ForeignEdit::Remove => remove(run, &child),
+        ForeignEdit::Edit => merge(owned_field(parent)),
+        ForeignEdit::Seize => {
             let mut object = json!({
                 "apiVersion": child.api_version, "kind": child.kind,
                 "metadata": { "name": child.name, "namespace": run.namespace },
@@ -37,28 +40,28 @@ pub(super) fn meddle(run: &Run<'_>, parent: Parent, meddling: Meddling) -> Resul
             for (field, value) in owned_field(parent).as_object().into_iter().flatten() {
                 object[field] = value.clone();
             }
-            insist("take a field", || {
-                run.world
+            retry("take a field", || {
+                run.cluster
                     .user()
                     .apply_as("another-manager", &object)
                     .map(drop)
             })
         }
-        Meddling::Hide => metadata(json!({ "labels": { LABEL: null } })),
-        Meddling::Relabel => metadata(json!({ "labels": { LABEL: "another-plugin" } })),
-        Meddling::Flip => {
+        ForeignEdit::Hide => metadata(json!({ "labels": { LABEL: null } })),
+        ForeignEdit::Relabel => metadata(json!({ "labels": { LABEL: "another-plugin" } })),
+        ForeignEdit::Flip => {
             metadata(json!({ "labels": { LABEL: null } }))?;
             metadata(json!({ "labels": { LABEL: plugin(parent.sort) } }))
         }
-        Meddling::Forget => metadata(json!({ "managedFields": [{}] })),
-        Meddling::Disown => metadata(json!({ "ownerReferences": null })),
-        Meddling::Reown => {
+        ForeignEdit::Forget => metadata(json!({ "managedFields": [{}] })),
+        ForeignEdit::Disown => metadata(json!({ "ownerReferences": null })),
+        ForeignEdit::Reown => {
             let found = find(run, &child)?.context("the child does not exist")?;
             let mut owners = found["metadata"]["ownerReferences"].clone();
-            owners[0]["uid"] = json!(NOBODY);
+            owners[0]["uid"] = json!(UNKNOWN_UID);
             metadata(json!({ "ownerReferences": owners }))
         }
-        Meddling::Blink => blink(run, parent, &child),
+        ForeignEdit::Blink => blink(run, parent, &child),
     }
 }
 
@@ -81,13 +84,13 @@ fn owned_field(parent: Parent) -> Value {
 
 fn find(run: &Run<'_>, child: &Child) -> Result<Option<Value>> {
     let kind = run.kind((child.api_version, child.kind));
-    insist("read a child", || run.world.user().get(kind, &child.name))
+    retry("read a child", || run.cluster.user().get(kind, &child.name))
 }
 
 fn remove(run: &Run<'_>, child: &Child) -> Result<()> {
     let kind = run.kind((child.api_version, child.kind));
-    insist("delete a child", || {
-        run.world.user().delete(kind, &child.name)
+    retry("delete a child", || {
+        run.cluster.user().delete(kind, &child.name)
     })
 }
 
@@ -106,8 +109,8 @@ fn blink(run: &Run<'_>, parent: Parent, child: &Child) -> Result<()> {
         ..DeleteParams::default()
     };
     let kind = run.kind((child.api_version, child.kind));
-    insist("delete an object", || {
-        run.world.user().delete_with(kind, &child.name, &params)
+    retry("delete an object", || {
+        run.cluster.user().delete_with(kind, &child.name, &params)
     })
 }
 
@@ -122,7 +125,7 @@ pub(super) fn foreign(run: &Run<'_>, parent: Parent) -> Result<Value> {
         }),
     };
     object["metadata"]["name"] = json!(child.name);
-    run.world.user().create(&object)
+    run.cluster.user().create(&object)
 }
 
 /// An object of a plural that the API server accepts if nothing forbids it.

@@ -22,7 +22,7 @@ use serde_json::json;
 use super::{
     naive::Naive,
     normal::{self, State, named, part},
-    plan::{KINDS, Parent, Sort, Wish},
+    plan::{Desired, KINDS, Parent, Sort},
 };
 use crate::{relay::Relay, stage::Stage};
 
@@ -35,23 +35,27 @@ const CRDS: [&str; 3] = [
 
 /// The controller under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
+pub(crate) enum Subject {
     Host,
     /// The known-bad controller, which must fail where the harness can detect a fault.
     Naive,
 }
 
 /// A running controller.
-pub(crate) enum Actor {
+pub(crate) enum RunningController {
     Host(Box<Host>),
     Naive(Naive),
 }
 
-impl Actor {
-    pub(crate) fn start(who: Who, kubeconfig: PathBuf, options: &HostOptions) -> Result<Self> {
-        Ok(match who {
-            Who::Host => Self::Host(Box::new(Host::start(&kubeconfig, options)?)),
-            Who::Naive => Self::Naive(Naive::start(kubeconfig)?),
+impl RunningController {
+    pub(crate) fn start(
+        subject: Subject,
+        kubeconfig: PathBuf,
+        options: &HostOptions,
+    ) -> Result<Self> {
+        Ok(match subject {
+            Subject::Host => Self::Host(Box::new(Host::start(&kubeconfig, options)?)),
+            Subject::Naive => Self::Naive(Naive::start(kubeconfig)?),
         })
     }
 
@@ -78,16 +82,16 @@ impl Actor {
 }
 
 /// A cluster for plans.
-pub(crate) struct World {
+pub(crate) struct TestCluster {
     pub(crate) stage: Stage,
     pub(crate) relay: Relay,
-    references: Mutex<BTreeMap<Who, References>>,
+    references: Mutex<BTreeMap<Subject, References>>,
 }
 
 /// The objects of a converged parent, by desired state.
-type References = BTreeMap<(Sort, Wish), State>;
+type References = BTreeMap<(Sort, Desired), State>;
 
-impl World {
+impl TestCluster {
     fn new() -> Self {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         let mut plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
@@ -120,11 +124,17 @@ impl World {
     }
 
     /// The state of the cluster once all parents are in their desired state.
-    pub(crate) fn wanted(&self, who: Who, wishes: &BTreeMap<Parent, Wish>) -> State {
+    pub(crate) fn wanted(
+        &self,
+        subject: Subject,
+        desired_parents: &BTreeMap<Parent, Desired>,
+    ) -> State {
         let mut references = self.references.lock().unwrap();
-        let references = references.entry(who).or_insert_with(|| self.learn(who));
-        let wanted = wishes.iter().flat_map(|(parent, wish)| {
-            let key = (parent.sort, plain(parent.sort, *wish));
+        let references = references
+            .entry(subject)
+            .or_insert_with(|| self.learn(subject));
+        let wanted = desired_parents.iter().flat_map(|(parent, desired)| {
+            let key = (parent.sort, plain(parent.sort, *desired));
             named(&references[&key], *parent)
         });
         wanted.collect()
@@ -141,17 +151,18 @@ impl World {
     }
 
     /// Records the reference states: one parent for every desired state, without faults.
-    fn learn(&self, who: Who) -> References {
+    fn learn(&self, subject: Subject) -> References {
         let namespace = self.stage.namespace("reference");
-        let parents: Vec<(Parent, Wish)> = every(who).collect();
-        for (parent, wish) in &parents {
-            self.stage.apply(&namespace, &parent.object(*wish));
+        let parents: Vec<(Parent, Desired)> = every(subject).collect();
+        for (parent, desired) in &parents {
+            self.stage.apply(&namespace, &parent.object(*desired));
         }
         let kubeconfig = self.stage.plane.kubeconfig();
-        let mut actor = Actor::start(who, kubeconfig, &self.stage.options).unwrap();
+        let mut controller =
+            RunningController::start(subject, kubeconfig, &self.stage.options).unwrap();
         let count = parents
             .iter()
-            .map(|(parent, wish)| 1 + parent.children(*wish).len());
+            .map(|(parent, desired)| 1 + parent.children(*desired).len());
         let count: usize = count.sum();
         let state = eventually("the reference parents converge", || {
             let state =
@@ -160,26 +171,26 @@ impl World {
             let ready = json!(["\"True\" \"Ready\"", true]);
             let is_bad = |form: &serde_json::Value| {
                 let conditions = form.get("conditions");
-                who == Who::Host
+                subject == Subject::Host
                     && conditions.is_some_and(|all| all["Synced"] != good || all["Ready"] != ready)
             };
             let bad: Vec<_> = state.iter().filter(|(_, form)| is_bad(form)).collect();
             if bad.is_empty() && state.len() == count {
                 Ok(state)
             } else {
-                let log = actor.log();
+                let log = controller.log();
                 Err(format!(
                     "{} of {count} objects, {bad:#?}\n{log}",
                     state.len()
                 ))
             }
         });
-        if let Some(process) = actor.process() {
+        if let Some(process) = controller.process() {
             process.kill().unwrap();
         }
         self.leave(&namespace, parents.iter().map(|(parent, _)| *parent));
-        let learnt = parents.into_iter().map(|(parent, wish)| {
-            let key = (parent.sort, plain(parent.sort, wish));
+        let learnt = parents.into_iter().map(|(parent, desired)| {
+            let key = (parent.sort, plain(parent.sort, desired));
             (key, part(&state, parent))
         });
         learnt.collect()
@@ -187,11 +198,11 @@ impl World {
 }
 
 /// A desired state without the fields that its sort ignores.
-fn plain(sort: Sort, wish: Wish) -> Wish {
+fn plain(sort: Sort, desired: Desired) -> Desired {
     match sort {
-        Sort::Cache => wish,
-        Sort::Plain => Wish { size: 1, ..wish },
-        Sort::Farewell => Wish {
+        Sort::Cache => desired,
+        Sort::Plain => Desired { size: 1, ..desired },
+        Sort::Farewell => Desired {
             size: 1,
             extra: true,
         },
@@ -199,62 +210,62 @@ fn plain(sort: Sort, wish: Wish) -> Wish {
 }
 
 /// Every desired state, each with a parent of its own.
-fn every(who: Who) -> impl Iterator<Item = (Parent, Wish)> {
-    let sorts = match who {
-        Who::Host => &[Sort::Cache, Sort::Plain, Sort::Farewell][..],
+fn every(subject: Subject) -> impl Iterator<Item = (Parent, Desired)> {
+    let sorts = match subject {
+        Subject::Host => &[Sort::Cache, Sort::Plain, Sort::Farewell][..],
         // The only job of the naive controller.
-        Who::Naive => &[Sort::Cache][..],
+        Subject::Naive => &[Sort::Cache][..],
     };
-    let mut all: Vec<(Sort, Wish)> = Vec::new();
+    let mut all: Vec<(Sort, Desired)> = Vec::new();
     for sort in sorts {
         for size in 1..=3 {
             for extra in [false, true] {
-                let wish = plain(*sort, Wish { size, extra });
-                if !all.contains(&(*sort, wish)) {
-                    all.push((*sort, wish));
+                let desired = plain(*sort, Desired { size, extra });
+                if !all.contains(&(*sort, desired)) {
+                    all.push((*sort, desired));
                 }
             }
         }
     }
-    (0..).zip(all).map(|(number, (sort, wish))| {
+    (0..).zip(all).map(|(number, (sort, desired))| {
         let number = 1000 + number;
-        (Parent { sort, number }, wish)
+        (Parent { sort, number }, desired)
     })
 }
 
 /// The clusters that no plan uses.
-fn free() -> &'static Mutex<Vec<World>> {
-    static FREE: OnceLock<Mutex<Vec<World>>> = OnceLock::new();
+fn free() -> &'static Mutex<Vec<TestCluster>> {
+    static FREE: OnceLock<Mutex<Vec<TestCluster>>> = OnceLock::new();
     FREE.get_or_init(Mutex::default)
 }
 
 /// A cluster for one plan; it returns to the pool when this value is dropped.
-pub(crate) struct Lent(Option<World>);
+pub(crate) struct PooledCluster(Option<TestCluster>);
 
-impl Lent {
+impl PooledCluster {
     /// Takes a free cluster, or starts a new one.
     pub(crate) fn take() -> Self {
         let found = free().lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Self(Some(found.unwrap_or_else(World::new)))
+        Self(Some(found.unwrap_or_else(TestCluster::new)))
     }
 }
 
-impl Deref for Lent {
-    type Target = World;
+impl Deref for PooledCluster {
+    type Target = TestCluster;
 
-    fn deref(&self) -> &World {
+    fn deref(&self) -> &TestCluster {
         self.0.as_ref().expect("the cluster is taken only on drop")
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledCluster {
     fn drop(&mut self) {
         // After a panic the state of the cluster is unknown, so it is not reused.
-        if let Some(world) = self.0.take()
+        if let Some(cluster) = self.0.take()
             && !std::thread::panicking()
         {
             let mut free = free().lock().unwrap_or_else(PoisonError::into_inner);
-            free.push(world);
+            free.push(cluster);
         }
     }
 }

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    moods,
-    plugins::{PLUGIN, Site, WELL, cache_grants},
+    moody,
+    plugins::{HEALTHY, PLUGIN, PluginSite, cache_grants},
     stage::{Stage, lines},
     suite::{Target, is_ready},
 };
@@ -18,10 +18,10 @@ const PARENT: Target<'static> = ("cache.example.com/v1", "Memcached", "example-m
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
 const CRD: &str = "memcacheds.cache.example.com";
 const TAKEN: [&str; 2] = ["Serving=False/ParentTaken", "Degraded=True/ParentTaken"];
-const ELDER: &str = "the-elder";
-const JUNIOR: &str = "junior";
+const OLDER: &str = "the-elder";
+const YOUNGER: &str = "junior";
 
-impl Site {
+impl PluginSite {
     /// Waits until the children of the parent belong to a plugin.
     #[track_caller]
     fn wait_made_by(&self, host: &Host, plugin: &str) -> Value {
@@ -49,57 +49,57 @@ fn next_second() {
 
 #[test]
 fn the_oldest_of_several_plugins_for_the_same_parents_is_active() {
-    let site = Site::new();
+    let site = PluginSite::new();
     site.define();
     site.put("memcached");
     let host = site.stage.host();
     site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
 
     // The older Plugin cannot be served, and does not block the younger one.
-    site.apply_as(ELDER, &json!({"grants": {}, "crds": "Ignore"}));
-    site.wait_conditions_of(ELDER, &host, &["Granted=False/NotGranted"]);
+    site.apply_as(OLDER, &json!({"grants": {}, "crds": "Ignore"}));
+    site.wait_conditions_of(OLDER, &host, &["Granted=False/NotGranted"]);
     next_second();
-    site.apply_as(JUNIOR, &json!({}));
-    site.wait_conditions_of(JUNIOR, &host, &WELL);
+    site.apply_as(YOUNGER, &json!({}));
+    site.wait_conditions_of(YOUNGER, &host, &HEALTHY);
     site.stage.wait_served(&host, &[CRD]);
     site.stage.restart_collector();
     site.stage
         .apply_example(&site.namespace, "examples/memcached/01-article.yaml");
-    let uid = site.wait_made_by(&host, JUNIOR);
+    let uid = site.wait_made_by(&host, YOUNGER);
 
     // Once the older Plugin can be served, it takes over the children of the younger one.
     let granted = json!({"grants": cache_grants(), "crds": "Ignore"});
-    site.apply_as(ELDER, &granted);
-    site.wait_conditions_of(ELDER, &host, &WELL);
-    site.wait_conditions_of(JUNIOR, &host, &TAKEN);
-    let message = site.serving(JUNIOR);
-    let expected = format!("Memcached.cache.example.com belongs to plugin {ELDER}");
+    site.apply_as(OLDER, &granted);
+    site.wait_conditions_of(OLDER, &host, &HEALTHY);
+    site.wait_conditions_of(YOUNGER, &host, &TAKEN);
+    let message = site.serving(YOUNGER);
+    let expected = format!("Memcached.cache.example.com belongs to plugin {OLDER}");
     assert!(message.contains(&expected), "{message}");
-    assert_eq!(site.wait_made_by(&host, ELDER), uid);
+    assert_eq!(site.wait_made_by(&host, OLDER), uid);
 
     // The priority after a start does not depend on the order in which the host reads the Plugins.
     let mark = site.stage.settle(Duration::from_secs(2));
     Stage::stop(host);
     let host = site.stage.host();
-    site.wait_conditions_of(ELDER, &host, &WELL);
-    site.wait_conditions_of(JUNIOR, &host, &TAKEN);
+    site.wait_conditions_of(OLDER, &host, &HEALTHY);
+    site.wait_conditions_of(YOUNGER, &host, &TAKEN);
     site.stage.settle(Duration::from_secs(2));
     let mut written = lines(&site.stage.writes_since(mark));
     written.retain(|line| !line.contains("plugins.innkeeper.dev"));
     assert_eq!(written, Vec::<String>::new());
 
-    site.stage.plane.user().delete(PLUGIN, ELDER).unwrap();
-    site.wait_conditions_of(JUNIOR, &host, &WELL);
-    assert_eq!(site.wait_made_by(&host, JUNIOR), uid);
+    site.stage.plane.user().delete(PLUGIN, OLDER).unwrap();
+    site.wait_conditions_of(YOUNGER, &host, &HEALTHY);
+    assert_eq!(site.wait_made_by(&host, YOUNGER), uid);
     Stage::stop(host);
 }
 
 #[test]
 fn plugins_are_served_beside_plugin_files_which_have_priority() {
     const FILE: &str = "memcached";
-    const MOODY: Target<'static> = (moods::API, "Moody", "calm");
+    const MOODY: Target<'static> = (moody::API, "Moody", "calm");
 
-    let mut site = Site::new();
+    let mut site = PluginSite::new();
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let options = &mut site.stage.options;
     options.plugins = vec![guests.join(format!("{FILE}.wasm"))];
@@ -113,8 +113,8 @@ fn plugins_are_served_beside_plugin_files_which_have_priority() {
         .apply_example(&site.namespace, "examples/memcached/01-article.yaml");
     site.wait_made_by(&host, FILE);
 
-    site.apply_as(JUNIOR, &json!({"crds": "Ignore"}));
-    site.wait_conditions_of(JUNIOR, &host, &TAKEN);
+    site.apply_as(YOUNGER, &json!({"crds": "Ignore"}));
+    site.wait_conditions_of(YOUNGER, &host, &TAKEN);
     site.apply_as(FILE, &json!({}));
     site.wait_conditions_of(FILE, &host, &["Serving=False/NameTaken"]);
     let message = site.serving(FILE);
@@ -124,7 +124,7 @@ fn plugins_are_served_beside_plugin_files_which_have_priority() {
     );
 
     // A Plugin for other parents is served.
-    site.put_bytes(&moods::guest("moody"));
+    site.put_bytes(&moody::guest("moody"));
     let granted = json!({
         "grants": {
             "parents": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
@@ -133,7 +133,7 @@ fn plugins_are_served_beside_plugin_files_which_have_priority() {
         "config": {"mood": "good", "says": "both"},
     });
     site.apply_as("moody", &granted);
-    site.wait_conditions_of("moody", &host, &WELL);
+    site.wait_conditions_of("moody", &host, &HEALTHY);
     site.stage
         .wait_served(&host, &["moodies.test.innkeeper.dev"]);
     let (api_version, kind, name) = MOODY;
@@ -142,14 +142,14 @@ fn plugins_are_served_beside_plugin_files_which_have_priority() {
     });
     site.stage.apply_new(&site.namespace, &parent);
     site.stage
-        .wait(&host, &site.namespace, moods::config_map(name), |child| {
+        .wait(&host, &site.namespace, moody::config_map(name), |child| {
             child["data"]["says"] == "both"
         });
 
     // The deletion of the Plugins that are not served does not affect the children of the plugin
     // file.
     let mark = site.stage.settle(Duration::from_secs(1));
-    for name in [FILE, JUNIOR] {
+    for name in [FILE, YOUNGER] {
         site.stage.plane.user().delete(PLUGIN, name).unwrap();
     }
     site.stage.settle(Duration::from_secs(2));

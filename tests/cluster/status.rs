@@ -22,7 +22,7 @@ const GOOD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "good");
 const BAD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "bad");
 
 /// The exit code for a successful answer that reports a fault.
-const NOT_WELL: i32 = 2;
+const FINDING: i32 = 2;
 const NO_ANSWER: i32 = 5;
 
 fn innkeeper(arguments: &[&str]) -> Command {
@@ -44,7 +44,7 @@ fn document(output: &Output) -> Value {
 
 /// A control plane with a host, its admin endpoints, and the guest `unruly`, which behaves as its
 /// parents tell it.
-struct Site {
+struct StatusFixture {
     stage: Stage,
     host: Host,
     address: String,
@@ -52,7 +52,7 @@ struct Site {
     kubeconfig: String,
 }
 
-impl Site {
+impl StatusFixture {
     fn start() -> Self {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         let mut stage = Stage::api_only(vec![guests.join("unruly.wasm")]);
@@ -96,7 +96,7 @@ impl Site {
 
 #[test]
 fn status_lists_unready_parents_with_reasons_from_the_host_and_from_the_cluster() {
-    let site = Site::start();
+    let site = StatusFixture::start();
     site.put(GOOD, "good");
     site.wait_synced(GOOD, "True", "Applied");
     let healthy = eventually("status reports no fault", || -> Result<String> {
@@ -112,7 +112,7 @@ fn status_lists_unready_parents_with_reasons_from_the_host_and_from_the_cluster(
     site.wait_synced(BAD, "False", "GuestTrapped");
     let found = eventually("the host shows the fault", || {
         let output = site.of_host(&["-o", "json"]);
-        assert_eq!(output.status.code(), Some(NOT_WELL), "{output:?}");
+        assert_eq!(output.status.code(), Some(FINDING), "{output:?}");
         let found = document(&output);
         if found["parents"][0]["reason"] == "GuestTrapped" {
             Ok(found)
@@ -153,7 +153,7 @@ fn status_lists_unready_parents_with_reasons_from_the_host_and_from_the_cluster(
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
-    of_the_cluster(&site);
+    check_cluster(&site);
 
     let mut host = site.host;
     host.stop().unwrap();
@@ -168,9 +168,9 @@ fn status_lists_unready_parents_with_reasons_from_the_host_and_from_the_cluster(
 
 /// Checks the same without the host.
 #[track_caller]
-fn of_the_cluster(site: &Site) {
+fn check_cluster(site: &StatusFixture) {
     let output = site.of_cluster(&["status"], &["-o", "json"]);
-    assert_eq!(output.status.code(), Some(NOT_WELL), "{output:?}");
+    assert_eq!(output.status.code(), Some(FINDING), "{output:?}");
     let found = document(&output);
     assert_eq!(found["parents"].as_array().unwrap().len(), 1, "{found}");
     assert_eq!(found["parents"][0]["name"], "bad", "{found}");
@@ -197,7 +197,7 @@ fn of_the_cluster(site: &Site) {
 
 #[test]
 fn status_watch_shows_every_change_until_it_is_stopped() {
-    let site = Site::start();
+    let site = StatusFixture::start();
     let arguments = ["--watch", "--interval", "1", "-o", "json"];
     let arguments = [
         &["status", "--admin-address", &*site.address],
@@ -243,7 +243,7 @@ fn status_watch_shows_every_change_until_it_is_stopped() {
 
 #[test]
 fn status_names_the_fault_if_no_host_answers() {
-    let site = Site::start();
+    let site = StatusFixture::start();
     // The API server is no host.
     let kubeconfig = std::fs::read_to_string(&site.kubeconfig).unwrap();
     let server = kubeconfig.split("https://").nth(1).unwrap();
