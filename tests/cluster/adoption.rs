@@ -15,7 +15,7 @@ use crate::{
 const QUIET: Duration = Duration::from_millis(800);
 
 /// The spec of a working plugin that may adopt ConfigMaps.
-fn adopting() -> Value {
+pub(crate) fn adopting() -> Value {
     grants(true)
 }
 

@@ -86,11 +86,7 @@ fn an_edit_of_a_related_object_is_one_patch_and_no_further_run() {
         },
     );
     assert_eq!(parent["status"]["successCount"], 1);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch secrets example-backup-gobackup 200"]
-    );
+    site.check_child_writes(mark, &["patch secrets example-backup-gobackup 200"]);
     assert_eq!(
         site.get(ONCE_RUN)["metadata"]["uid"],
         run["metadata"]["uid"]
@@ -171,11 +167,7 @@ fn an_edited_schedule_is_one_patch_of_the_cron_job() {
         schedule["spec"]["schedule"] == "15 4 * * *"
     });
     site.wait_ready(FILES);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch cronjobs.batch uploads 200"]
-    );
+    site.check_child_writes(mark, &["patch cronjobs.batch uploads 200"]);
 }
 
 // A2: the host repairs an owned field and leaves a foreign one alone.
@@ -196,11 +188,7 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     assert_eq!(schedule["spec"]["jobTemplate"]["spec"]["completions"], 1);
     assert_eq!(schedule["metadata"]["annotations"]["example.org/mine"], "x");
     site.wait_ready(FILES);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch cronjobs.batch uploads 200"]
-    );
+    site.check_child_writes(mark, &["patch cronjobs.batch uploads 200"]);
 }
 
 // A Backup without a schedule runs once.
@@ -214,13 +202,12 @@ fn a_removed_schedule_is_pruned() {
         reason(parent, "Ready") == "Completed"
     });
     assert_eq!(parent["status"]["successCount"], 1);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        [
+    site.check_child_writes(
+        mark,
+        &[
             "patch jobs.batch uploads 201",
             "delete cronjobs.batch uploads 200",
-        ]
+        ],
     );
 }
 

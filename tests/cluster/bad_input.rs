@@ -14,7 +14,7 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_applied, lines},
     suite::Target,
 };
 
@@ -32,10 +32,6 @@ const QUIET: Duration = Duration::from_secs(3);
 
 fn stage(guests: &[&str]) -> Stage {
     Stage::api_only(HostOptions::with_guests(guests).unwrap().plugins)
-}
-
-fn is_applied(parent: &Value) -> bool {
-    is_synced(parent, "True", "Applied")
 }
 
 /// The log lines that contain all of these parts.

@@ -7,7 +7,7 @@ use innkeeper_tests::{Host, HostOptions, eventually, manifest::condition, user::
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced},
+    stage::{Stage, is_applied, is_synced},
     suite::Target,
 };
 
@@ -70,8 +70,7 @@ fn a3_a_contested_field_is_restored_at_growing_intervals() {
         "spec": {"size": 1},
     });
     stage.apply_new(&namespace, &parent);
-    let applied = |parent: &Value| is_synced(parent, "True", "Applied");
-    stage.wait(&host, &namespace, PARENT, applied);
+    stage.wait(&host, &namespace, PARENT, is_applied);
 
     let mark = stage.mark();
     let sets = compete(&stage, &namespace);
@@ -95,7 +94,7 @@ fn a3_a_contested_field_is_restored_at_growing_intervals() {
     });
     stage.apply_new(&namespace, &other);
     let other = (PARENT.0, PARENT.1, "other");
-    stage.wait(&host, &namespace, other, applied);
+    stage.wait(&host, &namespace, other, is_applied);
 
     // The other manager has stopped: the host restores the plugin's value without another event.
     let kind = Kind::new(DEPLOYMENT.0, DEPLOYMENT.1, &namespace);
@@ -127,7 +126,5 @@ fn a3_edits_of_the_parent_are_no_conflict() {
         let deployment = |object: &Value| object["spec"]["replicas"] == size;
         stage.wait(&host, &namespace, DEPLOYMENT, deployment);
     }
-    stage.wait(&host, &namespace, PARENT, |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(&host, &namespace, PARENT, is_applied);
 }

@@ -44,6 +44,7 @@ impl Crash {
         let start = Instant::now();
         loop {
             let is_done = self.is_done(&host);
+            // Short while the host works, because `is_done` has to apply the parent early.
             let patience = if is_done {
                 QUIET
             } else {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     relay::{Late, Moment, Relay},
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_applied, lines},
     suite::Target,
 };
 
@@ -22,6 +22,7 @@ const CRDS: [&str; 2] = [
     "unrulies.test.innkeeper.dev",
 ];
 
+/// Well above the time of a pass, so that the next pass runs before the events of the last one.
 const LATE_BY: Duration = Duration::from_secs(2);
 
 /// After this long without a write, every event has been delivered: well above the delay, a pass
@@ -64,9 +65,7 @@ impl DelayedHost {
     /// Waits until a parent's present specification is applied.
     #[track_caller]
     fn wait_applied(&self, namespace: &str, parent: Target<'_>) -> Value {
-        self.stage.wait(&self.host, namespace, parent, |parent| {
-            is_synced(parent, "True", "Applied")
-        })
+        self.stage.wait(&self.host, namespace, parent, is_applied)
     }
 
     fn writes_since(&self, mark: usize, namespace: &str) -> Vec<Write> {
@@ -102,7 +101,7 @@ impl DelayedHost {
 
 const SIZES: [u32; 4] = [1, 2, 3, 4];
 
-/// The host recognises its own writes before its watch delivers them. Without that, each late event
+/// The host expects its own writes until its watch delivers them. Without that, each late event
 /// would lead to one more write.
 #[test]
 fn q5_f5_late_watches_cause_no_additional_write() {

@@ -115,11 +115,7 @@ fn an_edit_is_one_patch_of_the_members() {
     let mark = site.settle();
     site.merge(PARENT, &json!({ "spec": { "snapshotCount": 5000 } }));
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch statefulsets.apps demo 200"]
-    );
+    site.check_child_writes(mark, &["patch statefulsets.apps demo 200"]);
 }
 
 #[test]
@@ -165,11 +161,7 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     assert_eq!(members["spec"]["minReadySeconds"], 1);
     assert_eq!(members["metadata"]["annotations"]["example.org/mine"], "x");
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch statefulsets.apps demo 200"]
-    );
+    site.check_child_writes(mark, &["patch statefulsets.apps demo 200"]);
 }
 
 #[test]
@@ -180,11 +172,7 @@ fn switching_the_disruption_budget_off_prunes_it() {
     site.merge(PARENT, &off);
     site.wait_gone(BUDGET);
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["delete poddisruptionbudgets.policy demo 200"]
-    );
+    site.check_child_writes(mark, &["delete poddisruptionbudgets.policy demo 200"]);
     let on = json!({ "spec": { "podDisruptionBudget": { "enabled": true } } });
     site.merge(PARENT, &on);
     formed(&site);

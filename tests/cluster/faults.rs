@@ -26,14 +26,13 @@ mod test_cluster;
 
 use std::{fs, sync::OnceLock};
 
-use anyhow::{Context as _, Result, bail};
 use innkeeper_tests::{
-    ControlPlane, Host, HostOptions, Write, eventually,
-    manifest::{condition, condition_status},
-    process::path_from_env,
-    user::Kind,
+    ControlPlane, Host, HostOptions, Write, eventually, manifest::condition,
+    process::path_from_env, user::Kind,
 };
 use serde_json::{Value, json};
+
+use crate::stage::wait_served;
 
 const GROUP: &str = "test.innkeeper.dev/v1";
 
@@ -94,19 +93,8 @@ pub(crate) fn shared() -> &'static Shared {
             ..HostOptions::default()
         };
         let host = Host::start(&plane.kubeconfig(), &options).expect("the host starts");
-        let crds = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        for plugin in [UNRULY, GARBAGE, NOSY] {
-            eventually("the host installs its CRDs", || -> Result<()> {
-                let crd = plane
-                    .user()
-                    .get(crds, plugin.crd)?
-                    .with_context(|| host.log().unwrap_or_default())?;
-                match condition_status(&crd, "Established").as_str() {
-                    "True" => Ok(()),
-                    _ => bail!("{}", crd["status"]),
-                }
-            });
-        }
+        let crds = [UNRULY, GARBAGE, NOSY].map(|plugin| plugin.crd);
+        wait_served(&plane, &host, &crds);
         Shared { plane, host }
     })
 }

@@ -8,7 +8,7 @@ use innkeeper_tests::{Host, eventually};
 use serde_json::{Value, json};
 
 use crate::{
-    adoption::{annotate, child, wait_synced},
+    adoption::{adopting, annotate, child, wait_synced},
     moody::{API, MoodyFixture, config_map, name},
     stage::{Stage, lines},
 };
@@ -20,14 +20,7 @@ const QUIET: Duration = Duration::from_millis(800);
 
 /// The spec of a working plugin that may adopt ConfigMaps, with a field manager.
 fn under(manager: Option<&str>) -> Value {
-    let mut spec = json!({
-        "config": {"mood": "good", "says": "one"},
-        "grants": {
-            "parents": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
-            "children": [{"kind": "ConfigMap", "adopt": true}],
-            "crds": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
-        },
-    });
+    let mut spec = adopting();
     if let Some(manager) = manager {
         spec["fieldManager"] = json!(manager);
     }

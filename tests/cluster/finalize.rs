@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     relay::{Moment, Relay, Stopped},
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, finalizers, is_applied, is_synced, lines},
     suite::Target,
 };
 
@@ -65,7 +65,7 @@ impl Case {
             namespace: stage.namespace("farewell"),
         };
         stage.apply(&case.namespace, parent);
-        case.wait(|parent| is_synced(parent, "True", "Applied"));
+        case.wait(is_applied);
         case
     }
 
@@ -105,14 +105,6 @@ fn parent(end: &str) -> Value {
         "apiVersion": PARENT.0, "kind": PARENT.1, "metadata": { "name": PARENT.2 },
         "spec": { "end": end },
     })
-}
-
-fn finalizers(object: &Value) -> Vec<&str> {
-    let all = object["metadata"]["finalizers"].as_array();
-    all.into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect()
 }
 
 fn place(lines: &[String], wanted: &str) -> usize {
@@ -208,9 +200,7 @@ fn l1_an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
     stage.wait_served(&host, &[CRD]);
     let namespace = stage.namespace("farewell");
     stage.apply(&namespace, &parent("trap"));
-    stage.wait(&host, &namespace, PARENT, |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(&host, &namespace, PARENT, is_applied);
     Stage::stop(host);
 
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     plugins::{HEALTHY, PluginSite},
-    stage::{Stage, is_synced, lines, wait_logged},
+    stage::{Stage, is_applied, lines, wait_logged},
 };
 
 const API: &str = "cache.example.com/v1";
@@ -26,6 +26,7 @@ const FAST: [&str; 6] = [
     "--lease-retry",
     "1",
 ];
+/// The lease duration in [`FAST`].
 const FAST_DURATION: Duration = Duration::from_secs(6);
 
 /// Allowance for processes and an API server that share two cores.
@@ -95,9 +96,7 @@ fn apply(stage: &Stage, namespace: &str, name: &str) {
 /// Waits until a host has applied a parent.
 #[track_caller]
 fn wait_applied(stage: &Stage, host: &Host, namespace: &str, name: &str) {
-    stage.wait(host, namespace, (API, "Memcached", name), |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(host, namespace, (API, "Memcached", name), is_applied);
 }
 
 /// Waits until a host has ended because it lost the lease.
@@ -220,6 +219,7 @@ fn l2_a_killed_host_is_replaced_after_its_lease_expires() {
 /// pending when it froze would follow after the takeover.
 #[test]
 fn l2_f15_a_host_frozen_for_longer_than_its_lease_writes_nothing_afterwards() {
+    /// Enough that the host freezes in the middle of its work.
     const PARENTS: usize = 60;
     let stage = stage();
     let (mut a, b) = pair(&stage, &FAST);

@@ -51,11 +51,7 @@ fn scaling_is_one_patch_of_the_deployment() {
     site.merge(PARENT, &json!({ "spec": { "size": 5 } }));
     let parent = site.wait_ready(PARENT);
     assert_eq!(parent["status"]["readyReplicas"], 5);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch deployments.apps example-memcached 200"]
-    );
+    site.check_child_writes(mark, &["patch deployments.apps example-memcached 200"]);
 }
 
 #[test]
@@ -86,11 +82,7 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
         deployment["metadata"]["annotations"]["example.org/mine"],
         "x"
     );
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch deployments.apps example-memcached 200"]
-    );
+    site.check_child_writes(mark, &["patch deployments.apps example-memcached 200"]);
 }
 
 fn is_whole(deployment: &Value) -> bool {

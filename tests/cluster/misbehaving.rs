@@ -1,4 +1,4 @@
-//! Guests that misbehave by repetition, or by reading what they must not see (F16), on the control
+//! Guests that misbehave by repetition, or by reading forbidden objects (F16), on the control
 //! plane and the host of `faults`.
 
 use std::time::Instant;
@@ -47,6 +47,7 @@ fn a7_f16_keeps_children_when_the_guest_asks_for_a_pass_in_the_far_future() {
 /// busy for ever.
 #[test]
 fn f16_a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second() {
+    /// Enough to measure a rate: two seconds at ten passes a second.
     const PASSES: f64 = 20.0;
 
     let requeues = || {
@@ -144,6 +145,8 @@ fn a7_f16_keeps_children_when_the_guest_answers_ten_thousand_events() {
 /// O3: if every pass states new events, only the first few and then a trickle are published.
 #[test]
 fn f16_o3_a_guest_with_sixty_events_in_every_pass_publishes_few() {
+    /// The events about one parent that the host publishes at once; one more follows every five
+    /// minutes, as in client-go.
     const BURST: usize = 25;
 
     let case = check_throttled("chatter");

@@ -8,11 +8,12 @@ use std::{
 
 use innkeeper_tests::{Host, HostOptions, Write, admin, eventually, eventually_for};
 use jiff::SignedDuration;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::stage::{Stage, is_synced};
+use crate::stage::{Stage, is_applied};
 
 const API: &str = "cache.example.com/v1";
+/// Enough that the host has more than two writes to do at any time.
 const PARENTS: usize = 40;
 /// The wait that a refusal demands, one second, and a little less for differences between clocks.
 const DEMANDED: SignedDuration = SignedDuration::from_millis(990);
@@ -44,8 +45,8 @@ fn answered(address: &str, code: &str) -> f64 {
     admin::sum(&metrics, "rest_client_requests_total", &label)
 }
 
-/// Starts a host without an administrator's rights, because the API server never refuses an
-/// administrator for its load.
+/// Starts a host as a user with all rights who is no administrator, because the API server exempts
+/// administrators from its limit.
 fn start(stage: &Stage) -> Host {
     stage.allow_all("innkeeper", &json!({ "kind": "User", "name": "innkeeper" }));
     let kubeconfig = stage.plane.directory().join("kubeconfig-innkeeper");
@@ -127,12 +128,11 @@ fn a10_f11_refused_writes_to_an_overloaded_api_server_wait_before_the_retry() {
         }
         wait_refused(&host, &address);
     });
-    let is_done = |parent: &Value| is_synced(parent, "True", "Applied");
     eventually_for(Duration::from_mins(2), "all parents are applied", || {
         let parents = (0..PARENTS).filter_map(|number| {
             stage.find(&namespace, (API, "Memcached", &format!("cache-{number}")))
         });
-        let count = parents.filter(is_done).count();
+        let count = parents.filter(is_applied).count();
         if count == PARENTS {
             Ok(())
         } else {

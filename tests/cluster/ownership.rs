@@ -7,7 +7,7 @@ use innkeeper_tests::{Host, HostOptions, process::path_from_env};
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_applied, is_synced, lines},
     suite::Target,
 };
 
@@ -42,10 +42,6 @@ fn parent() -> Value {
 
 fn owner(object: &Value) -> &Value {
     &object["metadata"]["ownerReferences"][0]["uid"]
-}
-
-fn is_applied(parent: &Value) -> bool {
-    is_synced(parent, "True", "Applied")
 }
 
 fn is_child_not_owned(parent: &Value) -> bool {

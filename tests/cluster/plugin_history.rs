@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     moody::{API, MoodyFixture, NAME, config_map, good, guest, mood, name},
     plugins::marked,
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_applied, lines},
 };
 
 pub(crate) const ROLLED_BACK: [&str; 4] = [
@@ -56,14 +56,13 @@ fn l5_a_faulting_revision_is_rolled_back_until_the_plugin_changes() {
         fixture
             .site
             .stage
-            .wait(&host, &fixture.site.namespace, parent, |parent| {
-                is_synced(parent, "True", "Applied")
-            });
+            .wait(&host, &fixture.site.namespace, parent, is_applied);
     }
     assert_eq!(fixture.uids(), uids);
 
-    // A restarted host knows of the rollback from the status, and does not report it again.
+    // Longer than the ten seconds after which the host refreshes the counts of parents.
     let mark = fixture.site.stage.settle(Duration::from_secs(12));
+    // A restarted host knows of the rollback from the status, and does not report it again.
     let host = fixture.crash(host);
     fixture.wait(&host, &ROLLED_BACK);
     fixture.check_reconciles(&host, "restarted");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     plugins::{HEALTHY, PLUGIN, PluginSite},
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, finalizers, is_applied, is_synced, lines},
     suite::Target,
 };
 
@@ -73,7 +73,7 @@ impl FarewellFixture {
             self.0.stage.apply_new(&self.0.namespace, &parent);
         }
         for name in names {
-            let parent = self.wait(host, name, |parent| is_synced(parent, "True", "Applied"));
+            let parent = self.wait(host, name, is_applied);
             assert_eq!(finalizers(&parent), [FINALIZER]);
         }
     }
@@ -131,12 +131,6 @@ impl FarewellFixture {
 
 fn parent(name: &str) -> Target<'_> {
     (API, "Farewell", name)
-}
-
-fn finalizers(object: &Value) -> Vec<&str> {
-    let all = object["metadata"]["finalizers"].as_array();
-    let all = all.into_iter().flatten();
-    all.filter_map(Value::as_str).collect()
 }
 
 fn is_deleting(object: &Value) -> bool {

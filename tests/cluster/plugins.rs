@@ -4,10 +4,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use innkeeper_tests::{
-    Host, astray, eventually, harmless,
-    manifest::{self, condition},
-    process::path_from_env,
-    user::Kind,
+    Host, astray, eventually, harmless, manifest::condition, process::path_from_env, user::Kind,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -63,9 +60,7 @@ impl PluginSite {
     }
 
     pub(crate) fn define(&self) {
-        for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
-            self.stage.plane.user().apply(&object).unwrap();
-        }
+        self.stage.install_plugin_crd();
     }
 
     /// Writes a guest to the source directory.
@@ -424,6 +419,6 @@ fn check_quiet(site: &PluginSite, host: &Host) {
             _ => Err(format!("{status:#}")),
         }
     });
-    // Longer than the interval of the counts.
+    // Longer than the ten seconds after which the host refreshes the counts.
     stage.settle(Duration::from_secs(12));
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     admin::wait_ready,
-    stage::{Stage, is_synced},
+    stage::{Stage, is_applied},
 };
 
 const PARENT: (&str, &str, &str) = ("cache.example.com/v1", "Memcached", "web");
@@ -75,9 +75,7 @@ fn o5_a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
         &namespace,
         &json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {"size": 1}}),
     );
-    stage.wait(&host, &namespace, PARENT, |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(&host, &namespace, PARENT, is_applied);
     assert_eq!(
         recordings(&host),
         [""; 0],

@@ -4,17 +4,14 @@
 
 use std::{fs, sync::OnceLock};
 
-use innkeeper_tests::{
-    Host, Write, astray, eventually, handmade,
-    manifest::{self, condition},
-};
+use innkeeper_tests::{Host, Write, astray, eventually, handmade, manifest::condition};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
     moody::guest,
     plugins::{HEALTHY, PLUGIN},
-    stage::{Stage, is_synced},
+    stage::{Stage, is_applied},
 };
 
 const NEIGHBOUR: &str = "unruly";
@@ -35,9 +32,7 @@ fn shared() -> &'static Shared {
         let mut stage = Stage::api_only(Vec::new());
         let directory = sources.path().to_str().unwrap().to_owned();
         stage.options.arguments = vec!["--source-dir".to_owned(), directory];
-        for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
-            stage.plane.user().apply(&object).unwrap();
-        }
+        stage.install_plugin_crd();
         let host = stage.host();
         stage.wait_served(&host, &["plugins.innkeeper.dev"]);
         let shared = Shared {
@@ -108,9 +103,7 @@ fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
         "apiVersion": API, "kind": "Unruly", "metadata": {"name": parent.2}, "spec": {"behaviour": "good"},
     });
     stage.apply(&namespace, &applied);
-    stage.wait(host, &namespace, parent, |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(host, &namespace, parent, is_applied);
 
     // A Plugin that is not served has a status, and nothing is written in its name.
     let is_own =

@@ -109,7 +109,7 @@ impl<'a> Snapshot<'a> {
         serde_json::from_slice(&output.stdout).expect("render writes JSON")
     }
 
-    /// The differences between the rendered children of a parent and those that the host applied.
+    /// The differences between the rendered children and status of a parent and the applied ones.
     fn differences(&self, parent: &Value) -> Vec<String> {
         let others = || {
             self.objects

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     moody::{self, config_map},
     plugins::{HEALTHY, PLUGIN, PluginSite},
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, finalizers, is_synced, lines},
     suite::Target,
 };
 
@@ -189,12 +189,6 @@ impl SelectionFixture {
 
 fn parent(name: &str) -> Target<'_> {
     (API, "Farewell", name)
-}
-
-fn finalizers(object: &Value) -> Vec<&str> {
-    let all = object["metadata"]["finalizers"].as_array();
-    let all = all.into_iter().flatten();
-    all.filter_map(Value::as_str).collect()
 }
 
 /// The host's writes for a parent that returns to the selection and whose child has not changed.

@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-use innkeeper_tests::{
-    Host, eventually,
-    manifest::{self, condition},
-    process::path_from_env,
-    user::Kind,
-};
+use innkeeper_tests::{Host, eventually, manifest::condition, process::path_from_env, user::Kind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -84,9 +79,7 @@ fn wait_released(host: &Host) {
 #[test]
 fn l2_two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     let stage = Stage::full(Vec::new());
-    for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
-        stage.plane.user().apply(&object).unwrap();
-    }
+    stage.install_plugin_crd();
     let (red, blue) = (host_of_team(&stage, "red"), host_of_team(&stage, "blue"));
     let grants = cache_grants();
     stage.apply_new("", &plugin("cache", "memcached", &grants, "red"));

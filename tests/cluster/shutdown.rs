@@ -10,9 +10,10 @@ use innkeeper_tests::{HostOptions, eventually};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::stage::{Stage, is_synced, lines, wait_logged};
+use crate::stage::{Stage, is_applied, is_synced, lines, wait_logged};
 
 const API: &str = "cache.example.com/v1";
+/// Enough that the host still has work when the test stops it.
 const PARENTS: usize = 60;
 
 /// The default grace period of a Pod.
@@ -97,9 +98,7 @@ fn l3_sigterm_under_load_ends_in_time_and_the_next_host_converges() {
     let host = stage.host();
     for name in &names {
         let parent = (API, "Memcached", name.as_str());
-        stage.wait(&host, &namespace, parent, |parent| {
-            is_synced(parent, "True", "Applied")
-        });
+        stage.wait(&host, &namespace, parent, is_applied);
     }
     let writes = stage.writes_since(mark);
     let mut creates = BTreeMap::new();

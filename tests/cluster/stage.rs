@@ -89,19 +89,13 @@ impl Stage {
     /// Waits until CRDs are served.
     #[track_caller]
     pub(crate) fn wait_served(&self, host: &Host, crds: &[&str]) {
-        let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        for name in crds {
-            eventually(&format!("the CRD {name} is served"), || -> Result<()> {
-                let crd = self
-                    .plane
-                    .user()
-                    .get(kind, name)?
-                    .with_context(|| host.log().unwrap_or_default())?;
-                match condition_status(&crd, "Established").as_str() {
-                    "True" => Ok(()),
-                    _ => bail!("{}", crd["status"]),
-                }
-            });
+        wait_served(&self.plane, host, crds);
+    }
+
+    /// Installs the CRD of the Plugin resource.
+    pub(crate) fn install_plugin_crd(&self) {
+        for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
+            self.plane.user().apply(&object).unwrap();
         }
     }
 
@@ -254,6 +248,24 @@ impl Stage {
     }
 }
 
+/// Waits until CRDs are served; a failure shows the log of the host that should install them.
+#[track_caller]
+pub(crate) fn wait_served(plane: &ControlPlane, host: &Host, crds: &[&str]) {
+    let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    for name in crds {
+        eventually(&format!("the CRD {name} is served"), || -> Result<()> {
+            let crd = plane
+                .user()
+                .get(kind, name)?
+                .with_context(|| host.log().unwrap_or_default())?;
+            match condition_status(&crd, "Established").as_str() {
+                "True" => Ok(()),
+                _ => bail!("{}", crd["status"]),
+            }
+        });
+    }
+}
+
 /// Restarts the garbage collector of a control plane, which then learns of new kinds at once
 /// instead of within half a minute.
 pub(crate) fn restart_collector(plane: &ControlPlane) {
@@ -281,6 +293,18 @@ pub(crate) fn wait_logged_for(deadline: Duration, host: &Host, goal: &str, text:
 /// The writes as short lines.
 pub(crate) fn lines(writes: &[Write]) -> Vec<String> {
     writes.iter().map(Write::line).collect()
+}
+
+/// Returns true if the current generation of a parent is applied.
+pub(crate) fn is_applied(parent: &Value) -> bool {
+    is_synced(parent, "True", "Applied")
+}
+
+/// The finalizers of an object.
+pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
+    let all = object["metadata"]["finalizers"].as_array();
+    let all = all.into_iter().flatten();
+    all.filter_map(Value::as_str).collect()
 }
 
 /// Returns true if a parent's condition `Synced` has this status and reason for the current

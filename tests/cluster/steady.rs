@@ -6,7 +6,7 @@ use innkeeper_tests::{Host, HostOptions, process::is_full};
 use serde_json::json;
 
 use crate::{
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_applied, lines},
     suite::{GUESTS, PARENT_CRDS, Target, is_ready},
 };
 
@@ -91,9 +91,7 @@ fn a1_a_new_parent_costs_one_write_for_each_child_and_one_report() {
         "apiVersion": api_version, "kind": kind, "metadata": {"name": "idle"}, "spec": {"size": 0},
     });
     stage.apply(&namespace, &parent);
-    stage.wait(&host, &namespace, (api_version, kind, "idle"), |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(&host, &namespace, (api_version, kind, "idle"), is_applied);
     stage.settle(Duration::from_secs(1));
     // The record of the created kinds is in another namespace and is written once.
     let audit = stage.plane.audit();

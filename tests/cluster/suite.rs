@@ -8,7 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions, Write, eventually,
     manifest::{self, condition, condition_status},
@@ -17,7 +16,7 @@ use innkeeper_tests::{
 };
 use serde_json::Value;
 
-use crate::stage::restart_collector;
+use crate::stage::{restart_collector, wait_served};
 
 /// The guests that ship with the product.
 pub(crate) const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
@@ -55,22 +54,7 @@ fn shared() -> &'static Shared {
 /// Waits for the CRDs, and lets the garbage collector learn of them at once instead of within half
 /// a minute.
 pub(crate) fn prepare(plane: &ControlPlane, host: &Host) {
-    let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-    for name in PARENT_CRDS {
-        eventually(
-            &format!("the host installs the CRD {name}"),
-            || -> Result<()> {
-                let crd = plane
-                    .user()
-                    .get(kind, name)?
-                    .with_context(|| host.log().unwrap_or_default())?;
-                match condition_status(&crd, "Established").as_str() {
-                    "True" => Ok(()),
-                    _ => bail!("{}", crd["status"]),
-                }
-            },
-        );
-    }
+    wait_served(plane, host, &PARENT_CRDS);
     restart_collector(plane);
 }
 
@@ -235,6 +219,13 @@ impl Site {
         let has_landed = |write: &&Write| write.code != 409 || !is_conditional(&write.body);
         let landed = writes.iter().filter(is_child).filter(has_landed);
         landed.map(Write::line).collect()
+    }
+
+    /// Waits until the host is quiet, and checks its writes to children after a mark.
+    #[track_caller]
+    pub(crate) fn check_child_writes(&self, mark: usize, expected: &[&str]) {
+        self.settle();
+        assert_eq!(self.child_writes_since(mark), expected);
     }
 
     fn explain(target: Target<'_>, object: &Value) -> String {

@@ -10,7 +10,7 @@ use innkeeper_tests::{Host, HostOptions, eventually, manifest::condition, user::
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced},
+    stage::{Stage, is_applied, is_synced},
     suite::Target,
 };
 
@@ -29,10 +29,6 @@ const CRDS: [&str; 3] = [
 
 fn stage(guests: &[&str]) -> Stage {
     Stage::api_only(HostOptions::with_guests(guests).unwrap().plugins)
-}
-
-fn is_applied(parent: &Value) -> bool {
-    is_synced(parent, "True", "Applied")
 }
 
 /// The host's open watches by path and selector, each with its count.

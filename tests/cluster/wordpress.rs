@@ -131,11 +131,7 @@ fn an_edit_is_one_patch_of_the_deployment() {
     let resources = json!({ "requests": { "cpu": "200m" } });
     site.merge(PARENT, &json!({ "spec": { "resources": resources } }));
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch deployments.apps example-wordpress 200"]
-    );
+    site.check_child_writes(mark, &["patch deployments.apps example-wordpress 200"]);
     let container = &site.get(WEB)["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["resources"]["requests"]["cpu"], "200m");
 }
@@ -171,11 +167,7 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     assert_eq!(web["spec"]["minReadySeconds"], 1);
     assert_eq!(web["metadata"]["annotations"]["example.org/mine"], "x");
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch deployments.apps example-wordpress 200"]
-    );
+    site.check_child_writes(mark, &["patch deployments.apps example-wordpress 200"]);
 }
 
 #[test]
@@ -189,24 +181,23 @@ fn switching_the_php_configuration_off_prunes_it_last() {
     let map = site.wait("the configuration appears", PHP, |_| true);
     assert_eq!(map["data"]["php.ini"], "memory_limit = 1G");
     site.wait_ready(PARENT);
-    let off = site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        [
+    site.check_child_writes(
+        mark,
+        &[
             "patch configmaps example-wordpress-php 201",
             "patch deployments.apps example-wordpress 200",
-        ]
+        ],
     );
+    let off = site.settle();
     site.merge(PARENT, &json!({ "spec": { "phpConfig": null } }));
     site.wait_gone(PHP);
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(off),
-        [
+    site.check_child_writes(
+        off,
+        &[
             "patch deployments.apps example-wordpress 200",
             "delete configmaps example-wordpress-php 200",
-        ]
+        ],
     );
 }
 

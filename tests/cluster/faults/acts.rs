@@ -132,7 +132,7 @@ impl Run<'_> {
         let user = self.cluster.user();
         let found = retry("read a foreign object", || user.get(kind, &child.name))?;
         // Controllers write the status of a foreign Deployment, so the comparison covers only
-        // fields that no other controller may change.
+        // fields that no controller may change.
         let essence = |object: &Option<Value>| {
             let object = object.clone().unwrap_or_default();
             let metadata = &object["metadata"];

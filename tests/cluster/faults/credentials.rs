@@ -15,7 +15,8 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced, wait_logged, wait_logged_for},
+    plugins::replace_file,
+    stage::{Stage, is_applied, wait_logged, wait_logged_for},
     tunnel::{self, Passage, Tunnel},
 };
 
@@ -37,13 +38,6 @@ fn make_account(stage: &Stage, name: &str) {
     stage.allow_all(name, &subject);
 }
 
-/// Replaces a file atomically.
-fn replace(file: &Path, bytes: &[u8]) {
-    let new = file.with_extension("new");
-    fs::write(&new, bytes).unwrap();
-    fs::rename(&new, file).unwrap();
-}
-
 /// Writes a new token of an account to a file.
 fn write_token(plane: &ControlPlane, name: &str, file: &Path) {
     let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
@@ -53,7 +47,7 @@ fn write_token(plane: &ControlPlane, name: &str, file: &Path) {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    replace(file, output.stdout.trim_ascii());
+    replace_file(file, output.stdout.trim_ascii());
 }
 
 /// Writes a kubeconfig file into the directory of a control plane.
@@ -74,10 +68,6 @@ fn serving(stage: &Stage, kubeconfig: &Path, namespace: &str) -> Host {
     apply_cache(stage, namespace, "before");
     stage.wait(&host, namespace, (API, "Memcached", "before"), is_applied);
     host
-}
-
-fn is_applied(parent: &Value) -> bool {
-    is_synced(parent, "True", "Applied")
 }
 
 /// Waits until a host has applied a Memcached.
@@ -221,7 +211,7 @@ fn f19_l6_a_replaced_certificate_authority_is_read_from_the_file() {
     let [right, wrong] =
         ["ca.crt", "front-proxy-ca.crt"].map(|name| fs::read(pki.join(name)).unwrap());
     let file = stage.plane.directory().join("authority");
-    replace(&file, &wrong);
+    replace_file(&file, &wrong);
     let mut kubeconfig = tunnel::kubeconfig(&stage.plane).unwrap();
     let cluster = &mut kubeconfig["clusters"][0]["cluster"];
     cluster["certificate-authority-data"].take();
@@ -235,7 +225,7 @@ fn f19_l6_a_replaced_certificate_authority_is_read_from_the_file() {
         "the host rejects the server's certificate",
         "UnknownIssuer",
     );
-    replace(&file, &right);
+    replace_file(&file, &right);
     wait_logged_for(
         ROTATED,
         &host,

@@ -287,6 +287,7 @@ impl Run<'_> {
     }
 
     fn starve(&mut self, percent: u8, milliseconds: u64) -> Result<()> {
+        /// The length of one cycle of stop and run, in milliseconds.
         const TURN: u64 = 100;
         let running = TURN * u64::from(percent) / 100;
         for _ in 0..milliseconds / TURN {

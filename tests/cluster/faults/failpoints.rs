@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{GROUP, normal, plan::KINDS};
 use crate::{
     crash::creates,
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_applied, lines},
     suite::Target,
 };
 
@@ -77,9 +77,7 @@ fn check(place: &str) {
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
     for namespace in [&namespace, &reference] {
         stage.apply(namespace, &cache(namespace, SIZE));
-        stage.wait(&host, namespace, CACHE, |parent| {
-            is_synced(parent, "True", "Applied")
-        });
+        stage.wait(&host, namespace, CACHE, is_applied);
     }
     stage.settle(Duration::from_secs(1));
     let served = || KINDS.into_iter().filter(|(group, _)| *group != GROUP);
