@@ -94,7 +94,7 @@ fn a_host_that_starts_before_its_api_server_waits_and_logs_it_once() {
 
     // A later outage is also logged once, however many watches it ends.
     control(&["stop", "apiserver"]);
-    eventually("the host notices", || {
+    eventually("the host notices the outage", || {
         match log_lines(&host, &["waiting for the API server"]).len() {
             now if now > count => Ok(()),
             _ => Err(host.log().unwrap()),

@@ -185,7 +185,7 @@ fn a_paused_cluster_resumes_with_its_data() {
     let (site, _) = article("etcd-pause");
     let claims = CLAIMS.map(|target| site.get(target)["metadata"]["uid"].clone());
     site.merge(PARENT, &json!({ "spec": { "size": 0 } }));
-    site.wait("the members go", MEMBERS, |members| {
+    site.wait("the members stop", MEMBERS, |members| {
         members["spec"]["replicas"] == 0 && members["status"]["replicas"] == 0
     });
     site.wait_gone(BUDGET);

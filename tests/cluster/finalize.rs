@@ -211,7 +211,7 @@ fn l1_an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
     let annotations = json!({ "innkeeper.dev/skip-finalize": "true" });
     let skip = json!({ "metadata": { "annotations": annotations } });
     stage.merge(&namespace, PARENT, &skip);
-    eventually("it goes", || {
+    eventually("the parent is deleted", || {
         let found = stage.find(&namespace, PARENT);
         found.map_or(Ok(()), |found| Err(format!("{found:#}")))
     });

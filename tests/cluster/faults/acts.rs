@@ -71,9 +71,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn delete(&mut self, parent: Parent, how: Propagation) -> Result<()> {
+    pub(super) fn delete(&mut self, parent: Parent, propagation: Propagation) -> Result<()> {
         let params = DeleteParams {
-            propagation_policy: Some(match how {
+            propagation_policy: Some(match propagation {
                 Propagation::Background => PropagationPolicy::Background,
                 Propagation::Foreground => PropagationPolicy::Foreground,
                 Propagation::Orphan => PropagationPolicy::Orphan,

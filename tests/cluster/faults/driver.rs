@@ -191,7 +191,7 @@ impl Run<'_> {
                     self.put(parent, &parent.object(desired))?;
                 }
             }
-            Step::Delete(parent, how) => self.delete(*parent, *how)?,
+            Step::Delete(parent, propagation) => self.delete(*parent, *propagation)?,
             Step::Sweep(parent) => self.sweep(*parent)?,
             Step::EditChild(parent, edit) => foreign_edits::edit_child(self, *parent, *edit)?,
             Step::OccupyName(parent) => self.occupy_name(*parent)?,
