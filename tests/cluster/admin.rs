@@ -1,4 +1,5 @@
-//! What a running host answers to those who ask how it is (O1, O2), and what it does from time to time (Q7).
+//! The HTTP endpoints of a running host for readiness, liveness, metrics and debugging (O1, O2),
+//! and its periodic resync (Q7).
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use innkeeper_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, is_synced, lines};
+use crate::stage::{Stage, is_applied, lines};
 
 const PARENT: (&str, &str, &str) = ("cache.example.com/v1", "Memcached", "web");
 const CONTROLLER: &str = "controller=\"memcached/memcached\"";
 
-/// Starts a host that can be asked.
+/// Starts a host with its admin endpoints.
 fn host(stage: &Stage, arguments: &[&str]) -> Host {
     let mut options = stage.options.clone();
     let arguments = admin::ARGUMENTS.iter().chain(arguments);
@@ -41,12 +42,12 @@ pub(crate) fn scrape(address: &str) -> String {
     admin::scrape(address).unwrap()
 }
 
-/// The metrics, once they are as they should be.
+/// Scrapes until the metrics meet a condition.
 #[track_caller]
-fn scraped(address: &str, is_it: impl Fn(&str) -> bool) -> String {
-    eventually("it is counted", || {
+fn scraped(address: &str, is_met: impl Fn(&str) -> bool) -> String {
+    eventually("the metrics meet the condition", || {
         let metrics = scrape(address);
-        if is_it(&metrics) {
+        if is_met(&metrics) {
             Ok(metrics)
         } else {
             Err(metrics)
@@ -58,8 +59,10 @@ fn passes(metrics: &str) -> f64 {
     sum(metrics, "controller_runtime_reconcile_total", CONTROLLER)
 }
 
+/// The probes tell a starting host from a ready one, and every write, pass and watch is counted. A
+/// missing metric or a readiness before the API server answers breaks it.
 #[test]
-fn o1_o2_a_host_says_when_it_is_ready_and_counts_what_it_does() {
+fn o1_o2_a_host_reports_readiness_and_counts_its_work() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     stage.plane.control(&["pause", "apiserver"]).unwrap();
     let host = host(&stage, &["--debug-endpoints"]);
@@ -76,10 +79,8 @@ fn o1_o2_a_host_says_when_it_is_ready_and_counts_what_it_does() {
         "apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {"size": 1},
     });
     stage.apply(&namespace, &parent);
-    stage.wait(&host, &namespace, PARENT, |parent| {
-        is_synced(parent, "True", "Applied")
-    });
-    // A pass is counted when it ends, which is after its last write can be seen.
+    stage.wait(&host, &namespace, PARENT, is_applied);
+    // A pass is counted at its end, which is after its last write becomes visible.
     let before = scraped(address, |metrics| passes(metrics) >= 1.0);
     let writes = "innkeeper_plugin_writes_total";
     assert!(sum(&before, writes, "verb=\"create\"") >= 2.0, "{before}");
@@ -127,8 +128,10 @@ fn o1_o2_a_host_says_when_it_is_ready_and_counts_what_it_does() {
     Stage::stop(host);
 }
 
+/// Every parent has a pass about once per resync period, and such a pass writes nothing if
+/// nothing has changed.
 #[test]
-fn q7_parents_have_a_pass_from_time_to_time_which_writes_nothing() {
+fn q7_a_periodic_resync_writes_nothing() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = host(&stage, &["--resync-period", "1"]);
     let address = &address(&host);
@@ -139,9 +142,7 @@ fn q7_parents_have_a_pass_from_time_to_time_which_writes_nothing() {
         "apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {"size": 1},
     });
     stage.apply(&namespace, &parent);
-    stage.wait(&host, &namespace, PARENT, |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(&host, &namespace, PARENT, is_applied);
     let mark = stage.settle(Duration::from_secs(1));
     let before = passes(&scrape(address));
     scraped(address, |metrics| passes(metrics) >= before + 2.0);
@@ -150,7 +151,7 @@ fn q7_parents_have_a_pass_from_time_to_time_which_writes_nothing() {
     Stage::stop(host);
 }
 
-/// What is there by `--debug-endpoints` only.
+/// Checks the endpoints that only `--debug-endpoints` enables.
 #[track_caller]
 fn debugging(address: &str) {
     let (status, state) = get(address, "/debug/state");
@@ -165,8 +166,10 @@ fn debugging(address: &str) {
     assert_eq!(refused.0, 400, "{refused:?}");
 }
 
+/// A standby passes its readiness probe, or a rolling update with two replicas would never
+/// complete, and the metrics show which host leads.
 #[test]
-fn o1_a_host_that_waits_for_the_lease_is_ready_and_says_that_it_does_not_write() {
+fn o1_a_standby_host_is_ready_and_reports_that_it_does_not_lead() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let elect = |identity| ["--leader-elect", "--lease-identity", identity];
     let leader = host(&stage, &elect("a"));
@@ -181,7 +184,7 @@ fn o1_a_host_that_waits_for_the_lease_is_ready_and_says_that_it_does_not_write()
     let waiting = scrape(standby_at);
     assert!(leads(&waiting) < 0.5, "{waiting}");
     assert!(sum(&waiting, "innkeeper_watch_synced", "kind=\"Memcached\"") > 0.0);
-    // Nothing to be debugged by without the flag.
+    // Without the flag there are no debug endpoints.
     for path in ["/debug/state", "/debug/log"] {
         assert_eq!(get(standby_at, path).0, 404, "{path}");
     }

@@ -1,4 +1,5 @@
-//! Objects that were there before their parent become its children where both sides agree (A6), on the real API server.
+//! Adoption of objects that existed before their parent, if both the grant and the parent allow it
+//! (A6), on the real API server.
 
 use std::time::Duration;
 
@@ -6,15 +7,15 @@ use innkeeper_tests::{Host, manifest::condition};
 use serde_json::{Value, json};
 
 use crate::{
-    moods::{API, Scene, config_map, name},
+    moody::{API, MoodyFixture, config_map, name},
     stage::is_synced,
 };
 
 /// Well above the time of a pass and its watch events.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// What works, with the right to adopt ConfigMaps.
-fn adopting() -> Value {
+/// The spec of a working plugin that may adopt ConfigMaps.
+pub(crate) fn adopting() -> Value {
     grants(true)
 }
 
@@ -29,27 +30,27 @@ fn grants(adopt: bool) -> Value {
     })
 }
 
-/// Puts what somebody has made by hand where the child of a parent would be.
-fn found(scene: &Scene, number: usize, owners: &Value) -> Value {
+/// Creates an object by hand under the name of a parent's child, with these owners.
+fn found(fixture: &MoodyFixture, number: usize, owners: &Value) -> Value {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name(number), "ownerReferences": owners},
         "data": {"mine": "yes", "says": "hello"},
     });
-    scene.site.stage.apply(&scene.site.namespace, &object)
+    fixture.site.stage.apply(&fixture.site.namespace, &object)
 }
 
-pub(crate) fn child(scene: &Scene, number: usize) -> Value {
+pub(crate) fn child(fixture: &MoodyFixture, number: usize) -> Value {
     let name = name(number);
-    scene
+    fixture
         .site
         .stage
-        .get(&scene.site.namespace, config_map(&name))
+        .get(&fixture.site.namespace, config_map(&name))
 }
 
 #[track_caller]
 pub(crate) fn wait_synced(
-    scene: &Scene,
+    fixture: &MoodyFixture,
     host: &Host,
     number: usize,
     status: &str,
@@ -57,78 +58,91 @@ pub(crate) fn wait_synced(
 ) -> String {
     let name = name(number);
     let target = (API, "Moody", &*name);
-    let namespace = &scene.site.namespace;
+    let namespace = &fixture.site.namespace;
     let is = |parent: &Value| is_synced(parent, status, reason);
-    let parent = scene.site.stage.wait(host, namespace, target, is);
+    let parent = fixture.site.stage.wait(host, namespace, target, is);
     condition(&parent, "Synced").unwrap_or_default()
 }
 
-pub(crate) fn annotate(scene: &Scene, number: usize) {
+pub(crate) fn annotate(fixture: &MoodyFixture, number: usize) {
     let name = name(number);
     let asks = json!({"metadata": {"annotations": {"innkeeper.dev/adopt": "true"}}});
     let target = (API, "Moody", &*name);
-    scene.site.stage.merge(&scene.site.namespace, target, &asks);
+    fixture
+        .site
+        .stage
+        .merge(&fixture.site.namespace, target, &asks);
 }
 
+/// The host adopts an object only if the grant and the parent's annotation allow it and no other
+/// controller owns it. Until then it reports the object and changes nothing.
 #[test]
-fn a6_what_nobody_owns_is_listed_first_and_adopted_once_both_sides_agree() {
-    let scene = Scene::new(1);
-    let host = scene.begin_with(&adopting());
-    let other = scene.site.stage.get("", ("v1", "Namespace", "default"));
-    let somebody = json!([{
+fn a6_an_object_without_a_controller_is_adopted_once_grant_and_parent_agree() {
+    let fixture = MoodyFixture::new(1);
+    let host = fixture.start_with(&adopting());
+    let other = fixture.site.stage.get("", ("v1", "Namespace", "default"));
+    let foreign_owner = json!([{
         "apiVersion": "v1", "kind": "Namespace", "name": "default",
         "uid": other["metadata"]["uid"], "controller": true,
     }]);
-    let free = found(&scene, 1, &json!([]));
-    let taken = found(&scene, 2, &somebody);
-    scene.put(1, &json!({}));
-    scene.put(2, &json!({}));
+    let free = found(&fixture, 1, &json!([]));
+    let taken = found(&fixture, 2, &foreign_owner);
+    fixture.put(1, &json!({}));
+    fixture.put(2, &json!({}));
 
-    // Nothing is touched before the parent asks for it, and what would be is named.
-    let said = wait_synced(&scene, &host, 1, "False", "AdoptionPending");
+    // Without the parent's annotation, the host only names the objects that it would adopt.
+    let message = wait_synced(&fixture, &host, 1, "False", "AdoptionPending");
     for part in [
         "innkeeper.dev/adopt",
-        &format!("ConfigMap {}", scene.site.namespace),
+        &format!("ConfigMap {}", fixture.site.namespace),
     ] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
-    wait_synced(&scene, &host, 2, "False", "ChildNotOwned");
-    scene.site.stage.settle(QUIET);
+    wait_synced(&fixture, &host, 2, "False", "ChildNotOwned");
+    fixture.site.stage.settle(QUIET);
     assert_eq!(
-        [child(&scene, 1), child(&scene, 2)],
+        [child(&fixture, 1), child(&fixture, 2)],
         [free.clone(), taken.clone()]
     );
 
-    annotate(&scene, 1);
-    annotate(&scene, 2);
-    wait_synced(&scene, &host, 1, "True", "Applied");
-    let adopted = child(&scene, 1);
+    annotate(&fixture, 1);
+    annotate(&fixture, 2);
+    wait_synced(&fixture, &host, 1, "True", "Applied");
+    let adopted = child(&fixture, 1);
     assert_eq!(adopted["metadata"]["uid"], free["metadata"]["uid"]);
     assert_eq!(adopted["metadata"]["ownerReferences"][0]["kind"], "Moody");
     assert_eq!(adopted["data"]["says"], "one");
     assert_eq!(adopted["data"]["mine"], "yes");
-    // What somebody controls is theirs, whatever the parent says.
-    wait_synced(&scene, &host, 2, "False", "ChildNotOwned");
-    scene.site.stage.settle(QUIET);
-    assert_eq!(child(&scene, 2), taken);
+    // An object of another controller stays untouched, even if the parent asks for its adoption.
+    wait_synced(&fixture, &host, 2, "False", "ChildNotOwned");
+    fixture.site.stage.settle(QUIET);
+    assert_eq!(child(&fixture, 2), taken);
 }
 
+/// The annotation of the parent alone is not enough; the adoption follows once the plugin has the
+/// grant.
 #[test]
-fn a6_a_parent_that_asks_waits_for_the_grant() {
-    let scene = Scene::new(1);
-    let host = scene.begin_with(&grants(false));
-    let free = found(&scene, 1, &json!([]));
+fn a6_a_parent_that_asks_for_adoption_waits_for_the_grant() {
+    let fixture = MoodyFixture::new(1);
+    let host = fixture.start_with(&grants(false));
+    let free = found(&fixture, 1, &json!([]));
     let parent = json!({
         "apiVersion": API, "kind": "Moody", "spec": {},
         "metadata": {"name": name(1), "annotations": {"innkeeper.dev/adopt": "true"}},
     });
-    scene.site.stage.apply_new(&scene.site.namespace, &parent);
-    let said = wait_synced(&scene, &host, 1, "False", "AdoptionPending");
-    assert!(said.contains("adopt: true"), "{said}");
-    scene.site.stage.settle(QUIET);
-    assert_eq!(child(&scene, 1), free);
+    fixture
+        .site
+        .stage
+        .apply_new(&fixture.site.namespace, &parent);
+    let message = wait_synced(&fixture, &host, 1, "False", "AdoptionPending");
+    assert!(message.contains("adopt: true"), "{message}");
+    fixture.site.stage.settle(QUIET);
+    assert_eq!(child(&fixture, 1), free);
 
-    scene.apply(&adopting());
-    wait_synced(&scene, &host, 1, "True", "Applied");
-    assert_eq!(child(&scene, 1)["metadata"]["uid"], free["metadata"]["uid"]);
+    fixture.apply(&adopting());
+    wait_synced(&fixture, &host, 1, "True", "Applied");
+    assert_eq!(
+        child(&fixture, 1)["metadata"]["uid"],
+        free["metadata"]["uid"]
+    );
 }

@@ -1,4 +1,5 @@
-//! The guest `backup` on the shared host: runs once and by schedule, tracked reads, claims that outlive the parent.
+//! The guest `backup` on the shared host: single and scheduled runs, tracked reads, claims that
+//! outlive the parent.
 
 use serde_json::{Value, json};
 
@@ -6,12 +7,12 @@ use crate::suite::{Site, Target, reason};
 
 const API: &str = "gobackup.io/v1";
 
-/// Of `01-article.yaml`: runs once.
+/// The Backup of `01-article.yaml`, which runs once.
 const ONCE: Target<'static> = (API, "Backup", "example-backup");
 const ONCE_CONFIG: Target<'static> = ("v1", "Secret", "example-backup-gobackup");
 const ONCE_RUN: Target<'static> = ("batch/v1", "Job", "example-backup");
 
-/// Of `04-files.yaml`: runs by a schedule, and stores on a claim.
+/// The Backup of `04-files.yaml`, which runs on a schedule and stores on a claim.
 const FILES: Target<'static> = (API, "Backup", "uploads");
 const FILES_CONFIG: Target<'static> = ("v1", "Secret", "uploads-gobackup");
 const FILES_SCHEDULE: Target<'static> = ("batch/v1", "CronJob", "uploads");
@@ -65,7 +66,7 @@ fn the_article_runs_once_and_is_ready_when_its_job_is_complete() {
     );
 }
 
-// The Job is held once it is there: neither an edit nor its end makes it run again.
+// The guest keeps an existing Job: neither an edit nor the end of the Job starts another run.
 #[test]
 fn an_edit_of_a_related_object_is_one_patch_and_no_further_run() {
     let (site, _) = once("backup-edit");
@@ -73,19 +74,19 @@ fn an_edit_of_a_related_object_is_one_patch_and_no_further_run() {
     let mark = site.settle();
     let storage = ("storage.gobackup.io/v1", "S3", "example-s3");
     site.merge(storage, &json!({ "spec": { "bucket": "other-bucket" } }));
-    let parent = site.wait("the changed configuration is told", ONCE, |parent| {
-        let warnings = parent["status"]["warnings"].as_array();
-        warnings
-            .into_iter()
-            .flatten()
-            .any(|it| it["code"] == "SpecChangedAfterRun")
-    });
-    assert_eq!(parent["status"]["successCount"], 1);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch secrets example-backup-gobackup 200"]
+    let parent = site.wait(
+        "the parent warns about the changed configuration",
+        ONCE,
+        |parent| {
+            let warnings = parent["status"]["warnings"].as_array();
+            warnings
+                .into_iter()
+                .flatten()
+                .any(|it| it["code"] == "SpecChangedAfterRun")
+        },
     );
+    assert_eq!(parent["status"]["successCount"], 1);
+    site.check_child_writes(mark, &["patch secrets example-backup-gobackup 200"]);
     assert_eq!(
         site.get(ONCE_RUN)["metadata"]["uid"],
         run["metadata"]["uid"]
@@ -111,7 +112,7 @@ fn a_deleted_configuration_comes_back_and_a_deleted_run_does_not() {
 }
 
 #[test]
-fn a_failing_run_is_told_and_prunes_nothing() {
+fn a_failed_run_is_reported_and_prunes_nothing() {
     let site = Site::new("backup-failing");
     let mut objects = innkeeper_tests::manifest::load("examples/backup/01-article.yaml").unwrap();
     for object in &mut objects {
@@ -124,7 +125,7 @@ fn a_failing_run_is_told_and_prunes_nothing() {
         }
         site.plane.user().apply(object).unwrap();
     }
-    let parent = site.wait("the failure is told", ONCE, |parent| {
+    let parent = site.wait("the parent reports the failure", ONCE, |parent| {
         reason(parent, "Ready") == "LastRunFailed"
     });
     assert_eq!(parent["status"]["phase"], "Failed");
@@ -133,9 +134,10 @@ fn a_failing_run_is_told_and_prunes_nothing() {
     site.get(ONCE_RUN);
 }
 
-// A reference that is missing is not the parent's fault: nothing is written, and the object's arrival wakes it.
+// A missing reference is not the parent's fault: the host writes nothing, and the arrival of the
+// object triggers a pass.
 #[test]
-fn a_missing_reference_is_awaited() {
+fn a_backup_waits_for_a_missing_reference() {
     let site = Site::new("backup-reference");
     let mut objects = innkeeper_tests::manifest::load("examples/backup/01-article.yaml").unwrap();
     for object in &mut objects {
@@ -145,7 +147,7 @@ fn a_missing_reference_is_awaited() {
     for object in &early {
         site.plane.user().apply(object).unwrap();
     }
-    site.wait("the missing storage is told", ONCE, |parent| {
+    site.wait("the parent reports the missing storage", ONCE, |parent| {
         reason(parent, "Ready") == "ReferenceNotFound"
     });
     assert!(site.find(ONCE_RUN).is_none());
@@ -165,14 +167,10 @@ fn an_edited_schedule_is_one_patch_of_the_cron_job() {
         schedule["spec"]["schedule"] == "15 4 * * *"
     });
     site.wait_ready(FILES);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch cronjobs.batch uploads 200"]
-    );
+    site.check_child_writes(mark, &["patch cronjobs.batch uploads 200"]);
 }
 
-// A2: an owned field is repaired, a foreign one is left alone.
+// A2: the host repairs an owned field and leaves a foreign one alone.
 #[test]
 fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     let (site, _) = files("backup-drift");
@@ -184,22 +182,18 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
             "metadata": { "annotations": { "example.org/mine": "x" } },
         }),
     );
-    let schedule = site.wait("the schedule goes on", FILES_SCHEDULE, |schedule| {
+    let schedule = site.wait("the schedule is resumed", FILES_SCHEDULE, |schedule| {
         schedule["spec"]["suspend"] == false
     });
     assert_eq!(schedule["spec"]["jobTemplate"]["spec"]["completions"], 1);
     assert_eq!(schedule["metadata"]["annotations"]["example.org/mine"], "x");
     site.wait_ready(FILES);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch cronjobs.batch uploads 200"]
-    );
+    site.check_child_writes(mark, &["patch cronjobs.batch uploads 200"]);
 }
 
-// Without a schedule, a Backup is one that runs once.
+// A Backup without a schedule runs once.
 #[test]
-fn a_schedule_that_is_taken_away_is_pruned() {
+fn a_removed_schedule_is_pruned() {
     let (site, _) = files("backup-prune");
     let mark = site.settle();
     site.merge(FILES, &json!({ "spec": { "schedule": null } }));
@@ -208,18 +202,17 @@ fn a_schedule_that_is_taken_away_is_pruned() {
         reason(parent, "Ready") == "Completed"
     });
     assert_eq!(parent["status"]["successCount"], 1);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        [
+    site.check_child_writes(
+        mark,
+        &[
             "patch jobs.batch uploads 201",
             "delete cronjobs.batch uploads 200",
-        ]
+        ],
     );
 }
 
 #[test]
-fn the_claims_outlive_the_parent_and_are_taken_up_again() {
+fn the_claims_outlive_the_parent_and_are_reused() {
     let (site, parent) = files("backup-delete");
     let identity = format!("gobackup.io/Backup/{}/uploads", site.namespace);
     let claims = FILES_CLAIMS.map(|target| {

@@ -1,4 +1,5 @@
-//! Input that the host cannot use, in a cluster: it says what, where and what to do, once, and everybody else goes on.
+//! Unusable input in a cluster: the host reports the fault, its place and the remedy once, and all
+//! other plugins keep working.
 
 use std::{
     fs,
@@ -13,7 +14,7 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_applied, lines},
     suite::Target,
 };
 
@@ -26,34 +27,30 @@ const ETCDCLUSTERS: &str = "etcdclusters.etcd.ydzs.io";
 
 const CRD: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 
-/// Longer than the host takes to write what it is about to.
+/// Longer than the host takes for a pending write.
 const QUIET: Duration = Duration::from_secs(3);
 
 fn stage(guests: &[&str]) -> Stage {
     Stage::api_only(HostOptions::with_guests(guests).unwrap().plugins)
 }
 
-fn is_applied(parent: &Value) -> bool {
-    is_synced(parent, "True", "Applied")
-}
-
-/// The lines of a log that hold all of these parts.
-fn said(host: &Host, parts: &[&str]) -> Vec<String> {
+/// The log lines that contain all of these parts.
+fn log_lines(host: &Host, parts: &[&str]) -> Vec<String> {
     let log = host.log().unwrap();
     let holds = |line: &&str| parts.iter().all(|part| line.contains(part));
     log.lines().filter(holds).map(str::to_owned).collect()
 }
 
 #[track_caller]
-fn wait_said(host: &Host, parts: &[&str]) -> String {
-    eventually(&format!("the host says {parts:?}"), || {
-        let mut lines = said(host, parts);
+fn wait_log_line(host: &Host, parts: &[&str]) -> String {
+    eventually(&format!("the host logs {parts:?}"), || {
+        let mut lines = log_lines(host, parts);
         lines.pop().ok_or_else(|| host.log().unwrap_or_default())
     })
 }
 
 #[test]
-fn refused_credentials_end_the_host_with_what_to_do() {
+fn rejected_credentials_end_the_host_with_a_remedy() {
     let stage = stage(&["memcached"]);
     let text = fs::read_to_string(stage.plane.kubeconfig()).unwrap();
     let mut kubeconfig: Value = manifest::parse(&text).unwrap().remove(0);
@@ -74,19 +71,19 @@ fn refused_credentials_end_the_host_with_what_to_do() {
 }
 
 #[test]
-fn a_host_that_starts_before_its_api_server_waits_and_says_so_once() {
+fn a_host_that_starts_before_its_api_server_waits_and_logs_it_once() {
     let stage = stage(&["memcached"]);
     let control = |arguments: &[&str]| stage.plane.control(arguments).unwrap();
     control(&["stop", "apiserver"]);
     let host = stage.host();
-    wait_said(&host, &["using the cluster", "https://127.0.0.1:"]);
-    wait_said(&host, &["waiting for the API server", "refused"]);
+    wait_log_line(&host, &["using the cluster", "https://127.0.0.1:"]);
+    wait_log_line(&host, &["waiting for the API server", "refused"]);
     thread::sleep(QUIET);
     control(&["start", "apiserver"]);
     stage.wait_served(&host, &[MEMCACHEDS]);
-    wait_said(&host, &["the API server answers"]);
-    // One line for each state: down, perhaps starting, up.
-    let mut waited: Vec<String> = said(&host, &["waiting for the API server"]);
+    wait_log_line(&host, &["the API server answers"]);
+    // One line for each state: down, possibly starting, up.
+    let mut waited: Vec<String> = log_lines(&host, &["waiting for the API server"]);
     for line in &mut waited {
         *line = line.split_once("error").unwrap().1.to_owned();
     }
@@ -95,19 +92,19 @@ fn a_host_that_starts_before_its_api_server_waits_and_says_so_once() {
     assert_eq!(waited.len(), count, "{}", host.log().unwrap());
     assert!(count <= 4, "{}", host.log().unwrap());
 
-    // An outage later on is told once, too, however many watches it ends.
+    // A later outage is also logged once, however many watches it ends.
     control(&["stop", "apiserver"]);
-    eventually("the host notices", || {
-        match said(&host, &["waiting for the API server"]).len() {
+    eventually("the host notices the outage", || {
+        match log_lines(&host, &["waiting for the API server"]).len() {
             now if now > count => Ok(()),
             _ => Err(host.log().unwrap()),
         }
     });
     thread::sleep(QUIET);
-    assert_eq!(said(&host, &["failed to watch"]), Vec::<String>::new());
+    assert_eq!(log_lines(&host, &["failed to watch"]), Vec::<String>::new());
     control(&["start", "apiserver"]);
-    eventually("the host goes on", || {
-        match said(&host, &["the API server answers"]).len() {
+    eventually("the host reconnects", || {
+        match log_lines(&host, &["the API server answers"]).len() {
             0 | 1 => Err(host.log().unwrap()),
             _ => Ok(()),
         }
@@ -115,7 +112,7 @@ fn a_host_that_starts_before_its_api_server_waits_and_says_so_once() {
 }
 
 #[test]
-fn of_two_plugins_of_one_name_the_first_serves_and_the_others_go_on() {
+fn a_second_plugin_of_the_same_name_is_refused_and_all_others_are_served() {
     let mut stage = stage(&["memcached", "wordpress"]);
     let copy = stage.plane.directory().join("copy.wasm");
     fs::copy(&stage.options.plugins[0], &copy).unwrap();
@@ -127,7 +124,7 @@ fn of_two_plugins_of_one_name_the_first_serves_and_the_others_go_on() {
     stage.wait(&host, &namespace, MEMCACHED, is_applied);
     stage.apply_example(&namespace, "examples/wordpress/01-article.yaml");
     stage.wait(&host, &namespace, WORDPRESS, is_applied);
-    let refusals = said(&host, &["plugin is not served"]);
+    let refusals = log_lines(&host, &["plugin is not served"]);
     assert_eq!(refusals.len(), 1, "{}", host.log().unwrap());
     for part in [
         "copy.wasm",
@@ -139,7 +136,8 @@ fn of_two_plugins_of_one_name_the_first_serves_and_the_others_go_on() {
     }
 }
 
-/// A copy of a guest under another name of the same length, which is all that makes it another plugin.
+/// A copy of a guest under another name of the same length; nothing else distinguishes the two
+/// plugins.
 fn renamed(stage: &Stage, guest: &Path, from: &str, to: &str) -> PathBuf {
     assert_eq!(from.len(), to.len());
     let mut bytes = fs::read(guest).unwrap();
@@ -158,7 +156,7 @@ fn renamed(stage: &Stage, guest: &Path, from: &str, to: &str) -> PathBuf {
 }
 
 #[test]
-fn of_two_plugins_for_one_kind_of_parent_the_first_serves_and_the_other_says_who() {
+fn a_second_plugin_for_a_parent_kind_is_refused_with_the_name_of_the_first() {
     let mut stage = stage(&["memcached"]);
     let first = path_from_env("INNKEEPER_TEST_GUESTS")
         .unwrap()
@@ -177,7 +175,7 @@ fn of_two_plugins_for_one_kind_of_parent_the_first_serves_and_the_other_says_who
     stage.wait(&host, &namespace, UNRULY, is_applied);
     stage.apply_example(&namespace, "examples/memcached/01-article.yaml");
     stage.wait(&host, &namespace, MEMCACHED, is_applied);
-    let refusals = said(&host, &["plugin is not served"]);
+    let refusals = log_lines(&host, &["plugin is not served"]);
     assert_eq!(refusals.len(), 1, "{}", host.log().unwrap());
     for part in [
         "untidy.wasm",
@@ -187,7 +185,7 @@ fn of_two_plugins_for_one_kind_of_parent_the_first_serves_and_the_other_says_who
     }
 }
 
-/// The definition that a plugin brings.
+/// The CRD that a plugin brings.
 fn definition(stage: &Stage, name: &str) -> Value {
     let mut all = stage.manifests().into_iter();
     all.find(|object| object["metadata"]["name"] == name && object["kind"] == CRD.1)
@@ -201,9 +199,9 @@ fn crd_writes(stage: &Stage, mark: usize) -> Vec<String> {
 }
 
 #[test]
-fn definitions_that_are_not_to_be_touched_keep_only_their_plugins_waiting() {
+fn a_crd_that_must_not_change_delays_only_its_own_plugin() {
     let stage = stage(&["memcached", "wordpress", "etcd"]);
-    // One has a field that the plugin does not know, the other was not installed by the host.
+    // One CRD has a field that the plugin does not know; the host did not install the other.
     let mut wider = definition(&stage, MEMCACHEDS);
     let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
     wider.pointer_mut(spec).unwrap()["colour"] = json!({ "type": "string" });
@@ -216,7 +214,7 @@ fn definitions_that_are_not_to_be_touched_keep_only_their_plugins_waiting() {
 
     let host = stage.host();
     stage.wait_served(&host, &[ETCDCLUSTERS]);
-    let narrower = wait_said(&host, &["plugin is not served", MEMCACHEDS]);
+    let narrower = wait_log_line(&host, &["plugin is not served", MEMCACHEDS]);
     for part in [
         "memcached.wasm",
         "would become narrower (v1 spec.colour is dropped)",
@@ -224,7 +222,7 @@ fn definitions_that_are_not_to_be_touched_keep_only_their_plugins_waiting() {
     ] {
         assert!(narrower.contains(part), "{narrower}");
     }
-    let taken = wait_said(&host, &["plugin is not served", WORDPRESSES]);
+    let taken = wait_log_line(&host, &["plugin is not served", WORDPRESSES]);
     for part in [
         "wordpress.wasm",
         "was not installed by innkeeper",
@@ -236,10 +234,10 @@ fn definitions_that_are_not_to_be_touched_keep_only_their_plugins_waiting() {
     let written =
         format!("patch customresourcedefinitions.apiextensions.k8s.io {ETCDCLUSTERS} 201");
     assert_eq!(crd_writes(&stage, mark), [written]);
-    let refusals = said(&host, &["plugin is not served"]);
+    let refusals = log_lines(&host, &["plugin is not served"]);
     assert_eq!(refusals.len(), 2, "{}", host.log().unwrap());
 
-    // Mended, they serve without a restart.
+    // After both are repaired, their plugins are served without a restart.
     user.apply(&definition(&stage, MEMCACHEDS)).unwrap();
     let label = json!({ "metadata": { "labels": { "innkeeper.dev/plugin": "wordpress" } } });
     user.merge(Kind::cluster(CRD.0, CRD.1), WORDPRESSES, &label)

@@ -1,4 +1,4 @@
-//! Since when a parent's conditions say what they say, and of which generation (A9).
+//! The transition times and observed generations of a parent's conditions (A9).
 
 use innkeeper_tests::eventually;
 use jiff::Timestamp;
@@ -19,6 +19,8 @@ fn since(condition: &Value) -> Timestamp {
     time.parse().unwrap()
 }
 
+/// `lastTransitionTime` moves with the status of a condition and never with its reason or message
+/// alone.
 #[test]
 fn a9_a_condition_keeps_its_time_until_its_status_changes() {
     let case = Case::start(UNRULY);
@@ -32,20 +34,20 @@ fn a9_a_condition_keeps_its_time_until_its_status_changes() {
         ("good", "True", "Applied"),
     ] {
         let synced = condition(&before, "Synced").clone();
-        // Such times are whole seconds, and this one is to be seen to change.
+        // These times have whole seconds, so a change within the same second would be invisible.
         eventually("a second passes", || {
             match Timestamp::now().as_second() - since(&synced).as_second() {
                 passed @ ..1 => Err(passed),
                 _ => Ok(()),
             }
         });
-        let generation = case.tell(UNRULY, "parent", behaviour);
+        let generation = case.set_behaviour(UNRULY, "parent", behaviour);
         let after = case.wait_synced(UNRULY, "parent", &generation, (status, reason));
         let now = condition(&after, "Synced");
         let is_transition = synced["status"] != json!(status);
         assert_eq!(since(now) > since(&synced), is_transition, "{behaviour}");
         assert!(since(now) <= Timestamp::now(), "{behaviour}");
-        // A fault says nothing about readiness.
+        // A fault leaves the readiness as it is.
         assert_eq!(condition(&after, "Ready")["lastTransitionTime"], ready);
         before = after;
     }

@@ -1,4 +1,5 @@
-//! Somebody who insists on another value of a field that a plugin states (A3), on the real API server.
+//! A conflict with another manager that keeps changing a field which a plugin also states (A3), on
+//! the real API server.
 
 use std::time::{Duration, Instant};
 
@@ -6,25 +7,27 @@ use innkeeper_tests::{Host, HostOptions, eventually, manifest::condition, user::
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced},
+    stage::{Stage, is_applied, is_synced},
     suite::Target,
 };
 
 const PARENT: Target<'static> = ("cache.example.com/v1", "Memcached", "cache");
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "cache");
 
-/// How long the two of them quarrel.
-const QUARREL: Duration = Duration::from_secs(12);
+/// The duration of the conflict: long enough for the repair after five seconds, too short for the
+/// one ten seconds later.
+const CONFLICT_DURATION: Duration = Duration::from_secs(12);
 
 fn replicas(stage: &Stage, namespace: &str) -> Value {
     stage.get(namespace, DEPLOYMENT)["spec"]["replicas"].clone()
 }
 
-/// Wants seven replicas, as often as there are others, for a while; how often it had to say so.
-fn insist(stage: &Stage, namespace: &str) -> usize {
+/// Sets seven replicas whenever there is another number, for the duration of the conflict; returns
+/// the number of writes.
+fn compete(stage: &Stage, namespace: &str) -> usize {
     let begin = Instant::now();
-    let mut said = 0;
-    while begin.elapsed() < QUARREL {
+    let mut sets = 0;
+    while begin.elapsed() < CONFLICT_DURATION {
         if replicas(stage, namespace) != 7 {
             let wanted = json!({
                 "apiVersion": DEPLOYMENT.0, "kind": DEPLOYMENT.1,
@@ -32,13 +35,13 @@ fn insist(stage: &Stage, namespace: &str) -> usize {
                 "spec": {"replicas": 7},
             });
             stage.plane.user().apply_as("scaler", &wanted).unwrap();
-            said += 1;
+            sets += 1;
         }
     }
-    said
+    sets
 }
 
-/// The host's writes of the Deployment after a mark.
+/// Counts the host's writes of the Deployment after a mark.
 fn repairs(stage: &Stage, mark: usize) -> usize {
     let writes = stage.writes_since(mark);
     let repairs = writes
@@ -54,8 +57,10 @@ fn wait_conflict(stage: &Stage, host: &Host, namespace: &str) -> String {
     condition(&parent, "Synced").unwrap_or_default()
 }
 
+/// The host restores a contested field at growing intervals and names the other manager in a
+/// condition. A repair at every change would be an endless fight.
 #[test]
-fn a3_a_field_that_another_manager_insists_on_is_put_back_less_and_less_often() {
+fn a3_a_contested_field_is_restored_at_growing_intervals() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = stage.host();
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
@@ -65,35 +70,35 @@ fn a3_a_field_that_another_manager_insists_on_is_put_back_less_and_less_often() 
         "spec": {"size": 1},
     });
     stage.apply_new(&namespace, &parent);
-    let applied = |parent: &Value| is_synced(parent, "True", "Applied");
-    stage.wait(&host, &namespace, PARENT, applied);
+    stage.wait(&host, &namespace, PARENT, is_applied);
 
     let mark = stage.mark();
-    let said = insist(&stage, &namespace);
-    // Five times at once, and once more five seconds later; the next time is ten seconds after that.
+    let sets = compete(&stage, &namespace);
+    // Five repairs come at once, and one more after five seconds; the next would come ten seconds
+    // later.
     assert!(
         (5..=7).contains(&repairs(&stage, mark)),
         "{}",
         repairs(&stage, mark)
     );
-    assert!((5..=8).contains(&said), "{said}");
+    assert!((5..=8).contains(&sets), "{sets}");
     let text = wait_conflict(&stage, &host, &namespace);
     for part in ["spec.replicas of", "cache", "(by scaler)"] {
         assert!(text.contains(part), "{text}");
     }
 
-    // Other parents have no part in it, nor has this parent's spec.
+    // The conflict affects neither other parents nor this parent's spec.
     let other = json!({
         "apiVersion": PARENT.0, "kind": PARENT.1, "metadata": {"name": "other"},
         "spec": {"size": 1},
     });
     stage.apply_new(&namespace, &other);
     let other = (PARENT.0, PARENT.1, "other");
-    stage.wait(&host, &namespace, other, applied);
+    stage.wait(&host, &namespace, other, is_applied);
 
-    // Whoever it was has given up: the plugin's value comes back by itself.
+    // The other manager has stopped: the host restores the plugin's value without another event.
     let kind = Kind::new(DEPLOYMENT.0, DEPLOYMENT.1, &namespace);
-    eventually("the Deployment is as the plugin wants it", || {
+    eventually("the Deployment has the plugin's number of replicas", || {
         let deployment = stage.plane.user().get(kind, DEPLOYMENT.2).unwrap();
         let replicas = deployment.unwrap_or_default()["spec"]["replicas"].clone();
         if replicas == 1 {
@@ -104,8 +109,10 @@ fn a3_a_field_that_another_manager_insists_on_is_put_back_less_and_less_often() 
     wait_conflict(&stage, &host, &namespace);
 }
 
+/// Changes that come from the parent's spec never count as a conflict, however many follow each
+/// other.
 #[test]
-fn a3_an_edit_of_the_parent_is_no_quarrel() {
+fn a3_edits_of_the_parent_are_no_conflict() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = stage.host();
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
@@ -119,7 +126,5 @@ fn a3_an_edit_of_the_parent_is_no_quarrel() {
         let deployment = |object: &Value| object["spec"]["replicas"] == size;
         stage.wait(&host, &namespace, DEPLOYMENT, deployment);
     }
-    stage.wait(&host, &namespace, PARENT, |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(&host, &namespace, PARENT, is_applied);
 }

@@ -1,4 +1,4 @@
-//! The control plane itself: what every other test of the suite relies on.
+//! The control plane on which every other test of the suite relies.
 
 use innkeeper_tests::{ControlPlane, Write, eventually, manifest::at, user::Kind};
 use serde_json::json;

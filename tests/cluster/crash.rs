@@ -1,5 +1,5 @@
-//! The host is killed before and after every write of the making of one parent, from the first write of its start on: what
-//! comes of it in the end is what a host makes that lives (F1, L4).
+//! Kills the host before and after every write that it needs for one parent, from the first write
+//! after its start. The final state must be that of a host that is never killed (F1, L4).
 
 use std::{
     collections::BTreeMap,
@@ -15,13 +15,14 @@ use crate::{
     suite::{Target, is_ready},
 };
 
-/// Far more than any of the parents needs, which is two for each write.
+/// Far more than any of the parents needs, which is two kills for each write.
 const KILLS_MAX: usize = 150;
 
-/// Without a write for so long, a host that serves has no more to do: well above the time of a pass and its watch events.
+/// A serving host that has not written for this long has finished: well above the time of a pass
+/// and its watch events.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// How long one life of a host may take.
+/// Time limit for one life of a host.
 const LIFE_MAX: Duration = Duration::from_secs(40);
 
 struct Crash {
@@ -35,13 +36,15 @@ struct Crash {
 }
 
 impl Crash {
-    /// One life of a host: it ends at its next write, or has nothing more to write and is given back.
+    /// Runs one host until it is killed at its next write, or returns it once it has nothing more
+    /// to write.
     fn live(&mut self, moment: Moment) -> Option<Host> {
         self.relay.arm(Some(moment));
         let mut host = Host::start(&self.relay.kubeconfig, &self.stage.options).unwrap();
         let start = Instant::now();
         loop {
             let is_done = self.is_done(&host);
+            // Short while the host works, because `is_done` has to apply the parent early.
             let patience = if is_done {
                 QUIET
             } else {
@@ -59,14 +62,15 @@ impl Crash {
             }
             assert!(
                 start.elapsed() < LIFE_MAX,
-                "the host neither writes nor comes to an end: {:#?}\n{}",
+                "the host neither writes nor finishes: {:#?}\n{}",
                 self.stage.find(&self.namespace, self.parent),
                 host.log().unwrap()
             );
         }
     }
 
-    /// Whether the parent is Ready and this very host serves it; applies the parent as soon as its kind is there.
+    /// Returns true once the parent is Ready and this host, not one before it, serves the plugin.
+    /// Applies the parent as soon as its kind exists.
     fn is_done(&mut self, host: &Host) -> bool {
         if !self.is_applied {
             let objects = manifest::load(&self.example).unwrap();
@@ -84,7 +88,7 @@ impl Crash {
     }
 }
 
-/// How often each child of a namespace was created by the host.
+/// Counts the creates of each child of a namespace.
 pub(crate) fn creates(writes: &[Write], namespace: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for write in writes {
@@ -98,7 +102,7 @@ pub(crate) fn creates(writes: &[Write], namespace: &str) -> BTreeMap<String, usi
     counts
 }
 
-/// Kills at these moments of every write, in turn.
+/// Kills the host at each of its writes, at these moments in turn.
 #[track_caller]
 fn check(guest: &str, parent: Target<'static>, moments: &[Moment]) {
     let stage = Stage::full(HostOptions::with_guests(&[guest]).unwrap().plugins);
@@ -115,14 +119,14 @@ fn check(guest: &str, parent: Target<'static>, moments: &[Moment]) {
     };
     let mut turns = moments.iter().cycle();
     let host = loop {
-        let moment = turns.next().expect("there is a moment");
+        let moment = turns.next().expect("the caller passes a moment");
         if let Some(host) = crash.live(*moment) {
             break host;
         }
         assert!(crash.killed_at.len() < KILLS_MAX, "{:#?}", crash.killed_at);
     };
 
-    // What a host makes that lives.
+    // The reference: the same parent, made by a host that is not killed.
     let stage = &crash.stage;
     let reference = stage.namespace("alive");
     stage.apply_example(&reference, &crash.example);
@@ -147,13 +151,16 @@ fn check(guest: &str, parent: Target<'static>, moments: &[Moment]) {
 
 const BOTH: [Moment; 2] = [Moment::Before, Moment::After];
 
-/// For the parents that take longer: what the API server has done and the host never learnt of is the harder half.
+/// The moments for parents that take longer. A kill after the write is the harder half: the API
+/// server has done it, and the host never learns of it.
 fn moments() -> &'static [Moment] {
     if is_full() { &BOTH } else { &[Moment::After] }
 }
 
+/// A kill at any write leaves no child missing, created twice or deleted: the next host observes
+/// the cluster and needs no memory of the last one.
 #[test]
-fn f1_l4_killed_at_every_write_of_a_memcached() {
+fn f1_l4_a_memcached_survives_a_kill_at_every_write() {
     check(
         "memcached",
         ("cache.example.com/v1", "Memcached", "example-memcached"),
@@ -162,7 +169,7 @@ fn f1_l4_killed_at_every_write_of_a_memcached() {
 }
 
 #[test]
-fn f1_l4_killed_at_every_write_of_a_wordpress() {
+fn f1_l4_a_wordpress_survives_a_kill_at_every_write() {
     check(
         "wordpress",
         ("example.com/v1", "Wordpress", "example-wordpress"),
@@ -171,7 +178,7 @@ fn f1_l4_killed_at_every_write_of_a_wordpress() {
 }
 
 #[test]
-fn f1_l4_killed_at_every_write_of_an_etcd_cluster() {
+fn f1_l4_an_etcd_cluster_survives_a_kill_at_every_write() {
     check(
         "etcd",
         ("etcd.ydzs.io/v1alpha1", "EtcdCluster", "demo"),
@@ -180,7 +187,7 @@ fn f1_l4_killed_at_every_write_of_an_etcd_cluster() {
 }
 
 #[test]
-fn f1_l4_killed_at_every_write_of_a_backup() {
+fn f1_l4_a_backup_survives_a_kill_at_every_write() {
     check(
         "backup",
         ("gobackup.io/v1", "Backup", "example-backup"),

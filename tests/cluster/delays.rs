@@ -1,5 +1,5 @@
-//! Watches that tell late, above all what the host itself has written: nothing is written twice, and what was refused
-//! because it rested on old knowledge is not tried again with it (Q5, F5).
+//! Watches that deliver late, above all the host's own writes: the host writes nothing twice, and
+//! does not repeat a stale write with the same outdated knowledge (Q5, F5).
 
 use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     relay::{Late, Moment, Relay},
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_applied, lines},
     suite::Target,
 };
 
@@ -22,22 +22,25 @@ const CRDS: [&str; 2] = [
     "unrulies.test.innkeeper.dev",
 ];
 
+/// Well above the time of a pass, so that the next pass runs before the events of the last one.
 const LATE_BY: Duration = Duration::from_secs(2);
 
-/// Without a write for so long, everything has been told: well above the delay, a pass and its watch events.
+/// After this long without a write, every event has been delivered: well above the delay, a pass
+/// and its watch events.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// A host behind a relay, without controllers: every write to a child is the host's or the test's.
-struct Slow {
+/// A host behind a relay. There are no controllers, so that every write to a child is the host's or
+/// the test's.
+struct DelayedHost {
     stage: Stage,
     relay: Relay,
     host: Host,
 }
 
-impl Slow {
-    /// The one that the tests here use in turn, with watches that tell at once.
+impl DelayedHost {
+    /// Locks the host that the tests of this file share, and lets its watches deliver at once.
     fn lock() -> MutexGuard<'static, Self> {
-        static SHARED: OnceLock<Mutex<Slow>> = OnceLock::new();
+        static SHARED: OnceLock<Mutex<DelayedHost>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| {
             let mut plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
             let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
@@ -53,7 +56,7 @@ impl Slow {
         slow
     }
 
-    /// Holds back what the watches of one kind tell, or of all.
+    /// Delays the events of the watches of one kind, or of all with an empty path.
     fn hold_back(&self, path: &'static str) {
         let late = Late { by: LATE_BY, path };
         self.relay.hold_back(Some(late));
@@ -62,9 +65,7 @@ impl Slow {
     /// Waits until a parent's present specification is applied.
     #[track_caller]
     fn wait_applied(&self, namespace: &str, parent: Target<'_>) -> Value {
-        self.stage.wait(&self.host, namespace, parent, |parent| {
-            is_synced(parent, "True", "Applied")
-        })
+        self.stage.wait(&self.host, namespace, parent, is_applied)
     }
 
     fn writes_since(&self, mark: usize, namespace: &str) -> Vec<Write> {
@@ -74,8 +75,9 @@ impl Slow {
         writes
     }
 
-    /// A parent that is made and scaled three times, each time as soon as the API server has what came before: the writes
-    /// to its children, and how many writes to the parent were refused.
+    /// Creates a parent and scales it three times, each time as soon as the API server has the
+    /// state before. Returns the writes to its children, and the number of refused writes to the
+    /// parent.
     fn grow(&self) -> (Vec<String>, usize) {
         let namespace = self.stage.namespace("grow");
         let mark = self.stage.mark();
@@ -99,9 +101,11 @@ impl Slow {
 
 const SIZES: [u32; 4] = [1, 2, 3, 4];
 
+/// The host expects its own writes until its watch delivers them. Without that, each late event
+/// would lead to one more write.
 #[test]
-fn q5_f5_late_watches_cost_no_write() {
-    let slow = Slow::lock();
+fn q5_f5_late_watches_cause_no_additional_write() {
+    let slow = DelayedHost::lock();
     let (prompt, _) = slow.grow();
     let made = |code: &str| prompt.iter().filter(|line| line.ends_with(code)).count();
     assert_eq!(
@@ -109,7 +113,8 @@ fn q5_f5_late_watches_cost_no_write() {
         (2, SIZES.len() - 1),
         "{prompt:?}"
     );
-    // Late by different times, so that the next change of the parent is known before the last write to a child.
+    // First all watches are late, then only those of Deployments: there the host sees the next
+    // change of the parent before its own last write to the child.
     for path in ["", "/deployments"] {
         slow.hold_back(path);
         let (late, refused) = slow.grow();
@@ -118,9 +123,11 @@ fn q5_f5_late_watches_cost_no_write() {
     }
 }
 
+/// One child per key. A host that looked only at its watch would create another object in each
+/// pass.
 #[test]
-fn q5_f5_a_child_of_a_made_up_name_is_made_once() {
-    let slow = Slow::lock();
+fn q5_f5_a_child_with_a_made_up_name_is_created_once() {
+    let slow = DelayedHost::lock();
     let namespace = slow.stage.namespace("name");
     let mark = slow.stage.mark();
     slow.hold_back("/configmaps");
@@ -130,7 +137,7 @@ fn q5_f5_a_child_of_a_made_up_name_is_made_once() {
     });
     slow.stage.apply(&namespace, &parent);
     slow.wait_applied(&namespace, UNRULY);
-    // Each is a pass that would make up another name.
+    // Each of these triggers a pass in which the guest makes up another name.
     for turn in 0..3 {
         let turn =
             json!({ "metadata": { "annotations": { "test.example/turn": turn.to_string() } } });
@@ -143,9 +150,11 @@ fn q5_f5_a_child_of_a_made_up_name_is_made_once() {
     assert_eq!(codes, [201]);
 }
 
+/// After a 409 the host waits for its watch. A retry with the same outdated object would only be
+/// refused again.
 #[test]
-fn q5_what_was_refused_as_stale_is_not_tried_again_before_the_watch_has_moved_on() {
-    let slow = Slow::lock();
+fn q5_a_stale_write_is_not_repeated_before_the_watch_has_advanced() {
+    let slow = DelayedHost::lock();
     let namespace = slow.stage.namespace("stale");
     let tell = |behaviour: &str| {
         let parent = json!({
@@ -158,14 +167,15 @@ fn q5_what_was_refused_as_stale_is_not_tried_again_before_the_watch_has_moved_on
     slow.wait_applied(&namespace, UNRULY);
     slow.stage.settle(QUIET);
 
-    // The host is about to write the status when the parent changes, and it will not hear of that for a while.
+    // The parent changes while the host is about to write its status, and the watch delivers that
+    // change late.
     slow.relay.arm(Some(Moment::Before));
     tell("keep");
     let stopped = slow.relay.stopped.recv_timeout(QUIET).unwrap();
     slow.hold_back("/unrulies");
     tell("good");
     let mark = slow.stage.mark();
-    stopped.go_on();
+    stopped.resume();
     slow.wait_applied(&namespace, UNRULY);
     slow.stage.settle(QUIET);
     let codes: Vec<u16> = slow

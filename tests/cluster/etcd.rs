@@ -1,4 +1,5 @@
-//! The guest `etcd` on the shared host: bootstrap, the record, and data that a successor may go on with.
+//! The guest `etcd` on the shared host: bootstrap, the record of the cluster's state, and data that
+//! a successor may adopt.
 
 use innkeeper_tests::{eventually, manifest::condition};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ const CLAIMS: [Target<'static>; 3] = [
     ("v1", "PersistentVolumeClaim", "data-demo-2"),
 ];
 
-/// What goes with the parent.
+/// The children that are deleted with the parent.
 const OWNED: [Target<'static>; 5] = [MEMBERS, HEADLESS, CLIENT, RECORD, BUDGET];
 
 fn article(prefix: &str) -> (Site, Value) {
@@ -27,7 +28,8 @@ fn article(prefix: &str) -> (Site, Value) {
     (site, parent)
 }
 
-/// Ready, and its disruption budget there: that is stated once the record says that the cluster has been formed.
+/// Waits until the cluster is Ready and has its disruption budget. The guest states the budget once
+/// the record says that the cluster has formed.
 fn formed(site: &Site) -> Value {
     site.wait("the disruption budget appears", BUDGET, |_| true);
     site.wait_ready(PARENT)
@@ -74,9 +76,9 @@ fn the_article_becomes_ready() {
     assert_eq!(record["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
 }
 
-// The record and the claims are there before the first Pod can be.
+// The record and the claims must exist before the first Pod can start.
 #[test]
-fn the_members_start_after_what_they_need() {
+fn the_members_start_after_their_record_and_claims() {
     let site = Site::new("etcd-order");
     let mark = site.settle();
     site.apply_example("examples/etcd/01-article.yaml");
@@ -113,11 +115,7 @@ fn an_edit_is_one_patch_of_the_members() {
     let mark = site.settle();
     site.merge(PARENT, &json!({ "spec": { "snapshotCount": 5000 } }));
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch statefulsets.apps demo 200"]
-    );
+    site.check_child_writes(mark, &["patch statefulsets.apps demo 200"]);
 }
 
 #[test]
@@ -131,9 +129,9 @@ fn a_deleted_child_comes_back() {
     site.wait_ready(PARENT);
 }
 
-// A cluster that was formed must never be told to found itself again.
+// A cluster that has formed must never be told to bootstrap again.
 #[test]
-fn a_deleted_record_comes_back_as_that_of_a_formed_cluster() {
+fn a_deleted_record_is_restored_as_that_of_a_formed_cluster() {
     let (site, _) = article("etcd-record");
     let before = site.get(RECORD);
     site.delete(RECORD);
@@ -145,7 +143,7 @@ fn a_deleted_record_comes_back_as_that_of_a_formed_cluster() {
     assert_eq!(site.get(MEMBERS)["spec"]["replicas"], 3);
 }
 
-// A2: an owned field is repaired, a foreign one is left alone.
+// A2: the host repairs an owned field and leaves a foreign one alone.
 #[test]
 fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     let (site, _) = article("etcd-drift");
@@ -163,11 +161,7 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     assert_eq!(members["spec"]["minReadySeconds"], 1);
     assert_eq!(members["metadata"]["annotations"]["example.org/mine"], "x");
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch statefulsets.apps demo 200"]
-    );
+    site.check_child_writes(mark, &["patch statefulsets.apps demo 200"]);
 }
 
 #[test]
@@ -178,27 +172,24 @@ fn switching_the_disruption_budget_off_prunes_it() {
     site.merge(PARENT, &off);
     site.wait_gone(BUDGET);
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["delete poddisruptionbudgets.policy demo 200"]
-    );
+    site.check_child_writes(mark, &["delete poddisruptionbudgets.policy demo 200"]);
     let on = json!({ "spec": { "podDisruptionBudget": { "enabled": true } } });
     site.merge(PARENT, &on);
     formed(&site);
 }
 
-// Size 0 pauses: the members go, record and data stay, and raising the size goes on with them.
+// Size 0 pauses the cluster: the members stop, the record and the data stay, and a larger size
+// resumes with them.
 #[test]
-fn a_paused_cluster_goes_on_with_its_data() {
+fn a_paused_cluster_resumes_with_its_data() {
     let (site, _) = article("etcd-pause");
     let claims = CLAIMS.map(|target| site.get(target)["metadata"]["uid"].clone());
     site.merge(PARENT, &json!({ "spec": { "size": 0 } }));
-    site.wait("the members go", MEMBERS, |members| {
+    site.wait("the members stop", MEMBERS, |members| {
         members["spec"]["replicas"] == 0 && members["status"]["replicas"] == 0
     });
     site.wait_gone(BUDGET);
-    eventually("the parent tells that it is paused", || {
+    eventually("the parent reports that it is paused", || {
         let parent = site.get(PARENT);
         if reason(&parent, "Ready") == "Paused" {
             Ok(())
@@ -216,7 +207,8 @@ fn a_paused_cluster_goes_on_with_its_data() {
     assert_eq!(record["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
 }
 
-// A successor of the same name does not touch the data of its predecessor unless it is told to adopt it.
+// A successor of the same name does not touch the data of its predecessor unless its spec says
+// `Adopt`.
 #[test]
 fn the_claims_outlive_the_parent_and_are_adopted_on_demand() {
     let (site, parent) = article("etcd-delete");
@@ -241,7 +233,7 @@ fn the_claims_outlive_the_parent_and_are_adopted_on_demand() {
     for (target, uid) in CLAIMS.into_iter().zip(claims) {
         let metadata = &site.get(target)["metadata"];
         assert_eq!(metadata["uid"], uid, "{target:?}");
-        // The mark of who made the data stays.
+        // The label still names the cluster that created the data.
         assert_eq!(
             metadata["labels"]["etcd.ydzs.io/cluster-uid"], parent["metadata"]["uid"],
             "{target:?}"
@@ -249,7 +241,8 @@ fn the_claims_outlive_the_parent_and_are_adopted_on_demand() {
     }
     let record = site.get(RECORD);
     assert_eq!(record["data"]["ETCD_INITIAL_CLUSTER_STATE"], "existing");
-    // Taken over with the class that it has, which the first parent left to the cluster; nothing is made anew.
+    // The claims keep their storage class, which the first parent left to the cluster; nothing is
+    // created again.
     assert_eq!(
         site.child_writes_since(mark),
         [

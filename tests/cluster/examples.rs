@@ -1,4 +1,4 @@
-//! The examples that ship: each file applies as it is, and what it declares converges.
+//! The shipped examples: each file applies unchanged, and its parents converge.
 
 use std::{collections::BTreeSet, fs};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::suite::{GUESTS, Site, is_ready, reason};
 
-/// The kinds whose objects are reconciled; the others are what these refer to.
+/// The kinds that are reconciled; the examples' other objects are referenced by these.
 const PARENTS: [&str; 5] = [
     "Memcached",
     "Wordpress",
@@ -19,10 +19,10 @@ const PARENTS: [&str; 5] = [
     "CronBackup",
 ];
 
-/// Those that do not become Ready, and the reason that they give: kind, name, reason.
+/// The parents that do not become Ready: kind, name and the reason that they report.
 const NOT_READY: [(&str, &str, &str); 1] = [("EtcdCluster", "paused", "Paused")];
 
-/// The files of a guest's examples below the root, in the order of their numbers.
+/// The paths of a guest's examples from the repository root, in the order of their numbers.
 pub(crate) fn files(guest: &str) -> Vec<String> {
     let directory = root().join("examples").join(guest);
     let entries = fs::read_dir(&directory).expect("a guest has examples");
@@ -38,7 +38,7 @@ pub(crate) fn files(guest: &str) -> Vec<String> {
         .collect()
 }
 
-/// All in one namespace, because later files may refer to what earlier ones hold.
+/// Applies all files to one namespace, because later files may refer to objects of earlier ones.
 fn check_examples(guest: &str) {
     let site = Site::new(&format!("examples-{guest}"));
     let files = files(guest);
@@ -49,7 +49,7 @@ fn check_examples(guest: &str) {
     for file in &files {
         let objects = site.apply_example(file);
         let mut parents = objects.iter().filter(|it| is_parent(it)).peekable();
-        assert!(parents.peek().is_some(), "{file} declares nothing");
+        assert!(parents.peek().is_some(), "{file} declares no parent");
         for parent in parents {
             check_converges(&site, file, parent);
         }
@@ -72,8 +72,9 @@ pub(crate) fn check_converges(site: &Site, file: &str, parent: &Value) {
         let parent = site.get(target);
         let converged = match resting {
             None => is_ready(&parent),
-            Some((_, _, why)) => {
-                condition_status(&parent, "Synced") == "True" && reason(&parent, "Ready") == *why
+            Some((_, _, expected)) => {
+                condition_status(&parent, "Synced") == "True"
+                    && reason(&parent, "Ready") == *expected
             }
         };
         if converged {
@@ -88,27 +89,27 @@ pub(crate) fn check_converges(site: &Site, file: &str, parent: &Value) {
 }
 
 #[test]
-fn those_of_memcached_converge() {
+fn the_examples_of_memcached_converge() {
     check_examples("memcached");
 }
 
 #[test]
-fn those_of_wordpress_converge() {
+fn the_examples_of_wordpress_converge() {
     check_examples("wordpress");
 }
 
 #[test]
-fn those_of_etcd_converge() {
+fn the_examples_of_etcd_converge() {
     check_examples("etcd");
 }
 
 #[test]
-fn those_of_backup_converge() {
+fn the_examples_of_backup_converge() {
     check_examples("backup");
 }
 
 #[test]
-fn each_directory_is_that_of_a_guest() {
+fn every_guest_has_a_directory_of_examples() {
     let entries = fs::read_dir(root().join("examples")).unwrap();
     let directories: BTreeSet<String> = entries
         .map(Result::unwrap)

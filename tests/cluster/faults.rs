@@ -1,10 +1,12 @@
-//! Guests that misbehave, on a control plane and a host of their own: what they did before stays, the parent says what is
-//! wrong, others go on, and good behaviour is all it takes to recover (A7, F16).
+//! Misbehaving guests, on a control plane and a host of their own: existing children stay, the
+//! parent reports the fault, other parents converge, and good behaviour alone recovers the parent
+//! (A7, F16).
 //!
-//! Guests that misbehave in ways that are no faults of one pass are in `misbehaving`.
+//! Misbehaviour that is not the fault of a single pass is tested in `misbehaving`.
 //!
-//! What else can go wrong, around a host whose guests behave, is the fault matrix of the modules below: plans (`plan`,
-//! `rounds`), who carries them out (`world`, `driver`, `acts`, `denials`, `meddle`), and who judges (`oracles`, `normal`, `report`).
+//! The modules below are the fault matrix, in which the guests behave and the things around the
+//! host fail. It consists of plans (`plan`, `rounds`), their execution (`test_cluster`, `driver`,
+//! `acts`, `denials`, `foreign_edits`), and their verdict (`oracles`, `normal`, `report`).
 
 mod acts;
 mod credentials;
@@ -12,33 +14,32 @@ mod denials;
 mod driver;
 #[cfg(feature = "failpoints")]
 mod failpoints;
+mod foreign_edits;
 mod matrix;
-mod meddle;
 mod naive;
 mod normal;
 mod oracles;
 mod plan;
 mod report;
 mod rounds;
-mod world;
+mod test_cluster;
 
 use std::{fs, sync::OnceLock};
 
-use anyhow::{Context as _, Result, bail};
 use innkeeper_tests::{
-    ControlPlane, Host, HostOptions, Write, eventually,
-    manifest::{condition, condition_status},
-    process::path_from_env,
-    user::Kind,
+    ControlPlane, Host, HostOptions, Write, eventually, manifest::condition,
+    process::path_from_env, user::Kind,
 };
 use serde_json::{Value, json};
 
+use crate::stage::wait_served;
+
 const GROUP: &str = "test.innkeeper.dev/v1";
 
-/// A file that is no plugin and is given to the host before the others.
+/// A file that is not a plugin; the host gets it before the plugins.
 const BROKEN: &str = "broken.wasm";
 
-/// The plugins of this suite. Each has another one for its innocent neighbour.
+/// The plugins of this suite. Each test also watches another one, which must not be affected.
 pub(crate) const UNRULY: Plugin = Plugin {
     kind: "Unruly",
     crd: "unrulies.test.innkeeper.dev",
@@ -69,7 +70,7 @@ impl Plugin {
 }
 
 pub(crate) struct Shared {
-    // Controllers would have nothing to do: no child here has any.
+    // No controllers: no child in these tests needs one.
     pub(crate) plane: ControlPlane,
     pub(crate) host: Host,
 }
@@ -79,7 +80,8 @@ pub(crate) fn shared() -> &'static Shared {
     SHARED.get_or_init(|| {
         let plane = ControlPlane::start_with(&["--api-only"]).expect("the control plane starts");
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").expect("the guests are built");
-        // First, because the order decides who competes for what: it must not keep the others from serving.
+        // The broken file comes first, because the order sets the priority between plugins: it must
+        // not keep the others from being served.
         let broken = plane.directory().join(BROKEN);
         fs::write(&broken, "not WebAssembly").expect("a file can be written");
         let good = ["unruly.wasm", "garbage.wasm", "nosy.wasm"].map(|guest| guests.join(guest));
@@ -91,24 +93,13 @@ pub(crate) fn shared() -> &'static Shared {
             ..HostOptions::default()
         };
         let host = Host::start(&plane.kubeconfig(), &options).expect("the host starts");
-        let crds = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        for plugin in [UNRULY, GARBAGE, NOSY] {
-            eventually("the host installs its CRDs", || -> Result<()> {
-                let crd = plane
-                    .user()
-                    .get(crds, plugin.crd)?
-                    .with_context(|| host.log().unwrap_or_default())?;
-                match condition_status(&crd, "Established").as_str() {
-                    "True" => Ok(()),
-                    _ => bail!("{}", crd["status"]),
-                }
-            });
-        }
+        let crds = [UNRULY, GARBAGE, NOSY].map(|plugin| plugin.crd);
+        wait_served(&plane, &host, &crds);
         Shared { plane, host }
     })
 }
 
-/// A namespace with one parent that has behaved so far.
+/// A namespace with one parent that has been applied.
 pub(crate) struct Case {
     pub(crate) namespace: String,
 }
@@ -117,13 +108,14 @@ impl Case {
     pub(crate) fn start(plugin: Plugin) -> Self {
         let namespace = shared().plane.namespace("faults").expect("a namespace");
         let case = Self { namespace };
-        case.tell(plugin, "parent", "good");
+        case.set_behaviour(plugin, "parent", "good");
         case.wait_applied(plugin, "parent");
         case
     }
 
-    /// Says what the guest does for a parent, which is made if it is missing; gives the parent's generation.
-    pub(crate) fn tell(&self, plugin: Plugin, name: &str, behaviour: &str) -> Value {
+    /// Sets the guest's behaviour for a parent, which is created if it is missing; returns the
+    /// parent's generation.
+    pub(crate) fn set_behaviour(&self, plugin: Plugin, name: &str, behaviour: &str) -> Value {
         let parent = json!({
             "apiVersion": GROUP, "kind": plugin.kind,
             "metadata": { "name": name, "namespace": self.namespace },
@@ -143,8 +135,8 @@ impl Case {
         generation: &Value,
         (status, wanted): (&str, &str),
     ) -> Value {
-        let what = format!("{} {name} becomes Synced={status}/{wanted}", plugin.kind);
-        eventually(&what, || {
+        let goal = format!("{} {name} becomes Synced={status}/{wanted}", plugin.kind);
+        eventually(&goal, || {
             let parent = self.parent(plugin, name);
             let observed = parent["status"]["conditions"]
                 .as_array()
@@ -152,8 +144,8 @@ impl Case {
                 .flatten()
                 .find(|condition| condition["type"] == "Synced")
                 .map(|condition| condition["observedGeneration"].clone());
-            let said = condition(&parent, "Synced").unwrap_or_default();
-            let is_met = said.starts_with(&format!("{status}/{wanted}: "));
+            let message = condition(&parent, "Synced").unwrap_or_default();
+            let is_met = message.starts_with(&format!("{status}/{wanted}: "));
             if is_met && observed.as_ref() == Some(generation) {
                 Ok(parent)
             } else {
@@ -164,7 +156,7 @@ impl Case {
         })
     }
 
-    /// Waits until a parent's present specification is applied.
+    /// Waits until a parent's current generation is applied.
     #[track_caller]
     pub(crate) fn wait_applied(&self, plugin: Plugin, name: &str) -> Value {
         let generation = self.parent(plugin, name)["metadata"]["generation"].clone();
@@ -176,18 +168,18 @@ impl Case {
         let found = shared().plane.user().get(kind, name);
         found
             .expect("a parent can be read")
-            .expect("the parent is there")
+            .expect("the parent exists")
     }
 
-    /// A new parent of another plugin converges.
+    /// Checks that a new parent of another plugin converges.
     #[track_caller]
     pub(crate) fn check_neighbour(&self, plugin: Plugin) {
         let neighbour = plugin.neighbour();
-        self.tell(neighbour, "bystander", "good");
+        self.set_behaviour(neighbour, "bystander", "good");
         self.wait_applied(neighbour, "bystander");
     }
 
-    /// The parent's children with their versions.
+    /// The names and resource versions of the parent's children.
     fn children(&self, plugin: Plugin) -> Vec<(String, String)> {
         let kind = Kind::new("v1", "ConfigMap", &self.namespace);
         let selector = format!("innkeeper.dev/plugin={}", plugin.kind.to_ascii_lowercase());
@@ -206,7 +198,8 @@ impl Case {
             .collect()
     }
 
-    /// Everybody's writes to this parent's children after a mark, those of the cluster's own included.
+    /// All writes to this parent's children after a mark, including those of the cluster's own
+    /// controllers.
     pub(crate) fn child_writes(&self, mark: usize) -> Vec<String> {
         let writes = shared().plane.audit().since(mark).expect("an audit log");
         writes
@@ -219,8 +212,9 @@ impl Case {
     }
 }
 
-/// Good until applied, then as told: the children stay as they are, `Synced` says why and its message holds `text`,
-/// a neighbour's new parent converges meanwhile, and good behaviour ends it.
+/// Checks one behaviour after a good start: the children stay as they are, `Synced` has this status
+/// and reason and a message with `text`, a neighbour's new parent converges meanwhile, and good
+/// behaviour recovers the parent.
 #[track_caller]
 pub(crate) fn check(plugin: Plugin, behaviour: &str, expected: (&str, &str), text: &str) {
     check_in(&Case::start(plugin), plugin, behaviour, expected, text);
@@ -238,7 +232,7 @@ pub(crate) fn check_in(
     assert!(!before.is_empty());
     let mark = shared().plane.audit().mark().expect("an audit log");
 
-    let generation = case.tell(plugin, "parent", behaviour);
+    let generation = case.set_behaviour(plugin, "parent", behaviour);
     let parent = case.wait_synced(plugin, "parent", &generation, expected);
     let synced = condition(&parent, "Synced").expect("a condition that was waited for");
     assert!(synced.contains(text), "{synced}");
@@ -247,7 +241,7 @@ pub(crate) fn check_in(
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(case.children(plugin), before);
 
-    case.tell(plugin, "parent", "good");
+    case.set_behaviour(plugin, "parent", "good");
     case.wait_applied(plugin, "parent");
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(case.children(plugin), before);
@@ -263,11 +257,13 @@ pub(crate) fn check_garbage(behaviour: &str, text: &str) {
     check(GARBAGE, behaviour, ("False", "OutputRejected"), text);
 }
 
+/// A file that cannot be loaded is refused once in the log. It must not stop the host, which serves
+/// other plugins.
 #[test]
-fn f16_a_file_that_is_no_plugin_keeps_no_other_from_serving() {
-    // Both of the others serve.
+fn f16_a_file_that_is_no_plugin_does_not_affect_other_plugins() {
+    // Both other plugins serve.
     let case = Case::start(UNRULY);
-    case.tell(GARBAGE, "bystander", "good");
+    case.set_behaviour(GARBAGE, "bystander", "good");
     case.wait_applied(GARBAGE, "bystander");
     let log = shared().host.log().unwrap();
     let refusals: Vec<&str> = log
@@ -279,12 +275,12 @@ fn f16_a_file_that_is_no_plugin_keeps_no_other_from_serving() {
     assert!(refusals[0].contains("this is not WebAssembly"), "{log}");
 }
 
-/// The other tests look for deletes in vain because there are none, and not because they would not see one.
+/// Shows that the other tests would see deletes: this answer does cause them.
 #[test]
 fn a7_only_an_answer_without_children_deletes_them() {
     let case = Case::start(UNRULY);
     let mark = shared().plane.audit().mark().expect("an audit log");
-    let generation = case.tell(UNRULY, "parent", "nothing");
+    let generation = case.set_behaviour(UNRULY, "parent", "nothing");
     case.wait_synced(UNRULY, "parent", &generation, ("True", "Applied"));
     let mut writes = case.child_writes(mark);
     writes.sort();
@@ -308,23 +304,25 @@ fn a7_f16_keeps_children_when_the_guest_asks_for_a_retry() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_says_that_the_parent_is_wrong() {
+fn a7_f16_keeps_children_when_the_guest_calls_the_parent_invalid() {
     check_unruly("invalid", "Invalid", "spec.behaviour: told to be wrong");
 }
 
+/// A fatal answer is final for its parent: the host calls the guest for it again only for another
+/// revision or configuration, and still serves the other parents.
 #[test]
-fn a7_f16_keeps_children_when_the_guest_gives_up_and_asks_it_no_more() {
+fn a7_f16_keeps_children_after_a_fatal_answer_and_stops_calling_the_guest() {
     let case = Case::start(UNRULY);
     let before = case.children(UNRULY);
     let mark = shared().plane.audit().mark().expect("an audit log");
-    // Good behaviour does not help: only another revision or configuration can.
+    // Good behaviour does not help: only another revision or configuration does.
     for behaviour in ["fatal", "good"] {
-        let generation = case.tell(UNRULY, "parent", behaviour);
+        let generation = case.set_behaviour(UNRULY, "parent", behaviour);
         let parent = case.wait_synced(UNRULY, "parent", &generation, ("False", "Fatal"));
         let synced = condition(&parent, "Synced").expect("a condition that was waited for");
         assert!(synced.contains("told to give up"), "{synced}");
     }
-    case.tell(UNRULY, "sibling", "good");
+    case.set_behaviour(UNRULY, "sibling", "good");
     case.wait_applied(UNRULY, "sibling");
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(case.children(UNRULY), before);
@@ -368,7 +366,7 @@ fn a7_f16_keeps_children_when_the_guest_answers_a_foreign_owner() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_too_many() {
+fn a7_f16_keeps_children_when_the_guest_answers_too_many_children() {
     check_unruly("many-children", "OutputRejected", "256");
 }
 
@@ -378,12 +376,12 @@ fn a7_f16_keeps_children_when_the_guest_answers_a_huge_object() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_lets_a_living_parent_go() {
+fn a7_f16_keeps_children_when_the_guest_finalizes_a_living_parent() {
     check_unruly("finalized", "OutputRejected", "finalized");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_garbage() {
+fn a7_f16_keeps_children_when_the_guest_answers_invalid_json() {
     check_garbage("unparsable-child", "only");
 }
 
@@ -413,7 +411,7 @@ fn a7_f16_keeps_children_when_the_guest_nests_without_end() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_a_status_that_is_garbage() {
+fn a7_f16_keeps_children_when_the_guest_answers_a_status_that_is_no_json() {
     check_garbage("unparsable-status", "status");
 }
 

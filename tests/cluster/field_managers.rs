@@ -1,5 +1,6 @@
-//! The field manager of a plugin's children (`spec.fieldManager`), on the real API server: what another one has applied is
-//! continued under its name, and another name costs one write for each child.
+//! The field manager of a plugin's children (`spec.fieldManager`), on the real API server: the
+//! plugin takes over the fields that were applied under that name before, and another name costs
+//! one write for each child.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use innkeeper_tests::{Host, eventually};
 use serde_json::{Value, json};
 
 use crate::{
-    adoption::{annotate, child, wait_synced},
-    moods::{API, Scene, config_map, name},
+    adoption::{adopting, annotate, child, wait_synced},
+    moody::{API, MoodyFixture, config_map, name},
     stage::{Stage, lines},
 };
 
@@ -17,23 +18,16 @@ const OPERATOR: &str = "old-operator";
 /// Well above the time of a pass and its watch events.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// What works, with the right to adopt ConfigMaps, under a field manager.
+/// The spec of a working plugin that may adopt ConfigMaps, with a field manager.
 fn under(manager: Option<&str>) -> Value {
-    let mut spec = json!({
-        "config": {"mood": "good", "says": "one"},
-        "grants": {
-            "parents": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
-            "children": [{"kind": "ConfigMap", "adopt": true}],
-            "crds": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
-        },
-    });
+    let mut spec = adopting();
     if let Some(manager) = manager {
         spec["fieldManager"] = json!(manager);
     }
     spec
 }
 
-/// Who has applied an object.
+/// The managers that have applied an object.
 fn appliers(object: &Value) -> Vec<&str> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let applied = entries.iter().filter(|entry| entry["operation"] == "Apply");
@@ -45,18 +39,18 @@ fn appliers(object: &Value) -> Vec<&str> {
 }
 
 /// The host's writes in the namespace of the parents.
-fn written(scene: &Scene, mark: usize) -> Vec<String> {
-    let audit = scene.site.stage.plane.audit();
-    let writes = audit.in_namespace_since(mark, &scene.site.namespace);
+fn written(fixture: &MoodyFixture, mark: usize) -> Vec<String> {
+    let audit = fixture.site.stage.plane.audit();
+    let writes = audit.in_namespace_since(mark, &fixture.site.namespace);
     let mut lines = lines(&writes.unwrap());
     lines.sort_unstable();
     lines
 }
 
-/// Holds that a child that somebody changes is put back by one write.
+/// Checks that one write restores a child after an edit.
 #[track_caller]
-fn check_mended(scene: &Scene, host: &Host, number: usize) {
-    let (stage, namespace, name) = (&scene.site.stage, &scene.site.namespace, name(number));
+fn check_restored(fixture: &MoodyFixture, host: &Host, number: usize) {
+    let (stage, namespace, name) = (&fixture.site.stage, &fixture.site.namespace, name(number));
     let mark = stage.mark();
     let changed = json!({"data": {"says": "something else"}});
     stage.merge(namespace, config_map(&name), &changed);
@@ -65,29 +59,29 @@ fn check_mended(scene: &Scene, host: &Host, number: usize) {
     });
     stage.settle(QUIET);
     let expected = format!("patch configmaps {name} 200");
-    assert_eq!(written(scene, mark), [expected]);
+    assert_eq!(written(fixture, mark), [expected]);
 }
 
-/// Ends a host, and starts another one, which finds everything as it should be.
+/// Restarts the host, and checks that the new one has nothing to write.
 #[track_caller]
-fn restart(scene: &Scene, host: Host) -> Host {
+fn restart(fixture: &MoodyFixture, host: Host) -> Host {
     Stage::stop(host);
-    let mark = scene.site.stage.mark();
-    let host = scene.site.stage.host();
+    let mark = fixture.site.stage.mark();
+    let host = fixture.site.stage.host();
     eventually("the plugin serves again", || match host.log().unwrap() {
         log if log.contains("serving plugin") => Ok(()),
         log => Err(log),
     });
-    scene.site.stage.settle(Duration::from_secs(2));
-    assert_eq!(written(scene, mark), [""; 0]);
+    fixture.site.stage.settle(Duration::from_secs(2));
+    assert_eq!(written(fixture, mark), [""; 0]);
     host
 }
 
 #[test]
-fn what_was_applied_under_the_name_before_goes_where_the_plugin_does_not_state_it() {
-    let scene = Scene::new(1);
-    let host = scene.begin_with(&under(Some(OPERATOR)));
-    let (stage, namespace) = (&scene.site.stage, &scene.site.namespace);
+fn fields_applied_earlier_under_the_same_manager_are_removed_unless_the_plugin_states_them() {
+    let fixture = MoodyFixture::new(1);
+    let host = fixture.start_with(&under(Some(OPERATOR)));
+    let (stage, namespace) = (&fixture.site.stage, &fixture.site.namespace);
     let user = stage.plane.user();
     let config_map_of = |data: Value| {
         json!({
@@ -102,64 +96,64 @@ fn what_was_applied_under_the_name_before_goes_where_the_plugin_does_not_state_i
     let patched = json!({"data": {"patched": "yes"}});
     stage.merge(namespace, config_map(&name(1)), &patched);
 
-    scene.put(1, &json!({}));
-    annotate(&scene, 1);
-    wait_synced(&scene, &host, 1, "True", "Applied");
+    fixture.put(1, &json!({}));
+    annotate(&fixture, 1);
+    wait_synced(&fixture, &host, 1, "True", "Applied");
     let mark = stage.settle(QUIET);
-    let after = child(&scene, 1);
+    let after = child(&fixture, 1);
     let expected = json!({"says": "one", "note": "", "anothers": "yes", "patched": "yes"});
     assert_eq!(after["data"], expected);
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert_eq!(appliers(&after), ["another", OPERATOR]);
-    assert_eq!(appliers(&child(&scene, 0)), [OPERATOR]);
-    // The status is the host's own to say.
+    assert_eq!(appliers(&child(&fixture, 0)), [OPERATOR]);
+    // The host always writes the status under its own manager.
     let parent = stage.get(namespace, (API, "Moody", &name(1)));
     assert_eq!(appliers(&parent)[0], "innkeeper:moody:host");
 
     stage.settle(Duration::from_secs(2));
-    assert_eq!(written(&scene, mark), [""; 0]);
-    check_mended(&scene, &host, 1);
-    let host = restart(&scene, host);
-    check_mended(&scene, &host, 1);
+    assert_eq!(written(&fixture, mark), [""; 0]);
+    check_restored(&fixture, &host, 1);
+    let host = restart(&fixture, host);
+    check_restored(&fixture, &host, 1);
     Stage::stop(host);
 }
 
 #[test]
-fn another_name_costs_one_write_for_each_child_and_changes_nothing_else() {
-    let scene = Scene::new(3);
-    let mut host = scene.begin_with(&under(None));
-    let data = || (0..3).map(|number| child(&scene, number)["data"].clone());
+fn a_new_manager_costs_one_write_for_each_child_and_changes_nothing_else() {
+    let fixture = MoodyFixture::new(3);
+    let mut host = fixture.start_with(&under(None));
+    let data = || (0..3).map(|number| child(&fixture, number)["data"].clone());
     let before: Vec<Value> = data().collect();
-    let uids = scene.uids();
+    let uids = fixture.uids();
     let children = (0..3).map(|number| format!("patch configmaps {} 200", name(number)));
     let children: Vec<String> = children.collect();
     for manager in ["first", "second"] {
-        let mark = scene.site.stage.settle(QUIET);
-        scene.apply(&under(Some(manager)));
-        scene.well(&host);
+        let mark = fixture.site.stage.settle(QUIET);
+        fixture.apply(&under(Some(manager)));
+        fixture.wait_healthy(&host);
         for number in 0..3 {
             let name = name(number);
             let target = config_map(&name);
-            let namespace = &scene.site.namespace;
-            scene.site.stage.wait(&host, namespace, target, |child| {
+            let namespace = &fixture.site.namespace;
+            fixture.site.stage.wait(&host, namespace, target, |child| {
                 appliers(child).contains(&manager)
             });
         }
-        scene.site.stage.settle(Duration::from_secs(2));
-        assert_eq!(written(&scene, mark), children, "{manager}");
-        check_mended(&scene, &host, 0);
-        host = restart(&scene, host);
+        fixture.site.stage.settle(Duration::from_secs(2));
+        assert_eq!(written(&fixture, mark), children, "{manager}");
+        check_restored(&fixture, &host, 0);
+        host = restart(&fixture, host);
     }
-    // What the plugin applied under its own name is owned by that still, and nothing has to be said again but what was
-    // mended under another.
-    let mark = scene.site.stage.mark();
-    scene.apply(&under(None));
-    scene.well(&host);
-    scene.site.stage.settle(Duration::from_secs(2));
-    assert_eq!(written(&scene, mark), children[..1]);
+    // The plugin's own manager still owns the fields that it applied before, so only the child that
+    // was restored under another manager is written again.
+    let mark = fixture.site.stage.mark();
+    fixture.apply(&under(None));
+    fixture.wait_healthy(&host);
+    fixture.site.stage.settle(Duration::from_secs(2));
+    assert_eq!(written(&fixture, mark), children[..1]);
     assert_eq!(data().collect::<Vec<_>>(), before);
-    assert_eq!(scene.uids(), uids);
+    assert_eq!(fixture.uids(), uids);
     let all_managers = ["first", "innkeeper:moody", "second"];
-    assert_eq!(appliers(&child(&scene, 1)), all_managers);
+    assert_eq!(appliers(&child(&fixture, 1)), all_managers);
     Stage::stop(host);
 }

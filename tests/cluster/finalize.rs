@@ -1,5 +1,5 @@
-//! Parents whose plugin has work to do before they go: the finalizer is there first and goes last, whatever the guest does,
-//! and whatever becomes of the parent meanwhile (L1, A5).
+//! Parents whose plugin has work to do before they are deleted: the finalizer is set first and
+//! removed last, whatever the guest answers and whatever happens to the parent meanwhile (L1, A5).
 
 use std::{
     sync::OnceLock,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     relay::{Moment, Relay, Stopped},
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, finalizers, is_applied, is_synced, lines},
     suite::Target,
 };
 
@@ -22,16 +22,16 @@ const HELLO: Target<'static> = ("v1", "ConfigMap", "parent-hello");
 const GOODBYE: Target<'static> = ("v1", "ConfigMap", "parent-goodbye");
 
 const FINALIZER: &str = "innkeeper.dev/farewell";
-/// Of somebody who keeps a parent from going.
+/// A finalizer of another controller, which keeps a parent from being deleted.
 const FOREIGN: &str = "test.example/hold";
 
 /// Well above the time of a pass and its watch events.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// How long the life of one parent may take.
+/// Time limit for the life of one parent.
 const LIFE_MAX: Duration = Duration::from_secs(40);
 
-/// With controllers, because children go by the garbage collector.
+/// A full control plane, because the garbage collector deletes the children.
 fn stage() -> Stage {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     Stage::full(vec![guests.join("farewell.wasm")])
@@ -48,7 +48,7 @@ fn shared() -> &'static (Stage, Host) {
     })
 }
 
-/// A namespace with a parent that ends in some way.
+/// A namespace with a parent whose guest finalizes it in a given way.
 struct Case {
     stage: &'static Stage,
     host: &'static Host,
@@ -56,7 +56,7 @@ struct Case {
 }
 
 impl Case {
-    /// Makes the parent and waits until it is applied.
+    /// Creates the parent and waits until it is applied.
     fn start(parent: &Value) -> Self {
         let (stage, host) = shared();
         let case = Self {
@@ -65,7 +65,7 @@ impl Case {
             namespace: stage.namespace("farewell"),
         };
         stage.apply(&case.namespace, parent);
-        case.wait(|parent| is_synced(parent, "True", "Applied"));
+        case.wait(is_applied);
         case
     }
 
@@ -76,7 +76,7 @@ impl Case {
 
     #[track_caller]
     fn wait_gone(&self, target: Target<'_>) {
-        eventually("it goes", || {
+        eventually("the object is deleted", || {
             let found = self.stage.find(&self.namespace, target);
             found.map_or(Ok(()), |found| Err(format!("{found:#}")))
         });
@@ -107,21 +107,15 @@ fn parent(end: &str) -> Value {
     })
 }
 
-fn finalizers(object: &Value) -> Vec<&str> {
-    let all = object["metadata"]["finalizers"].as_array();
-    all.into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect()
-}
-
 fn place(lines: &[String], wanted: &str) -> usize {
     let found = lines.iter().position(|line| line == wanted);
     found.unwrap_or_else(|| panic!("no {wanted} in {lines:#?}"))
 }
 
+/// No child exists without the finalizer. If the finalizer came later, a deletion in between would
+/// skip phase finalize.
 #[test]
-fn l1_the_finalizer_is_there_before_the_first_child_and_goes_last() {
+fn l1_the_finalizer_is_set_before_the_first_child_and_removed_last() {
     let mark = shared().0.mark();
     let case = Case::start(&parent("goodbye"));
     let writes = case.writes_since(mark);
@@ -148,7 +142,8 @@ fn l1_the_finalizer_is_there_before_the_first_child_and_goes_last() {
     );
 }
 
-/// What a guest answers in phase finalize, and what the parent says then.
+/// The answers of a guest in phase finalize that keep the parent, and the status and reason of
+/// `Synced` after each.
 const HOLDING: [(&str, (&str, &str)); 4] = [
     ("keep", ("True", "Applied")),
     ("retry", ("False", "Retrying")),
@@ -156,8 +151,10 @@ const HOLDING: [(&str, (&str, &str)); 4] = [
     ("trap", ("False", "GuestTrapped")),
 ];
 
+/// The finalizer stays until the guest says that it has finished, and the condition tells the user
+/// the reason for the wait. An early removal would skip the cleanup.
 #[test]
-fn l1_a_guest_that_does_not_let_go_holds_the_parent_which_says_so() {
+fn l1_an_unfinished_guest_holds_the_parent_and_the_parent_reports_it() {
     for (end, (status, reason)) in HOLDING {
         let case = Case::start(&parent(end));
         let hello = case.find(HELLO);
@@ -170,7 +167,7 @@ fn l1_a_guest_that_does_not_let_go_holds_the_parent_which_says_so() {
         assert_eq!(case.find(HELLO), hello, "{end}");
         assert_eq!(case.find(GOODBYE), None, "{end}");
 
-        // It is asked again as soon as somebody changes its mind.
+        // An edit of the parent makes the host call the guest again.
         case.merge(&json!({ "spec": { "end": "goodbye" } }));
         case.wait_gone(PARENT);
         let writes = lines(&case.writes_since(mark));
@@ -178,8 +175,9 @@ fn l1_a_guest_that_does_not_let_go_holds_the_parent_which_says_so() {
     }
 }
 
+/// A user can always release a parent from a broken guest, without a change of the plugin.
 #[test]
-fn l1_an_annotation_releases_a_parent_whose_guest_does_not() {
+fn l1_an_annotation_releases_a_parent_that_its_guest_holds() {
     let case = Case::start(&parent("trap"));
     let mark = case.stage.mark();
     case.delete();
@@ -193,16 +191,16 @@ fn l1_an_annotation_releases_a_parent_whose_guest_does_not() {
     assert!(!writes.iter().any(|line| line.contains("parent-goodbye")));
 }
 
+/// A host that does not serve the plugin also obeys the annotation. Otherwise the parent could
+/// never be deleted.
 #[test]
-fn l1_an_annotation_releases_a_parent_whose_plugin_is_not_served_any_more() {
+fn l1_an_annotation_releases_a_parent_of_a_plugin_that_is_no_longer_served() {
     let mut stage = stage();
     let host = stage.host();
     stage.wait_served(&host, &[CRD]);
     let namespace = stage.namespace("farewell");
     stage.apply(&namespace, &parent("trap"));
-    stage.wait(&host, &namespace, PARENT, |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(&host, &namespace, PARENT, is_applied);
     Stage::stop(host);
 
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
@@ -213,22 +211,24 @@ fn l1_an_annotation_releases_a_parent_whose_plugin_is_not_served_any_more() {
     let annotations = json!({ "innkeeper.dev/skip-finalize": "true" });
     let skip = json!({ "metadata": { "annotations": annotations } });
     stage.merge(&namespace, PARENT, &skip);
-    eventually("it goes", || {
+    eventually("the parent is deleted", || {
         let found = stage.find(&namespace, PARENT);
         found.map_or(Ok(()), |found| Err(format!("{found:#}")))
     });
     Stage::stop(host);
 }
 
+/// Once the guest has finished, a parent that another finalizer holds gets no further child,
+/// because no pass would delete it again.
 #[test]
-fn a5_a_parent_that_goes_gets_no_child_outside_of_phase_finalize() {
+fn a5_a_deleted_parent_gets_no_child_outside_of_phase_finalize() {
     let mut held = parent("goodbye");
     held["metadata"]["finalizers"] = json!([FOREIGN]);
     let case = Case::start(&held);
     case.delete();
     case.wait(|parent| finalizers(parent) == [FOREIGN]);
     case.stage.settle(QUIET);
-    // Our part is over, and what is left is not ours to bring back.
+    // The host has no part in this parent any more, so it must not restore children.
     let mark = case.stage.mark();
     case.stage.delete(&case.namespace, HELLO);
     case.merge(&json!({ "spec": { "end": "keep" } }));
@@ -239,10 +239,12 @@ fn a5_a_parent_that_goes_gets_no_child_outside_of_phase_finalize() {
     case.wait_gone(PARENT);
 }
 
+/// In a foreground deletion the garbage collector waits for the children. A new child at this point
+/// would make it wait for ever.
 #[test]
-fn a5_a_foreground_deletion_makes_nothing_that_it_would_wait_for() {
+fn a5_a_foreground_deletion_creates_no_child_that_would_block_it() {
     let case = Case::start(&parent("goodbye"));
-    // As long as a child is held, the garbage collector waits for it.
+    // The garbage collector waits for a child as long as it has a finalizer.
     let keep = json!({ "metadata": { "finalizers": [FOREIGN] } });
     case.stage.merge(&case.namespace, HELLO, &keep);
     let mark = case.stage.mark();
@@ -267,16 +269,17 @@ fn a5_a_foreground_deletion_makes_nothing_that_it_would_wait_for() {
     }
 }
 
-/// A host that stops at its writes.
-struct Slow {
+/// A host whose writes the relay stops.
+struct InterceptedHost {
     stage: Stage,
     relay: Relay,
     host: Host,
 }
 
-impl Slow {
-    /// Lets a parent live and go up to its write of this number, and then gives it a successor of the same name, of whom the
-    /// host has not heard when the write goes on; false if there is no such write.
+impl InterceptedHost {
+    /// Runs the life of a parent up to the write of this number. Then a successor of the same name
+    /// replaces the parent, and the write continues before the host knows the successor. Returns
+    /// false if there is no such write.
     fn succeed_before(&self, number: usize) -> bool {
         let namespace = self.stage.namespace("successor");
         self.relay.arm(Some(Moment::Before));
@@ -308,12 +311,12 @@ impl Slow {
                 return true;
             }
             self.relay.arm(Some(Moment::Before));
-            stopped.go_on();
+            stopped.resume();
         }
     }
 
     fn succeed(&self, namespace: &str, old: &Value, stopped: Stopped) {
-        let what = stopped.line.clone();
+        let write = stopped.line.clone();
         self.stage.delete(namespace, PARENT);
         if self.stage.find(namespace, PARENT).is_some() {
             let none = json!({ "metadata": { "finalizers": null } });
@@ -323,7 +326,7 @@ impl Slow {
         let new = self.stage.apply(namespace, &parent("goodbye"));
         let (old, new) = (&old["metadata"]["uid"], &new["metadata"]["uid"]);
         assert_ne!(old, new);
-        stopped.go_on();
+        stopped.resume();
 
         let is_well = |parent: &Value| {
             is_synced(parent, "True", "Applied") && finalizers(parent) == [FINALIZER]
@@ -334,16 +337,17 @@ impl Slow {
             self.stage.find(namespace, GOODBYE),
         ) {
             (Some(owner), None) if owner == *new => Ok(()),
-            other => Err(format!("before {what}: {other:?}")),
+            other => Err(format!("before {write}: {other:?}")),
         };
-        eventually("nothing of the old parent stays", is_right);
+        eventually("nothing of the old parent remains", is_right);
         self.stage.settle(QUIET);
         is_right().unwrap();
         let successor = self.stage.get(namespace, PARENT);
-        assert_eq!(successor["metadata"]["uid"], *new, "before {what}");
-        assert!(is_well(&successor), "before {what}: {successor:#}");
+        assert_eq!(successor["metadata"]["uid"], *new, "before {write}");
+        assert!(is_well(&successor), "before {write}: {successor:#}");
 
-        // A child may have been made for the old parent: it is marked as such, and the garbage collector's.
+        // A child created for the old parent names it as its owner, so the garbage collector
+        // deletes it.
         let old = old.as_str().unwrap();
         let landed: Vec<String> = self
             .stage
@@ -353,7 +357,7 @@ impl Slow {
             .filter(|write| write.resource != "configmaps" || write.code != 201)
             .map(Write::line)
             .collect();
-        assert_eq!(landed, Vec::<String>::new(), "before {what}");
+        assert_eq!(landed, Vec::<String>::new(), "before {write}");
     }
 }
 
@@ -361,18 +365,21 @@ fn owner(object: Option<Value>) -> Option<Value> {
     Some(object?["metadata"]["ownerReferences"][0]["uid"].clone())
 }
 
-/// The finalizer, two children, the parent's status at either end, and the finalizer again.
+/// The writes of one life: the finalizer, two children, the parent's status at either end, and the
+/// finalizer again.
 const WRITES_MIN: usize = 6;
 
+/// Every write is bound to the UID of its parent. Otherwise a write that is under way would change
+/// the successor.
 #[test]
-fn l1_f14_a_successor_has_nothing_of_its_predecessor_whose_write_is_under_way() {
+fn l1_f14_a_pending_write_for_a_predecessor_does_not_reach_its_successor() {
     let stage = stage();
     let relay = Relay::start(&stage.plane).unwrap();
     let host = Host::start(&relay.kubeconfig, &stage.options).unwrap();
     stage.wait_served(&host, &[CRD]);
     stage.restart_collector();
-    let slow = Slow { stage, relay, host };
-    // What the host writes once and for all.
+    let slow = InterceptedHost { stage, relay, host };
+    // A first life covers the writes that the host makes only once.
     assert!(!slow.succeed_before(usize::MAX));
     let mut number = 1;
     while slow.succeed_before(number) {

@@ -1,7 +1,8 @@
-//! Guests that take all that they can get, beside a plugin whose parents are edited (F16, Q4): what that costs the
-//! neighbour, and that the host's memory comes back.
+//! Guests that take as much as they can get of a resource, beside a plugin whose parents are edited
+//! (F16, Q4): the delay for the neighbour, and the memory that the host frees afterwards.
 //!
-//! `tests/full` measures it, with nothing else on the machine; `tests/run` only holds that the neighbour converges.
+//! `tests/full` measures this with nothing else on the machine; `tests/run` only checks that the
+//! neighbour converges.
 
 use std::{
     collections::BTreeMap,
@@ -25,13 +26,13 @@ use crate::stage::{Stage, is_synced};
 
 const API: &str = "test.innkeeper.dev/v1";
 
-/// The plugin that is edited.
+/// The kind whose parents are edited.
 const NEIGHBOUR: &str = "Moody";
 
-/// The plugins that can be told to be hogs.
-const SLOTHS: [&str; 2] = ["Unruly", "Nosy"];
+/// The kinds whose guests can become hogs.
+const HOG_KINDS: [&str; 2] = ["Unruly", "Nosy"];
 
-/// One that takes too much of one thing.
+/// A guest's behaviour that takes too much of one resource.
 struct Hog {
     takes: &'static str,
     kind: &'static str,
@@ -55,12 +56,12 @@ const HOGS: [Hog; 6] = [
     hog("lists", "Nosy", "list"),
 ];
 
-/// Parents of each plugin.
+/// The number of parents of each plugin.
 const PARENTS: usize = 10;
 
-/// How much is measured.
+/// The extent of a measurement.
 struct Load {
-    /// Of each hog, one undisturbed and one beside it.
+    /// For each hog; each round is measured once undisturbed and once beside the hog.
     rounds: usize,
     /// In each round.
     edits: usize,
@@ -79,29 +80,30 @@ const FULL: Load = Load {
     edits_per_second: 20,
 };
 
-/// The neighbour's p99 beside a hog is at most so many times the undisturbed one.
+/// Limit for the neighbour's p99 beside a hog, as a multiple of the undisturbed p99.
 const RATIO_MAX: u32 = 2;
 
-/// And so much more, whatever the ratio: a hog that computes leaves one of two processors to the host, the API server,
-/// etcd and the tests, and what goes from one of them to the next waits for a slice of some 4 ms, five times on its way.
+/// Allowance beyond that ratio: a hog that computes leaves one of two processors to the host, the
+/// API server, etcd and the tests, and each of the five hand-overs between them waits for a slice
+/// of some 4 ms.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// A control plane with a host on it, and parents in one namespace.
-struct Scene {
+/// A control plane with a host, and parents in one namespace.
+struct HogFixture {
     stage: Stage,
     host: Host,
     namespace: String,
-    /// Makes every edit another one.
+    /// The number of edits so far, which makes every edit differ.
     edits: usize,
 }
 
-/// One test at a time: each looks at what the host as a whole does.
-fn scene() -> MutexGuard<'static, Scene> {
-    static SCENE: LazyLock<Mutex<Scene>> = LazyLock::new(|| Mutex::new(Scene::new()));
-    SCENE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks the fixture, because each test measures the host as a whole.
+fn fixture() -> MutexGuard<'static, HogFixture> {
+    static FIXTURE: LazyLock<Mutex<HogFixture>> = LazyLock::new(|| Mutex::new(HogFixture::new()));
+    FIXTURE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Scene {
+impl HogFixture {
     fn new() -> Self {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         let guests = ["generous", "unruly", "nosy"].map(|name| guests.join(format!("{name}.wasm")));
@@ -110,22 +112,22 @@ impl Scene {
         let crds = ["moodies", "unrulies", "nosies"].map(|crd| format!("{crd}.test.innkeeper.dev"));
         stage.wait_served(&host, &crds.each_ref().map(String::as_str));
         let namespace = stage.namespace("hogs");
-        let scene = Self {
+        let fixture = Self {
             stage,
             host,
             namespace,
             edits: 0,
         };
         for number in 0..PARENTS {
-            scene.put(NEIGHBOUR, number, &json!({}));
+            fixture.put(NEIGHBOUR, number, &json!({}));
         }
-        for kind in SLOTHS {
-            scene.tell(kind, "good");
+        for kind in HOG_KINDS {
+            fixture.set_behaviour(kind, "good");
         }
-        for kind in SLOTHS.into_iter().chain([NEIGHBOUR]) {
-            scene.wait_all(kind, "True");
+        for kind in HOG_KINDS.into_iter().chain([NEIGHBOUR]) {
+            fixture.wait_all(kind, "True");
         }
-        scene
+        fixture
     }
 
     fn put(&self, kind: &str, number: usize, spec: &Value) {
@@ -135,14 +137,14 @@ impl Scene {
         self.stage.apply_new(&self.namespace, &parent);
     }
 
-    /// Tells all parents of a kind what to do.
-    fn tell(&self, kind: &str, behaviour: &str) {
+    /// Sets the behaviour of all parents of a kind.
+    fn set_behaviour(&self, kind: &str, behaviour: &str) {
         for number in 0..PARENTS {
             self.put(kind, number, &json!({"behaviour": behaviour}));
         }
     }
 
-    /// Waits until all parents of a kind are Synced, or are not.
+    /// Waits until the condition `Synced` of all parents of a kind has this status.
     #[track_caller]
     fn wait_all(&self, kind: &str, status: &str) {
         for number in 0..PARENTS {
@@ -163,7 +165,8 @@ impl Scene {
         }
     }
 
-    /// Edits parents of the neighbour and of a hog in turn; how long it took from each edit to the write of its child.
+    /// Edits parents of the neighbour and of a hog in turn, and measures the time from each edit to
+    /// the write of its child.
     fn measure(&mut self, hog: &Hog, load: &Load) -> Round {
         let user = self.stage.plane.user();
         let mark = self.stage.mark();
@@ -199,7 +202,7 @@ impl Scene {
         round
     }
 
-    /// Waits until every child of the neighbour says what its parent says.
+    /// Waits until every child of the neighbour has the note of its parent.
     #[track_caller]
     fn wait_reflected(&self) {
         let user = self.stage.plane.user();
@@ -212,31 +215,35 @@ impl Scene {
             };
             found.unwrap().iter().filter_map(of_neighbour).collect()
         };
-        eventually("the neighbour's children say what its parents say", || {
-            let wanted = notes(API, NEIGHBOUR, "spec");
-            let said = notes("v1", "ConfigMap", "data");
-            let same = wanted.iter().all(|(name, note)| {
-                said.get(name).and_then(Value::as_str).unwrap_or_default()
-                    == note.as_str().unwrap_or_default()
-            });
-            if same {
-                Ok(())
-            } else {
-                Err(format!("{wanted:?} {said:?}"))
-            }
-        });
+        eventually(
+            "the neighbour's children have the notes of their parents",
+            || {
+                let wanted = notes(API, NEIGHBOUR, "spec");
+                let found = notes("v1", "ConfigMap", "data");
+                let same = wanted.iter().all(|(name, note)| {
+                    found.get(name).and_then(Value::as_str).unwrap_or_default()
+                        == note.as_str().unwrap_or_default()
+                });
+                if same {
+                    Ok(())
+                } else {
+                    Err(format!("{wanted:?} {found:?}"))
+                }
+            },
+        );
     }
 
-    /// What the host has resident now, in bytes.
+    /// The resident memory of the host, in bytes.
     fn resident(&mut self) -> u64 {
         self.host.process().usage().unwrap().resident_bytes
     }
 
-    /// Has all parents of a plugin be hogs of one kind, until each has said so, and good again.
-    fn wallow(&self, hog: &Hog) {
-        self.tell(hog.kind, hog.behaviour);
+    /// Makes hogs of all parents of a kind until each reports its fault, and then makes them good
+    /// again.
+    fn run_hogs(&self, hog: &Hog) {
+        self.set_behaviour(hog.kind, hog.behaviour);
         self.wait_all(hog.kind, "False");
-        self.tell(hog.kind, "good");
+        self.set_behaviour(hog.kind, "good");
         self.wait_all(hog.kind, "True");
     }
 }
@@ -249,7 +256,8 @@ fn note(turn: usize) -> String {
     format!("turn {turn}")
 }
 
-/// From the neighbour's edits to what the host wrote, by the API server's clock, the quickest first.
+/// The times from the neighbour's edits to the host's writes by the API server's clock, in
+/// ascending order.
 struct Round {
     /// From the answer to an edit to the arrival of the write that follows: the host's time.
     host: Vec<Duration>,
@@ -258,12 +266,12 @@ struct Round {
 }
 
 impl Round {
-    /// An edit that was overtaken by the next one of its parent has no write.
+    /// An edit that the next one of its parent overtook has no write and does not count.
     fn of(writes: &[Write]) -> Self {
         let noted = |resource: &str, at: &str| -> BTreeMap<&str, &Write> {
             let writes = writes.iter().filter(|write| write.resource == resource);
             let noted = writes.filter_map(|write| Some((write.body[at]["note"].as_str()?, write)));
-            // Of several the first.
+            // The reversed order keeps the first of several writes.
             noted.rev().collect()
         };
         let edits = noted("moodies.test.innkeeper.dev", "spec");
@@ -271,7 +279,7 @@ impl Round {
         let pairs = children
             .iter()
             .filter_map(|(note, write)| Some((*edits.get(note)?, *write)));
-        // A watch may be quicker than the answer.
+        // A watch event may arrive before the answer to the edit.
         let time = |since: Timestamp, until: Timestamp| {
             Duration::try_from(until.duration_since(since)).unwrap_or_default()
         };
@@ -287,8 +295,8 @@ impl Round {
     }
 }
 
-/// Of the times within which so many of a hundred edits of each round were reflected the median: what else happens on
-/// the machine comes in bursts, which spoil a round and not all.
+/// The median over the rounds of the time within which this share of the edits, in percent, was
+/// reflected. Other load on the machine comes in bursts, which spoil a round but not all.
 fn percentile(rounds: &[Round], share: usize, of: impl Fn(&Round) -> &[Duration]) -> Duration {
     let in_round = |round: &Round| {
         let times = of(round);
@@ -300,8 +308,8 @@ fn percentile(rounds: &[Round], share: usize, of: impl Fn(&Round) -> &[Duration]
     all.get(all.len() / 2).copied().unwrap_or_default()
 }
 
-/// `p50 1.0ms, p99 2.0ms (3.0ms and 4.0ms with the API server's time)`.
-fn told(rounds: &[Round]) -> String {
+/// A summary such as `p50 1.0ms, p99 2.0ms (3.0ms and 4.0ms with the API server's time)`.
+fn summary(rounds: &[Round]) -> String {
     let host = |share| percentile(rounds, share, |round| &round.host);
     let whole = |share| percentile(rounds, share, |round| &round.whole);
     format!(
@@ -313,31 +321,33 @@ fn told(rounds: &[Round]) -> String {
     )
 }
 
+/// The delay of the neighbour's passes stays within a factor and an allowance. A hog that blocked a
+/// worker thread or a queue of the host would exceed them.
 #[test]
-fn f16_q4_a_hog_costs_its_neighbour_little() {
+fn f16_q4_a_hog_delays_its_neighbour_within_limits() {
     let load = if is_full() { FULL } else { SAMPLE };
-    let mut scene = scene();
+    let mut fixture = fixture();
     let mut report = String::new();
-    let mut dear = Vec::new();
+    let mut too_slow = Vec::new();
     for hog in &HOGS {
         let (mut alone, mut beside) = (Vec::new(), Vec::new());
         for _ in 0..load.rounds {
-            alone.push(scene.measure(hog, &load));
-            scene.tell(hog.kind, hog.behaviour);
-            scene.wait_all(hog.kind, "False");
-            beside.push(scene.measure(hog, &load));
-            scene.tell(hog.kind, "good");
-            scene.wait_all(hog.kind, "True");
+            alone.push(fixture.measure(hog, &load));
+            fixture.set_behaviour(hog.kind, hog.behaviour);
+            fixture.wait_all(hog.kind, "False");
+            beside.push(fixture.measure(hog, &load));
+            fixture.set_behaviour(hog.kind, "good");
+            fixture.wait_all(hog.kind, "True");
         }
         let line = format!(
             "{}: alone {}; beside it {}",
             hog.takes,
-            told(&alone),
-            told(&beside)
+            summary(&alone),
+            summary(&beside)
         );
         let p99 = |rounds: &[Round]| percentile(rounds, 99, |round| &round.host);
         if p99(&beside) > p99(&alone) * RATIO_MAX + SLACK {
-            dear.push(line.clone());
+            too_slow.push(line.clone());
         }
         writeln!(report, "{line}").unwrap();
     }
@@ -348,35 +358,37 @@ fn f16_q4_a_hog_costs_its_neighbour_little() {
         );
         fs::write(root().join("target/hog-report.txt"), rounds + &report).unwrap();
         assert!(
-            dear.is_empty(),
+            too_slow.is_empty(),
             "more than {RATIO_MAX} times and {SLACK:?}:\n{}",
-            dear.join("\n")
+            too_slow.join("\n")
         );
     }
 }
 
-/// What a hog had is given back, but for what allocators and the pool of instances keep for the next call; and that does
-/// not grow.
+/// The host frees the memory of a hog, except for the part that allocators and the pool of
+/// instances keep for the next call; that part does not grow.
 #[test]
-fn f16_the_host_s_memory_comes_back_after_hogs() {
+fn f16_the_host_frees_the_memory_of_hogs() {
     const MIB: u64 = 1 << 20;
-    /// Kept after the first of them, beside what was resident before.
+    /// Kept after the first run, beyond the memory that was resident before.
     const KEPT_MAX: u64 = 64 * MIB;
-    /// More after the same once more.
+    /// Additional memory after a second run.
     const GROWTH_MAX: u64 = 16 * MIB;
 
-    let mut scene = scene();
-    let mut before = scene.resident();
+    let mut fixture = fixture();
+    let mut before = fixture.resident();
     for kept_max in [KEPT_MAX, GROWTH_MAX] {
         for hog in &HOGS {
-            scene.wallow(hog);
+            fixture.run_hogs(hog);
         }
-        before = eventually("the host's memory comes back", || match scene.resident() {
-            after if after <= before + kept_max => Ok(after),
-            after => Err(format!("{} MiB after {} MiB", after / MIB, before / MIB)),
+        before = eventually("the host frees the hogs' memory", || {
+            match fixture.resident() {
+                after if after <= before + kept_max => Ok(after),
+                after => Err(format!("{} MiB after {} MiB", after / MIB, before / MIB)),
+            }
         });
     }
-    // It was there to be given back: one instance alone had all that its limit lets it have.
-    let most = scene.host.process().usage().unwrap().resident_max_bytes;
+    // The hogs did use memory: one instance alone reached its limit.
+    let most = fixture.host.process().usage().unwrap().resident_max_bytes;
     assert!(most > before + 32 * MIB, "{} MiB at most", most / MIB);
 }

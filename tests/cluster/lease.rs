@@ -1,4 +1,5 @@
-//! Of two hosts one writes, whatever becomes of it, and the other one takes over (L2, F15).
+//! Leader election: one of two hosts writes, whatever happens to it, and the other one takes over
+//! (L2, F15).
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +8,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    plugins::{Site, WELL},
-    stage::{Stage, is_synced, lines, wait_logged},
+    plugins::{HEALTHY, PluginSite},
+    stage::{Stage, is_applied, lines, wait_logged},
 };
 
 const API: &str = "cache.example.com/v1";
@@ -16,7 +17,7 @@ const CRD: &str = "memcacheds.cache.example.com";
 const LEASE: (&str, &str, &str) = ("coordination.k8s.io/v1", "Lease", "innkeeper");
 const HOST_NAMESPACE: &str = "innkeeper-system";
 
-/// The fast lease of most tests: a test that waits for the one of every day takes a minute.
+/// The fast lease of most tests; a takeover after the default lease takes a minute.
 const FAST: [&str; 6] = [
     "--lease-duration",
     "6",
@@ -25,16 +26,17 @@ const FAST: [&str; 6] = [
     "--lease-retry",
     "1",
 ];
+/// The lease duration in [`FAST`].
 const FAST_DURATION: Duration = Duration::from_secs(6);
 
-/// For processes and an API server that have two cores for everything.
+/// Allowance for processes and an API server that share two cores.
 const SLACK: Duration = Duration::from_secs(3);
 
 fn stage() -> Stage {
     Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins)
 }
 
-/// A host that is called so in the lease and in the audit log.
+/// Starts a host with this identity in the lease and in the audit log.
 fn host(stage: &Stage, identity: &str, lease: &[&str]) -> Host {
     let mut options = stage.options.clone();
     let arguments = ["--leader-elect", "--lease-identity", identity];
@@ -43,7 +45,7 @@ fn host(stage: &Stage, identity: &str, lease: &[&str]) -> Host {
     Host::start(&stage.plane.kubeconfig(), &options).unwrap()
 }
 
-/// Two hosts, of which `a` has the lease and `b` is ready to take over.
+/// Starts two hosts, of which `a` has the lease and `b` is ready to take over.
 fn pair(stage: &Stage, lease: &[&str]) -> (Host, Host) {
     let a = host(stage, "a", lease);
     wait_holder(stage, "a", Duration::from_secs(30));
@@ -75,7 +77,7 @@ fn wait_holder(stage: &Stage, identity: &str, deadline: Duration) -> Value {
     })
 }
 
-/// What a host wrote after a mark, the lease left out.
+/// The writes of a host after a mark, except those to the lease.
 fn writes_by(stage: &Stage, identity: &str, mark: usize) -> Vec<Write> {
     let all = stage.writes_since(mark);
     let agent = format!("({identity}_");
@@ -91,12 +93,10 @@ fn apply(stage: &Stage, namespace: &str, name: &str) {
     stage.apply(namespace, &parent);
 }
 
-/// Waits until a host has made a parent's children.
+/// Waits until a host has applied a parent.
 #[track_caller]
 fn wait_applied(stage: &Stage, host: &Host, namespace: &str, name: &str) {
-    stage.wait(host, namespace, (API, "Memcached", name), |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(host, namespace, (API, "Memcached", name), is_applied);
 }
 
 /// Waits until a host has ended because it lost the lease.
@@ -108,6 +108,8 @@ fn wait_lost(host: &mut Host, deadline: Duration) {
     assert!(log.contains("lost the lease"), "{log}");
 }
 
+/// A standby writes nothing, and a host that stops gives its lease up. A standby that waited for
+/// the lease to expire would need 15 seconds.
 #[test]
 fn l2_one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
     let stage = stage();
@@ -132,7 +134,8 @@ fn l2_one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
 
     apply(&stage, &namespace, "second");
     wait_applied(&stage, &b, &namespace, "second");
-    // What the first host has made is as it should be, so that the second one writes only what is new.
+    // The children of the first host are already correct, so the second host writes only the new
+    // ones.
     let writes = writes_by(&stage, "b", mark);
     let names: Vec<_> = writes
         .iter()
@@ -147,20 +150,21 @@ fn l2_one_of_two_hosts_writes_and_a_clean_stop_hands_over_within_a_second() {
     assert_eq!(lease(&stage)["spec"]["holderIdentity"], "");
 }
 
+/// A standby compiles the plugins in advance. Otherwise each takeover would wait for the compiler.
 #[test]
-fn l2_a_host_that_waits_has_loaded_what_plugins_declare() {
+fn l2_a_standby_host_has_loaded_the_declared_plugins() {
     const NAME: &str = "cache";
 
-    let site = Site::new();
+    let site = PluginSite::new();
     site.define();
     site.put("memcached");
-    let Site {
+    let PluginSite {
         stage, namespace, ..
     } = &site;
     let caches = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let start = |at: usize, identity: &str| {
         let mut options = stage.options.clone();
-        // Nothing that one compiles helps the other.
+        // Separate caches: neither host profits from the other's compilations.
         options.cache = Some(caches[at].path().to_owned());
         let elected = ["--leader-elect", "--lease-identity", identity];
         let elected = elected.map(str::to_owned);
@@ -170,7 +174,7 @@ fn l2_a_host_that_waits_has_loaded_what_plugins_declare() {
     let mut a = start(0, "a");
     wait_holder(stage, "a", Duration::from_secs(30));
     site.apply_as(NAME, &json!({}));
-    site.wait_conditions_of(NAME, &a, &WELL);
+    site.wait_conditions_of(NAME, &a, &HEALTHY);
     stage.wait_served(&a, &[CRD]);
     apply(stage, namespace, "first");
     wait_applied(stage, &a, namespace, "first");
@@ -178,7 +182,7 @@ fn l2_a_host_that_waits_has_loaded_what_plugins_declare() {
     let b = start(1, "b");
     wait_logged(
         &b,
-        "the second host has loaded it, too",
+        "the second host has loaded the plugin",
         "in case that this host takes over",
     );
     let mark = stage.settle(Duration::from_secs(1));
@@ -186,7 +190,7 @@ fn l2_a_host_that_waits_has_loaded_what_plugins_declare() {
     let stopped = Instant::now();
     apply(stage, namespace, "second");
     wait_applied(stage, &b, namespace, "second");
-    // A compilation alone takes longer.
+    // A compilation alone would take longer than this.
     let taken_over = stopped.elapsed();
     assert!(taken_over < SLACK, "{taken_over:?}\n{}", b.log().unwrap());
     let writes = writes_by(stage, "b", mark);
@@ -195,8 +199,9 @@ fn l2_a_host_that_waits_has_loaded_what_plugins_declare() {
     Stage::stop(b);
 }
 
+/// The other host takes over after the lease has expired, not before.
 #[test]
-fn l2_a_killed_host_is_followed_after_its_lease() {
+fn l2_a_killed_host_is_replaced_after_its_lease_expires() {
     let stage = stage();
     let (mut a, b) = pair(&stage, &FAST);
     let namespace = stage.namespace("killed");
@@ -204,13 +209,17 @@ fn l2_a_killed_host_is_followed_after_its_lease() {
     let killed = Instant::now();
     apply(&stage, &namespace, "orphan");
     wait_holder(&stage, "b", FAST_DURATION + SLACK);
-    // The last renewal may be as old as the time between two of them, and a little more.
+    // The lease counts from the last renewal, which may be older than the kill by the time between
+    // two renewals and a little more.
     assert!(killed.elapsed() > FAST_DURATION / 2);
     wait_applied(&stage, &b, &namespace, "orphan");
 }
 
+/// A host checks its lease by the clock before each write. If it did not, the writes that were
+/// pending when it froze would follow after the takeover.
 #[test]
-fn l2_f15_a_host_that_was_frozen_for_longer_than_its_lease_writes_nothing_after_it() {
+fn l2_f15_a_host_frozen_for_longer_than_its_lease_writes_nothing_afterwards() {
+    /// Enough that the host freezes in the middle of its work.
     const PARENTS: usize = 60;
     let stage = stage();
     let (mut a, b) = pair(&stage, &FAST);
@@ -221,7 +230,7 @@ fn l2_f15_a_host_that_was_frozen_for_longer_than_its_lease_writes_nothing_after_
     let start = stage.mark();
     for name in &names {
         apply(&stage, &namespace, name);
-        // In the middle of its work.
+        // The host freezes in the middle of its work.
         if writes_by(&stage, "a", start).len() > 4 {
             break;
         }
@@ -238,7 +247,7 @@ fn l2_f15_a_host_that_was_frozen_for_longer_than_its_lease_writes_nothing_after_
         wait_applied(&stage, &b, &namespace, name);
     }
     assert_eq!(lines(&writes_by(&stage, "a", mark)), Vec::<String>::new());
-    // Nothing was made twice, by whom ever.
+    // Each child was created once, by either host.
     let mut made: Vec<String> = stage
         .writes_since(start)
         .iter()
@@ -252,8 +261,10 @@ fn l2_f15_a_host_that_was_frozen_for_longer_than_its_lease_writes_nothing_after_
     assert_eq!((made.len(), count), (2 * PARENTS, 2 * PARENTS));
 }
 
+/// The holder recreates a deleted lease, and ends if another holder is in it. At no time do two
+/// hosts write.
 #[test]
-fn l2_f15_a_lease_that_somebody_deletes_or_edits_has_one_holder_still() {
+fn l2_f15_a_lease_that_is_deleted_or_edited_still_has_one_holder() {
     let stage = stage();
     let (mut a, b) = pair(&stage, &FAST);
     let namespace = stage.namespace("edited");
@@ -270,19 +281,21 @@ fn l2_f15_a_lease_that_somebody_deletes_or_edits_has_one_holder_still() {
     stage.merge(
         HOST_NAMESPACE,
         LEASE,
-        &json!({"spec": {"holderIdentity": "somebody"}}),
+        &json!({"spec": {"holderIdentity": "another-host"}}),
     );
     wait_lost(&mut a, SLACK);
     let mark = stage.mark();
-    // Nobody renews it.
+    // That holder does not renew the lease.
     wait_holder(&stage, "b", FAST_DURATION + SLACK);
     apply(&stage, &namespace, "edited");
     wait_applied(&stage, &b, &namespace, "edited");
     assert_eq!(lines(&writes_by(&stage, "a", mark)), Vec::<String>::new());
 }
 
+/// A holder that cannot renew ends before the lease expires for others. The standby keeps waiting,
+/// because it has nothing to lose.
 #[test]
-fn l2_f15_without_an_api_server_the_holder_gives_up_and_the_other_one_waits() {
+fn l2_f15_without_an_api_server_the_holder_ends_and_the_standby_waits() {
     let stage = stage();
     let (mut a, mut b) = pair(&stage, &FAST);
     let namespace = stage.namespace("paused");

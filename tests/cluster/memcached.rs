@@ -1,4 +1,5 @@
-//! The guest `memcached` on the shared host: the cycle of a parent's life, seen by its user and by the audit log.
+//! The guest `memcached` on the shared host: the life cycle of a parent, as its user and the audit
+//! log see it.
 
 use serde_json::{Value, json};
 
@@ -42,7 +43,7 @@ fn the_article_becomes_ready() {
     assert_eq!(site.get(SERVICE)["spec"]["clusterIP"], "None");
 }
 
-// A1: an unchanged child is no write, a changed one exactly one PATCH.
+// A1: an unchanged child causes no write, a changed one exactly one PATCH.
 #[test]
 fn scaling_is_one_patch_of_the_deployment() {
     let (site, _) = article("memcached-scale");
@@ -50,11 +51,7 @@ fn scaling_is_one_patch_of_the_deployment() {
     site.merge(PARENT, &json!({ "spec": { "size": 5 } }));
     let parent = site.wait_ready(PARENT);
     assert_eq!(parent["status"]["readyReplicas"], 5);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch deployments.apps example-memcached 200"]
-    );
+    site.check_child_writes(mark, &["patch deployments.apps example-memcached 200"]);
 }
 
 #[test]
@@ -68,7 +65,7 @@ fn a_deleted_child_comes_back() {
     site.wait_ready(PARENT);
 }
 
-// A2: an owned field is repaired, a foreign one is left alone.
+// A2: the host repairs an owned field and leaves a foreign one alone.
 #[test]
 fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     let (site, _) = article("memcached-drift");
@@ -85,11 +82,7 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
         deployment["metadata"]["annotations"]["example.org/mine"],
         "x"
     );
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch deployments.apps example-memcached 200"]
-    );
+    site.check_child_writes(mark, &["patch deployments.apps example-memcached 200"]);
 }
 
 fn is_whole(deployment: &Value) -> bool {
@@ -115,7 +108,7 @@ fn check_repaired(site: &Site, damage: impl FnOnce(), writes: &[&str]) {
 }
 
 #[test]
-fn a2_whatever_takes_a_field_from_us_one_write_brings_it_back() {
+fn a2_one_write_restores_a_field_however_it_was_lost() {
     let (site, _) = article("memcached-taken");
     assert!(is_whole(&site.get(DEPLOYMENT)));
     let updated = "patch deployments.apps example-memcached 200";
@@ -136,14 +129,15 @@ fn a2_whatever_takes_a_field_from_us_one_write_brings_it_back() {
     check_repaired(&site, unlabel, &[updated]);
     let forget = || merge(json!({ "managedFields": [{}] }));
     check_repaired(&site, forget, &[updated]);
-    // Without the host's label it is out of sight, and making it shows that it exists.
+    // Without the host's label the child is invisible to the host, and only the refused create
+    // reveals that it exists.
     let hide = || merge(json!({ "labels": { "innkeeper.dev/plugin": null } }));
     let found = "patch deployments.apps example-memcached 409";
     check_repaired(&site, hide, &[found, updated]);
 }
 
 #[test]
-fn a_feature_that_is_switched_off_is_pruned() {
+fn the_child_of_a_disabled_feature_is_pruned() {
     let (site, _) = article("memcached-prune");
     let budget = json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
     site.merge(PARENT, &json!({ "spec": { "highAvailability": budget } }));
@@ -154,7 +148,7 @@ fn a_feature_that_is_switched_off_is_pruned() {
 }
 
 #[test]
-fn deleting_the_parent_removes_what_it_owns() {
+fn deleting_the_parent_deletes_its_children() {
     let (site, _) = article("memcached-delete");
     site.delete(PARENT);
     site.wait_gone(PARENT);

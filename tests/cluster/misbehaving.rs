@@ -1,5 +1,5 @@
-//! Guests that misbehave by what they do again and again, and by what they want to know (F16): on the control plane and the
-//! host of `faults`.
+//! Guests that misbehave by repetition, or by reading forbidden objects (F16), on the control
+//! plane and the host of `faults`.
 
 use std::time::Instant;
 
@@ -17,11 +17,11 @@ use crate::{
     faults::{Case, GARBAGE, NOSY, UNRULY, check, check_garbage, check_in, check_unruly, shared},
 };
 
-/// The default limit of a plugin.
+/// The default write limit of a plugin.
 const WRITES_PER_MINUTE_MAX: usize = 120;
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_traps_with_a_megabyte_of_words() {
+fn a7_f16_keeps_children_when_the_guest_traps_with_a_megabyte_of_text() {
     check_unruly("long-trap", "GuestTrapped", "told to trap told to trap");
 }
 
@@ -34,17 +34,20 @@ fn a7_f16_keeps_children_when_the_guest_answers_a_status_of_two_megabytes() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_answers_a_status_that_its_definition_does_not_know() {
+fn a7_f16_keeps_children_when_the_guest_answers_a_status_with_unknown_fields() {
     check_unruly("unknown-status", "StatusRejected", ".status.nobody");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_never_wants_to_be_asked_again() {
+fn a7_f16_keeps_children_when_the_guest_asks_for_a_pass_in_the_far_future() {
     check(GARBAGE, "requeue-never", ("True", "Applied"), "");
 }
 
+/// The host bounds the passes that a guest requests. Otherwise one guest could keep a worker thread
+/// busy for ever.
 #[test]
-fn f16_a_guest_that_wants_to_be_asked_at_once_for_ever_is_asked_ten_times_a_second() {
+fn f16_a_guest_that_always_asks_for_an_immediate_pass_gets_ten_passes_a_second() {
+    /// Enough to measure a rate: two seconds at ten passes a second.
     const PASSES: f64 = 20.0;
 
     let requeues = || {
@@ -53,32 +56,34 @@ fn f16_a_guest_that_wants_to_be_asked_at_once_for_ever_is_asked_ten_times_a_seco
         sum(&metrics, "controller_runtime_reconcile_total", labels)
     };
     let case = Case::start(GARBAGE);
-    let generation = case.tell(GARBAGE, "parent", "requeue-at-once");
+    let generation = case.set_behaviour(GARBAGE, "parent", "requeue-at-once");
     case.wait_synced(GARBAGE, "parent", &generation, ("True", "Applied"));
     let version = || case.parent(GARBAGE, "parent")["metadata"]["resourceVersion"].clone();
     let (mark, before) = (shared().plane.audit().mark().unwrap(), version());
 
     let (begin, first) = (Instant::now(), requeues());
-    let last = eventually("it is asked again and again", || match requeues() {
+    let last = eventually("the guest has had enough passes", || match requeues() {
         last if last - first >= PASSES => Ok(last),
         last => Err(last - first),
     });
     let rate = (last - first) / begin.elapsed().as_secs_f64();
-    // What ended between the first look and its answer, and the last one, comes on top.
+    // Two more than ten, because passes that end between the first count and its answer, and the
+    // last pass, come on top.
     assert!(rate <= 12.0, "{rate} passes per second");
     case.check_neighbour(GARBAGE);
     assert_eq!(case.child_writes(mark), Vec::<String>::new());
     assert_eq!(version(), before, "the parent is written in a steady state");
-    case.tell(GARBAGE, "parent", "good");
+    case.set_behaviour(GARBAGE, "parent", "good");
     case.wait_applied(GARBAGE, "parent");
 }
 
-/// The writes for a parent are bounded, it says why, and other plugins go on. Gives the case, to be told what comes next.
+/// Checks that the writes for a parent are bounded, that the parent reports the reason, and that a
+/// neighbour still converges. Returns the case for further steps.
 #[track_caller]
-fn check_held_back(behaviour: &str) -> Case {
+fn check_throttled(behaviour: &str) -> Case {
     let case = Case::start(UNRULY);
     let mark = shared().plane.audit().mark().unwrap();
-    let generation = case.tell(UNRULY, "parent", behaviour);
+    let generation = case.set_behaviour(UNRULY, "parent", behaviour);
     let throttled = ("False", "Throttled");
     let parent = case.wait_synced(UNRULY, "parent", &generation, throttled);
     let synced = condition(&parent, "Synced").unwrap();
@@ -87,7 +92,7 @@ fn check_held_back(behaviour: &str) -> Case {
     }
     case.check_neighbour(UNRULY);
     let writes = case.child_writes(mark).len();
-    // What refills while the first writes are under way comes on top.
+    // Half as much again, because the limit refills while the first writes are under way.
     let bound = WRITES_PER_MINUTE_MAX + WRITES_PER_MINUTE_MAX / 2;
     assert!(
         (WRITES_PER_MINUTE_MAX / 2..=bound).contains(&writes),
@@ -96,34 +101,35 @@ fn check_held_back(behaviour: &str) -> Case {
     case
 }
 
-/// Lets a parent rest whose children are never as they should be.
+/// Stops the writes for a parent whose children never match their desired state.
 fn rest(case: &Case) {
-    let generation = case.tell(UNRULY, "parent", "keep");
+    let generation = case.set_behaviour(UNRULY, "parent", "keep");
     case.wait_synced(UNRULY, "parent", &generation, ("True", "Applied"));
 }
 
-/// Q6: what is wanted in the end is written once there is room.
+/// Q6: the last desired state is written once the limit allows it.
 #[test]
-fn q6_a_plugin_that_wants_another_thing_in_every_pass_is_held_back() {
-    let case = check_held_back("restless");
+fn q6_a_guest_whose_answer_changes_in_every_pass_is_throttled() {
+    let case = check_throttled("restless");
     let mark = shared().plane.audit().mark().unwrap();
-    case.tell(UNRULY, "parent", "good");
+    case.set_behaviour(UNRULY, "parent", "good");
     case.wait_applied(UNRULY, "parent");
     let written = case.child_writes(mark).len();
     assert!(written <= WRITES_PER_MINUTE_MAX / 2 + 2, "{written}");
 }
 
+/// Answers that never repeat cannot converge, so only the write limit protects the API server.
 #[test]
-fn q6_f16_a_guest_whose_answers_are_random_is_held_back() {
-    rest(&check_held_back("random"));
+fn q6_f16_a_guest_whose_answers_are_random_is_throttled() {
+    rest(&check_throttled("random"));
 }
 
 #[test]
-fn q6_f16_a_guest_whose_answer_flips_between_two_states_is_held_back() {
-    rest(&check_held_back("flip"));
+fn q6_f16_a_guest_whose_answer_flips_between_two_states_is_throttled() {
+    rest(&check_throttled("flip"));
 }
 
-/// The events about a parent that its guest has stated.
+/// The events that a guest has stated about its parent.
 fn events(case: &Case) -> Vec<Value> {
     let kind = Kind::new("events.k8s.io/v1", "Event", &case.namespace);
     let mut events = shared().plane.user().list(kind, "").unwrap();
@@ -136,22 +142,25 @@ fn a7_f16_keeps_children_when_the_guest_answers_ten_thousand_events() {
     check_garbage("many-events", "events: there are 10000, 64 are allowed");
 }
 
-/// O3: news in every pass is a trickle of events after the first few.
+/// O3: if every pass states new events, only the first few and then a trickle are published.
 #[test]
-fn f16_o3_a_guest_with_sixty_events_in_every_pass_gets_a_few() {
+fn f16_o3_a_guest_with_sixty_events_in_every_pass_publishes_few() {
+    /// The events about one parent that the host publishes at once; one more follows every five
+    /// minutes, as in client-go.
     const BURST: usize = 25;
 
-    let case = check_held_back("chatter");
+    let case = check_throttled("chatter");
     rest(&case);
-    let said = events(&case).len();
-    assert!((1..=BURST).contains(&said), "{said}");
+    let published = events(&case).len();
+    assert!((1..=BURST).contains(&published), "{published}");
 }
 
-/// Nothing goes here, as nobody collects: it is a parent of its own that wants so much.
+/// A parent of its own has the large children, because there is no garbage collector here that
+/// would delete them.
 #[test]
 fn f16_a_megabyte_of_children_is_no_fault() {
     let case = Case::start(UNRULY);
-    case.tell(UNRULY, "bulk", "megabyte");
+    case.set_behaviour(UNRULY, "bulk", "megabyte");
     case.wait_applied(UNRULY, "bulk");
     case.check_neighbour(UNRULY);
     let kind = Kind::new("v1", "ConfigMap", &case.namespace);
@@ -164,7 +173,7 @@ fn f16_a_megabyte_of_children_is_no_fault() {
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_reads_what_it_is_not_granted() {
+fn a7_f16_keeps_children_when_the_guest_reads_a_kind_without_a_grant() {
     let expected = ("False", "Retrying");
     check(
         NOSY,
@@ -186,14 +195,14 @@ fn a7_f16_keeps_children_when_the_guest_reads_without_end() {
 
 #[test]
 fn a7_f16_keeps_children_when_the_guest_lists_everything_without_end() {
-    // How many bytes that is depends on what else there is.
+    // The number of bytes in the message depends on the other objects in the cluster.
     check(NOSY, "list", ("False", "LimitExceeded"), "per pass");
 }
 
 /// Values of Secrets that no guest, log or status may show.
 const VALUES: [&str; 2] = ["correct horse battery", "staple in the annotation"];
 
-/// Makes a Secret for everybody to look at, with what kubectl writes beside it.
+/// Creates a Secret for guests to look at, with the annotation that kubectl writes.
 fn make_victim(namespace: &str) -> Value {
     let copy = json!({"stringData": {"password": VALUES[1]}});
     let victim = json!({
@@ -207,7 +216,7 @@ fn make_victim(namespace: &str) -> Value {
     shared().plane.user().apply(&victim).unwrap()
 }
 
-/// None of the values is in a text, in any of the forms in which a Secret has them.
+/// Checks that a text contains none of the values, neither plain nor encoded as in a Secret.
 #[track_caller]
 fn check_tells_nothing(text: &str, values: &[&str]) {
     for value in values {
@@ -216,6 +225,8 @@ fn check_tells_nothing(text: &str, values: &[&str]) {
     }
 }
 
+/// Guests see hashes in place of the values of Secrets, in every way to read one: by a copy in an
+/// annotation, in another namespace, and in a child of their own.
 #[test]
 fn f16_a_guest_sees_no_value_of_a_secret_in_any_way() {
     let case = Case::start(NOSY);
@@ -226,7 +237,7 @@ fn f16_a_guest_sees_no_value_of_a_secret_in_any_way() {
         user.get(Kind::new("v1", kind, &case.namespace), name)
             .unwrap()
     };
-    case.tell(NOSY, "parent", "secrets");
+    case.set_behaviour(NOSY, "parent", "secrets");
     let seen = eventually("the guest has looked at its own child", || {
         let seen = find("ConfigMap", "parent-seen").unwrap_or_default();
         let seen = seen["data"]["said"].as_str().unwrap_or_default().to_owned();
@@ -236,7 +247,7 @@ fn f16_a_guest_sees_no_value_of_a_secret_in_any_way() {
             Err(seen)
         }
     });
-    // It has looked at the right place.
+    // The guest did look at a Secret.
     assert!(seen.contains("hmac-sha256:"), "{seen}");
     let made = find("Secret", "parent-own").unwrap();
     let made = made["data"]["password"].as_str().unwrap();
@@ -247,12 +258,12 @@ fn f16_a_guest_sees_no_value_of_a_secret_in_any_way() {
     check_tells_nothing(&case.parent(NOSY, "parent").to_string(), &values);
     check_tells_nothing(&shared().host.log().unwrap(), &values);
     case.check_neighbour(NOSY);
-    case.tell(NOSY, "parent", "good");
+    case.set_behaviour(NOSY, "parent", "good");
     case.wait_applied(NOSY, "parent");
 }
 
 #[test]
-fn a7_f16_keeps_children_when_the_guest_takes_a_secret_of_somebody_else() {
+fn a7_f16_keeps_children_when_the_guest_takes_a_foreign_secret() {
     let case = Case::start(NOSY);
     let before = make_victim(&case.namespace);
     check_in(

@@ -1,4 +1,4 @@
-//! What alerts and the dashboard ask for is what hosts expose (O2).
+//! The alerts and the dashboard query only metrics that hosts expose (O2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use crate::{
     admin::scrape,
-    moods::{Scene, good},
+    moody::{MoodyFixture, good},
     stage::Stage,
 };
 
-/// What is added by whoever collects the metrics.
+/// The labels that the collector of the metrics adds.
 const COLLECTED: [&str; 2] = ["instance", "job"];
 
-/// The labels of every metric that a text has samples of.
+/// The metrics in scraped texts, each with its labels.
 type Exposed = BTreeMap<String, BTreeSet<String>>;
 
 fn expose(exposed: &mut Exposed, metrics: &str) {
@@ -33,7 +33,7 @@ fn expose(exposed: &mut Exposed, metrics: &str) {
     }
 }
 
-/// Every query of a dashboard and of alert rules.
+/// Collects the queries of a dashboard or of alert rules.
 fn queries(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -53,7 +53,8 @@ fn queries(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// What a query names: metrics, each with the labels that it is selected by, and the labels that results are grouped by.
+/// The names in a query: metrics, each with the labels that select it, and the labels that group
+/// the results.
 struct Query {
     metrics: Vec<(String, Vec<String>)>,
     grouped_by: Vec<String>,
@@ -86,7 +87,7 @@ impl Query {
         }
     }
 
-    /// What nobody exposes.
+    /// The metrics and labels that no host exposes.
     fn missing(&self, exposed: &Exposed) -> Vec<String> {
         let mut missing = Vec::new();
         let mut known = BTreeSet::new();
@@ -111,7 +112,7 @@ impl Query {
 }
 
 #[test]
-fn o2_a_query_is_taken_apart() {
+fn o2_a_query_is_parsed_into_metrics_and_labels() {
     let query = r#"sum by (a, le) (rate(x_total{b=~"y{z}", c!="d"}[5m])) / max(up) > 0.5"#;
     let Query {
         metrics,
@@ -137,24 +138,24 @@ fn o2_a_query_is_taken_apart() {
     assert_eq!(Query::parse("down").missing(&exposed), ["down"]);
 }
 
-/// Everything that a host exposes whose plugins are Plugin resources.
+/// Collects the metrics of a host that serves Plugin resources.
 fn resources(exposed: &mut Exposed) {
-    let mut scene = Scene::new(1);
-    scene
+    let mut fixture = MoodyFixture::new(1);
+    fixture
         .site
         .stage
         .options
         .arguments
         .extend(admin::ARGUMENTS.map(str::to_owned));
-    let host = scene.begin();
-    // Another revision takes over.
-    scene.apply(&good("two"));
-    scene.all_say(&host, "two");
-    scene.follows(&host, "later");
+    let host = fixture.start();
+    // A swap of revisions adds metrics.
+    fixture.apply(&good("two"));
+    fixture.wait_text(&host, "two");
+    fixture.check_reconciles(&host, "later");
     expose(exposed, &scrape(&address(&host)));
 }
 
-/// Everything that a host exposes whose guests misbehave, and that has to ask for its turn.
+/// Collects the metrics of a host with misbehaving guests and leader election.
 fn misbehaving(exposed: &mut Exposed) {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     let mut plugins = HostOptions::with_guests(&["wordpress"]).unwrap().plugins;
@@ -172,7 +173,8 @@ fn misbehaving(exposed: &mut Exposed) {
         });
         stage.apply_new(&namespace, &parent);
     }
-    // Its database never becomes ready here, so that it looks again and again, and sees the same.
+    // The database of this parent never becomes ready here, so the guest asks for pass after pass
+    // with unchanged inputs.
     stage.apply_example(&namespace, "examples/wordpress/01-article.yaml");
     let address = address(&host);
     eventually("passes are skipped and lines are dropped", || {
@@ -190,7 +192,7 @@ fn misbehaving(exposed: &mut Exposed) {
 }
 
 #[test]
-fn o2_alerts_and_dashboard_ask_for_what_hosts_expose() {
+fn o2_alerts_and_dashboard_query_only_exposed_metrics() {
     let mut exposed = Exposed::new();
     resources(&mut exposed);
     misbehaving(&mut exposed);
@@ -211,7 +213,7 @@ fn o2_alerts_and_dashboard_ask_for_what_hosts_expose() {
     let service = manifest::load("deploy/metrics.yaml").unwrap().remove(0);
     let job = format!("job={}", service["metadata"]["name"]);
     for query in found {
-        // Every controller has metrics of these names.
+        // Other controllers expose metrics of the same names, so the query must select this job.
         for (metric, labels) in &Query::parse(&query).metrics {
             let is_own = metric.starts_with("innkeeper_");
             assert!(

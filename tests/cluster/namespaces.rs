@@ -1,5 +1,5 @@
-//! A host that is limited to namespaces, with no more rights than `innkeeper manifests` gives it; and one that writes
-//! children as accounts.
+//! A host that is limited to namespaces, with only the rights that `innkeeper manifests` prints for
+//! it; and a host that writes children as service accounts.
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
@@ -31,10 +31,10 @@ const CRDS: [&str; 3] = [
 
 const LIMITED: [&str; 2] = ["--namespaces", "a,b"];
 
-/// What the printed Deployment says of the lease.
+/// The arguments of the printed Deployment about the lease.
 const ELECTED: [&str; 3] = ["--leader-elect", "--lease-name", "innkeeper"];
 
-/// What lives in namespaces of all that the host has to do with.
+/// Returns true if a request of the host is about a namespaced kind.
 fn is_namespaced(request: &Request) -> bool {
     let everywhere = [
         "customresourcedefinitions.",
@@ -46,14 +46,15 @@ fn is_namespaced(request: &Request) -> bool {
         .any(|name| request.resource.starts_with(name))
 }
 
-/// A cluster with what `innkeeper manifests` prints for a host, the Deployment left out, and the host's credentials.
-struct Site {
+/// A cluster with the output of `innkeeper manifests` for a host, without the Deployment, and the
+/// host's credentials.
+struct LimitedSite {
     stage: Stage,
     kubeconfig: PathBuf,
     applied: Vec<Value>,
 }
 
-impl Site {
+impl LimitedSite {
     fn new(guests: &[&str], namespaces: &[&str], arguments: &[&str]) -> Self {
         let stage = Stage::full(HostOptions::with_guests(guests).unwrap().plugins);
         for name in namespaces {
@@ -77,7 +78,7 @@ impl Site {
         Host::start(&self.kubeconfig, &options).unwrap()
     }
 
-    /// How many of these kinds were printed.
+    /// The number of printed objects of a kind.
     fn count(&self, kind: &str) -> usize {
         let mut applied = self.applied.clone();
         applied.retain(|object| object["kind"] == kind);
@@ -90,8 +91,8 @@ impl Site {
                 let path = format!("examples/{guest}/01-article.yaml");
                 for mut object in manifest::load(&path).unwrap() {
                     object["metadata"]["namespace"] = json!(namespace);
-                    // The definitions may just have come.
-                    eventually("an example is taken", || {
+                    // The CRD may have been installed only a moment ago.
+                    eventually("the API server accepts the example", || {
                         self.stage.plane.user().apply(&object).map(drop)
                     });
                 }
@@ -122,14 +123,15 @@ impl Site {
         );
     }
 
-    /// Everything that the host has asked for since the start.
+    /// All requests of the host since the start.
     fn requests(&self) -> Vec<Request> {
         let mut requests = self.stage.plane.audit().all_requests_since(0).unwrap();
         requests.retain(|request| request.user == ACCOUNT);
         requests
     }
 
-    /// That the host asked for nothing that it may not, and for nothing namespaced in the whole cluster.
+    /// Checks that the API server refused no request, and that the host read namespaced kinds only
+    /// in these namespaces.
     #[track_caller]
     fn check_requests(&self, namespaces: &[&str]) {
         let requests = self.requests();
@@ -146,7 +148,7 @@ impl Site {
             }
         }
         assert!(wide.is_empty(), "{wide:#?}");
-        assert!(watched > 0, "nothing was looked at: {requests:#?}");
+        assert!(watched > 0, "the host read nothing: {requests:#?}");
     }
 }
 
@@ -161,13 +163,13 @@ fn apply_manifests(stage: &Stage, arguments: &[&str]) -> Vec<Value> {
     let mut objects = manifest::parse(&String::from_utf8(output.stdout).unwrap()).unwrap();
     objects.retain(|object| object["kind"] != "Deployment");
     for object in &objects {
-        // Plugins and the policy about them are of kinds that are about to be served.
+        // The API server may not serve the Plugin kind yet.
         stage.apply_new("", object);
     }
     objects
 }
 
-/// The credentials of the host's account in a namespace.
+/// A kubeconfig with a token of the host's account in a namespace.
 fn kubeconfig_of(stage: &Stage, namespace: &str) -> PathBuf {
     let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
         .args(["kubectl", "--kubeconfig"])
@@ -190,13 +192,13 @@ fn kubeconfig_of(stage: &Stage, namespace: &str) -> PathBuf {
 }
 
 #[test]
-fn a_host_with_roles_in_two_namespaces_serves_these_and_looks_at_no_other() {
-    let site = Site::new(
+fn a_host_with_roles_in_two_namespaces_serves_and_reads_only_these() {
+    let site = LimitedSite::new(
         &["memcached", "backup"],
         &["a", "b", "c"],
         &["--namespaces", "a,b"],
     );
-    // For the definitions, which this host installs and watches, and for nothing else.
+    // One, for the CRDs that this host installs and watches, and for nothing else.
     assert_eq!(site.count("ClusterRole"), 1);
     let host = site.host(&[&LIMITED[..], &ELECTED].concat());
     site.stage.wait_served(&host, &CRDS);
@@ -204,7 +206,7 @@ fn a_host_with_roles_in_two_namespaces_serves_these_and_looks_at_no_other() {
     site.make_parents(&["a", "b", "c"]);
     site.check_parents(&host, &["a", "b"], "c");
 
-    // What changes in one namespace is seen, and mended, there.
+    // The host sees and repairs a change in one namespace without touching the other.
     let before = site.stage.get("b", DEPLOYMENT);
     site.stage.delete("a", DEPLOYMENT);
     site.stage.wait(&host, "a", DEPLOYMENT, |found| {
@@ -214,7 +216,7 @@ fn a_host_with_roles_in_two_namespaces_serves_these_and_looks_at_no_other() {
     let uid = |object: &Value| object["metadata"]["uid"].clone();
     assert_eq!(uid(&site.stage.get("b", DEPLOYMENT)), uid(&before));
 
-    // The lease is in the host's namespace, events are with their parents.
+    // The lease is in the host's namespace, and events are in the namespaces of their parents.
     let leases = Kind::new("coordination.k8s.io/v1", "Lease", HOST_NAMESPACE);
     let leases = site.stage.plane.user().list(leases, "").unwrap();
     let names: Vec<&Value> = leases
@@ -231,7 +233,7 @@ fn a_host_with_roles_in_two_namespaces_serves_these_and_looks_at_no_other() {
     }
     site.check_requests(&["a", "b"]);
 
-    // A restart finds everything as it was.
+    // After a restart there is nothing to write.
     site.stage.settle(Duration::from_secs(2));
     Stage::stop(host);
     let mark = site.stage.mark();
@@ -248,16 +250,16 @@ fn a_host_with_roles_in_two_namespaces_serves_these_and_looks_at_no_other() {
 }
 
 #[test]
-fn a_host_whose_definitions_are_installed_needs_no_cluster_role() {
+fn a_host_whose_crds_are_installed_needs_no_cluster_role() {
     let arguments = ["--namespaces", "a,b", "--crds", "ignore"];
-    let site = Site::new(&["memcached", "backup"], &["a", "b", "c"], &arguments);
+    let site = LimitedSite::new(&["memcached", "backup"], &["a", "b", "c"], &arguments);
     assert_eq!(
         site.count("ClusterRole") + site.count("ClusterRoleBinding"),
         0
     );
     assert!(
         site.count("CustomResourceDefinition") > 3,
-        "the administrator's"
+        "the administrator has installed the CRDs"
     );
     let host = site.host(&arguments);
     site.stage.wait_served(&host, &CRDS);
@@ -271,7 +273,7 @@ fn a_host_whose_definitions_are_installed_needs_no_cluster_role() {
     assert!(everywhere.is_empty(), "{everywhere:#?}");
 }
 
-/// How a host ended that cannot start, and what it said.
+/// The exit code and the log of a host that cannot start.
 #[track_caller]
 fn refusal(mut host: Host) -> (Option<i32>, String) {
     let status = host.process().wait_for(Duration::from_secs(30));
@@ -280,9 +282,10 @@ fn refusal(mut host: Host) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_namespace_that_is_not_there_is_named_with_what_to_do() {
-    let site = Site::new(&["memcached"], &["a", "b"], &["--namespaces", "a,b"]);
-    // With a Role in it the API server says that there is none; without, that nobody may look.
+fn a_missing_namespace_is_reported_with_a_remedy() {
+    let site = LimitedSite::new(&["memcached"], &["a", "b"], &["--namespaces", "a,b"]);
+    // The API server tells an administrator that the namespace does not exist, and an account
+    // without a Role there only that it may not look.
     let (code, log) = refusal(site.host(&["--namespaces", "a,missing"]));
     assert_eq!(code, Some(4), "{log}");
     for part in [
@@ -317,9 +320,20 @@ fn a_namespace_that_is_not_there_is_named_with_what_to_do() {
 
 const WRITER: &str = "system:serviceaccount:teams:writer";
 
-/// A cluster with a Plugin whose children are written as an account, and a host that may just do that.
-fn site_with_account() -> (Site, Host) {
-    let mut site = Site::new(
+fn is_child_write(request: &Request) -> bool {
+    let is_write = ["create", "patch", "delete"].contains(&&*request.verb);
+    let children = [
+        "deployments.apps",
+        "services",
+        "poddisruptionbudgets.policy",
+    ];
+    is_write && children.contains(&&*request.resource)
+}
+
+/// A cluster with a Plugin whose children are written as an account, and a host whose rights allow
+/// only that.
+fn site_with_account() -> (LimitedSite, Host) {
+    let mut site = LimitedSite::new(
         &["memcached"],
         &["a", "teams"],
         &[
@@ -338,7 +352,7 @@ fn site_with_account() -> (Site, Host) {
 }
 
 #[test]
-fn children_are_written_as_the_account_of_a_plugin_and_by_its_rights_alone() {
+fn children_are_written_as_the_account_of_a_plugin_with_only_its_rights() {
     let (site, host) = site_with_account();
     let (stage, user) = (&site.stage, site.stage.plane.user());
     let accounts = Kind::new("v1", "ServiceAccount", "teams");
@@ -350,7 +364,7 @@ fn children_are_written_as_the_account_of_a_plugin_and_by_its_rights_alone() {
     let mut grants = cache_grants();
     grants["serviceAccountRef"] = json!({"namespace": "teams", "name": "writer"});
     stage.apply_new("", &plugin("memcached", "memcached", &grants, "red"));
-    eventually("an account that is for another Plugin is refused", || {
+    eventually("the account of another Plugin is refused", || {
         let plugin = user.get(PLUGIN, "memcached").unwrap().unwrap_or_default();
         match condition(&plugin, "Serving") {
             Some(text) if text.starts_with("False/AccountNotForPlugin: ") => Ok(()),
@@ -363,24 +377,15 @@ fn children_are_written_as_the_account_of_a_plugin_and_by_its_rights_alone() {
     stage.apply_example("a", "examples/memcached/01-article.yaml");
     stage.wait(&host, "a", CACHE, is_ready);
     site.check_requests(&["a"]);
-    let is_child = |request: &&Request| {
-        let is_write = ["create", "patch", "delete"].contains(&&*request.verb);
-        let children = [
-            "deployments.apps",
-            "services",
-            "poddisruptionbudgets.policy",
-        ];
-        is_write && children.contains(&&*request.resource)
-    };
     let requests = site.requests();
-    let children: Vec<&Request> = requests.iter().filter(is_child).collect();
-    assert!(!children.is_empty(), "{requests:#?}");
+    assert!(requests.iter().any(is_child_write), "{requests:#?}");
     for request in &requests {
-        let expected = is_child(&request).then_some(WRITER);
+        let expected = is_child_write(request).then_some(WRITER);
         assert_eq!(request.impersonated.as_deref(), expected, "{request:#?}");
     }
 
-    // What the account may not any more, the API server refuses, and the host does not do in its place.
+    // The API server refuses what the account may no longer do, and the host does not do it with
+    // its own rights.
     let bindings = Kind::new("rbac.authorization.k8s.io/v1", "RoleBinding", "a");
     let name = "innkeeper-plugin-memcached-children";
     let binding = user.get(bindings, name).unwrap().unwrap();
@@ -402,7 +407,7 @@ fn children_are_written_as_the_account_of_a_plugin_and_by_its_rights_alone() {
         );
     }
 
-    // With its rights back it goes on.
+    // With its rights back, the account writes again.
     let again = json!({
         "apiVersion": binding["apiVersion"], "kind": "RoleBinding",
         "metadata": {"name": name, "namespace": "a"},
@@ -415,8 +420,8 @@ fn children_are_written_as_the_account_of_a_plugin_and_by_its_rights_alone() {
     });
 }
 
-/// Lets the host read namespaces, or not.
-fn allow_namespaces(site: &Site, allowed: bool) {
+/// Grants or revokes the host's right to read namespaces.
+fn allow_namespaces(site: &LimitedSite, allowed: bool) {
     let user = site.stage.plane.user();
     let kind = Kind::cluster("rbac.authorization.k8s.io/v1", "ClusterRole");
     let is_role = |object: &&Value| {
@@ -432,9 +437,9 @@ fn allow_namespaces(site: &Site, allowed: bool) {
 }
 
 #[test]
-fn parents_are_chosen_by_the_labels_of_namespaces_as_far_as_the_host_may_read_them() {
+fn parents_are_selected_by_namespace_labels_if_the_host_may_read_namespaces() {
     let arguments = ["--namespaces", "a,b", "--plugin-resources"];
-    let mut site = Site::new(&["memcached"], &["a", "b"], &arguments);
+    let mut site = LimitedSite::new(&["memcached"], &["a", "b"], &arguments);
     site.stage.options.plugins.clear();
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let guests = guests.to_str().unwrap().to_owned();
@@ -457,14 +462,14 @@ fn parents_are_chosen_by_the_labels_of_namespaces_as_far_as_the_host_may_read_th
     site.check_requests(&["a", "b"]);
     Stage::stop(host);
 
-    // A host that may not read them does nothing for parents, and they say why.
+    // A host that may not read namespaces reconciles no parent, and the parents report the reason.
     allow_namespaces(&site, false);
     let host = start();
     let waits = |parent: &Value| is_synced(parent, "Unknown", "WaitingForCache");
     let parent = stage.wait(&host, "a", CACHE, waits);
-    let said = condition(&parent, "Synced").unwrap();
+    let message = condition(&parent, "Synced").unwrap();
     for part in ["v1 Namespace", "namespaceSelector", "get, list and watch"] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
     let mark = stage.mark();
     stage.merge("a", CACHE, &json!({"spec": {"size": 4}}));

@@ -1,4 +1,4 @@
-//! An API server that takes two writes at a time, with more to do than that (A10, F11).
+//! An API server that accepts two writes at a time, under a higher load (A10, F11).
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -8,18 +8,19 @@ use std::{
 
 use innkeeper_tests::{Host, HostOptions, Write, admin, eventually, eventually_for};
 use jiff::SignedDuration;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::stage::{Stage, is_synced};
+use crate::stage::{Stage, is_applied};
 
 const API: &str = "cache.example.com/v1";
+/// Enough that the host has more than two writes to do at any time.
 const PARENTS: usize = 40;
-/// For how long who is refused is told to wait, a little less for clocks.
-const TOLD: SignedDuration = SignedDuration::from_millis(990);
-/// Who writes beside the host, each one object after the other.
-const OTHERS: usize = 4;
+/// The wait that a refusal demands, one second, and a little less for differences between clocks.
+const DEMANDED: SignedDuration = SignedDuration::from_millis(990);
+/// The number of clients beside the host; each writes one object again and again.
+const OTHER_CLIENTS: usize = 4;
 
-/// With two writes at a time, all others are told to come again in a second.
+/// Two writes at a time; the API server tells all others to retry after a second.
 const NARROW: [&str; 5] = [
     "--api-only",
     "--apiserver-arg",
@@ -28,30 +29,32 @@ const NARROW: [&str; 5] = [
     "--max-mutating-requests-inflight=2",
 ];
 
-/// Ends the others, also where the test fails.
-struct End<'a>(&'a AtomicBool);
+/// Stops the other clients when it is dropped, also when the test fails.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for End<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Requests of the host that were answered so.
+/// The number of the host's requests with this status code.
 fn answered(address: &str, code: &str) -> f64 {
     let label = format!("code=\"{code}\"");
     let metrics = admin::scrape(address).unwrap_or_default();
     admin::sum(&metrics, "rest_client_requests_total", &label)
 }
 
-/// A host that is no administrator, who would never be refused.
+/// Starts a host as a user with all rights who is no administrator, because the API server exempts
+/// administrators from its limit.
 fn start(stage: &Stage) -> Host {
     stage.allow_all("innkeeper", &json!({ "kind": "User", "name": "innkeeper" }));
     let kubeconfig = stage.plane.directory().join("kubeconfig-innkeeper");
     Host::start(&kubeconfig, &stage.options).unwrap()
 }
 
-/// Everything was made once, and who was refused waited for as long as they were told to.
+/// Checks that every child was created once, and that refused writes waited as long as they were
+/// told to.
 #[track_caller]
 fn check(writes: &[Write], namespace: &str) {
     let own: Vec<_> = writes.iter().filter(|write| write.is_by_host()).collect();
@@ -64,7 +67,8 @@ fn check(writes: &[Write], namespace: &str) {
         .iter()
         .filter(|write| write.code == 429 && write.namespace == namespace)
         .filter(|write| !write.resource.starts_with("events"));
-    // Others of the same pass are under way with it.
+    // Only the next write of the same object counts: other writes of the same pass are under way
+    // with the refused one.
     let waits = refusals.filter_map(|refusal| {
         let of_same = own
             .iter()
@@ -75,13 +79,15 @@ fn check(writes: &[Write], namespace: &str) {
     });
     let shortest = waits.min_by_key(|(wait, _)| *wait);
     assert!(
-        shortest.is_some_and(|(wait, _)| wait >= TOLD),
+        shortest.is_some_and(|(wait, _)| wait >= DEMANDED),
         "{shortest:?}"
     );
 }
 
+/// A refused write waits as long as the API server demands. Immediate retries would keep an
+/// overloaded API server overloaded.
 #[test]
-fn a10_f11_an_api_server_that_takes_two_writes_at_a_time_is_not_overrun() {
+fn a10_f11_refused_writes_to_an_overloaded_api_server_wait_before_the_retry() {
     let plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
     let mut stage = Stage::with(plugins, &NARROW);
     stage.options.arguments = admin::ARGUMENTS.map(str::to_owned).to_vec();
@@ -92,8 +98,8 @@ fn a10_f11_an_api_server_that_takes_two_writes_at_a_time_is_not_overrun() {
     let mark = stage.mark();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let _end = End(&is_over);
-        for number in 0..OTHERS {
+        let _end = StopOnDrop(&is_over);
+        for number in 0..OTHER_CLIENTS {
             let (stage, namespace, is_over) = (&stage, &namespace, &is_over);
             scope.spawn(move || {
                 for count in 0.. {
@@ -105,7 +111,7 @@ fn a10_f11_an_api_server_that_takes_two_writes_at_a_time_is_not_overrun() {
                         "metadata": { "name": format!("other-{number}"), "namespace": namespace },
                         "data": { "count": count.to_string() },
                     });
-                    // Refused as often as not.
+                    // The API server refuses about half of these.
                     drop(stage.plane.user().apply(&map));
                 }
             });
@@ -116,18 +122,17 @@ fn a10_f11_an_api_server_that_takes_two_writes_at_a_time_is_not_overrun() {
                 "metadata": { "name": format!("cache-{number}"), "namespace": namespace },
                 "spec": { "size": 0 },
             });
-            eventually("a user's write is taken", || {
+            eventually("the API server accepts a user's write", || {
                 stage.plane.user().apply(&parent).map(drop)
             });
         }
         wait_refused(&host, &address);
     });
-    let is_done = |parent: &Value| is_synced(parent, "True", "Applied");
     eventually_for(Duration::from_mins(2), "all parents are applied", || {
         let parents = (0..PARENTS).filter_map(|number| {
             stage.find(&namespace, (API, "Memcached", &format!("cache-{number}")))
         });
-        let count = parents.filter(is_done).count();
+        let count = parents.filter(is_applied).count();
         if count == PARENTS {
             Ok(())
         } else {
@@ -141,7 +146,7 @@ fn a10_f11_an_api_server_that_takes_two_writes_at_a_time_is_not_overrun() {
 
 #[track_caller]
 fn wait_refused(host: &Host, address: &str) {
-    eventually("the host was refused something", || {
+    eventually("the API server refuses a request of the host", || {
         let refused = answered(address, "429");
         if refused >= 1.0 {
             Ok(())

@@ -1,5 +1,5 @@
-//! What is not a parent's own is neither merged into nor deleted, whatever its name (A5, A6), and nothing is pruned when an
-//! apply fails (A7).
+//! Objects that a parent does not own are neither merged into nor deleted, whatever their name (A5,
+//! A6), and nothing is pruned when an apply fails (A7).
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use innkeeper_tests::{Host, HostOptions, process::path_from_env};
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_applied, is_synced, lines},
     suite::Target,
 };
 
@@ -44,10 +44,6 @@ fn owner(object: &Value) -> &Value {
     &object["metadata"]["ownerReferences"][0]["uid"]
 }
 
-fn is_applied(parent: &Value) -> bool {
-    is_synced(parent, "True", "Applied")
-}
-
 fn is_child_not_owned(parent: &Value) -> bool {
     is_synced(parent, "False", "ChildNotOwned")
 }
@@ -59,6 +55,8 @@ fn deletes(stage: &Stage, mark: usize) -> Vec<String> {
     lines
 }
 
+/// The name alone gives no right to an object: the host neither changes nor deletes it, and creates
+/// the child once the name is free.
 #[test]
 fn a5_a6_a_foreign_object_of_a_childs_name_is_not_merged_into() {
     let (stage, host, namespace) = unruly();
@@ -72,7 +70,7 @@ fn a5_a6_a_foreign_object_of_a_childs_name_is_not_merged_into() {
     let blocked = stage.wait(&host, &namespace, UNRULY, is_child_not_owned);
     let text = blocked["status"]["conditions"].to_string();
     assert!(text.contains(FIRST.2), "{text}");
-    // The others are made all the same.
+    // The other child is created nevertheless.
     let second = stage.get(&namespace, SECOND);
     assert_eq!(owner(&second), &blocked["metadata"]["uid"]);
     stage.settle(QUIET);
@@ -86,15 +84,17 @@ fn a5_a6_a_foreign_object_of_a_childs_name_is_not_merged_into() {
     assert_eq!(deletes(&stage, mark), Vec::<String>::new());
 }
 
+/// Ownership is by UID. By name, a new parent would take over children that the garbage collector
+/// is about to delete.
 #[test]
-fn a6_a_parent_of_the_same_name_is_another_parent() {
+fn a6_a_new_parent_of_the_same_name_does_not_take_over_children() {
     let (stage, host, namespace) = unruly();
     stage.apply(&namespace, &parent());
     stage.wait(&host, &namespace, UNRULY, is_applied);
     Stage::stop(host);
     let mark = stage.mark();
     let old = [FIRST, SECOND].map(|child| stage.get(&namespace, child));
-    // Nothing collects garbage here: the children of the old parent stay.
+    // There is no garbage collector here, so the children of the old parent stay.
     stage.delete(&namespace, UNRULY);
     let new = stage.apply(&namespace, &parent());
     assert_ne!(owner(&old[0]), &new["metadata"]["uid"]);
@@ -108,7 +108,7 @@ fn a6_a_parent_of_the_same_name_is_another_parent() {
     );
     assert_eq!(deletes(&stage, mark), Vec::<String>::new());
 
-    // As the garbage collector would.
+    // The test deletes them in place of the garbage collector.
     for child in [FIRST, SECOND] {
         stage.delete(&namespace, child);
     }
@@ -120,6 +120,8 @@ fn a6_a_parent_of_the_same_name_is_another_parent() {
     assert_eq!(deletes(&stage, mark), Vec::<String>::new());
 }
 
+/// Deletes come after all applies and only if these succeed. Otherwise a failed pass could remove
+/// the old child without creating its replacement.
 #[test]
 fn a7_nothing_is_pruned_when_an_apply_fails() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -137,7 +139,8 @@ fn a7_nothing_is_pruned_when_an_apply_fails() {
     stage.wait(&host, &namespace, MEMCACHED, is_applied);
     stage.get(&namespace, BUDGET);
 
-    // While the host is away, a Service that is not ours takes the name, and the budget is asked for no more.
+    // While the host is stopped, a foreign Service takes the name, and the parent no longer asks
+    // for the budget.
     Stage::stop(host);
     let mark = stage.mark();
     stage.delete(&namespace, SERVICE);
@@ -150,7 +153,7 @@ fn a7_nothing_is_pruned_when_an_apply_fails() {
     stage.merge(&namespace, MEMCACHED, &change);
     let host = stage.host();
     stage.wait(&host, &namespace, MEMCACHED, is_child_not_owned);
-    // The apply that can be done is done, and after it nothing is deleted.
+    // The host makes the apply that is possible, and deletes nothing after it.
     let deployment = stage.get(&namespace, DEPLOYMENT);
     assert_eq!(deployment["spec"]["replicas"], 2);
     stage.settle(QUIET);
@@ -163,7 +166,7 @@ fn a7_nothing_is_pruned_when_an_apply_fails() {
         deletes(&stage, mark),
         ["delete poddisruptionbudgets.policy cache 200"]
     );
-    // It goes in the foreground, and here nobody collects.
+    // The deletion is in the foreground, and there is no garbage collector that would complete it.
     let budget = stage.get(&namespace, BUDGET);
     assert!(budget["metadata"]["deletionTimestamp"].is_string());
 }

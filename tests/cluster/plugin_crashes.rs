@@ -1,5 +1,5 @@
-//! The host is killed while one revision takes over from another: what comes of it in the end is what comes of a host
-//! that lives (L4, L5).
+//! Kills the host while one revision takes over from another. The final state must be that of a
+//! host that is never killed (L4, L5).
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    moods::{NAME, Scene, good, guest, mood},
+    moody::{MoodyFixture, NAME, good, guest, mood},
     plugin_history::ROLLED_BACK,
     plugins::marked,
     relay::{Moment, Relay},
@@ -18,26 +18,33 @@ use crate::{
 /// Far more than there are writes.
 const KILLS_MAX: usize = 60;
 
-/// Without a write for so long, there is none to come: well above the time of a pass.
+/// After this long without a write, none follows: well above the time of a pass.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// How long one life of a host may take.
+/// Time limit for one life of a host.
 const LIFE_MAX: Duration = Duration::from_secs(40);
 
-/// Starts hosts and kills each at its next write, until one has nothing more to write and all is as it should be.
+/// Starts hosts and kills each at its next write, until one has reached the goal and has nothing
+/// more to write; returns the number of kills.
 #[track_caller]
-fn kill_until(scene: &Scene, relay: &Relay, moment: Moment, is_done: impl Fn() -> bool) -> usize {
+fn kill_until(
+    fixture: &MoodyFixture,
+    relay: &Relay,
+    moment: Moment,
+    is_done: impl Fn() -> bool,
+) -> usize {
     let mut kills = 0;
     'lives: loop {
         relay.arm(Some(moment));
-        let options = &scene.site.stage.options;
+        let options = &fixture.site.stage.options;
         let mut host = Host::start(&relay.kubeconfig, options).unwrap();
         let (start, mut quiet_since) = (Instant::now(), Instant::now());
         loop {
-            // Long, so that a host dies at its write and not some writes later.
+            // Long compared with the checks below, so that the kill follows its write and not some
+            // later write.
             if let Ok(_stopped) = relay.stopped.recv_timeout(Duration::from_millis(400)) {
                 kills += 1;
-                assert!(kills < KILLS_MAX, "{:#}", scene.status());
+                assert!(kills < KILLS_MAX, "{:#}", fixture.status());
                 host.process().signal(Signal::KILL).unwrap();
                 host.process().wait_for(Duration::from_secs(5)).unwrap();
                 continue 'lives;
@@ -54,99 +61,103 @@ fn kill_until(scene: &Scene, relay: &Relay, moment: Moment, is_done: impl Fn() -
             assert!(
                 start.elapsed() < LIFE_MAX,
                 "{:#}\n{}",
-                scene.status(),
+                fixture.status(),
                 log()
             );
         }
     }
 }
 
-/// With one pass at a time, so that writes come one by one.
+/// Limits a spec to one pass at a time, so that writes come one by one.
 fn one_by_one(mut spec: Value) -> Value {
     spec["limits"] = json!({"concurrency": 1});
     spec
 }
 
+/// The state of a swap is in the status of the Plugin, so every next host continues it. A host that
+/// lost it could prune children or leave the wrong revision active.
 #[test]
-fn l4_killed_at_every_write_of_a_swap_and_of_a_rollback() {
-    let scene = Scene::new(3);
-    let relay = Relay::start(&scene.site.stage.plane).unwrap();
-    let host = scene.begin_with(&one_by_one(good("one")));
-    scene.wait_verdicts(&host, &["Good"]);
-    let uids = scene.uids();
+fn l4_a_swap_and_a_rollback_survive_a_kill_at_every_write() {
+    let fixture = MoodyFixture::new(3);
+    let relay = Relay::start(&fixture.site.stage.plane).unwrap();
+    let host = fixture.start_with(&one_by_one(good("one")));
+    fixture.wait_verdicts(&host, &["Good"]);
+    let uids = fixture.uids();
     Stage::stop(host);
-    let mark = scene.site.stage.mark();
-    let first = scene.status()["revision"].clone();
+    let mark = fixture.site.stage.mark();
+    let first = fixture.status()["revision"].clone();
 
-    scene.apply(&one_by_one(good("two")));
+    fixture.apply(&one_by_one(good("two")));
     let is_swapped = || {
-        let status = scene.status();
+        let status = fixture.status();
         status["revision"] != first
             && status["history"][0]["verdict"] == "Good"
             && status["history"][1]["revision"] == first
-            && scene.say("two")
+            && fixture.has_text("two")
     };
-    // How many there are is not sure: what is under way while one write stops goes on until the host dies.
-    let kills = kill_until(&scene, &relay, Moment::After, is_swapped);
+    // The number of kills varies: the other passes continue until the host dies.
+    let kills = kill_until(&fixture, &relay, Moment::After, is_swapped);
     assert!(kills > 1, "{kills}");
-    let second = scene.status()["revision"].clone();
+    let second = fixture.status()["revision"].clone();
 
-    scene.apply(&one_by_one(mood("trap")));
+    fixture.apply(&one_by_one(mood("trap")));
     let is_back = || {
-        let plugin = scene.site.plugin_of(NAME);
+        let plugin = fixture.site.plugin_of(NAME);
         let is = |expected: &&str| {
             let (kind, state) = expected.split_once('=').unwrap();
-            let said = condition(&plugin, kind).unwrap_or_default();
-            said.starts_with(state)
+            let message = condition(&plugin, kind).unwrap_or_default();
+            message.starts_with(state)
         };
         ROLLED_BACK.iter().all(is)
             && plugin["status"]["revision"] == second
             && plugin["status"]["observedGeneration"] == plugin["metadata"]["generation"]
     };
-    kill_until(&scene, &relay, Moment::After, is_back);
-    assert!(scene.say("two"));
-    assert_eq!(scene.uids(), uids);
-    let mut written = lines(&scene.site.stage.writes_since(mark));
+    kill_until(&fixture, &relay, Moment::After, is_back);
+    assert!(fixture.has_text("two"));
+    assert_eq!(fixture.uids(), uids);
+    let mut written = lines(&fixture.site.stage.writes_since(mark));
     written.retain(|line| line.starts_with("delete"));
     assert_eq!(written, Vec::<String>::new());
 }
 
+/// A restart during a swap loads the active revision from the cache, and parents are reconciled
+/// while the successor is fetched and compiled again.
 #[test]
-fn l4_killed_while_it_fetches_and_while_it_compiles() {
-    let scene = Scene::new(2);
-    let host = scene.begin();
-    scene.wait_verdicts(&host, &["Good"]);
-    let first = scene.status();
-    let uids = scene.uids();
-    scene.web.put(marked(&guest("moody")));
-    scene.web.set_held(true);
-    let asked = scene.web.asked();
+fn l4_the_active_revision_survives_a_kill_during_fetch_and_compilation() {
+    let fixture = MoodyFixture::new(2);
+    let host = fixture.start();
+    fixture.wait_verdicts(&host, &["Good"]);
+    let first = fixture.status();
+    let uids = fixture.uids();
+    fixture.web.put(marked(&guest("moody")));
+    fixture.web.set_held(true);
+    let asked = fixture.web.asked();
     let mut other = good("two");
-    other["source"] = json!({"http": {"url": format!("{}?version=2", scene.web.url())}});
-    scene.apply(&other);
+    other["source"] = json!({"http": {"url": format!("{}?version=2", fixture.web.url())}});
+    fixture.apply(&other);
     eventually("the host fetches", || {
-        let now = scene.web.asked();
+        let now = fixture.web.asked();
         if now > asked {
             Ok(())
         } else {
-            Err("it does not")
+            Err("it does not fetch")
         }
     });
-    let host = scene.crash(host);
-    // What served goes on, although its successor is not to be had.
-    scene.follows(&host, "held");
-    assert_eq!(scene.status()["revision"], first["revision"]);
-    scene.web.set_held(false);
+    let host = fixture.crash(host);
+    // The active revision continues, although its successor cannot be fetched.
+    fixture.check_reconciles(&host, "held");
+    assert_eq!(fixture.status()["revision"], first["revision"]);
+    fixture.web.set_held(false);
     eventually("the host compiles", || {
         let log = host.log().unwrap();
         let fetched = log.contains("fetched a plugin");
         if fetched { Ok(()) } else { Err(log) }
     });
-    let host = scene.crash(host);
-    let status = scene.well(&host);
+    let host = fixture.crash(host);
+    let status = fixture.wait_healthy(&host);
     assert_ne!(status["digest"], first["digest"]);
-    scene.all_say(&host, "two");
-    scene.wait_verdicts(&host, &["Good", "Good"]);
-    assert_eq!(scene.uids(), uids);
+    fixture.wait_text(&host, "two");
+    fixture.wait_verdicts(&host, &["Good", "Good"]);
+    assert_eq!(fixture.uids(), uids);
     Stage::stop(host);
 }

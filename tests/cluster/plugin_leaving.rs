@@ -1,4 +1,5 @@
-//! Plugins that go, on the real API server: nobody waits for their finalizers, and children stay (L1).
+//! The deletion of Plugins, on the real API server: no finalizer of theirs blocks anything, and
+//! children stay (L1).
 
 use std::{fs, time::Duration};
 
@@ -7,25 +8,25 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    plugins::{PLUGIN, Site, WELL},
-    stage::{Stage, is_synced, lines},
+    plugins::{HEALTHY, PLUGIN, PluginSite},
+    stage::{Stage, finalizers, is_applied, is_synced, lines},
     suite::Target,
 };
 
 const NAME: &str = "farewell";
 const CRD: &str = "farewells.test.innkeeper.dev";
 const API: &str = "test.innkeeper.dev/v1";
-/// Of the plugin, on its parents.
+/// The plugin's finalizer on its parents.
 const FINALIZER: &str = "innkeeper.dev/farewell";
-/// Of the host, on the Plugin.
+/// The host's finalizer on the Plugin.
 const HOLD: &str = "innkeeper.dev/innkeeper";
 
-/// A site whose plugin finalizes.
-struct Scene(Site);
+/// A control plane with a Plugin that finalizes its parents.
+struct FarewellFixture(PluginSite);
 
-impl Scene {
+impl FarewellFixture {
     fn new() -> Self {
-        let site = Site::new();
+        let site = PluginSite::new();
         site.define();
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         site.put_bytes(&fs::read(guests.join("farewell.wasm")).unwrap());
@@ -33,12 +34,12 @@ impl Scene {
     }
 
     /// Starts a host that serves the plugin.
-    fn begin(&self) -> Host {
+    fn start(&self) -> Host {
         let host = self.0.stage.host();
         let served = ["plugins.innkeeper.dev"];
         self.0.stage.wait_served(&host, &served);
         self.apply(false);
-        self.0.wait_conditions_of(NAME, &host, &WELL);
+        self.0.wait_conditions_of(NAME, &host, &HEALTHY);
         self.0.stage.wait_served(&host, &[CRD]);
         self.0.stage.restart_collector();
         host
@@ -61,7 +62,8 @@ impl Scene {
         self.0.stage.apply_new("", &plugin);
     }
 
-    /// Makes parents of these names, which break down when they are to go, and waits until they have their children.
+    /// Creates parents of these names, whose guest traps in phase finalize, and waits until they
+    /// have their children.
     fn parents(&self, host: &Host, names: &[&'static str]) {
         for name in names {
             let parent = json!({
@@ -71,7 +73,7 @@ impl Scene {
             self.0.stage.apply_new(&self.0.namespace, &parent);
         }
         for name in names {
-            let parent = self.wait(host, name, |parent| is_synced(parent, "True", "Applied"));
+            let parent = self.wait(host, name, is_applied);
             assert_eq!(finalizers(&parent), [FINALIZER]);
         }
     }
@@ -84,7 +86,7 @@ impl Scene {
 
     #[track_caller]
     fn wait_gone(&self, host: &Host, name: &str) {
-        eventually(&format!("{name} goes"), || {
+        eventually(&format!("{name} is deleted"), || {
             let found = self.0.stage.find(&self.0.namespace, parent(name));
             let log = host.log().unwrap_or_default();
             found.map_or(Ok(()), |found| Err(format!("{found:#}\n{log}")))
@@ -93,7 +95,7 @@ impl Scene {
 
     #[track_caller]
     fn wait_plugin_gone(&self, host: &Host) {
-        eventually("the Plugin goes", || {
+        eventually("the Plugin is deleted", || {
             let plugin = self.0.plugin_of(NAME);
             let log = host.log().unwrap_or_default();
             if plugin.is_null() {
@@ -131,12 +133,6 @@ fn parent(name: &str) -> Target<'_> {
     (API, "Farewell", name)
 }
 
-fn finalizers(object: &Value) -> Vec<&str> {
-    let all = object["metadata"]["finalizers"].as_array();
-    let all = all.into_iter().flatten();
-    all.filter_map(Value::as_str).collect()
-}
-
 fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
@@ -146,80 +142,85 @@ fn kill(mut host: Host) {
     host.process().wait_for(Duration::from_secs(5)).unwrap();
 }
 
+/// The deletion of a Plugin releases its parents and deletes nothing else. A finalizer that stayed
+/// would block the parents for ever.
 #[test]
-fn l1_a_plugin_that_goes_takes_its_finalizers_along_and_leaves_children_and_definitions() {
-    let scene = Scene::new();
-    let host = scene.begin();
-    scene.parents(&host, &["stays", "hangs"]);
-    assert_eq!(finalizers(&scene.0.plugin_of(NAME)), [HOLD]);
-    let uid = scene.child_uid("stays");
-    scene.delete("hangs");
-    scene.wait(&host, "hangs", |parent| {
+fn l1_a_deleted_plugin_removes_its_finalizers_and_leaves_children_and_crds() {
+    let fixture = FarewellFixture::new();
+    let host = fixture.start();
+    fixture.parents(&host, &["stays", "hangs"]);
+    assert_eq!(finalizers(&fixture.0.plugin_of(NAME)), [HOLD]);
+    let uid = fixture.child_uid("stays");
+    fixture.delete("hangs");
+    fixture.wait(&host, "hangs", |parent| {
         is_deleting(parent) && is_synced(parent, "False", "GuestTrapped")
     });
 
-    let mark = scene.0.stage.mark();
-    scene.delete_plugin();
-    scene.wait_gone(&host, "hangs");
-    scene.wait_plugin_gone(&host);
-    let stays = scene.wait(&host, "stays", |parent| finalizers(parent).is_empty());
+    let mark = fixture.0.stage.mark();
+    fixture.delete_plugin();
+    fixture.wait_gone(&host, "hangs");
+    fixture.wait_plugin_gone(&host);
+    let stays = fixture.wait(&host, "stays", |parent| finalizers(parent).is_empty());
     assert!(!is_deleting(&stays), "{stays:#}");
-    assert_eq!(scene.child_uid("stays"), uid);
-    scene.0.stage.settle(Duration::from_secs(1));
-    let written = lines(&scene.0.stage.writes_since(mark));
+    assert_eq!(fixture.child_uid("stays"), uid);
+    fixture.0.stage.settle(Duration::from_secs(1));
+    let written = lines(&fixture.0.stage.writes_since(mark));
     let deleted: Vec<&String> = written
         .iter()
         .filter(|line| line.starts_with("delete") || line.contains("customresourcedefinitions"))
         .collect();
     assert_eq!(deleted, Vec::<&String>::new());
 
-    // Another Plugin of that name goes on where it was.
-    scene.apply(false);
-    scene.0.wait_conditions_of(NAME, &host, &WELL);
-    scene.wait(&host, "stays", |parent| finalizers(parent) == [FINALIZER]);
-    assert_eq!(finalizers(&scene.0.plugin_of(NAME)), [HOLD]);
-    assert_eq!(scene.child_uid("stays"), uid);
+    // Another Plugin of that name takes over the existing parents and children.
+    fixture.apply(false);
+    fixture.0.wait_conditions_of(NAME, &host, &HEALTHY);
+    fixture.wait(&host, "stays", |parent| finalizers(parent) == [FINALIZER]);
+    assert_eq!(finalizers(&fixture.0.plugin_of(NAME)), [HOLD]);
+    assert_eq!(fixture.child_uid("stays"), uid);
 
-    // Deleted while no host runs, it waits for one, which needs nothing of the plugin for it.
+    // A Plugin that is deleted while no host runs waits for a host, which does not need the
+    // component to release it.
     kill(host);
-    scene.0.put_bytes(b"broken");
-    scene.delete("stays");
-    scene.delete_plugin();
-    assert!(is_deleting(&scene.0.plugin_of(NAME)));
-    let host = scene.0.stage.host();
-    scene.wait_gone(&host, "stays");
-    scene.wait_plugin_gone(&host);
+    fixture.0.put_bytes(b"broken");
+    fixture.delete("stays");
+    fixture.delete_plugin();
+    assert!(is_deleting(&fixture.0.plugin_of(NAME)));
+    let host = fixture.0.stage.host();
+    fixture.wait_gone(&host, "stays");
+    fixture.wait_plugin_gone(&host);
     Stage::stop(host);
 }
 
+/// The annotation releases parents of a suspended and of a missing Plugin, and only those that have
+/// it.
 #[test]
 fn l1_skip_finalize_works_without_the_guest_and_without_the_plugin() {
-    let scene = Scene::new();
-    let host = scene.begin();
-    scene.parents(&host, &["suspended", "orphan", "patient"]);
-    scene.apply(true);
+    let fixture = FarewellFixture::new();
+    let host = fixture.start();
+    fixture.parents(&host, &["suspended", "orphan", "patient"]);
+    fixture.apply(true);
     let suspended = ["Serving=False/Suspended", "Degraded=False/AsDeclared"];
-    scene.0.wait_conditions_of(NAME, &host, &suspended);
-    scene.delete("suspended");
-    scene.skip("suspended");
-    scene.wait_gone(&host, "suspended");
+    fixture.0.wait_conditions_of(NAME, &host, &suspended);
+    fixture.delete("suspended");
+    fixture.skip("suspended");
+    fixture.wait_gone(&host, "suspended");
 
-    // Its Plugin was taken away by force, while nobody looked.
+    // The Plugin is deleted by force while no host runs.
     kill(host);
     let by_force = json!({"metadata": {"finalizers": null}});
-    let user = scene.0.stage.plane.user();
+    let user = fixture.0.stage.plane.user();
     user.merge(PLUGIN, NAME, &by_force).unwrap();
-    scene.delete_plugin();
-    assert_eq!(scene.0.plugin_of(NAME), Value::Null);
-    scene.delete("orphan");
-    scene.delete("patient");
-    let host = scene.0.stage.host();
-    scene.skip("orphan");
-    scene.wait_gone(&host, "orphan");
-    // Whoever does not ask for it waits for a plugin.
-    let patient = scene.0.stage.get(&scene.0.namespace, parent("patient"));
+    fixture.delete_plugin();
+    assert_eq!(fixture.0.plugin_of(NAME), Value::Null);
+    fixture.delete("orphan");
+    fixture.delete("patient");
+    let host = fixture.0.stage.host();
+    fixture.skip("orphan");
+    fixture.wait_gone(&host, "orphan");
+    // A parent without the annotation waits for a plugin.
+    let patient = fixture.0.stage.get(&fixture.0.namespace, parent("patient"));
     assert_eq!(finalizers(&patient), [FINALIZER]);
-    scene.skip("patient");
-    scene.wait_gone(&host, "patient");
+    fixture.skip("patient");
+    fixture.wait_gone(&host, "patient");
     Stage::stop(host);
 }

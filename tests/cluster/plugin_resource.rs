@@ -1,6 +1,6 @@
-//! The Plugin resource on the real API server: its definition, its rules, and who may grant.
+//! The Plugin resource on the real API server: its CRD, its rules, and the right to grant.
 //!
-//! What is applied is what `deploy/` ships.
+//! The tests apply the objects that `deploy/` ships.
 
 mod rules;
 
@@ -21,23 +21,23 @@ const PLUGIN: Kind<'static> = Kind {
     namespace: None,
 };
 
-/// The users, by what they may do with Plugins besides writing them.
+/// The users, named for their rights on Plugins beside writing them.
 const EDITOR: &str = "plugin-editor";
 const GRANTER: &str = "plugin-granter";
 const GRANTER_OF_ONE: &str = "plugin-granter-of-one";
 
-/// The one Plugin that the last of them may grant.
+/// The only Plugin that the last user may grant.
 const THE_ONE: &str = "the-one";
 
-struct Stage {
+struct Users {
     plane: &'static ControlPlane,
     editor: User,
     granter: User,
     granter_of_one: User,
 }
 
-fn stage() -> &'static Stage {
-    static STAGE: OnceLock<Stage> = OnceLock::new();
+fn stage() -> &'static Users {
+    static STAGE: OnceLock<Users> = OnceLock::new();
     STAGE.get_or_init(|| {
         let plane = ControlPlane::shared();
         let admin = plane.user();
@@ -71,13 +71,13 @@ fn stage() -> &'static Stage {
             allow(admin, name, &rules);
             User::connect_as(&plane.kubeconfig(), name).unwrap()
         };
-        let stage = Stage {
+        let stage = Users {
             plane,
             editor: user(EDITOR, json!([write])),
             granter: user(GRANTER, json!([write, grant(&[])])),
             granter_of_one: user(GRANTER_OF_ONE, json!([write, grant(&[THE_ONE])])),
         };
-        // A policy takes a moment until it is looked at.
+        // The API server enforces a policy only after a moment.
         eventually("the policy is in force", || {
             let probe = plugin("probe", json!({"grants": {}}));
             match stage.editor.create(&probe) {
@@ -137,8 +137,8 @@ fn kubectl(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Waits until `kubectl explain` knows a field and says this of it; the API server publishes a schema a moment after it
-/// serves the kind.
+/// Waits until `kubectl explain` prints this about a field; the API server publishes a schema a
+/// moment after it serves the kind.
 fn check_explained(field: &str, expected: &str) {
     eventually(&format!("{field} is explained"), || -> Result<()> {
         let explained = kubectl(&["explain", field])?;
@@ -148,7 +148,7 @@ fn check_explained(field: &str, expected: &str) {
 }
 
 #[test]
-fn the_definition_is_served_with_defaults_columns_and_documentation() {
+fn the_crd_is_served_with_defaults_columns_and_documentation() {
     let admin = stage().plane.user();
     let applied = admin.apply(&plugin("shown", json!({}))).unwrap();
     let spec = &applied["spec"];
@@ -194,7 +194,7 @@ fn the_definition_is_served_with_defaults_columns_and_documentation() {
 }
 
 #[test]
-fn two_managers_keep_their_conditions_and_their_grants() {
+fn two_managers_keep_their_grants() {
     let admin = stage().plane.user();
     let granting = |kind: &str| {
         let grants = json!({"children": [{"group": "apps", "kind": kind}]});
@@ -212,7 +212,7 @@ fn two_managers_keep_their_conditions_and_their_grants() {
 }
 
 #[test]
-fn a_spec_that_says_everything_is_taken() {
+fn a_spec_with_every_field_is_accepted() {
     let key = "-----BEGIN PUBLIC KEY-----\nMFkw+/=\n-----END PUBLIC KEY-----\n";
     let full = json!({
         "source": {
@@ -258,7 +258,7 @@ fn a_spec_that_says_everything_is_taken() {
     admin.delete(PLUGIN, "full").unwrap();
 }
 
-/// Grants with one kind of children.
+/// A grant of one kind of children.
 fn children(kind: &str) -> Value {
     json!({"grants": {"children": [{"kind": kind}]}})
 }
@@ -267,18 +267,19 @@ fn patch(spec: Value) -> Value {
     json!({"spec": spec})
 }
 
-/// Holds that the policy refused a write.
+/// Checks that the policy refused a write.
 fn denied(result: Result<Value>) {
-    let error = format!("{:#}", result.expect_err("the policy lets it pass"));
+    let error = format!("{:#}", result.expect_err("the policy accepts the write"));
     let message = "setting or changing it takes the verb grant on plugins.innkeeper.dev";
     assert!(error.contains(message), "{error}");
 }
 
 #[test]
-fn setting_or_changing_grants_takes_the_verb_grant() {
+fn setting_or_changing_grants_requires_the_verb_grant() {
     let stage = stage();
 
-    // Created without grants by one who may not grant, then granted by one who may.
+    // A user without the right to grant creates it without grants, and a user with the right
+    // grants.
     stage.editor.create(&plugin("granted", json!({}))).unwrap();
     denied(
         stage
@@ -295,7 +296,7 @@ fn setting_or_changing_grants_takes_the_verb_grant() {
         .merge(PLUGIN, "granted", &patch(children("Pod")))
         .unwrap();
 
-    // Other fields are free, the grants are not, in whatever way they are changed.
+    // Other fields are free; the policy protects the grants against every way to change them.
     let suspended = patch(json!({"suspend": true, "limits": {"children": 1}}));
     let kept = stage.editor.merge(PLUGIN, "granted", &suspended).unwrap();
     assert_eq!(kept["spec"]["grants"]["children"][0]["kind"], "Pod");
@@ -319,7 +320,7 @@ fn setting_or_changing_grants_takes_the_verb_grant() {
 }
 
 #[test]
-fn the_right_to_grant_one_plugin_is_not_the_right_to_grant_another() {
+fn the_right_to_grant_one_plugin_does_not_extend_to_another() {
     let stage = stage();
     let of_one = &stage.granter_of_one;
     of_one.create(&plugin(THE_ONE, children("Pod"))).unwrap();

@@ -1,13 +1,10 @@
-//! Plugin resources on the real API server: from their source to children, from one revision to the next, and what
-//! stays when one of them is wrong or gone.
+//! Plugin resources on the real API server: from the source to children, from one revision to the
+//! next, and the state that remains when a Plugin is faulty or deleted.
 
 use std::{fs, path::Path, time::Duration};
 
 use innkeeper_tests::{
-    Host, astray, eventually, harmless,
-    manifest::{self, condition},
-    process::path_from_env,
-    user::Kind,
+    Host, astray, eventually, harmless, manifest::condition, process::path_from_env, user::Kind,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -23,7 +20,7 @@ pub(crate) const PLUGIN: Kind<'static> = Kind {
     namespace: None,
 };
 
-/// What a Plugin of memcached is granted.
+/// The grants of a memcached Plugin.
 pub(crate) fn cache_grants() -> Value {
     json!({
         "parents": [{"group": "cache.example.com", "kind": "Memcached"}],
@@ -41,14 +38,14 @@ const PARENT: Target<'static> = (API, "Memcached", "example-memcached");
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
 const SERVICE: Target<'static> = ("v1", "Service", "example-memcached");
 
-/// A control plane that knows Plugins, with a host without plugin files.
-pub(crate) struct Site {
+/// A control plane for Plugins, and the options of a host without plugin files.
+pub(crate) struct PluginSite {
     pub(crate) stage: Stage,
     sources: TempDir,
     pub(crate) namespace: String,
 }
 
-impl Site {
+impl PluginSite {
     pub(crate) fn new() -> Self {
         let mut stage = Stage::full(Vec::new());
         let sources = tempfile::tempdir().unwrap();
@@ -63,19 +60,17 @@ impl Site {
     }
 
     pub(crate) fn define(&self) {
-        for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
-            self.stage.plane.user().apply(&object).unwrap();
-        }
+        self.stage.install_plugin_crd();
     }
 
-    /// Puts a guest below the source directory.
+    /// Writes a guest to the source directory.
     pub(crate) fn put(&self, guest: &str) {
         let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
         self.put_bytes(&fs::read(guests.join(format!("{guest}.wasm"))).unwrap());
     }
 
     pub(crate) fn put_bytes(&self, bytes: &[u8]) {
-        put(&self.sources.path().join("plugin.wasm"), bytes);
+        replace_file(&self.sources.path().join("plugin.wasm"), bytes);
     }
 
     fn apply(&self, more: &Value) {
@@ -85,15 +80,7 @@ impl Site {
     pub(crate) fn apply_as(&self, name: &str, more: &Value) {
         let mut spec = json!({
             "source": {"file": {"path": "plugin.wasm"}},
-            "grants": {
-                "parents": [{"group": "cache.example.com", "kind": "Memcached"}],
-                "children": [
-                    {"kind": "Service"},
-                    {"group": "apps", "kind": "Deployment"},
-                    {"group": "policy", "kind": "PodDisruptionBudget"},
-                ],
-                "reads": [{"kind": "Pod", "access": "metadata"}],
-            },
+            "grants": cache_grants(),
         });
         for (field, value) in more.as_object().unwrap() {
             spec[field] = value.clone();
@@ -114,7 +101,8 @@ impl Site {
         plugin.unwrap_or_default()
     }
 
-    /// Waits until all of these conditions stand, each as `Type=Status/Reason` and said of the present generation.
+    /// Waits until all of these conditions hold for the current generation, each as
+    /// `Type=Status/Reason`.
     #[track_caller]
     fn wait_conditions(&self, host: &Host, expected: &[&str]) -> Value {
         self.wait_conditions_of(NAME, host, expected)
@@ -148,7 +136,7 @@ impl Site {
     }
 }
 
-/// The same component with other bytes: behind a section that nobody reads.
+/// The same component with other bytes, in a section that has no effect.
 pub(crate) fn marked(bytes: &[u8]) -> Vec<u8> {
     harmless::marked(bytes, 1)
 }
@@ -158,14 +146,14 @@ fn another_image() -> Value {
     json!({"images": {"memcached": "memcached:another"}})
 }
 
-/// Whole or not at all, as an administrator should.
-fn put(path: &Path, bytes: &[u8]) {
+/// Replaces a file atomically, as an administrator should.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) {
     let new = path.with_extension("new");
     fs::write(&new, bytes).unwrap();
     fs::rename(new, path).unwrap();
 }
 
-pub(crate) const WELL: [&str; 8] = [
+pub(crate) const HEALTHY: [&str; 8] = [
     "Fetched=True/Fetched",
     "Verified=True/AsExpected",
     "Compiled=True/Compiled",
@@ -177,18 +165,18 @@ pub(crate) const WELL: [&str; 8] = [
 ];
 
 #[test]
-fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
-    let site = Site::new();
-    let Site {
+fn a_plugin_is_served_swapped_kept_suspended_and_deleted() {
+    let site = PluginSite::new();
+    let PluginSite {
         stage, namespace, ..
     } = &site;
-    // The definition may come after the host.
+    // The CRD may be installed after the host has started.
     let host = stage.host();
     site.define();
     site.put("memcached");
     stage.wait_served(&host, &["plugins.innkeeper.dev"]);
     site.apply(&json!({}));
-    let plugin = site.wait_conditions(&host, &WELL);
+    let plugin = site.wait_conditions(&host, &HEALTHY);
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
     stage.restart_collector();
     stage.apply_example(namespace, "examples/memcached/01-article.yaml");
@@ -199,10 +187,11 @@ fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
     assert_eq!(labels["innkeeper.dev/plugin"], NAME);
     let before = site.image();
 
-    // Another configuration is another revision: it takes over in the same process and prunes nothing.
+    // Another configuration is another revision: it becomes active in the same process and prunes
+    // nothing.
     let mark = stage.mark();
     site.apply(&json!({"config": another_image()}));
-    let plugin = site.wait_conditions(&host, &WELL);
+    let plugin = site.wait_conditions(&host, &HEALTHY);
     let second = plugin["status"]["revision"].as_str().unwrap().to_owned();
     assert_ne!(second, first);
     stage.wait(&host, namespace, DEPLOYMENT, |deployment| {
@@ -217,15 +206,15 @@ fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
 
     check_failures(&site, &host, &second);
     check_other_bytes(&site, &host, &second);
-    check_rival(&site, &host);
+    check_parent_taken(&site, &host);
     check_approval(&site, &host);
     check_suspension(&site, &host);
     check_quiet(&site, &host);
 
-    // Without the Plugin the children stay, and the host goes on.
+    // Without the Plugin the children stay, and the host continues to run.
     let uid = stage.get(namespace, DEPLOYMENT)["metadata"]["uid"].clone();
     stage.plane.user().delete(PLUGIN, NAME).unwrap();
-    eventually("the host says that the Plugin is gone", || {
+    eventually("the host logs that the Plugin is gone", || {
         let log = host.log().unwrap_or_default();
         let named = format!("\"plugin\":\"{NAME}\"");
         let is_it = |line: &str| line.contains("the Plugin is gone") && line.contains(&named);
@@ -238,10 +227,10 @@ fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
     stage.settle(Duration::from_secs(2));
     assert_eq!(stage.get(namespace, DEPLOYMENT)["metadata"]["uid"], uid);
 
-    // Another Plugin of that name goes on where it was.
+    // Another Plugin of that name takes over the existing children.
     let mark = stage.mark();
     site.apply(&json!({"config": another_image()}));
-    site.wait_conditions(&host, &WELL);
+    site.wait_conditions(&host, &HEALTHY);
     stage.merge(namespace, PARENT, &json!({"spec": {"size": 2}}));
     stage.wait(&host, namespace, DEPLOYMENT, |deployment| {
         deployment["spec"]["replicas"] == 2
@@ -253,8 +242,8 @@ fn a_plugin_is_served_swapped_kept_suspended_and_taken_away() {
     Stage::stop(host);
 }
 
-/// What is wrong changes nothing but the conditions.
-fn check_failures(site: &Site, host: &Host, serving: &str) {
+/// Checks that a faulty spec changes only the conditions.
+fn check_failures(site: &PluginSite, host: &Host, serving: &str) {
     let good = json!({"config": another_image()});
     let wrong = json!({"config": another_image(), "digest": format!("sha256:{}", "0a".repeat(32))});
     let unfit = json!({"config": {"no-such-field": 1}});
@@ -301,7 +290,7 @@ fn check_failures(site: &Site, host: &Host, serving: &str) {
         site.apply(&more);
         let plugin = site.wait_conditions(host, expected);
         assert_eq!(plugin["status"]["revision"], serving);
-        // The old one still does its work.
+        // The active revision still reconciles.
         let replicas = 4 + index;
         let namespace = &site.namespace;
         site.stage
@@ -311,21 +300,21 @@ fn check_failures(site: &Site, host: &Host, serving: &str) {
         });
     }
     site.apply(&good);
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
 }
 
-/// Other bytes at the same place are found where the Plugin asks to look again.
-fn check_other_bytes(site: &Site, host: &Host, before: &str) {
+/// Checks that other bytes at the same place are found if the pull policy is `Always`.
+fn check_other_bytes(site: &PluginSite, host: &Host, before: &str) {
     let source = json!({
         "file": {"path": "plugin.wasm"}, "pullPolicy": "Always", "pullInterval": "10s",
     });
     site.apply(&json!({"config": another_image(), "source": source}));
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
     let mark = site.stage.settle(Duration::from_secs(1));
     let path = site.sources.path().join("plugin.wasm");
     let bytes = marked(&fs::read(&path).unwrap());
-    put(&path, &bytes);
-    eventually("the other bytes serve", || {
+    replace_file(&path, &bytes);
+    eventually("the revision with the other bytes is active", || {
         let status = &site.plugin()["status"];
         let is_other = status["revision"] != before && status["revision"].is_string();
         if is_other {
@@ -334,31 +323,31 @@ fn check_other_bytes(site: &Site, host: &Host, before: &str) {
             Err(format!("{status:#}"))
         }
     });
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
     site.stage.settle(Duration::from_secs(1));
-    // The same component wants the same children.
+    // The same component states the same children, so there is nothing to write.
     let mut written = lines(&site.stage.writes_since(mark));
     written.retain(|line| !line.contains("plugins.innkeeper.dev/status"));
     assert_eq!(written, Vec::<String>::new());
 }
 
-/// A kind of parents has one plugin.
-fn check_rival(site: &Site, host: &Host) {
-    const RIVAL: &str = "rival";
+/// Checks that a kind of parents has one active plugin.
+fn check_parent_taken(site: &PluginSite, host: &Host) {
+    const SECOND: &str = "second";
 
-    site.apply_as(RIVAL, &json!({}));
+    site.apply_as(SECOND, &json!({}));
     let refused = [
         "Granted=True/Granted",
         "Serving=False/ParentTaken",
         "Degraded=True/ParentTaken",
     ];
-    site.wait_conditions_of(RIVAL, host, &refused);
-    site.stage.plane.user().delete(PLUGIN, RIVAL).unwrap();
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions_of(SECOND, host, &refused);
+    site.stage.plane.user().delete(PLUGIN, SECOND).unwrap();
+    site.wait_conditions(host, &HEALTHY);
 }
 
-/// What a revision would do is said before it serves, and where it is to wait it waits.
-fn check_approval(site: &Site, host: &Host) {
+/// Checks that a gated revision reports its changes, and waits for the approval.
+fn check_approval(site: &PluginSite, host: &Host) {
     let before = site.plugin()["status"]["revision"].clone();
     let image = || json!({"images": {"memcached": "memcached:approved"}});
     site.apply(&json!({"config": image(), "rollout": {"mode": "Gated"}}));
@@ -371,7 +360,7 @@ fn check_approval(site: &Site, host: &Host) {
     assert_eq!(candidate["counts"], expected);
     assert_ne!(site.image(), "memcached:approved");
 
-    // What is no part of a revision binds what serves at once.
+    // Fields that are no part of a revision affect the active revision at once.
     let suspended = json!({"config": image(), "rollout": {"mode": "Gated"}, "suspend": true});
     site.apply(&suspended);
     let waits = ["Serving=False/Suspended", "Degraded=True/AwaitingApproval"];
@@ -382,19 +371,19 @@ fn check_approval(site: &Site, host: &Host) {
 
     let approve = &candidate["revision"];
     site.apply(&json!({"config": image(), "rollout": {"mode": "Gated", "approve": approve}}));
-    let status = &site.wait_conditions(host, &WELL)["status"];
+    let status = &site.wait_conditions(host, &HEALTHY)["status"];
     assert_eq!(status["revision"], *approve);
     assert_eq!(status["candidate"], Value::Null);
     site.stage.wait(host, &site.namespace, DEPLOYMENT, |_| {
         site.image() == "memcached:approved"
     });
     site.apply(&json!({"config": another_image()}));
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
 }
 
-/// While a plugin is suspended nothing is written, and nothing is lost.
-fn check_suspension(site: &Site, host: &Host) {
-    let Site {
+/// Checks that nothing is written while a plugin is suspended, and that no edit is lost.
+fn check_suspension(site: &PluginSite, host: &Host) {
+    let PluginSite {
         stage, namespace, ..
     } = site;
     site.apply(&json!({"config": another_image(), "suspend": true}));
@@ -406,19 +395,19 @@ fn check_suspension(site: &Site, host: &Host) {
     stage.merge(namespace, PARENT, &json!({"spec": {"size": 1}}));
     stage.settle(Duration::from_secs(2));
     let mut written = lines(&stage.writes_since(mark));
-    // The counts of its parents may still be on their way.
+    // The counts of its parents may still follow.
     written.retain(|line| !line.contains("plugins.innkeeper.dev/status"));
     assert_eq!(written, Vec::<String>::new());
     site.apply(&json!({"config": another_image(), "suspend": false}));
-    site.wait_conditions(host, &WELL);
+    site.wait_conditions(host, &HEALTHY);
     stage.wait(host, namespace, DEPLOYMENT, |deployment| {
         deployment["spec"]["replicas"] == 1
     });
 }
 
-/// Columns are filled, and once they are, nothing is written any more.
-fn check_quiet(site: &Site, host: &Host) {
-    let Site {
+/// Checks that the columns are filled, and that the host writes nothing afterwards.
+fn check_quiet(site: &PluginSite, host: &Host) {
+    let PluginSite {
         stage, namespace, ..
     } = site;
     stage.wait(host, namespace, PARENT, is_ready);
@@ -430,6 +419,6 @@ fn check_quiet(site: &Site, host: &Host) {
             _ => Err(format!("{status:#}")),
         }
     });
-    // Longer than the counts are good for.
+    // Longer than the ten seconds after which the host refreshes the counts.
     stage.settle(Duration::from_secs(12));
 }

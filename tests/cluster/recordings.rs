@@ -1,4 +1,4 @@
-//! A call that a host has written to its log is repeated elsewhere (O5).
+//! The replay of a call that a host has recorded in its log (O5).
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     admin::wait_ready,
-    stage::{Stage, is_synced},
+    stage::{Stage, is_applied},
 };
 
 const PARENT: (&str, &str, &str) = ("cache.example.com/v1", "Memcached", "web");
@@ -47,14 +47,16 @@ fn replay(directory: &Path, recording: &str) -> Output {
 }
 
 #[track_caller]
-fn check(output: &Output, code: i32, said: &str) {
+fn check(output: &Output, code: i32, message: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{errors}");
-    assert!(errors.contains(said), "{errors}");
+    assert!(errors.contains(message), "{errors}");
 }
 
+/// A recorded call has all inputs of the guest. An input that the recording lacked would change the
+/// answer of the replay.
 #[test]
-fn o5_a_call_that_was_recorded_on_demand_gives_the_same_answer_elsewhere() {
+fn o5_a_call_recorded_on_demand_gives_the_same_answer_elsewhere() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let mut options = stage.options.clone();
     let arguments = admin::ARGUMENTS.iter().chain(&["--debug-endpoints"]);
@@ -73,13 +75,11 @@ fn o5_a_call_that_was_recorded_on_demand_gives_the_same_answer_elsewhere() {
         &namespace,
         &json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {"size": 1}}),
     );
-    stage.wait(&host, &namespace, PARENT, |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(&host, &namespace, PARENT, is_applied);
     assert_eq!(
         recordings(&host),
         [""; 0],
-        "nobody has asked for this plugin"
+        "the filter names another plugin"
     );
 
     record("memcached");
@@ -104,7 +104,7 @@ fn o5_a_call_that_was_recorded_on_demand_gives_the_same_answer_elsewhere() {
     let children = answer["children"].as_array().unwrap();
     assert!(!children.is_empty(), "{answer}");
 
-    // Another input gives another answer, and that is said.
+    // Another input gives another answer, and the command reports the difference.
     let edited = recording.replace("\"size\":2", "\"size\":3");
     check(&replay(directory, &edited), 2, "replicas is 3, and was 2");
     changed["recording"] = json!("v9");

@@ -1,26 +1,24 @@
-//! Components that cannot be served (F16): each is refused at the step that finds out, the Plugin says why, nothing is
-//! written for it, and the parents of another Plugin converge meanwhile.
+//! Components that cannot be served (F16): each is refused at the step that detects the fault, the
+//! Plugin reports the reason, nothing is written for it, and the parents of another Plugin converge
+//! meanwhile.
 
 use std::{fs, sync::OnceLock};
 
-use innkeeper_tests::{
-    Host, Write, astray, eventually, handmade,
-    manifest::{self, condition},
-};
+use innkeeper_tests::{Host, Write, astray, eventually, handmade, manifest::condition};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
-    moods::guest,
-    plugins::{PLUGIN, WELL},
-    stage::{Stage, is_synced},
+    moody::guest,
+    plugins::{HEALTHY, PLUGIN},
+    stage::{Stage, is_applied},
 };
 
 const NEIGHBOUR: &str = "unruly";
 const CRD: &str = "unrulies.test.innkeeper.dev";
 const API: &str = "test.innkeeper.dev/v1";
 
-/// A control plane and a host with one good Plugin, for all tests here.
+/// A control plane and a host with one good Plugin, which all tests here share.
 struct Shared {
     stage: Stage,
     host: Host,
@@ -34,9 +32,7 @@ fn shared() -> &'static Shared {
         let mut stage = Stage::api_only(Vec::new());
         let directory = sources.path().to_str().unwrap().to_owned();
         stage.options.arguments = vec!["--source-dir".to_owned(), directory];
-        for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
-            stage.plane.user().apply(&object).unwrap();
-        }
+        stage.install_plugin_crd();
         let host = stage.host();
         stage.wait_served(&host, &["plugins.innkeeper.dev"]);
         let shared = Shared {
@@ -45,14 +41,14 @@ fn shared() -> &'static Shared {
             sources,
         };
         shared.declare(NEIGHBOUR, &guest(NEIGHBOUR));
-        shared.wait(NEIGHBOUR, &WELL);
+        shared.wait(NEIGHBOUR, &HEALTHY);
         shared.stage.wait_served(&shared.host, &[CRD]);
         shared
     })
 }
 
 impl Shared {
-    /// Applies a Plugin of these bytes, which may have all that it asks for.
+    /// Applies a Plugin of these bytes with all grants that it requests.
     fn declare(&self, name: &str, bytes: &[u8]) {
         let file = format!("{name}.wasm");
         fs::write(self.sources.path().join(&file), bytes).unwrap();
@@ -70,26 +66,28 @@ impl Shared {
         self.stage.apply_new("", &plugin);
     }
 
-    /// Waits until all of these conditions of a Plugin stand, each as `Type=Status/Reason`; gives their messages.
+    /// Waits until a Plugin has all of these conditions, each as `Type=Status/Reason`; returns
+    /// their messages.
     #[track_caller]
     fn wait(&self, name: &str, expected: &[&str]) -> String {
         eventually(&format!("the Plugin {name} is {expected:?}"), || {
             let plugin = self.stage.plane.user().get(PLUGIN, name).unwrap();
             let plugin = plugin.unwrap_or_default();
-            let said = |expected: &&str| {
+            let message_of = |expected: &&str| {
                 let (kind, state) = expected.split_once('=').unwrap();
-                let said = condition(&plugin, kind)?;
-                said.starts_with(&format!("{state}:")).then_some(said)
+                let message = condition(&plugin, kind)?;
+                message.starts_with(&format!("{state}:")).then_some(message)
             };
-            let said: Option<Vec<String>> = expected.iter().map(said).collect();
+            let messages: Option<Vec<String>> = expected.iter().map(message_of).collect();
             let log = || self.host.log().unwrap_or_default();
-            said.map(|said| said.join("\n"))
+            messages
+                .map(|messages| messages.join("\n"))
                 .ok_or_else(|| format!("{:#}\n{}", plugin["status"], log()))
         })
     }
 }
 
-/// A component is refused with this condition, whose message holds `text`.
+/// Checks that a component is refused with this condition, whose message contains `text`.
 #[track_caller]
 fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
     let shared = shared();
@@ -97,17 +95,15 @@ fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
     let namespace = stage.namespace("refusals");
     let mark = stage.mark();
     shared.declare(name, bytes);
-    let said = shared.wait(name, &[expected]);
-    assert!(said.contains(text), "{said}");
+    let messages = shared.wait(name, &[expected]);
+    assert!(messages.contains(text), "{messages}");
 
     let parent = (API, "Unruly", "bystander");
     let applied = json!({
         "apiVersion": API, "kind": "Unruly", "metadata": {"name": parent.2}, "spec": {"behaviour": "good"},
     });
     stage.apply(&namespace, &applied);
-    stage.wait(host, &namespace, parent, |parent| {
-        is_synced(parent, "True", "Applied")
-    });
+    stage.wait(host, &namespace, parent, is_applied);
 
     // A Plugin that is not served has a status, and nothing is written in its name.
     let is_own =
@@ -129,7 +125,8 @@ fn check_refused(name: &str, bytes: &[u8], expected: &str, text: &str) {
     stage.plane.user().delete(PLUGIN, name).unwrap();
 }
 
-/// One test per component: its name, that of the Plugin, the component, the condition, and what its message holds.
+/// One test per component: the names of the test and the Plugin, the component, the condition, and
+/// a part of its message.
 macro_rules! refused {
     ($($test:ident: $name:literal, $bytes:expr, $condition:literal, $text:literal;)*) => {
         $(
@@ -142,36 +139,36 @@ macro_rules! refused {
 }
 
 refused! {
-    f16_spins_when_it_is_asked_what_it_is:
+    f16_refuses_a_guest_that_spins_in_describe:
         "spins", handmade::spins_in_describe(), "Described=False/CannotDescribe", "within 250 ms";
-    f16_spins_before_it_is_asked_anything:
+    f16_refuses_a_guest_that_spins_in_its_start_function:
         "starts", handmade::spins_at_start(), "Described=False/CannotDescribe", "within 250 ms";
-    f16_breaks_down_when_it_is_asked_what_it_is:
+    f16_refuses_a_guest_that_traps_in_describe:
         "breaks", handmade::breaks_down_in_describe(), "Described=False/CannotDescribe", "unreachable";
-    f16_imports_sockets:
+    f16_refuses_a_guest_that_imports_sockets:
         "sockets", handmade::imports("wasi:sockets/tcp@0.2.3"), "Compiled=False/CannotCompile",
         "wasi:sockets/tcp@0.2.3 (plugins have no network";
-    f16_imports_a_file_system:
+    f16_refuses_a_guest_that_imports_a_file_system:
         "files", handmade::imports("wasi:filesystem/types@0.3.0"), "Compiled=False/CannotCompile",
         "wasi:filesystem/types@0.3.0 (plugins have no files";
-    f16_imports_an_unknown_interface:
+    f16_refuses_a_guest_that_imports_an_unknown_interface:
         "doors", handmade::imports("acme:doors/front@1.0.0"), "Compiled=False/CannotCompile",
         "only innkeeper:plugin may be imported";
-    f16_exports_the_wrong_type:
+    f16_refuses_a_guest_that_exports_the_wrong_type:
         "number", handmade::exports_another_type(), "Described=False/CannotDescribe",
         "differ from the contract";
-    f16_says_something_else_than_it_carries:
+    f16_refuses_a_guest_whose_embedded_description_is_false:
         "liar", handmade::described_falsely(&guest("garbage")), "Described=False/CannotDescribe",
         "is not what it says when it runs";
-    f16_is_a_core_module:
+    f16_refuses_a_core_module:
         "core", handmade::core_module(), "Compiled=False/CannotCompile", "a core WebAssembly module";
-    f16_is_half_a_component:
+    f16_refuses_a_truncated_component:
         "half", half(&guest("garbage")), "Compiled=False/CannotCompile", "the component is damaged";
-    f16_has_a_hundred_thousand_functions:
+    f16_refuses_a_guest_with_a_hundred_thousand_functions:
         "functions", handmade::has_functions(100_000), "Compiled=False/CompileLimitExceeded", "functions";
-    f16_has_data_that_its_memory_has_no_room_for:
+    f16_refuses_a_guest_with_data_outside_of_its_memory:
         "data", handmade::has_data_out_of_bounds(), "Described=False/CannotDescribe", "out of bounds";
-    f16_leads_the_compiler_astray:
+    f16_refuses_a_guest_that_exhausts_the_compiler_s_memory:
         "astray", astray::wants_memory(), "Compiled=False/CompileLimitExceeded",
         "compiling the component takes more than";
 }

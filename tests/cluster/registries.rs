@@ -1,4 +1,5 @@
-//! Plugins that come from a registry that is not ours: what serves goes on while it is down, wrong, slow or strange.
+//! Plugins from a registry that others run: the active revision continues while the registry is
+//! down, wrong, slow or malformed.
 
 use std::fs;
 
@@ -10,46 +11,46 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    moods::{NAME, Scene, guest},
-    plugins::{WELL, marked},
+    moody::{MoodyFixture, NAME, guest},
+    plugins::{HEALTHY, marked},
     stage::Stage,
     web::Web,
 };
 
 const NO_DIGEST: &str = "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
-/// The name that the certificate of a registry with TLS has, too.
+/// A host name that the certificate of a registry with TLS also has.
 const HOST: &str = "registry.test";
-/// The namespace of hosts outside of a cluster.
+/// The namespace of a host that runs outside of a cluster.
 const HOST_NAMESPACE: &str = "innkeeper-system";
 
-/// A host's user with a registry: pushes, signs, and declares what the host is to fetch.
-struct Shop {
-    scene: Scene,
+/// A user with a registry, who pushes, signs, and declares Plugins for the host.
+struct Publisher {
+    fixture: MoodyFixture,
     innkeeper: Client,
-    how: Vec<String>,
+    flags: Vec<String>,
 }
 
-impl Shop {
-    fn new(registry: &Registry, how: &[&str]) -> Self {
+impl Publisher {
+    fn new(registry: &Registry, flags: &[&str]) -> Self {
         let innkeeper = Client::innkeeper().unwrap();
         innkeeper
             .put("config.json", registry.docker_config())
             .unwrap();
         Self {
-            scene: Scene::new(1),
+            fixture: MoodyFixture::new(1),
             innkeeper,
-            how: how.iter().map(|&text| text.to_owned()).collect(),
+            flags: flags.iter().map(|&text| text.to_owned()).collect(),
         }
     }
 
     fn run(&self, arguments: &[&str]) -> Value {
-        let how = self.how.iter().map(String::as_str);
-        let arguments: Vec<&str> = arguments.iter().copied().chain(how).collect();
-        let said = self.innkeeper.run(&arguments).unwrap();
-        serde_json::from_str(&said).unwrap_or_default()
+        let flags = self.flags.iter().map(String::as_str);
+        let arguments: Vec<&str> = arguments.iter().copied().chain(flags).collect();
+        let printed = self.innkeeper.run(&arguments).unwrap();
+        serde_json::from_str(&printed).unwrap_or_default()
     }
 
-    /// Pushes bytes; gives what is known of them then.
+    /// Pushes bytes; returns the printed description of the artifact.
     fn push(&self, registry: &Registry, version: &str, bytes: &[u8]) -> Value {
         let file = self.innkeeper.put("moody.wasm", bytes).unwrap();
         let reference = registry.reference(version);
@@ -58,35 +59,33 @@ impl Shop {
 
     fn sign(&self, registry: &Registry, version: &str, key: &str) {
         let reference = registry.reference(version);
-        self.run(&["sign", &reference, "--key", &fixture(key), "-o", "json"]);
+        self.run(&["sign", &reference, "--key", &key_file(key), "-o", "json"]);
     }
 
-    /// Declares that a reference serves, and says so.
+    /// Declares a Plugin by its reference, with this text for its children.
     fn apply(&self, reference: &str, says: &str, more: &Value) {
-        self.scene.apply(&declared(reference, says, more));
+        self.fixture.apply(&declared(reference, says, more));
     }
 
-    /// A revision that changed nothing: it is the one that serves, and its plugin follows edits.
+    /// Checks that the active revision is unchanged and still reconciles.
     #[track_caller]
-    fn is_kept(&self, host: &innkeeper_tests::Host, first: &Value, expected: &[&str]) -> Value {
+    fn check_kept(&self, host: &innkeeper_tests::Host, first: &Value, expected: &[&str]) -> Value {
         let expected = [expected, &["Serving=True/Serving"]].concat();
-        let status = self.scene.wait(host, &expected);
+        let status = self.fixture.wait(host, &expected);
         assert_eq!(status["revision"], first["revision"]);
-        self.scene.follows(host, &expected.join(" "));
-        assert!(self.scene.say("one"));
+        self.fixture.check_reconciles(host, &expected.join(" "));
+        assert!(self.fixture.has_text("one"));
         status
     }
 }
 
-fn fixture(name: &str) -> String {
-    let path = root()
-        .join("host/crates/source/src/tests/fixtures")
-        .join(name);
+fn key_file(name: &str) -> String {
+    let path = root().join("host/crates/source/src/tests/fixtures").join(name);
     path.to_str().unwrap().to_owned()
 }
 
 fn public_key(name: &str) -> String {
-    fs::read_to_string(fixture(name)).unwrap()
+    fs::read_to_string(key_file(name)).unwrap()
 }
 
 /// A Plugin from a registry; `more` is merged into its `spec`, and `oci` of it into the source.
@@ -108,122 +107,132 @@ fn declared(reference: &str, says: &str, more: &Value) -> Value {
 }
 
 #[track_caller]
-fn check_said(scene: &Scene, kind: &str, texts: &[&str]) {
-    let plugin = scene.site.plugin_of(NAME);
-    let said = condition(&plugin, kind).unwrap();
+fn check_message(fixture: &MoodyFixture, kind: &str, texts: &[&str]) {
+    let plugin = fixture.site.plugin_of(NAME);
+    let message = condition(&plugin, kind).unwrap();
     for text in texts {
-        assert!(said.contains(text), "\"{text}\" is missing in: {said}");
+        assert!(
+            message.contains(text),
+            "\"{text}\" is missing in: {message}"
+        );
     }
 }
 
+/// Neither an outage nor an empty registry takes the active revision away, and the swap completes
+/// once the registry has the artifact.
 #[test]
-fn l4_a_registry_that_is_down_touches_nothing_that_serves_also_after_a_restart() {
+fn l4_an_unreachable_registry_does_not_affect_the_active_revision_even_after_a_restart() {
     let registry = Registry::start().unwrap();
     let address = registry.address().to_owned();
-    let shop = Shop::new(&registry, &["--insecure"]);
-    let scene = &shop.scene;
-    let pushed = shop.push(&registry, ":1", &guest("moody"));
+    let publisher = Publisher::new(&registry, &["--insecure"]);
+    let fixture = &publisher.fixture;
+    let pushed = publisher.push(&registry, ":1", &guest("moody"));
     let (one, two) = (registry.reference(":1"), registry.reference(":2"));
-    let host = scene.begin_with(&declared(&one, "one", &json!({})));
-    let first = scene.status();
+    let host = fixture.start_with(&declared(&one, "one", &json!({})));
+    let first = fixture.status();
     assert_eq!(first["digest"], pushed["digest"]);
-    scene.wait_verdicts(&host, &["Good"]);
+    fixture.wait_verdicts(&host, &["Good"]);
 
-    // Down in the middle of a swap, and when the host starts again.
+    // The registry goes down during a swap, and is still down when the host starts again.
     drop(registry);
-    shop.apply(&two, "two", &json!({}));
+    publisher.apply(&two, "two", &json!({}));
     let down = ["Fetched=False/Unreachable", "Degraded=True/Unreachable"];
-    shop.is_kept(&host, &first, &down);
-    check_said(scene, "Fetched", &["failed to connect to", &address]);
-    let host = scene.crash(host);
-    shop.is_kept(&host, &first, &down);
+    publisher.check_kept(&host, &first, &down);
+    check_message(fixture, "Fetched", &["failed to connect to", &address]);
+    let host = fixture.crash(host);
+    publisher.check_kept(&host, &first, &down);
 
-    // It comes back empty, and gets what is wanted later.
+    // The registry returns empty, and gets the requested version later.
     let options = RegistryOptions {
         address: Some(address),
         ..RegistryOptions::default()
     };
     let registry = Registry::start_with(&options).unwrap();
-    shop.is_kept(&host, &first, &["Fetched=False/NotFound"]);
-    let pushed = shop.push(&registry, ":2", &marked(&guest("moody")));
-    let status = scene.well(&host);
+    publisher.check_kept(&host, &first, &["Fetched=False/NotFound"]);
+    let pushed = publisher.push(&registry, ":2", &marked(&guest("moody")));
+    let status = fixture.wait_healthy(&host);
     assert_eq!(status["digest"], pushed["digest"]);
-    scene.all_say(&host, "two");
+    fixture.wait_text(&host, "two");
     Stage::stop(host);
 }
 
+/// A pinned digest is checked before the compilation, so a changed tag cannot bring other code into
+/// the cluster.
 #[test]
-fn l5_what_a_registry_has_under_another_digest_changes_nothing() {
+fn l5_an_artifact_with_another_digest_changes_nothing() {
     let registry = Registry::start().unwrap();
-    let shop = Shop::new(&registry, &["--insecure"]);
-    let scene = &shop.scene;
-    let pushed = shop.push(&registry, ":1", &guest("moody"));
+    let publisher = Publisher::new(&registry, &["--insecure"]);
+    let fixture = &publisher.fixture;
+    let pushed = publisher.push(&registry, ":1", &guest("moody"));
     let manifest = pushed["manifestDigest"].as_str().unwrap();
-    // By the digest of the manifest, and of the bytes.
+    // Pinned by the digest of the manifest, and by that of the bytes.
     let pinned = registry.reference(&format!("@{manifest}"));
     let digest = json!({"digest": pushed["digest"]});
-    let host = scene.begin_with(&declared(&pinned, "one", &digest));
-    let first = scene.status();
-    scene.wait_verdicts(&host, &["Good"]);
+    let host = fixture.start_with(&declared(&pinned, "one", &digest));
+    let first = fixture.status();
+    fixture.wait_verdicts(&host, &["Good"]);
 
-    let other = shop.push(&registry, ":2", &marked(&guest("moody")));
+    let other = publisher.push(&registry, ":2", &marked(&guest("moody")));
     let two = registry.reference(":2");
-    shop.apply(&two, "two", &json!({"digest": NO_DIGEST}));
+    publisher.apply(&two, "two", &json!({"digest": NO_DIGEST}));
     let wrong = ["Verified=False/WrongDigest", "Degraded=True/WrongDigest"];
-    shop.is_kept(&host, &first, &wrong);
+    publisher.check_kept(&host, &first, &wrong);
     let found = other["digest"].as_str().unwrap();
-    check_said(scene, "Verified", &[NO_DIGEST, found]);
+    check_message(fixture, "Verified", &[NO_DIGEST, found]);
     let missing = registry.reference(&format!("@{NO_DIGEST}"));
-    shop.apply(&missing, "two", &json!({}));
-    shop.is_kept(&host, &first, &["Fetched=False/NotFound"]);
+    publisher.apply(&missing, "two", &json!({}));
+    publisher.check_kept(&host, &first, &["Fetched=False/NotFound"]);
 
-    shop.apply(&two, "two", &json!({"digest": found}));
-    assert_eq!(scene.well(&host)["digest"], other["digest"]);
-    scene.all_say(&host, "two");
+    publisher.apply(&two, "two", &json!({"digest": found}));
+    assert_eq!(fixture.wait_healthy(&host)["digest"], other["digest"]);
+    fixture.wait_text(&host, "two");
     Stage::stop(host);
 }
 
+/// Only a signature by one of the stated keys lets a revision become active, and a restart does not
+/// weaken that.
 #[test]
 fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
     let registry = Registry::start().unwrap();
-    let shop = Shop::new(&registry, &["--insecure"]);
-    let scene = &shop.scene;
-    shop.push(&registry, ":1", &guest("moody"));
-    shop.sign(&registry, ":1", "p256.key");
+    let publisher = Publisher::new(&registry, &["--insecure"]);
+    let fixture = &publisher.fixture;
+    publisher.push(&registry, ":1", &guest("moody"));
+    publisher.sign(&registry, ":1", "p256.key");
     let verify = json!({"verify": {"keys": [public_key("p256.pub")]}});
     let (one, two) = (registry.reference(":1"), registry.reference(":2"));
-    let host = scene.begin_with(&declared(&one, "one", &verify));
-    let first = scene.status();
-    scene.wait_verdicts(&host, &["Good"]);
-    check_said(scene, "Verified", &["signed by the key sha256:"]);
+    let host = fixture.start_with(&declared(&one, "one", &verify));
+    let first = fixture.status();
+    fixture.wait_verdicts(&host, &["Good"]);
+    check_message(fixture, "Verified", &["signed by the key sha256:"]);
 
-    // By nobody, and by somebody else.
-    let other = shop.push(&registry, ":2", &marked(&guest("moody")));
-    shop.apply(&two, "two", &verify);
+    // First without a signature, and then with one by another key.
+    let other = publisher.push(&registry, ":2", &marked(&guest("moody")));
+    publisher.apply(&two, "two", &verify);
     let unsigned = ["Verified=False/Unsigned", "Degraded=True/Unsigned"];
-    shop.is_kept(&host, &first, &unsigned);
-    check_said(scene, "Verified", &["there is no signature", ".sig"]);
-    shop.sign(&registry, ":2", "other.key");
+    publisher.check_kept(&host, &first, &unsigned);
+    check_message(fixture, "Verified", &["there is no signature", ".sig"]);
+    publisher.sign(&registry, ":2", "other.key");
     let bad = ["Verified=False/BadSignature", "Degraded=True/BadSignature"];
-    shop.is_kept(&host, &first, &bad);
-    let why = "none of the expected keys made the signature";
-    check_said(scene, "Verified", &[why]);
-    check_said(scene, "Degraded", &[why]);
-    let host = scene.crash(host);
-    shop.is_kept(&host, &first, &bad);
+    publisher.check_kept(&host, &first, &bad);
+    let reason = "none of the expected keys made the signature";
+    check_message(fixture, "Verified", &[reason]);
+    check_message(fixture, "Degraded", &[reason]);
+    let host = fixture.crash(host);
+    publisher.check_kept(&host, &first, &bad);
 
-    // The right signature beside the wrong one, for a Plugin that asks again.
-    shop.sign(&registry, ":2", "p256.key");
+    // The right signature is added beside the wrong one; the edited Plugin makes the host check
+    // again.
+    publisher.sign(&registry, ":2", "p256.key");
     let mut again = verify;
     again["limits"] = json!({"children": 3});
-    shop.apply(&two, "two", &again);
-    assert_eq!(scene.well(&host)["digest"], other["digest"]);
-    scene.all_say(&host, "two");
+    publisher.apply(&two, "two", &again);
+    assert_eq!(fixture.wait_healthy(&host)["digest"], other["digest"]);
+    fixture.wait_text(&host, "two");
     Stage::stop(host);
 }
 
 #[test]
-fn a_private_registry_with_an_authority_of_its_own_is_reached_with_both() {
+fn a_private_registry_is_reached_with_its_certificate_authority_and_a_pull_secret() {
     let registry = Registry::start_with(&RegistryOptions {
         tls: true,
         private: true,
@@ -231,25 +240,27 @@ fn a_private_registry_with_an_authority_of_its_own_is_reached_with_both() {
     })
     .unwrap();
     let authority = registry.ca_file().to_str().unwrap().to_owned();
-    let mut shop = Shop::new(&registry, &["--ca-file", &authority]);
-    shop.push(&registry, ":1", &guest("moody"));
+    let mut publisher = Publisher::new(&registry, &["--ca-file", &authority]);
+    publisher.push(&registry, ":1", &guest("moody"));
     let one = registry.reference(":1");
     let declared = |oci: Value| declared(&one, "one", &json!({"oci": oci}));
-    shop.scene.parents = 0;
-    let host = shop.scene.site.stage.host();
-    let stage = &shop.scene.site.stage;
+    publisher.fixture.parents = 0;
+    let host = publisher.fixture.site.stage.host();
+    let stage = &publisher.fixture.site.stage;
     stage.wait_served(&host, &["plugins.innkeeper.dev"]);
-    shop.scene.apply(&declared(json!({"insecure": false})));
-    shop.scene.wait(&host, &["Fetched=False/Untrusted"]);
-    check_said(&shop.scene, "Fetched", &["--source-ca-file"]);
+    publisher
+        .fixture
+        .apply(&declared(json!({"insecure": false})));
+    publisher.fixture.wait(&host, &["Fetched=False/Untrusted"]);
+    check_message(&publisher.fixture, "Fetched", &["--source-ca-file"]);
     Stage::stop(host);
 
     let trust = ["--source-ca-file".to_owned(), authority];
-    shop.scene.site.stage.options.arguments.extend(trust);
-    let (scene, stage) = (&shop.scene, &shop.scene.site.stage);
+    publisher.fixture.site.stage.options.arguments.extend(trust);
+    let (fixture, stage) = (&publisher.fixture, &publisher.fixture.site.stage);
     let host = stage.host();
-    scene.wait(&host, &["Fetched=False/Denied"]);
-    check_said(scene, "Fetched", &["answered 401", "name a Secret"]);
+    fixture.wait(&host, &["Fetched=False/Denied"]);
+    check_message(fixture, "Fetched", &["answered 401", "name a Secret"]);
     let secret = |config: &str| {
         stage.apply_new(
             HOST_NAMESPACE,
@@ -262,17 +273,17 @@ fn a_private_registry_with_an_authority_of_its_own_is_reached_with_both() {
     };
     secret(&docker_config("elsewhere.test"));
     let named = json!({"insecure": false, "pullSecretRef": {"name": "pull"}});
-    scene.apply(&declared(named));
-    scene.wait(&host, &["Fetched=False/Denied"]);
+    fixture.apply(&declared(named));
+    fixture.wait(&host, &["Fetched=False/Denied"]);
     secret(&registry.docker_config());
-    scene.wait(&host, &WELL);
+    fixture.wait(&host, &HEALTHY);
     let log = host.log().unwrap();
     assert!(!log.contains("of the inn"), "{log}");
     Stage::stop(host);
 }
 
 #[test]
-fn sources_are_reached_through_the_proxies_of_the_environment_and_the_api_server_is_not() {
+fn sources_use_the_proxies_of_the_environment_and_the_api_server_does_not() {
     let registry = Registry::start_with(&RegistryOptions {
         tls: true,
         ..RegistryOptions::default()
@@ -281,37 +292,37 @@ fn sources_are_reached_through_the_proxies_of_the_environment_and_the_api_server
     let proxy = Proxy::start(&registry).unwrap();
     let direct = Registry::start().unwrap();
     let authority = registry.ca_file().to_str().unwrap().to_owned();
-    let mut shop = Shop::new(&registry, &["--ca-file", &authority]);
-    shop.push(&registry, ":1", &guest("moody"));
-    shop.how = vec!["--insecure".to_owned()];
-    let pushed = shop.push(&direct, ":2", &marked(&guest("moody")));
-    let options = &mut shop.scene.site.stage.options;
+    let mut publisher = Publisher::new(&registry, &["--ca-file", &authority]);
+    publisher.push(&registry, ":1", &guest("moody"));
+    publisher.flags = vec!["--insecure".to_owned()];
+    let pushed = publisher.push(&direct, ":2", &marked(&guest("moody")));
+    let options = &mut publisher.fixture.site.stage.options;
     let trust = ["--source-ca-file".to_owned(), authority];
     options.arguments.extend(trust);
-    // Nobody answers on the first port of loopback: what goes there fails.
-    let nobody = "http://127.0.0.1:1".to_owned();
+    // No server listens on the first port of loopback, so requests to it fail.
+    let unreachable = "http://127.0.0.1:1".to_owned();
     let environment = [
         ("HTTPS_PROXY", proxy.url()),
-        ("HTTP_PROXY", nobody),
+        ("HTTP_PROXY", unreachable),
         ("NO_PROXY", format!("localhost,{}", ip(&direct))),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value));
     options.environment.extend(environment);
 
-    // Only the proxy knows where that is.
-    let scene = &shop.scene;
+    // Only the proxy can resolve this name.
+    let fixture = &publisher.fixture;
     let elsewhere = format!("{HOST}/plugins/pond:1");
     let secure = json!({"oci": {"insecure": false}});
-    let host = scene.begin_with(&declared(&elsewhere, "one", &secure));
+    let host = fixture.start_with(&declared(&elsewhere, "one", &secure));
     let asked = proxy.asked().unwrap();
     let tunnel = format!("CONNECT {HOST}:443");
     assert!(!asked.is_empty(), "nothing went through the proxy");
     assert!(asked.iter().all(|it| *it == tunnel), "{asked:?}");
 
-    // What needs none has none.
-    shop.apply(&direct.reference(":2"), "two", &json!({}));
-    assert_eq!(scene.well(&host)["digest"], pushed["digest"]);
-    scene.all_say(&host, "two");
+    // A source that `NO_PROXY` lists is reached without the proxy.
+    publisher.apply(&direct.reference(":2"), "two", &json!({}));
+    assert_eq!(fixture.wait_healthy(&host)["digest"], pushed["digest"]);
+    fixture.wait_text(&host, "two");
     assert_eq!(proxy.asked().unwrap().len(), asked.len());
     Stage::stop(host);
 }
@@ -323,30 +334,34 @@ fn ip(registry: &Registry) -> &str {
 #[test]
 fn a_mirror_is_asked_before_the_registry() {
     let mirror = Registry::start().unwrap();
-    let mut shop = Shop::new(&mirror, &["--insecure"]);
-    let pushed = shop.push(&mirror, ":1", &guest("moody"));
+    let mut publisher = Publisher::new(&mirror, &["--insecure"]);
+    let pushed = publisher.push(&mirror, ":1", &guest("moody"));
     let flag = format!("--source-mirror={HOST}=http://{}", mirror.address());
-    shop.scene.site.stage.options.arguments.push(flag);
-    // Nobody knows where that is.
+    publisher.fixture.site.stage.options.arguments.push(flag);
+    // The name does not resolve, so that only the mirror can answer.
     let elsewhere = format!("{HOST}/plugins/pond:1");
     let secure = json!({"oci": {"insecure": false}});
-    let host = shop.scene.begin_with(&declared(&elsewhere, "one", &secure));
-    assert_eq!(shop.scene.status()["digest"], pushed["digest"]);
+    let host = publisher
+        .fixture
+        .start_with(&declared(&elsewhere, "one", &secure));
+    assert_eq!(publisher.fixture.status()["digest"], pushed["digest"]);
     Stage::stop(host);
 }
 
+/// A registry can delay or refuse only its own Plugin: the answers are bounded and checked before
+/// they are used.
 #[test]
-fn l5_a_registry_that_is_silent_or_answers_garbage_or_too_much_changes_nothing() {
+fn l5_a_silent_malformed_or_oversized_answer_of_a_registry_changes_nothing() {
     let registry = Registry::start().unwrap();
-    let shop = Shop::new(&registry, &["--insecure"]);
-    let scene = &shop.scene;
-    shop.push(&registry, ":1", &guest("moody"));
+    let publisher = Publisher::new(&registry, &["--insecure"]);
+    let fixture = &publisher.fixture;
+    publisher.push(&registry, ":1", &guest("moody"));
     let one = registry.reference(":1");
-    let host = scene.begin_with(&declared(&one, "one", &json!({})));
-    let first = scene.status();
-    scene.wait_verdicts(&host, &["Good"]);
+    let host = fixture.start_with(&declared(&one, "one", &json!({})));
+    let first = fixture.status();
+    fixture.wait_verdicts(&host, &["Good"]);
 
-    // Whatever it is asked for, it answers the same.
+    // This server gives the same answer to every request.
     let strange = Web::start(b"<html>".to_vec());
     strange.set_held(true);
     let reference = |tag: &str| {
@@ -354,30 +369,30 @@ fn l5_a_registry_that_is_silent_or_answers_garbage_or_too_much_changes_nothing()
         let address = url.split('/').nth(2).unwrap();
         format!("{address}/plugins/pond:{tag}")
     };
-    shop.apply(&reference("silent"), "two", &json!({}));
+    publisher.apply(&reference("silent"), "two", &json!({}));
     eventually("the silent registry is asked", || match strange.asked() {
-        0 => Err("it is not"),
+        0 => Err("it is not asked"),
         _ => Ok(()),
     });
-    // Nobody waits for it but its Plugin.
-    scene.follows(&host, "while it is silent");
+    // Parents do not wait for the fetch.
+    fixture.check_reconciles(&host, "while it is silent");
     strange.set_held(false);
     let malformed = ["Fetched=False/ArtifactMalformed"];
-    shop.is_kept(&host, &first, &malformed);
-    check_said(scene, "Fetched", &["the manifest cannot be understood"]);
+    publisher.check_kept(&host, &first, &malformed);
+    check_message(fixture, "Fetched", &["the manifest cannot be understood"]);
 
     let layer = json!({"mediaType": "application/wasm", "digest": NO_DIGEST, "size": 1 << 30});
     let manifest = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
     strange.put(manifest.into_bytes());
-    shop.apply(&reference("large"), "two", &json!({}));
-    shop.is_kept(&host, &first, &["Fetched=False/TooLarge"]);
-    // Of the gigabyte nothing was asked for: the manifest was enough.
+    publisher.apply(&reference("large"), "two", &json!({}));
+    publisher.check_kept(&host, &first, &["Fetched=False/TooLarge"]);
+    // The host has asked only for the manifest, and for nothing of the gigabyte.
     assert_eq!(strange.asked(), 2);
 
     let layer = json!({"mediaType": "application/wasm", "digest": NO_DIGEST, "size": 4096});
     let manifest = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
     strange.put(manifest.into_bytes());
-    shop.apply(&reference("other"), "two", &json!({}));
-    shop.is_kept(&host, &first, &["Verified=False/WrongDigest"]);
+    publisher.apply(&reference("other"), "two", &json!({}));
+    publisher.check_kept(&host, &first, &["Verified=False/WrongDigest"]);
     Stage::stop(host);
 }

@@ -1,5 +1,6 @@
-//! A relay between a host and the API server that sees every request. It can stop at a write, before the API server has it
-//! or before the host has the answer, and does what its rules say to all the others.
+//! A relay between a host and the API server that records every request. It can stop at a write,
+//! before the API server receives it or before the host receives the answer, and applies its rules
+//! to all other requests.
 //!
 //! It speaks plain HTTP/1.1 to the host; `kubectl proxy` behind it adds TLS and the administrator's identity.
 
@@ -32,16 +33,17 @@ use tempfile::TempDir;
 use connection::{Connection, serve};
 use rules::{Action, End, On, Rule, Rules, Verb};
 
-/// Where at the next write the relay stops.
+/// The point at which the relay stops the next write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// The API server never has it.
+    /// The API server has not received it.
     Before,
-    /// The API server has done it, the host never has the answer.
+    /// The API server has done it, and the host has not received the answer.
     After,
 }
 
-/// A write has stopped. Its connection is cut when the value is dropped: end the host first, or it tries again.
+/// A stopped write. Its connection is cut when this value is dropped: end the host first, or it
+/// tries again.
 pub(crate) struct Stopped {
     /// Method and path.
     pub(crate) line: String,
@@ -49,29 +51,29 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// Lets a write that the API server does not have yet go on.
-    pub(crate) fn go_on(self) {
+    /// Lets a write continue that the API server has not received yet.
+    pub(crate) fn resume(self) {
         self.release.send(()).expect("the relay waits for it");
     }
 }
 
-/// What watches tell so much later, while everything else passes.
+/// A delay of the events of watches; everything else passes at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Late {
-    /// How much.
+    /// The length of the delay.
     pub(crate) by: Duration,
-    /// What the paths of these watches end in; empty: all.
+    /// A part of the paths of these watches; empty: all.
     pub(crate) path: &'static str,
 }
 
 /// A running relay.
 pub(crate) struct Relay {
-    /// What a host is started with to go through it.
+    /// The kubeconfig with which a host connects through the relay.
     pub(crate) kubeconfig: PathBuf,
-    /// What has stopped.
+    /// The stopped writes.
     pub(crate) stopped: Receiver<Stopped>,
     shared: Arc<Shared>,
-    // Dropped first: the process ends before its directory goes.
+    // Dropped first: the process must end before its directory is deleted.
     _proxy: Running,
     _directory: TempDir,
 }
@@ -79,7 +81,7 @@ pub(crate) struct Relay {
 struct Shared {
     upstream: PathBuf,
     state: Mutex<State>,
-    /// Told when what was held may pass.
+    /// Notified when held requests and answers may pass.
     cleared: Condvar,
 }
 
@@ -89,7 +91,7 @@ pub(crate) struct Seen {
     pub(crate) at: Instant,
     /// Method and path.
     pub(crate) line: String,
-    /// What a rule made of it.
+    /// The action of the rule that it matched.
     pub(crate) action: Option<Action>,
 }
 
@@ -99,26 +101,27 @@ struct State {
     refuses: bool,
     seen: Vec<Seen>,
     open: Vec<Weak<Connection>>,
-    /// What the API server has done and the host never learnt of. A host that says the same again at its next start, such
-    /// as that its namespace is to exist, would never get beyond it: so it passes.
+    /// The writes that the API server has done and whose answer the host has never received. They
+    /// pass when a host repeats them: otherwise a host that begins with the same write at every
+    /// start, such as the one of its namespace, would never get beyond it.
     done: BTreeSet<(String, Vec<u8>)>,
     stopped: Sender<Stopped>,
 }
 
 impl Relay {
-    /// Starts one for a control plane; it stops at nothing yet.
+    /// Starts a relay for a control plane; it does not stop writes yet.
     pub(crate) fn start(plane: &ControlPlane) -> Result<Self> {
         Self::start_for(&plane.kubeconfig())
     }
 
-    /// Starts one for whom a kubeconfig names, at the API server that it names.
+    /// Starts a relay for the user and the API server of a kubeconfig.
     pub(crate) fn start_for(kubeconfig: &Path) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("innkeeper-relay-")
             .tempdir()?;
         let upstream = directory.path().join("socket");
         let mut command = bound(&path_from_env("INNKEEPER_CONTROLPLANE")?);
-        // What it says of connections that were broken on purpose is not for the suite's output.
+        // Its messages about deliberately broken connections must not fill the suite's output.
         let log = File::create(directory.path().join("log"))?;
         command.stdout(Stdio::null()).stderr(log);
         command.args(["kubectl", "proxy"]);
@@ -149,7 +152,8 @@ impl Relay {
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // A connection that breaks is the host's end or the proxy's; the test sees either.
+                // A broken connection means that the host or the proxy has ended, and the test
+                // notices both.
                 drop(serve(&accepting, &client));
             }
         });
@@ -167,7 +171,8 @@ impl Relay {
         self.shared.lock().armed = moment;
     }
 
-    /// Holds back what watches tell from here on, or nothing; what is held already comes at its time.
+    /// Delays the events of these watches from now on, or of none; events that are delayed already
+    /// come at their time.
     pub(crate) fn hold_back(&self, late: Option<Late>) {
         self.clear();
         if let Some(Late { by, path }) = late {
@@ -177,12 +182,12 @@ impl Relay {
         }
     }
 
-    /// Adds a rule; those that were added before it are asked first.
+    /// Adds a rule; earlier rules take precedence.
     pub(crate) fn add(&self, rule: Rule) {
         self.shared.lock().rules.add(rule);
     }
 
-    /// Takes all rules away; what was held passes.
+    /// Removes all rules; held requests and answers pass.
     pub(crate) fn clear(&self) {
         let mut state = self.shared.lock();
         state.rules.clear();
@@ -191,22 +196,22 @@ impl Relay {
         self.shared.cleared.notify_all();
     }
 
-    /// Resets every connection that is tried from now on, until the rules are cleared.
-    pub(crate) fn refuse(&self) {
+    /// Resets every new connection until the rules are cleared.
+    pub(crate) fn refuse_connections(&self) {
         self.shared.lock().refuses = true;
     }
 
-    /// Ends the connections whose last request was one of these.
-    pub(crate) fn sever(&self, on: On, end: End) {
+    /// Ends the connections whose last request matches.
+    pub(crate) fn close_connections(&self, on: On, end: End) {
         let open: Vec<_> = self.shared.lock().open.clone();
         for connection in open.iter().filter_map(Weak::upgrade) {
-            if on.meets(&connection.asked().line) {
+            if on.matches(&connection.asked().line) {
                 connection.end(end);
             }
         }
     }
 
-    /// The requests since the last time that this was asked.
+    /// The requests since the last call.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut self.shared.lock().seen)
     }
@@ -214,10 +219,10 @@ impl Relay {
 
 impl Shared {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics with the lock")
+        self.state.lock().expect("no thread panics with the lock")
     }
 
-    /// Whether to stop at a write.
+    /// The moment at which a write must stop, if any.
     fn moment(&self, line: &str, body: Vec<u8>) -> Option<Moment> {
         let mut state = self.lock();
         let write = (line.to_owned(), body);
@@ -231,22 +236,22 @@ impl Shared {
         moment
     }
 
-    /// Says that a write has stopped, and waits until it is decided whether it goes on.
+    /// Reports a stopped write, and waits for the decision; returns true if the write continues.
     fn stop(&self, line: String) -> bool {
         let (release, released) = mpsc::channel();
         let stopped = Stopped { line, release };
-        // Nobody listens when the test is over.
+        // The receiver is gone when the test is over.
         self.lock().stopped.send(stopped).is_ok() && released.recv().is_ok()
     }
 
-    /// Waits until a request may pass at all; whether it had to.
+    /// Waits until a request may pass; returns true if it had to wait.
     fn hold(&self, line: &str) -> bool {
         let is_held = self.lock().rules.holds(line);
         drop(self.wait_while_held(line));
         is_held
     }
 
-    /// What a rule makes of a request.
+    /// Records a request; returns the action of the first rule that it matches.
     fn admit(&self, line: &str) -> Option<Action> {
         let mut state = self.lock();
         let action = state.rules.request(line);
@@ -262,7 +267,7 @@ impl Shared {
         let state = self
             .cleared
             .wait_while(self.lock(), |state| state.rules.holds(line));
-        state.expect("nothing panics with the lock")
+        state.expect("no thread panics with the lock")
     }
 }
 

@@ -1,4 +1,5 @@
-//! `innkeeper render` prints what the host applies: every example, against what the API server says that the host owns.
+//! `innkeeper render` prints the objects that the host applies. The tests compare every example
+//! with the fields that the host owns on the API server.
 
 mod compare;
 
@@ -31,7 +32,8 @@ fn name_of(object: &Value) -> Name {
     )
 }
 
-/// Whether an object is a child of the parent: its controller is, or it is retained for the parent.
+/// Returns true if an object is a child of the parent: the parent is its controller, or the object
+/// is retained for the parent.
 fn belongs(object: &Value, parent: &Value) -> bool {
     let metadata = &object["metadata"];
     let owners = metadata["ownerReferences"].as_array();
@@ -44,8 +46,8 @@ fn belongs(object: &Value, parent: &Value) -> bool {
             == format!("{group}/{kind}/{namespace}/{name}")
 }
 
-/// What a namespace holds at one moment, as files for `innkeeper render`.
-struct Scene<'a> {
+/// The objects of a namespace at one moment, as files for `innkeeper render`.
+struct Snapshot<'a> {
     guest: &'static str,
     site: &'a Site,
     now: Timestamp,
@@ -53,7 +55,7 @@ struct Scene<'a> {
     directory: TempDir,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Snapshot<'a> {
     fn new(guest: &'static str, site: &'a Site) -> Self {
         let now = Timestamp::now();
         let user = site.plane.user();
@@ -85,7 +87,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// What `innkeeper render` makes of a parent when it sees these objects.
+    /// The output of `innkeeper render` for a parent, if these objects exist.
     fn render<'o>(&self, parent: &Value, seen: impl Iterator<Item = &'o Value>) -> Value {
         let file = |name: &str, content: &Value| -> PathBuf {
             let path = self.directory.path().join(name);
@@ -102,12 +104,12 @@ impl<'a> Scene<'a> {
             .arg(self.directory.path().join("key"));
         command.args(["--now", &self.now.to_string()]);
         let output = command.output().expect("render can be started");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{said}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{errors}");
         serde_json::from_slice(&output.stdout).expect("render writes JSON")
     }
 
-    /// What differs between what is rendered for a parent and what the host applied.
+    /// The differences between the rendered children and status of a parent and the applied ones.
     fn differences(&self, parent: &Value) -> Vec<String> {
         let others = || {
             self.objects
@@ -140,7 +142,8 @@ impl<'a> Scene<'a> {
                 found.push(format!("{name:?} is rendered and was not applied"));
                 continue;
             };
-            // A child on hold is stated as it is, not as it was made: that is what a first pass states.
+            // A child on hold is rendered as it exists; the output for a first pass shows how it
+            // was created.
             let stated = if child["apply"] == "hold" {
                 match fresh.get(&name) {
                     Some(first) => first,
@@ -175,15 +178,15 @@ impl<'a> Scene<'a> {
                 condition.as_object_mut().map(|it| it.remove(name));
             }
         }
-        let said = |what: &str, stated: &Value, live: &Value| {
+        let prefixed = |part: &str, stated: &Value, live: &Value| {
             let differences = differences(stated, live);
             differences
                 .into_iter()
-                .map(move |it| format!("{what}: {it}"))
+                .map(move |it| format!("{part}: {it}"))
                 .collect::<Vec<_>>()
         };
-        found.extend(said("status", &rendered["status"], &status));
-        found.extend(said(
+        found.extend(prefixed("status", &rendered["status"], &status));
+        found.extend(prefixed(
             "conditions",
             &by_type(&rendered["conditions"]),
             &by_type(&conditions),
@@ -191,7 +194,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Conditions are told apart by their type and have no order.
+/// The conditions by their type, because they have no order.
 fn by_type(conditions: &Value) -> Value {
     let conditions = conditions.as_array().into_iter().flatten();
     conditions
@@ -207,7 +210,7 @@ fn children(outcome: &Value) -> BTreeMap<Name, Value> {
         .collect()
 }
 
-/// What the host applied of an object, without what is the host's own.
+/// The fields of an object that the host applied, without the host's own.
 fn applied(object: &Value, manager: &str) -> Option<Value> {
     let mut applied = owned(object, manager, None)?;
     for field in ["apiVersion", "kind"] {
@@ -219,7 +222,7 @@ fn applied(object: &Value, manager: &str) -> Option<Value> {
     Some(without_the_hosts(applied))
 }
 
-/// Generated values never reach what renders.
+/// Removes the generated values, which `innkeeper render` never sees.
 fn without_generated(mut live: Value, generate: &Value) -> Value {
     let generated = generate.as_array().map_or(&[][..], Vec::as_slice);
     if let (Some(Value::Object(data)), false) = (live.get_mut("data"), generated.is_empty()) {
@@ -243,12 +246,13 @@ fn check_rendered(guest: &'static str) {
         }
     }
     site.settle();
-    // What is read together may be of two moments, and schedules go on: then it is read again.
-    eventually("what is rendered is what was applied", || {
-        let scene = Scene::new(guest, &site);
+    // The objects may come from two moments, and schedules continue meanwhile; another attempt
+    // reads them again.
+    eventually("the rendered objects are the applied ones", || {
+        let snapshot = Snapshot::new(guest, &site);
         for (file, name) in &parents {
-            let parent = scene.objects.iter().find(|it| name_of(it) == *name);
-            let found = scene.differences(parent.expect("the parent is there"));
+            let parent = snapshot.objects.iter().find(|it| name_of(it) == *name);
+            let found = snapshot.differences(parent.expect("the parent exists"));
             if !found.is_empty() {
                 return Err(format!("{file}, {name:?}:\n{}", found.join("\n")));
             }

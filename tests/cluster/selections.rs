@@ -1,5 +1,5 @@
-//! Which parents a plugin has (`spec.parents`), on the real API server: those that leave the selection are let go of, and
-//! those that never were in it are not touched.
+//! The parents that a plugin selects (`spec.parents`), on the real API server: the host releases
+//! parents that leave the selection, and does not touch parents that were never in it.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -7,9 +7,9 @@ use innkeeper_tests::{Host, eventually, manifest::condition, process::path_from_
 use serde_json::{Value, json};
 
 use crate::{
-    moods::{self, config_map},
-    plugins::{PLUGIN, Site, WELL},
-    stage::{Stage, is_synced, lines},
+    moody::{self, config_map},
+    plugins::{HEALTHY, PLUGIN, PluginSite},
+    stage::{Stage, finalizers, is_synced, lines},
     suite::Target,
 };
 
@@ -21,9 +21,10 @@ const FINALIZER: &str = "innkeeper.dev/farewell";
 /// Well above the time of a pass and its watch events.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// A site whose plugin finalizes and has only some of the parents, with a host and two namespaces.
-struct Scene {
-    site: Site,
+/// A control plane with a host, a plugin that finalizes and selects some of the parents, and two
+/// namespaces.
+struct SelectionFixture {
+    site: PluginSite,
     host: Host,
     /// Labelled `team=a`.
     ours: String,
@@ -31,19 +32,19 @@ struct Scene {
     theirs: String,
 }
 
-/// In namespaces of team a, with a tier.
-fn choosy() -> Value {
+/// Selects the parents with a tier in namespaces of team a.
+fn selective() -> Value {
     json!({
         "namespaceSelector": {"matchLabels": {"team": "a"}},
         "labelSelector": {"matchExpressions": [{"key": "tier", "operator": "Exists"}]},
     })
 }
 
-impl Scene {
-    /// Serves parents that are chosen by `parents`.
+impl SelectionFixture {
+    /// Starts a host that serves the parents selected by `parents`.
     fn new(parents: &Value) -> Self {
-        let mut site = Site::new();
-        // Passes are counted by what the log says of them.
+        let mut site = PluginSite::new();
+        // The tests count passes by their lines in the log.
         let log = ["--log", "info,innkeeper=debug"].map(str::to_owned);
         site.stage.options.arguments.extend(log);
         site.define();
@@ -52,21 +53,21 @@ impl Scene {
         let (ours, theirs) = (site.stage.namespace("ours"), site.stage.namespace("theirs"));
         let host = site.stage.host();
         site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
-        let scene = Self {
+        let fixture = Self {
             site,
             host,
             ours,
             theirs,
         };
-        scene.label_namespace(&scene.ours, &json!({"team": "a"}));
-        scene.label_namespace(&scene.theirs, &json!({"team": "b"}));
-        scene.select(parents);
-        scene.site.stage.wait_served(&scene.host, &[CRD]);
-        scene.site.stage.restart_collector();
-        scene
+        fixture.label_namespace(&fixture.ours, &json!({"team": "a"}));
+        fixture.label_namespace(&fixture.theirs, &json!({"team": "b"}));
+        fixture.select(parents);
+        fixture.site.stage.wait_served(&fixture.host, &[CRD]);
+        fixture.site.stage.restart_collector();
+        fixture
     }
 
-    /// Serves parents that are chosen in this way from now on.
+    /// Changes the selection of the Plugin.
     fn select(&self, parents: &Value) {
         let mut spec = json!({
             "source": {"file": {"path": "plugin.wasm"}},
@@ -84,7 +85,7 @@ impl Scene {
             "metadata": {"name": NAME}, "spec": spec,
         });
         self.site.stage.apply_new("", &plugin);
-        self.site.wait_conditions_of(NAME, &self.host, &WELL);
+        self.site.wait_conditions_of(NAME, &self.host, &HEALTHY);
     }
 
     fn label_namespace(&self, name: &str, labels: &Value) {
@@ -99,7 +100,7 @@ impl Scene {
         self.site.stage.merge(namespace, parent(name), &labels);
     }
 
-    /// Makes a parent that breaks down when it is to go.
+    /// Creates a parent whose guest traps in phase finalize.
     fn put(&self, namespace: &str, name: &str, labels: &Value) {
         let parent = json!({
             "apiVersion": API, "kind": "Farewell", "spec": {"end": "trap"},
@@ -123,7 +124,7 @@ impl Scene {
         stage.wait(&self.host, namespace, parent(name), check)
     }
 
-    /// Waits until a parent is served, finalizer and all.
+    /// Waits until a parent is applied and has its finalizer.
     #[track_caller]
     fn wait_served(&self, namespace: &str, name: &str) {
         self.wait(namespace, name, |parent| {
@@ -131,37 +132,40 @@ impl Scene {
         });
     }
 
-    /// Waits until a parent says that it is not selected because of a field.
+    /// Waits until a parent reports that a field excludes it.
     #[track_caller]
-    fn wait_left(&self, namespace: &str, name: &str, field: &str) {
+    fn wait_unselected(&self, namespace: &str, name: &str, field: &str) {
         let parent = self.wait(namespace, name, |parent| {
             is_synced(parent, "Unknown", "NotSelected") && finalizers(parent).is_empty()
         });
-        let said = condition(&parent, "Synced").unwrap();
-        assert!(said.contains(field) && said.contains(NAME), "{said}");
+        let message = condition(&parent, "Synced").unwrap();
+        assert!(
+            message.contains(field) && message.contains(NAME),
+            "{message}"
+        );
         let ready = condition(&parent, "Ready").unwrap();
         assert!(ready.starts_with("Unknown/NotSelected:"), "{ready}");
     }
 
     #[track_caller]
     fn wait_gone(&self, namespace: &str, target: Target<'_>) {
-        eventually(&format!("{target:?} goes"), || {
+        eventually(&format!("{target:?} is deleted"), || {
             let found = self.site.stage.find(namespace, target);
             let log = self.host.log().unwrap_or_default();
             found.map_or(Ok(()), |found| Err(format!("{found:#}\n{log}")))
         });
     }
 
-    /// The host's writes in both namespaces.
+    /// The host's writes in both namespaces, without events.
     fn written(&self, mark: usize) -> Vec<String> {
         let mut writes = self.site.stage.writes_since(mark);
         writes.retain(|write| [&self.ours, &self.theirs].contains(&&write.namespace));
-        // What the guest did is told as an event where it broke down.
+        // The host also reports a trap of the guest as an event.
         writes.retain(|write| write.resource != "events.events.k8s.io");
         lines(&writes)
     }
 
-    /// How many passes the parents in a namespace have had.
+    /// Counts the passes of the parents in a namespace.
     fn passes(&self, namespace: &str) -> usize {
         let log = self.host.log().unwrap();
         let place = format!("{namespace}/");
@@ -169,7 +173,7 @@ impl Scene {
         ended.filter(|line| line.contains(&place)).count()
     }
 
-    /// How many parents the Plugin says that it has.
+    /// Waits until the Plugin counts this many parents.
     #[track_caller]
     fn wait_total(&self, total: usize) {
         eventually("the parents are counted", || {
@@ -187,109 +191,109 @@ fn parent(name: &str) -> Target<'_> {
     (API, "Farewell", name)
 }
 
-fn finalizers(object: &Value) -> Vec<&str> {
-    let all = object["metadata"]["finalizers"].as_array();
-    let all = all.into_iter().flatten();
-    all.filter_map(Value::as_str).collect()
-}
-
-/// What the host writes of a parent that comes back and whose child is as it was.
-fn return_of(name: &str) -> Vec<String> {
+/// The host's writes for a parent that returns to the selection and whose child has not changed.
+fn writes_for_return(name: &str) -> Vec<String> {
     ["", "/status"]
         .map(|sub| format!("patch {CRD}{sub} {name} 200"))
         .to_vec()
 }
 
 #[test]
-fn a_parent_that_leaves_the_selection_is_let_go_of_and_comes_back_to_its_children() {
-    let scene = Scene::new(&choosy());
-    let (ours, stage) = (&scene.ours, &scene.site.stage);
-    scene.put(ours, "moves", &json!({"tier": "1"}));
-    scene.wait_served(ours, "moves");
-    let uid = scene.child(ours, "moves")["metadata"]["uid"].clone();
+fn a_parent_that_leaves_the_selection_is_released_and_can_return() {
+    let fixture = SelectionFixture::new(&selective());
+    let (ours, stage) = (&fixture.ours, &fixture.site.stage);
+    fixture.put(ours, "moves", &json!({"tier": "1"}));
+    fixture.wait_served(ours, "moves");
+    let uid = fixture.child(ours, "moves")["metadata"]["uid"].clone();
 
-    // By its own label: what happens to its child is nobody's concern, until it is back.
-    scene.label(ours, "moves", &json!({"tier": null}));
-    scene.wait_left(ours, "moves", "spec.parents.labelSelector");
+    // By its own label: the host ignores changes of the child until the parent returns.
+    fixture.label(ours, "moves", &json!({"tier": null}));
+    fixture.wait_unselected(ours, "moves", "spec.parents.labelSelector");
     let mark = stage.settle(QUIET);
     let changed = json!({"data": {"said": "something else"}});
     stage.merge(ours, config_map("moves-hello"), &changed);
     stage.settle(QUIET);
-    assert_eq!(scene.written(mark), [""; 0]);
-    assert_eq!(scene.child(ours, "moves")["data"], changed["data"]);
-    scene.label(ours, "moves", &json!({"tier": "2"}));
-    scene.wait_served(ours, "moves");
-    assert_eq!(scene.child(ours, "moves")["data"]["said"], "hello");
+    assert_eq!(fixture.written(mark), [""; 0]);
+    assert_eq!(fixture.child(ours, "moves")["data"], changed["data"]);
+    fixture.label(ours, "moves", &json!({"tier": "2"}));
+    fixture.wait_served(ours, "moves");
+    assert_eq!(fixture.child(ours, "moves")["data"]["said"], "hello");
 
     // By the labels of its namespace.
-    scene.label_namespace(ours, &json!({"team": "c"}));
-    scene.wait_left(ours, "moves", "spec.parents.namespaceSelector");
+    fixture.label_namespace(ours, &json!({"team": "c"}));
+    fixture.wait_unselected(ours, "moves", "spec.parents.namespaceSelector");
     let mark = stage.settle(QUIET);
-    scene.label_namespace(ours, &json!({"team": "a"}));
-    scene.wait_served(ours, "moves");
+    fixture.label_namespace(ours, &json!({"team": "a"}));
+    fixture.wait_served(ours, "moves");
     stage.settle(QUIET);
-    assert_eq!(scene.written(mark), return_of("moves"));
+    assert_eq!(fixture.written(mark), writes_for_return("moves"));
 
     // By an edit of the Plugin.
-    scene.select(&json!({"labelSelector": {"matchLabels": {"tier": "1"}}}));
-    scene.wait_left(ours, "moves", "spec.parents.labelSelector");
-    scene.wait_total(0);
+    fixture.select(&json!({"labelSelector": {"matchLabels": {"tier": "1"}}}));
+    fixture.wait_unselected(ours, "moves", "spec.parents.labelSelector");
+    fixture.wait_total(0);
     let mark = stage.settle(QUIET);
-    scene.select(&Value::Null);
-    scene.wait_served(ours, "moves");
+    fixture.select(&Value::Null);
+    fixture.wait_served(ours, "moves");
     stage.settle(QUIET);
-    assert_eq!(scene.written(mark), return_of("moves"));
-    assert_eq!(scene.child(ours, "moves")["metadata"]["uid"], uid);
-    scene.wait_total(1);
+    assert_eq!(fixture.written(mark), writes_for_return("moves"));
+    assert_eq!(fixture.child(ours, "moves")["metadata"]["uid"], uid);
+    fixture.wait_total(1);
 }
 
 #[test]
-fn a_parent_that_never_was_selected_is_not_touched() {
-    let mut scene = Scene::new(&choosy());
-    let stage = &scene.site.stage;
-    scene.put(&scene.theirs, "outside", &json!({"tier": "1"}));
-    scene.put(&scene.ours, "bare", &json!({}));
-    scene.put(&scene.ours, "chosen", &json!({"tier": "1"}));
-    scene.wait_served(&scene.ours, "chosen");
+fn a_parent_that_was_never_selected_is_not_touched() {
+    let mut fixture = SelectionFixture::new(&selective());
+    let stage = &fixture.site.stage;
+    fixture.put(&fixture.theirs, "outside", &json!({"tier": "1"}));
+    fixture.put(&fixture.ours, "bare", &json!({}));
+    fixture.put(&fixture.ours, "chosen", &json!({"tier": "1"}));
+    fixture.wait_served(&fixture.ours, "chosen");
     let mark = stage.settle(QUIET);
-    scene.wait_total(1);
+    fixture.wait_total(1);
 
-    // The labels of a namespace concern those in it; what they say is read in passes that are left out, too.
-    let (ours, theirs) = (&scene.ours, &scene.theirs);
+    // The labels of a namespace cause passes of its parents only, even of parents outside of the
+    // selection.
+    let (ours, theirs) = (&fixture.ours, &fixture.theirs);
     for (relabelled, other) in [(theirs, ours), (ours, theirs), (theirs, ours)] {
-        let (before, others) = (scene.passes(relabelled), scene.passes(other));
+        let (before, others) = (fixture.passes(relabelled), fixture.passes(other));
         let count = json!({"count": before.to_string()});
-        scene.label_namespace(relabelled, &count);
+        fixture.label_namespace(relabelled, &count);
         eventually(
-            "the parents in the namespace are looked at",
-            || match scene.passes(relabelled) {
+            "the parents in the namespace have a pass",
+            || match fixture.passes(relabelled) {
                 passes if passes > before => Ok(()),
                 passes => Err(passes),
             },
         );
         stage.settle(QUIET);
-        assert_eq!(scene.passes(other), others);
+        assert_eq!(fixture.passes(other), others);
     }
-    assert_eq!(scene.written(mark), [""; 0]);
+    assert_eq!(fixture.written(mark), [""; 0]);
 
-    // Nor by a host that starts, and not when it goes.
+    // Neither a host that starts nor the deletion of the parent changes that.
     let mark = stage.mark();
     let host = stage.host();
-    let old = std::mem::replace(&mut scene.host, host);
+    let old = std::mem::replace(&mut fixture.host, host);
     Stage::stop(old);
-    let stage = &scene.site.stage;
-    scene.site.wait_conditions_of(NAME, &scene.host, &WELL);
-    scene.label(&scene.ours, "chosen", &json!({"tier": "2"}));
-    eventually("the host looks at all parents", || {
-        match (scene.passes(&scene.theirs), scene.passes(&scene.ours)) {
+    let stage = &fixture.site.stage;
+    fixture
+        .site
+        .wait_conditions_of(NAME, &fixture.host, &HEALTHY);
+    fixture.label(&fixture.ours, "chosen", &json!({"tier": "2"}));
+    eventually("all parents have a pass", || {
+        match (
+            fixture.passes(&fixture.theirs),
+            fixture.passes(&fixture.ours),
+        ) {
             (1.., 2..) => Ok(()),
             passes => Err(format!("{passes:?}")),
         }
     });
-    stage.delete(&scene.theirs, parent("outside"));
-    scene.wait_gone(&scene.theirs, parent("outside"));
+    stage.delete(&fixture.theirs, parent("outside"));
+    fixture.wait_gone(&fixture.theirs, parent("outside"));
     stage.settle(QUIET);
-    assert_eq!(scene.written(mark), [""; 0]);
+    assert_eq!(fixture.written(mark), [""; 0]);
     let audit = stage.plane.audit().by_host_since(0).unwrap();
     let untouched = |name: &str| name.starts_with("outside") || name.starts_with("bare");
     let touched: Vec<String> = audit
@@ -298,49 +302,50 @@ fn a_parent_that_never_was_selected_is_not_touched() {
         .map(innkeeper_tests::Write::line)
         .collect();
     assert_eq!(touched, [""; 0]);
-    assert_eq!(scene.get(&scene.ours, "bare")["status"], Value::Null);
+    assert_eq!(fixture.get(&fixture.ours, "bare")["status"], Value::Null);
 
-    // It is served as soon as it is chosen.
-    scene.label(&scene.ours, "bare", &json!({"tier": "1"}));
-    scene.wait_served(&scene.ours, "bare");
-    scene.wait_total(2);
+    // A parent is served as soon as it is selected.
+    fixture.label(&fixture.ours, "bare", &json!({"tier": "1"}));
+    fixture.wait_served(&fixture.ours, "bare");
+    fixture.wait_total(2);
 }
 
 #[test]
-fn a_parent_that_is_not_selected_goes_when_it_is_deleted() {
-    let scene = Scene::new(&choosy());
-    let (ours, stage) = (&scene.ours, &scene.site.stage);
+fn a_parent_outside_of_the_selection_can_be_deleted() {
+    let fixture = SelectionFixture::new(&selective());
+    let (ours, stage) = (&fixture.ours, &fixture.site.stage);
     for name in ["before", "after"] {
-        scene.put(ours, name, &json!({"tier": "1"}));
-        scene.wait_served(ours, name);
+        fixture.put(ours, name, &json!({"tier": "1"}));
+        fixture.wait_served(ours, name);
     }
-    // It has left when it is deleted, and the guest that would hold it is not asked.
-    scene.label(ours, "before", &json!({"tier": null}));
-    scene.wait_left(ours, "before", "spec.parents.labelSelector");
+    // The first parent has left the selection before its deletion, so the host does not call the
+    // guest that would hold it.
+    fixture.label(ours, "before", &json!({"tier": null}));
+    fixture.wait_unselected(ours, "before", "spec.parents.labelSelector");
     stage.delete(ours, parent("before"));
-    // It leaves while its guest holds it.
+    // The second parent leaves while its guest holds it.
     stage.delete(ours, parent("after"));
-    scene.wait(ours, "after", |parent| {
+    fixture.wait(ours, "after", |parent| {
         is_synced(parent, "False", "GuestTrapped") && finalizers(parent) == [FINALIZER]
     });
-    scene.label(ours, "after", &json!({"tier": null}));
+    fixture.label(ours, "after", &json!({"tier": null}));
     for name in ["before", "after"] {
-        scene.wait_gone(ours, parent(name));
-        scene.wait_gone(ours, config_map(&format!("{name}-hello")));
+        fixture.wait_gone(ours, parent(name));
+        fixture.wait_gone(ours, config_map(&format!("{name}-hello")));
     }
 }
 
 #[test]
-fn two_plugins_of_two_hosts_do_not_speak_over_each_other() {
-    let scene = Scene::new(&choosy());
-    let (ours, stage) = (&scene.ours, &scene.site.stage);
-    scene.put(ours, "shared", &json!({"tier": "1"}));
-    scene.wait_served(ours, "shared");
-    scene.label(ours, "shared", &json!({"tier": null}));
-    scene.wait_left(ours, "shared", "spec.parents.labelSelector");
-    // As another host would that has it now.
+fn two_hosts_do_not_overwrite_each_others_conditions() {
+    let fixture = SelectionFixture::new(&selective());
+    let (ours, stage) = (&fixture.ours, &fixture.site.stage);
+    fixture.put(ours, "shared", &json!({"tier": "1"}));
+    fixture.wait_served(ours, "shared");
+    fixture.label(ours, "shared", &json!({"tier": null}));
+    fixture.wait_unselected(ours, "shared", "spec.parents.labelSelector");
+    // The write of another host that serves the parent now.
     let now = "2026-01-01T00:00:00Z";
-    let said = json!({
+    let status = json!({
         "apiVersion": API, "kind": "Farewell",
         "metadata": {"name": "shared", "namespace": ours},
         "status": {"conditions": [{
@@ -349,17 +354,19 @@ fn two_plugins_of_two_hosts_do_not_speak_over_each_other() {
         }]},
     });
     let user = stage.plane.user();
-    user.apply_status_as("innkeeper:other:host", &said).unwrap();
+    user.apply_status_as("innkeeper:other:host", &status)
+        .unwrap();
     let mark = stage.settle(QUIET);
-    scene.label(ours, "shared", &json!({"more": "1"}));
+    fixture.label(ours, "shared", &json!({"more": "1"}));
     stage.merge(ours, parent("shared"), &json!({"spec": {"end": "keep"}}));
     stage.settle(QUIET);
-    assert_eq!(scene.written(mark), [""; 0]);
-    let shared = scene.get(ours, "shared");
+    assert_eq!(fixture.written(mark), [""; 0]);
+    let shared = fixture.get(ours, "shared");
     assert_eq!(condition(&shared, "Synced").unwrap(), "True/Applied: ");
 }
 
-/// `innkeeper` with these arguments on the cluster of a stage; how it ended, and what it printed.
+/// Runs `innkeeper` with these arguments on the cluster of a stage; returns the exit code and the
+/// printed JSON.
 fn ask(stage: &Stage, arguments: &[&str]) -> (Option<i32>, Value) {
     let output = Command::new(path_from_env("INNKEEPER_BIN").unwrap())
         .args(arguments)
@@ -374,26 +381,26 @@ fn ask(stage: &Stage, arguments: &[&str]) -> (Option<i32>, Value) {
 }
 
 #[test]
-fn who_asks_how_a_plugin_is_hears_of_the_parents_that_it_has() {
-    let scene = moods::Scene::new(3);
-    let host = scene.begin();
-    let (stage, namespace) = (&scene.site.stage, &scene.site.namespace);
+fn status_dry_run_and_rollback_consider_only_selected_parents() {
+    let fixture = moody::MoodyFixture::new(3);
+    let host = fixture.start();
+    let (stage, namespace) = (&fixture.site.stage, &fixture.site.namespace);
     let label = json!({"metadata": {"labels": {"team": "x"}}});
-    let name = moods::name(0);
+    let name = moody::name(0);
     stage.merge(namespace, (API, "Moody", &name), &label);
-    let mut selecting = moods::good("one");
+    let mut selecting = moody::good("one");
     selecting["parents"] = json!({"labelSelector": {"matchLabels": {"team": "x"}}});
-    scene.apply(&selecting);
-    scene.well(&host);
+    fixture.apply(&selecting);
+    fixture.wait_healthy(&host);
     for number in 1..3 {
-        let name = moods::name(number);
+        let name = moody::name(number);
         let left = |parent: &Value| is_synced(parent, "Unknown", "NotSelected");
         stage.wait(&host, namespace, (API, "Moody", &name), left);
     }
-    // One that never was selected.
-    scene.put(3, &json!({}));
+    // This parent was never selected.
+    fixture.put(3, &json!({}));
     eventually("the only parent is counted", || {
-        let parents = scene.status()["parents"].clone();
+        let parents = fixture.status()["parents"].clone();
         let expected = json!({"total": 1, "synced": 1, "ready": 1, "paused": 0});
         if parents == expected {
             Ok(())
@@ -414,21 +421,21 @@ fn who_asks_how_a_plugin_is_hears_of_the_parents_that_it_has() {
         .collect();
     assert_eq!(reasons, ["", "NotSelected", "NotSelected", "NotSelected"]);
 
-    // What a revision would do to the others is nothing.
-    let mut nothing = moods::mood("nothing");
+    // A candidate revision does not affect the other parents.
+    let mut nothing = moody::mood("nothing");
     nothing["parents"] = selecting["parents"].clone();
     nothing["rollout"] = json!({"maxPrunes": 0});
-    scene.apply(&nothing);
+    fixture.apply(&nothing);
     let waits = ["Serving=True/Serving", "Degraded=True/TooManyPrunes"];
-    let candidate = &scene.wait(&host, &waits)["candidate"];
+    let candidate = &fixture.wait(&host, &waits)["candidate"];
     let expected = json!({"parents": 1, "creates": 0, "updates": 0, "deletes": 1, "faults": 0});
     assert_eq!(candidate["counts"], expected);
 
-    // And who breaks down for its only parent has broken down for all.
-    let mut trap = moods::mood("trap");
+    // A fault of the only selected parent is a fault of all parents.
+    let mut trap = moody::mood("trap");
     trap["parents"] = selecting["parents"].clone();
-    scene.apply(&trap);
-    scene.wait(
+    fixture.apply(&trap);
+    fixture.wait(
         &host,
         &["Serving=True/Serving", "RolledBack=True/TooManyFaults"],
     );

@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-use innkeeper_tests::{
-    Host, eventually,
-    manifest::{self, condition},
-    process::path_from_env,
-    user::Kind,
-};
+use innkeeper_tests::{Host, eventually, manifest::condition, process::path_from_env, user::Kind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -44,10 +39,10 @@ fn host_of_team(stage: &Stage, team: &str) -> Host {
     Host::start(&stage.plane.kubeconfig(), &options).unwrap()
 }
 
-/// Waits until a Plugin serves, with the log of the host that should see to it.
+/// Waits until a Plugin is served; a failure shows the log of the host that should serve it.
 #[track_caller]
 pub(crate) fn wait_serving(stage: &Stage, host: &Host, name: &str) {
-    eventually(&format!("{name} serves"), || {
+    eventually(&format!("{name} is served"), || {
         let plugin = stage
             .plane
             .user()
@@ -61,7 +56,7 @@ pub(crate) fn wait_serving(stage: &Stage, host: &Host, name: &str) {
     });
 }
 
-/// Who holds leases, by the identities that the hosts were given.
+/// The holders of leases, by the identities that the hosts were given.
 fn holders(stage: &Stage) -> Vec<String> {
     let leases = Kind::new("coordination.k8s.io/v1", "Lease", HOST_NAMESPACE);
     let leases = stage.plane.user().list(leases, "").unwrap();
@@ -75,20 +70,20 @@ fn holders(stage: &Stage) -> Vec<String> {
 }
 
 #[track_caller]
-fn wait_let_go(host: &Host) {
-    wait_logged(host, "a host lets a Plugin go", "not chosen any more");
+fn wait_released(host: &Host) {
+    wait_logged(host, "a host releases a Plugin", "not chosen any more");
 }
 
+/// The labels of a Plugin select the one host that serves it. Two hosts with the same Plugin would
+/// write against each other.
 #[test]
 fn l2_two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     let stage = Stage::full(Vec::new());
-    for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
-        stage.plane.user().apply(&object).unwrap();
-    }
+    stage.install_plugin_crd();
     let (red, blue) = (host_of_team(&stage, "red"), host_of_team(&stage, "blue"));
     let grants = cache_grants();
     stage.apply_new("", &plugin("cache", "memcached", &grants, "red"));
-    stage.apply_new("", &plugin("nobodys", "wordpress", &json!({}), "green"));
+    stage.apply_new("", &plugin("unselected", "wordpress", &json!({}), "green"));
     wait_serving(&stage, &red, "cache");
     stage.restart_collector();
     let namespace = stage.namespace("shared");
@@ -96,7 +91,7 @@ fn l2_two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     stage.wait(&red, &namespace, CACHE, is_ready);
     let made = stage.get(&namespace, DEPLOYMENT);
 
-    // Both write: each has a lease of its own.
+    // Both hosts write, each with a lease of its own.
     assert_eq!(holders(&stage), ["blue", "red"]);
     let by_agent = |mark: usize, name: &str| -> Vec<String> {
         let mut writes = stage.writes_since(mark);
@@ -108,27 +103,33 @@ fn l2_two_hosts_share_a_cluster_by_the_labels_of_plugins() {
     let by_blue = by_agent(0, "blue");
     let of_plugins = |line: &&String| line.contains("plugins.") || line.contains("deployments.");
     assert_eq!(by_blue.iter().filter(of_plugins).count(), 0, "{by_blue:?}");
-    let nobodys = stage.plane.user().get(PLUGIN, "nobodys").unwrap().unwrap();
-    assert_eq!(nobodys["status"], Value::Null);
+    let unselected = stage
+        .plane
+        .user()
+        .get(PLUGIN, "unselected")
+        .unwrap()
+        .unwrap();
+    assert_eq!(unselected["status"], Value::Null);
 
-    // Relabelled, it changes hands: the one lets go and the other one takes over, and nothing is made anew.
+    // A new label moves the Plugin: one host releases it, the other takes over, and nothing is
+    // created again.
     let relabel = json!({"metadata": {"labels": {"team": "blue"}}});
     stage.plane.user().merge(PLUGIN, "cache", &relabel).unwrap();
-    wait_let_go(&red);
+    wait_released(&red);
     wait_logged(&blue, "the other host serves", "serving plugin");
     let mark = stage.settle(Duration::from_secs(2));
     stage.merge(&namespace, CACHE, &json!({"spec": {"size": 4}}));
     stage.wait(&blue, &namespace, CACHE, |parent| {
         parent["status"]["readyReplicas"] == 4 && is_ready(parent)
     });
-    assert_eq!(by_agent(mark, "red"), [""; 0], "it has let go");
+    assert_eq!(by_agent(mark, "red"), [""; 0], "it has released the Plugin");
     let after = stage.get(&namespace, DEPLOYMENT);
     assert_eq!(after["metadata"]["uid"], made["metadata"]["uid"]);
 
-    // What nobody chooses is served by nobody, and stays.
+    // A Plugin that no host selects is not served, and its children stay.
     let relabel = json!({"metadata": {"labels": {"team": "green"}}});
     stage.plane.user().merge(PLUGIN, "cache", &relabel).unwrap();
-    wait_let_go(&blue);
+    wait_released(&blue);
     let mark = stage.settle(Duration::from_secs(1));
     stage.merge(&namespace, CACHE, &json!({"spec": {"size": 2}}));
     stage.settle(Duration::from_secs(2));

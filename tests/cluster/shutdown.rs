@@ -1,5 +1,5 @@
-//! SIGTERM under load: the host ends by itself, with success and in time, and the next one converges without doing
-//! anything twice (L3).
+//! SIGTERM under load: the host ends by itself, with success and in time, and the next host
+//! converges without repeating a write (L3).
 
 use std::{
     collections::BTreeMap,
@@ -10,15 +10,16 @@ use innkeeper_tests::{HostOptions, eventually};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::stage::{Stage, is_synced, lines, wait_logged};
+use crate::stage::{Stage, is_applied, is_synced, lines, wait_logged};
 
 const API: &str = "cache.example.com/v1";
+/// Enough that the host still has work when the test stops it.
 const PARENTS: usize = 60;
 
-/// The grace that a Pod has by default.
+/// The default grace period of a Pod.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Makes parents and gives their names.
+/// Creates parents, and returns their names.
 fn parents(stage: &Stage, namespace: &str) -> Vec<String> {
     let names: Vec<String> = (0..PARENTS)
         .map(|number| format!("cache-{number}"))
@@ -33,16 +34,17 @@ fn parents(stage: &Stage, namespace: &str) -> Vec<String> {
     names
 }
 
-/// Waits until so much has been written since a mark.
+/// Waits until the host has made this many writes since a mark.
 fn wait_writes(stage: &Stage, mark: usize, wanted: usize) {
-    eventually("the host is in the middle of it", || {
+    eventually("the host is in the middle of its work", || {
         let count = stage.writes_since(mark).len();
         if count >= wanted { Ok(()) } else { Err(count) }
     });
 }
 
+/// A user can always end a host whose passes do not end, for example without an API server.
 #[test]
-fn l3_a_second_signal_ends_at_once_with_a_code_of_its_own() {
+fn l3_a_second_signal_ends_the_host_at_once_with_its_own_exit_code() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
     let host = stage.host();
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
@@ -51,7 +53,7 @@ fn l3_a_second_signal_ends_at_once_with_a_code_of_its_own() {
     let mark = stage.mark();
     let mut host = stage.host();
     wait_writes(&stage, mark, PARENTS / 4);
-    // What is being written now has no answer, so that no pass ends.
+    // The paused API server does not answer the current writes, so that no pass ends.
     stage.plane.control(&["pause", "apiserver"]).unwrap();
     host.process().signal(Signal::TERM).unwrap();
     wait_logged(
@@ -67,6 +69,9 @@ fn l3_a_second_signal_ends_at_once_with_a_code_of_its_own() {
     stage.plane.control(&["resume", "apiserver"]).unwrap();
 }
 
+/// The host finishes its running passes and starts no new ones. A host that ended in the middle of
+/// a pass would leave more work to the next one, and one that took all passes would exceed the
+/// grace period.
 #[test]
 fn l3_sigterm_under_load_ends_in_time_and_the_next_host_converges() {
     let stage = Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins);
@@ -83,7 +88,7 @@ fn l3_sigterm_under_load_ends_in_time_and_the_next_host_converges() {
     let status = host.process().wait_for(GRACE).unwrap();
     assert!(status.success(), "{status}:\n{}", host.log().unwrap());
     assert!(asked.elapsed() < GRACE);
-    // Otherwise it was not under load.
+    // Some parents must be left, or the host was not under load.
     let is_done = |name: &str| {
         let parent = stage.get(&namespace, (API, "Memcached", name));
         is_synced(&parent, "True", "Applied")
@@ -93,9 +98,7 @@ fn l3_sigterm_under_load_ends_in_time_and_the_next_host_converges() {
     let host = stage.host();
     for name in &names {
         let parent = (API, "Memcached", name.as_str());
-        stage.wait(&host, &namespace, parent, |parent| {
-            is_synced(parent, "True", "Applied")
-        });
+        stage.wait(&host, &namespace, parent, is_applied);
     }
     let writes = stage.writes_since(mark);
     let mut creates = BTreeMap::new();

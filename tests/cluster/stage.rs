@@ -1,6 +1,7 @@
-//! A control plane of a test's own, and hosts that the test starts, ends and starts again on it.
+//! A control plane for one test, and hosts that the test starts, ends and starts again on it.
 //!
-//! For tests that count every write or break something; the others share what `suite` has.
+//! For tests that count every write or break something; the others share the control plane of
+//! `suite`.
 
 use std::{
     path::PathBuf,
@@ -21,26 +22,26 @@ use tempfile::TempDir;
 
 use crate::suite::Target;
 
-/// A control plane, and what every host on it is started with.
+/// A control plane, and the options of every host on it.
 pub(crate) struct Stage {
     pub(crate) plane: ControlPlane,
     pub(crate) options: HostOptions,
-    // All hosts of the stage have one cache, as the restarts of one host would.
+    // The hosts share one cache, as the restarts of one host would.
     _cache: TempDir,
 }
 
 impl Stage {
-    /// With everything that makes parents Ready.
+    /// A control plane with all controllers that make parents Ready.
     pub(crate) fn full(plugins: Vec<PathBuf>) -> Self {
         Self::with(plugins, &[])
     }
 
-    /// With an API server and nothing that acts on what it holds.
+    /// A control plane with an API server and no controllers.
     pub(crate) fn api_only(plugins: Vec<PathBuf>) -> Self {
         Self::with(plugins, &["--api-only"])
     }
 
-    /// With what these arguments of the control plane say.
+    /// A control plane with these arguments.
     pub(crate) fn with(plugins: Vec<PathBuf>, arguments: &[&str]) -> Self {
         let plane = ControlPlane::start_with(arguments).expect("the control plane starts");
         let cache = tempfile::Builder::new()
@@ -59,7 +60,7 @@ impl Stage {
         }
     }
 
-    /// What the product says that a cluster needs for these plugins.
+    /// The objects that `innkeeper manifests` prints for these plugins.
     pub(crate) fn manifests(&self) -> Vec<Value> {
         let binary = path_from_env("INNKEEPER_BIN").expect("the host is built");
         let mut command = Command::new(binary);
@@ -78,7 +79,7 @@ impl Stage {
         Host::start(&self.plane.kubeconfig(), &self.options).expect("the host starts")
     }
 
-    /// Ends a host as its users do.
+    /// Ends a host as its users do, and checks that it succeeds.
     #[track_caller]
     pub(crate) fn stop(mut host: Host) {
         let status = host.stop().expect("the host ends");
@@ -88,28 +89,24 @@ impl Stage {
     /// Waits until CRDs are served.
     #[track_caller]
     pub(crate) fn wait_served(&self, host: &Host, crds: &[&str]) {
-        let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        for name in crds {
-            eventually(&format!("the CRD {name} is served"), || -> Result<()> {
-                let crd = self
-                    .plane
-                    .user()
-                    .get(kind, name)?
-                    .with_context(|| host.log().unwrap_or_default())?;
-                match condition_status(&crd, "Established").as_str() {
-                    "True" => Ok(()),
-                    _ => bail!("{}", crd["status"]),
-                }
-            });
+        wait_served(&self.plane, host, crds);
+    }
+
+    /// Installs the CRD of the Plugin resource.
+    pub(crate) fn install_plugin_crd(&self) {
+        for object in manifest::load("deploy/crds/plugins.innkeeper.dev.yaml").unwrap() {
+            self.plane.user().apply(&object).unwrap();
         }
     }
 
-    /// Lets the garbage collector learn of new kinds at once instead of in half a minute.
+    /// Restarts the garbage collector, which then learns of new kinds at once instead of within
+    /// half a minute.
     pub(crate) fn restart_collector(&self) {
         restart_collector(&self.plane);
     }
 
-    /// Lets somebody do everything, who is no administrator for all that: nobody exempts them from limits.
+    /// Gives a subject all rights without making it an administrator, whom the API server exempts
+    /// from limits.
     pub(crate) fn allow_all(&self, name: &str, subject: &Value) {
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -137,8 +134,8 @@ impl Stage {
         applied.expect("an object can be applied")
     }
 
-    /// Applies an object of a kind that is about to be served, in a namespace or, without a name, in none: an API server
-    /// says so a little too early.
+    /// Applies an object whose kind may not be served yet, in a namespace or, with an empty name,
+    /// in none. The API server calls a CRD established a little too early.
     #[track_caller]
     pub(crate) fn apply_new(&self, namespace: &str, object: &Value) {
         let mut object = object.clone();
@@ -157,7 +154,7 @@ impl Stage {
         }
     }
 
-    /// One object; none if it does not exist.
+    /// An object, or none if it does not exist.
     pub(crate) fn find(
         &self,
         namespace: &str,
@@ -168,7 +165,7 @@ impl Stage {
         found.expect("an object can be read")
     }
 
-    /// One object, which has to exist.
+    /// An object, which has to exist.
     #[track_caller]
     pub(crate) fn get(&self, namespace: &str, target: Target<'_>) -> Value {
         let found = self.find(namespace, target);
@@ -219,7 +216,7 @@ impl Stage {
         })
     }
 
-    /// Where the audit log ends.
+    /// The end of the audit log.
     pub(crate) fn mark(&self) -> usize {
         let mark = self.plane.audit().mark();
         mark.expect("the audit log can be read")
@@ -231,7 +228,7 @@ impl Stage {
         writes.expect("the audit log can be read")
     }
 
-    /// Waits until the host has written nothing for so long; gives where the audit log ends then.
+    /// Waits until the host has written nothing for this long; returns the end of the audit log.
     #[track_caller]
     pub(crate) fn settle(&self, quiet: Duration) -> usize {
         let start = Instant::now();
@@ -239,7 +236,7 @@ impl Stage {
         while since.elapsed() < quiet {
             assert!(
                 start.elapsed() < Duration::from_mins(1),
-                "the host does not stop to write: {:?}",
+                "the host does not stop writing: {:?}",
                 lines(&self.writes_since(mark))
             );
             thread::sleep(Duration::from_millis(50));
@@ -251,7 +248,26 @@ impl Stage {
     }
 }
 
-/// Lets the garbage collector of a control plane learn of new kinds at once instead of in half a minute.
+/// Waits until CRDs are served; a failure shows the log of the host that should install them.
+#[track_caller]
+pub(crate) fn wait_served(plane: &ControlPlane, host: &Host, crds: &[&str]) {
+    let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    for name in crds {
+        eventually(&format!("the CRD {name} is served"), || -> Result<()> {
+            let crd = plane
+                .user()
+                .get(kind, name)?
+                .with_context(|| host.log().unwrap_or_default())?;
+            match condition_status(&crd, "Established").as_str() {
+                "True" => Ok(()),
+                _ => bail!("{}", crd["status"]),
+            }
+        });
+    }
+}
+
+/// Restarts the garbage collector of a control plane, which then learns of new kinds at once
+/// instead of within half a minute.
 pub(crate) fn restart_collector(plane: &ControlPlane) {
     for verb in ["restart", "wait"] {
         let done = plane.control(&[verb, "controller-manager"]);
@@ -259,27 +275,40 @@ pub(crate) fn restart_collector(plane: &ControlPlane) {
     }
 }
 
-/// Waits until a host has said something in its log.
+/// Waits until a text is in a host's log.
 #[track_caller]
-pub(crate) fn wait_logged(host: &Host, what: &str, text: &str) {
-    wait_logged_for(Duration::from_mins(1), host, what, text);
+pub(crate) fn wait_logged(host: &Host, goal: &str, text: &str) {
+    wait_logged_for(Duration::from_mins(1), host, goal, text);
 }
 
-/// The same, with a deadline of its own.
+/// Waits until a text is in a host's log, with a deadline of the caller's.
 #[track_caller]
-pub(crate) fn wait_logged_for(deadline: Duration, host: &Host, what: &str, text: &str) {
-    eventually_for(deadline, what, || {
+pub(crate) fn wait_logged_for(deadline: Duration, host: &Host, goal: &str, text: &str) {
+    eventually_for(deadline, goal, || {
         let log = host.log().unwrap();
         if log.contains(text) { Ok(()) } else { Err(log) }
     });
 }
 
-/// Writes as short lines.
+/// The writes as short lines.
 pub(crate) fn lines(writes: &[Write]) -> Vec<String> {
     writes.iter().map(Write::line).collect()
 }
 
-/// Whether a parent's condition `Synced`, said of its present generation, has this status and reason.
+/// Returns true if the current generation of a parent is applied.
+pub(crate) fn is_applied(parent: &Value) -> bool {
+    is_synced(parent, "True", "Applied")
+}
+
+/// The finalizers of an object.
+pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
+    let all = object["metadata"]["finalizers"].as_array();
+    let all = all.into_iter().flatten();
+    all.filter_map(Value::as_str).collect()
+}
+
+/// Returns true if a parent's condition `Synced` has this status and reason for the current
+/// generation.
 pub(crate) fn is_synced(parent: &Value, status: &str, reason: &str) -> bool {
     let start = format!("{status}/{reason}:");
     let conditions = parent["status"]["conditions"].as_array();

@@ -1,4 +1,5 @@
-//! What the tests of the suite share: one control plane, one host with the shipped guests, a namespace for each test.
+//! One control plane and one host with the shipped guests, which the tests of the suite share, and
+//! a namespace for each test.
 
 use std::{
     process::Command,
@@ -7,7 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
 use innkeeper_tests::{
     ControlPlane, Host, HostOptions, Write, eventually,
     manifest::{self, condition, condition_status},
@@ -16,12 +16,12 @@ use innkeeper_tests::{
 };
 use serde_json::Value;
 
-use crate::stage::restart_collector;
+use crate::stage::{restart_collector, wait_served};
 
 /// The guests that ship with the product.
 pub(crate) const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
 
-/// The CRDs of the parents that they bring.
+/// The CRDs of their parents.
 pub(crate) const PARENT_CRDS: [&str; 5] = [
     "memcacheds.cache.example.com",
     "wordpresses.example.com",
@@ -30,7 +30,8 @@ pub(crate) const PARENT_CRDS: [&str; 5] = [
     "cronbackups.gobackup.io",
 ];
 
-/// Without a write for so long, the host has nothing more to do: well above the time of a pass and its watch events.
+/// After this long without a write, the host has finished: well above the time of a pass and its
+/// watch events.
 const QUIET: Duration = Duration::from_millis(1500);
 
 /// The shared control plane with a host on it.
@@ -50,24 +51,10 @@ fn shared() -> &'static Shared {
     })
 }
 
-/// Waits for the CRDs, and lets the garbage collector learn of them at once instead of in half a minute.
+/// Waits for the CRDs, and lets the garbage collector learn of them at once instead of within half
+/// a minute.
 pub(crate) fn prepare(plane: &ControlPlane, host: &Host) {
-    let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-    for name in PARENT_CRDS {
-        eventually(
-            &format!("the host installs the CRD {name}"),
-            || -> Result<()> {
-                let crd = plane
-                    .user()
-                    .get(kind, name)?
-                    .with_context(|| host.log().unwrap_or_default())?;
-                match condition_status(&crd, "Established").as_str() {
-                    "True" => Ok(()),
-                    _ => bail!("{}", crd["status"]),
-                }
-            },
-        );
-    }
+    wait_served(plane, host, &PARENT_CRDS);
     restart_collector(plane);
 }
 
@@ -98,7 +85,7 @@ impl Site {
         objects
     }
 
-    /// `innkeeper render` with a guest; what it compiles is kept for the calls that follow.
+    /// The command `innkeeper render` for a guest; later calls reuse its compiled code.
     pub(crate) fn render(&self, guest: &str) -> Command {
         let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
         let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
@@ -114,7 +101,7 @@ impl Site {
         Kind::new(api_version, kind, &self.namespace)
     }
 
-    /// One object; none if it does not exist.
+    /// An object, or none if it does not exist.
     pub(crate) fn find(&self, (api_version, kind, name): Target<'_>) -> Option<Value> {
         let kind = self.kind(api_version, kind);
         self.plane
@@ -123,12 +110,12 @@ impl Site {
             .expect("an object can be read")
     }
 
-    /// One object, which has to exist.
+    /// An object, which has to exist.
     #[track_caller]
     pub(crate) fn get(&self, target: Target<'_>) -> Value {
         let found = self.find(target);
         assert!(found.is_some(), "{target:?} does not exist");
-        found.expect("it was just looked at")
+        found.expect("its presence was just checked")
     }
 
     /// Merges a patch into an object.
@@ -153,11 +140,11 @@ impl Site {
     #[track_caller]
     pub(crate) fn wait(
         &self,
-        what: &str,
+        goal: &str,
         target: Target<'_>,
         check: impl Fn(&Value) -> bool,
     ) -> Value {
-        eventually(what, || {
+        eventually(goal, || {
             let object = self
                 .find(target)
                 .ok_or_else(|| Self::explain(target, &Value::Null))?;
@@ -169,22 +156,23 @@ impl Site {
         })
     }
 
-    /// Waits until an object is gone.
+    /// Waits until an object is deleted.
     #[track_caller]
     pub(crate) fn wait_gone(&self, target: Target<'_>) {
-        eventually("an object goes", || match self.find(target) {
+        eventually("an object is deleted", || match self.find(target) {
             None => Ok(()),
             Some(object) => Err(Self::explain(target, &object)),
         });
     }
 
-    /// Waits until a parent is Synced and Ready at its present generation.
+    /// Waits until a parent is Synced and Ready for its current generation.
     #[track_caller]
     pub(crate) fn wait_ready(&self, target: Target<'_>) -> Value {
         self.wait("a parent becomes Ready", target, is_ready)
     }
 
-    /// Waits until the host has written nothing here for a while; gives where the audit log ends then.
+    /// Waits until the host has written nothing in this namespace for a while; returns the end of
+    /// the audit log.
     pub(crate) fn settle(&self) -> usize {
         let mut quiet_since = Instant::now();
         let mut seen = self
@@ -206,7 +194,7 @@ impl Site {
         seen
     }
 
-    /// The host's writes here after a mark.
+    /// The host's writes in this namespace after a mark.
     pub(crate) fn writes_since(&self, mark: usize) -> Vec<Write> {
         let audit = self.plane.audit();
         audit
@@ -214,10 +202,12 @@ impl Site {
             .expect("the audit log can be read")
     }
 
-    /// The host's writes to children here after a mark, as lines: status and events left out.
+    /// The host's writes to children in this namespace after a mark, as lines, without status and
+    /// events.
     ///
-    /// An update or delete that its own precondition stopped is left out as well: a controller was faster, nothing was
-    /// written, and the host observes again. Whether that happens is chance; a refused create stays in.
+    /// An update or delete that its own precondition refused is left out as well: a controller was
+    /// faster, nothing was written, and the host observes again. That depends on chance. A refused
+    /// create stays in.
     pub(crate) fn child_writes_since(&self, mark: usize) -> Vec<String> {
         let writes = self.writes_since(mark);
         let is_child = |write: &&Write| {
@@ -229,6 +219,13 @@ impl Site {
         let has_landed = |write: &&Write| write.code != 409 || !is_conditional(&write.body);
         let landed = writes.iter().filter(is_child).filter(has_landed);
         landed.map(Write::line).collect()
+    }
+
+    /// Waits until the host is quiet, and checks its writes to children after a mark.
+    #[track_caller]
+    pub(crate) fn check_child_writes(&self, mark: usize, expected: &[&str]) {
+        self.settle();
+        assert_eq!(self.child_writes_since(mark), expected);
     }
 
     fn explain(target: Target<'_>, object: &Value) -> String {
@@ -246,7 +243,7 @@ impl Site {
 /// `apiVersion`, `kind`, name.
 pub(crate) type Target<'a> = (&'a str, &'a str, &'a str);
 
-/// Whether a parent is Synced and Ready, both said of its present generation.
+/// Returns true if a parent is Synced and Ready, both for its current generation.
 pub(crate) fn is_ready(parent: &Value) -> bool {
     let generation = &parent["metadata"]["generation"];
     let conditions = parent["status"]["conditions"].as_array();

@@ -1,5 +1,5 @@
-//! Two revisions that take turns while parents are edited: no edit is lost, nothing is pruned, and no pass of a parent
-//! overlaps another (L5).
+//! Swaps between two revisions while parents are edited: no edit is lost, nothing is pruned, and no
+//! pass of a parent overlaps another (L5).
 
 use std::{
     collections::BTreeMap,
@@ -19,11 +19,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    moods::{API, NAME, Scene, good, name},
-    plugins::WELL,
+    moody::{API, MoodyFixture, NAME, good, name},
+    plugins::HEALTHY,
 };
 
-/// How much is going on.
+/// The load of a test.
 struct Load {
     parents: usize,
     edits_per_second: u32,
@@ -45,20 +45,20 @@ const FULL: Load = Load {
     swap_every: Duration::from_secs(3),
 };
 
-/// What the two revisions have every child say.
+/// The texts of every child under the two revisions.
 const SAYS: [&str; 2] = ["one", "two"];
 
-/// Parents that are edited while revisions take turns one by one, and how often.
+/// The parents, edits and turns of the test that completes each swap before the next one.
 const TURNS_PARENTS: usize = 10;
 const EDITS_PER_TURN: usize = 3;
 const TURNS_SAMPLE: usize = 15;
 const TURNS_FULL: usize = 1000;
 
-/// An edit comes at most so long after the last thing that was done: somewhere in the rehearsal, the switch or the first
-/// passes of the turn.
+/// The maximum pause before an edit, so that it falls somewhere in the dry run, the switch or the
+/// first passes of the turn.
 const EDITED_WITHIN: Duration = Duration::from_millis(40);
 
-/// One pass as the host's log tells of it.
+/// One pass as the host's log shows it.
 struct Pass {
     parent: String,
     begin: Timestamp,
@@ -80,7 +80,7 @@ impl Pass {
     }
 }
 
-/// A duration as Rust shows it: `1.5ms`.
+/// Parses a duration as Rust prints it, such as `1.5ms`.
 fn elapsed(text: &str) -> Option<SignedDuration> {
     let unit = text.find(|c: char| c.is_alphabetic() || c == 'µ')?;
     let (number, unit) = text.split_at(unit);
@@ -94,7 +94,8 @@ fn elapsed(text: &str) -> Option<SignedDuration> {
     SignedDuration::try_from_secs_f64(number.parse::<f64>().ok()? * scale).ok()
 }
 
-/// How many passes there were, of which none of a parent begins before the one before it has ended.
+/// Checks that each pass of a parent begins after the one before it has ended; returns the number
+/// of passes.
 #[track_caller]
 fn check_serial(log: &str) -> usize {
     let mut ends: BTreeMap<String, Timestamp> = BTreeMap::new();
@@ -112,11 +113,11 @@ fn check_serial(log: &str) -> usize {
     passes.len()
 }
 
-/// Edits parents and swaps revisions for as long as the load says; the last note of each parent, and when each edit was
-/// answered.
-fn drive(scene: &Scene, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
-    let user = scene.site.stage.plane.user();
-    let kind = Kind::new(API, "Moody", &scene.site.namespace);
+/// Edits parents and swaps revisions as the load demands; returns the last note of each parent and
+/// the time of the answer to that edit.
+fn drive(fixture: &MoodyFixture, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
+    let user = fixture.site.stage.plane.user();
+    let kind = Kind::new(API, "Moody", &fixture.site.namespace);
     let pause = Duration::from_secs(1) / load.edits_per_second;
     let begin = Instant::now();
     let mut notes = BTreeMap::new();
@@ -125,7 +126,7 @@ fn drive(scene: &Scene, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
     while swaps < load.swaps {
         if begin.elapsed() >= load.swap_every * swaps {
             swaps += 1;
-            scene.apply(&good(SAYS[usize::from(swaps % 2 == 1)]));
+            fixture.apply(&good(SAYS[usize::from(swaps % 2 == 1)]));
         }
         let name = name(usize::try_from(edits).unwrap() % load.parents);
         let note = format!("edit {edits}");
@@ -138,15 +139,15 @@ fn drive(scene: &Scene, load: &Load) -> BTreeMap<String, (String, Timestamp)> {
     notes
 }
 
-/// Waits until every child says what the last revision and the last edit of its parent say.
+/// Waits until every child has the text of the last revision and the last note of its parent.
 #[track_caller]
-fn wait_settled(scene: &Scene, says: &str, notes: &BTreeMap<String, (String, Timestamp)>) {
-    let kind = Kind::new("v1", "ConfigMap", &scene.site.namespace);
+fn wait_settled(fixture: &MoodyFixture, says: &str, notes: &BTreeMap<String, (String, Timestamp)>) {
+    let kind = Kind::new("v1", "ConfigMap", &fixture.site.namespace);
     eventually_for(
         Duration::from_secs(90),
-        "all children are as they should be",
+        "all children are up to date",
         || {
-            let children = scene
+            let children = fixture
                 .site
                 .stage
                 .plane
@@ -159,7 +160,7 @@ fn wait_settled(scene: &Scene, says: &str, notes: &BTreeMap<String, (String, Tim
                 child["data"]["says"] != says || child["data"]["note"] != note
             });
             match wrong {
-                None if children.len() == scene.parents => Ok(()),
+                None if children.len() == fixture.parents => Ok(()),
                 None => Err(format!("there are {}", children.len())),
                 Some(wrong) => Err(format!("{says} {:?}: {wrong:#}", notes.get("moody-0"))),
             }
@@ -167,7 +168,8 @@ fn wait_settled(scene: &Scene, says: &str, notes: &BTreeMap<String, (String, Tim
     );
 }
 
-/// From the answer to the last edit of each parent to the host's next write of its child, the quickest first.
+/// The times from the answer to the last edit of each parent to the host's next write of its child,
+/// in ascending order.
 fn reactions(writes: &[Write], notes: &BTreeMap<String, (String, Timestamp)>) -> Vec<Duration> {
     let reaction = |(name, (_, edited)): (&String, &(String, Timestamp))| {
         let later = |write: &&Write| {
@@ -185,10 +187,11 @@ fn reactions(writes: &[Write], notes: &BTreeMap<String, (String, Timestamp)>) ->
     reactions
 }
 
-/// Nothing was pruned or made again, nor did a pass of a parent overlap another; how many passes there were.
+/// Checks that nothing was pruned or created again, and that no passes of a parent overlap; returns
+/// the number of passes.
 #[track_caller]
-fn check_undisturbed(scene: &Scene, uids: &[Value], writes: &[Write], log: &str) -> usize {
-    assert_eq!(scene.uids(), uids);
+fn check_undisturbed(fixture: &MoodyFixture, uids: &[Value], writes: &[Write], log: &str) -> usize {
+    assert_eq!(fixture.uids(), uids);
     let lost: Vec<String> = writes
         .iter()
         .filter(|write| {
@@ -200,42 +203,44 @@ fn check_undisturbed(scene: &Scene, uids: &[Value], writes: &[Write], log: &str)
     check_serial(log)
 }
 
-/// How many revisions a host has let serve.
+/// Counts the revisions that a host has activated.
 fn served(log: &str) -> usize {
     let lines = log.lines();
     let served = lines.filter(|line| line.contains("\"serving plugin\"") && line.contains(NAME));
     served.count()
 }
 
-/// A scene whose host logs its passes.
-fn logging(parents: usize) -> Scene {
-    let mut scene = Scene::new(parents);
+/// A fixture whose host logs its passes.
+fn logging(parents: usize) -> MoodyFixture {
+    let mut fixture = MoodyFixture::new(parents);
     let log = ["--log", "info,innkeeper_reconcile=debug"];
-    let arguments = &mut scene.site.stage.options.arguments;
+    let arguments = &mut fixture.site.stage.options.arguments;
     arguments.extend(log.map(str::to_owned));
-    scene
+    fixture
 }
 
+/// Passes of the old and the new revision never overlap for a parent, and an edit during a swap
+/// reaches one of them.
 #[test]
-fn l5_swaps_under_load_lose_nothing_and_overtake_nothing() {
+fn l5_swaps_under_load_lose_no_edit_and_overlap_no_passes() {
     let load = if is_full() { FULL } else { SAMPLE };
-    let scene = logging(load.parents);
-    let host = scene.begin();
-    let uids = scene.uids();
-    let mark = scene.site.stage.mark();
+    let fixture = logging(load.parents);
+    let host = fixture.start();
+    let uids = fixture.uids();
+    let mark = fixture.site.stage.mark();
 
     let begin = Instant::now();
-    let notes = drive(&scene, &load);
+    let notes = drive(&fixture, &load);
     let says = SAYS[usize::from(load.swaps % 2 == 1)];
-    wait_settled(&scene, says, &notes);
+    wait_settled(&fixture, says, &notes);
     let took = begin.elapsed();
-    scene.wait(&host, &WELL);
+    fixture.wait(&host, &HEALTHY);
 
-    let writes = scene.site.stage.writes_since(mark);
+    let writes = fixture.site.stage.writes_since(mark);
     let log = host.log().unwrap();
-    let passes = check_undisturbed(&scene, &uids, &writes, &log);
+    let passes = check_undisturbed(&fixture, &uids, &writes, &log);
     assert!(passes >= load.parents * 2, "{passes} passes");
-    // A swap that comes before the one before it is done takes its place.
+    // A swap that comes before the last one is done replaces it.
     let served = served(&log);
     assert!(
         served > usize::try_from(load.swaps).unwrap() / 2,
@@ -264,30 +269,30 @@ fn l5_swaps_under_load_lose_nothing_and_overtake_nothing() {
     fs::write(root().join("target/swap-report.txt"), report).unwrap();
 }
 
-/// A swap makes every parent due, and so makes up for what the one before it lost: here each turn ends before the next
-/// one begins, with all edits seen.
+/// A swap queues every parent, and so hides an edit that the swap before it lost. Here each turn
+/// ends with all edits applied before the next one begins.
 #[test]
 fn l5_no_edit_is_lost_in_a_thousand_swaps() {
     let turns = if is_full() { TURNS_FULL } else { TURNS_SAMPLE };
-    let scene = logging(TURNS_PARENTS);
-    // More writes than any parent should need.
+    let fixture = logging(TURNS_PARENTS);
+    // More writes than any parent should need, so that the limit delays none.
     let spec = |says| {
         let mut spec = good(says);
         spec["limits"] = json!({"writesPerMinute": 6000});
         spec
     };
-    let host = scene.begin_with(&spec(SAYS[0]));
-    let uids = scene.uids();
-    let mark = scene.site.stage.mark();
-    let user = scene.site.stage.plane.user();
-    let kind = Kind::new(API, "Moody", &scene.site.namespace);
+    let host = fixture.start_with(&spec(SAYS[0]));
+    let uids = fixture.uids();
+    let mark = fixture.site.stage.mark();
+    let user = fixture.site.stage.plane.user();
+    let kind = Kind::new(API, "Moody", &fixture.site.namespace);
     let mut random = fastrand::Rng::with_seed(seed());
     let mut notes = BTreeMap::new();
     let before = served(&host.log().unwrap());
 
     for turn in 1..=turns {
         let says = SAYS[turn % 2];
-        scene.apply(&spec(says));
+        fixture.apply(&spec(says));
         for edit in 0..EDITS_PER_TURN {
             sleep(EDITED_WITHIN.mul_f64(random.f64()));
             let name = name(random.usize(..TURNS_PARENTS));
@@ -296,18 +301,18 @@ fn l5_no_edit_is_lost_in_a_thousand_swaps() {
                 .unwrap();
             notes.insert(name, (note, Timestamp::now()));
         }
-        wait_settled(&scene, says, &notes);
+        wait_settled(&fixture, says, &notes);
     }
 
-    let writes = scene.site.stage.writes_since(mark);
+    let writes = fixture.site.stage.writes_since(mark);
     let log = host.log().unwrap();
-    let passes = check_undisturbed(&scene, &uids, &writes, &log);
+    let passes = check_undisturbed(&fixture, &uids, &writes, &log);
     assert!(passes >= turns * TURNS_PARENTS, "{passes} passes");
     assert_eq!(served(&log) - before, turns);
 }
 
 #[test]
-fn l5_passes_that_overlap_are_found() {
+fn l5_overlapping_passes_are_found() {
     let line = |parent: &str, second: u32, elapsed: &str| {
         json!({
             "timestamp": format!("2026-01-01T00:00:{second:02}Z"), "message": "pass ended",

@@ -1,4 +1,4 @@
-//! A tunnel between a host and the API server that carries bytes as they are: what goes wrong below HTTP.
+//! A tunnel between a host and the API server that carries raw bytes, for faults below HTTP.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -16,21 +16,21 @@ use http::Uri;
 use innkeeper_tests::{ControlPlane, manifest};
 use serde_json::{Value, json};
 
-/// How long somebody who connects may take to say something.
+/// Time limit for the first bytes of a client.
 const READ: Duration = Duration::from_secs(1);
 
-/// What becomes of a new connection.
+/// The treatment of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
-    /// It is one to the API server.
+    /// It leads to the API server.
     Open,
-    /// It ends before anything is said.
+    /// It is closed before any data.
     Closed,
-    /// It is to somebody who does not speak TLS.
+    /// It leads to a server that does not speak TLS.
     Plain,
 }
 
-/// The tunnel; ends with its value.
+/// The tunnel; it closes when this value is dropped.
 pub(crate) struct Tunnel {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -39,7 +39,7 @@ pub(crate) struct Tunnel {
 struct Shared {
     upstream: SocketAddr,
     state: Mutex<State>,
-    /// Connections that did not get through.
+    /// The number of connections that were not carried.
     refused: AtomicUsize,
     is_over: AtomicBool,
 }
@@ -50,7 +50,7 @@ struct State {
 }
 
 impl Tunnel {
-    /// An open one to the API server of a control plane.
+    /// Opens a tunnel to the API server of a control plane.
     pub(crate) fn to(plane: &ControlPlane) -> Result<Self> {
         let kubeconfig = kubeconfig(plane)?;
         let server = kubeconfig["clusters"][0]["cluster"]["server"].as_str();
@@ -89,8 +89,8 @@ impl Tunnel {
         Ok(kubeconfig)
     }
 
-    /// Ends all connections; new ones are so.
-    pub(crate) fn turn(&self, passage: Passage) {
+    /// Ends all connections, and treats new ones in this way.
+    pub(crate) fn set_passage(&self, passage: Passage) {
         let mut state = self.shared.lock();
         state.passage = passage;
         for stream in state.open.drain(..) {
@@ -99,7 +99,7 @@ impl Tunnel {
         }
     }
 
-    /// How many connections did not get through so far.
+    /// The number of connections so far that were not carried.
     pub(crate) fn refused(&self) -> usize {
         self.shared.refused.load(Ordering::Relaxed)
     }
@@ -108,7 +108,7 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        self.turn(Passage::Closed);
+        self.set_passage(Passage::Closed);
         // Wakes the thread that waits for connections.
         drop(TcpStream::connect(self.address));
     }
@@ -116,7 +116,7 @@ impl Drop for Tunnel {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with it")
+        self.state.lock().expect("no thread panics with the lock")
     }
 
     fn take(&self, mut client: TcpStream) -> io::Result<()> {
@@ -125,7 +125,8 @@ impl Shared {
             self.refused.fetch_add(1, Ordering::Relaxed);
             if state.passage == Passage::Plain {
                 drop(state);
-                // Who closes with something unread resets the connection, and may be heard no more.
+                // Closing with unread data would reset the connection, and the client might not
+                // receive the answer.
                 client.set_read_timeout(Some(READ))?;
                 let _hello = client.read(&mut [0; 4096])?;
                 client.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")?;
@@ -146,7 +147,7 @@ impl Shared {
 /// Carries bytes one way until one end closes.
 fn carry(mut from: TcpStream, mut to: TcpStream) {
     thread::spawn(move || {
-        // How it ended, each end learns by itself.
+        // Each end notices by itself that the connection has ended.
         drop(io::copy(&mut from, &mut to));
         drop(to.shutdown(Shutdown::Both));
     });

@@ -1,7 +1,7 @@
-//! `innkeeper render` takes and rejects what the API server takes and rejects, for the same reasons.
+//! `innkeeper render` accepts and rejects the same parents as the API server, for the same reasons.
 //!
-//! Made-up parents are rendered, and created with `dryRun=All`. Unknown fields are dropped with a warning on both sides;
-//! `kubectl`, which validates strictly, would make an error of the same warning.
+//! Generated parents are rendered, and created with `dryRun=All`. Both sides drop unknown fields
+//! with a warning; `kubectl`, which validates strictly, would report the same warning as an error.
 
 mod generate;
 mod schema;
@@ -26,22 +26,22 @@ use crate::{examples::files, suite::Site};
 use generate::Generator;
 use schema::Rule;
 
-/// How many parents of a guest are tried.
+/// The number of parents per guest.
 const PARENTS: usize = 300;
 
-/// How many in the long variant.
+/// The number of parents per guest in `tests/full`.
 const PARENTS_FULL: usize = 5000;
 
-/// Renders go on in so many threads.
+/// The number of threads that render.
 const THREADS: usize = 2;
 
-/// What `innkeeper render` says of a parent.
+/// The verdict of `innkeeper render` on a parent.
 #[derive(Debug)]
 struct Rendered {
     code: Option<i32>,
     /// The text after `error: `; empty if there is none.
     error: String,
-    /// The unknown fields of which it warned: `unknown field "spec.x"`.
+    /// The unknown fields in its warnings: `unknown field "spec.x"`.
     unknown_fields: BTreeSet<String>,
     /// The reason of a fault, if there is one.
     fault: String,
@@ -51,9 +51,9 @@ impl Rendered {
     /// Runs `innkeeper render`.
     fn new(mut command: Command) -> Self {
         let output = command.output().expect("render can be started");
-        let said = String::from_utf8(output.stderr).expect("render writes UTF-8");
+        let errors = String::from_utf8(output.stderr).expect("render writes UTF-8");
         let starting = |start: &'static str| {
-            let lines = said.lines();
+            let lines = errors.lines();
             lines.filter_map(move |line| line.strip_prefix(start))
         };
         let unknown_fields = starting("warning: ").filter_map(|line| {
@@ -71,19 +71,20 @@ impl Rendered {
         }
     }
 
-    /// How this differs from what the API server says; none if it does not.
+    /// The difference to the verdict of the API server, if any.
     fn difference(&self, trial: &Trial) -> Option<String> {
         let problem = match (trial.code, self.code) {
-            // A guest may refuse what its schema takes, but its answers are sound.
+            // A guest may refuse a parent that its schema accepts, but its answer must be sound.
             (201, Some(0)) => None,
             (201, Some(3)) if ["invalid", "retry"].contains(&&*self.fault) => None,
             (422, Some(2)) if is_made_of(&self.error, &trial.causes) => None,
-            // What the server cannot decode it answers in the words of its decoder.
+            // The server reports an object that it cannot decode in the words of its decoder.
             (400, Some(2 | 4)) => return None,
-            // To `render` what has no name is no object at all, whatever else is wrong with it.
+            // For `render`, an object without a name is no object at all, whatever else is wrong
+            // with it.
             (422, Some(4)) if is_nameless(trial) => return None,
             (201 | 400 | 422, _) => Some("verdicts differ"),
-            _ => Some("this is no verdict"),
+            _ => Some("the API server gave no verdict"),
         };
         let problem = problem.or_else(|| {
             (trial.is_accepted() && self.unknown_fields != trial.unknown_fields)
@@ -93,36 +94,36 @@ impl Rendered {
     }
 }
 
-/// Whether the API server misses a name.
+/// Returns true if the API server reports a missing name.
 fn is_nameless(trial: &Trial) -> bool {
     let missing = "Required value: name or generateName is required";
     let mut causes = trial.causes.iter();
     causes.any(|(field, message)| field == "metadata.name" && message == missing)
 }
 
-/// Whether a text names exactly these causes, in any order.
+/// Returns true if a text names exactly these causes, in any order.
 fn is_made_of(error: &str, causes: &BTreeSet<(String, String)>) -> bool {
     let texts: Vec<String> = causes
         .iter()
         .map(|(field, message)| format!("{field}: {message}"))
         .collect();
-    let Some((_, told)) = error.split_once(" is invalid: ") else {
+    let Some((_, listed)) = error.split_once(" is invalid: ") else {
         return false;
     };
     if let [one] = texts.as_slice() {
-        return told == one;
+        return listed == one;
     }
-    let inner = told.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let inner = listed.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     inner.is_some_and(|inner| is_permutation(inner, &texts))
 }
 
-/// Whether a text is all of these, each once, with commas between them.
-fn is_permutation(told: &str, texts: &[String]) -> bool {
+/// Returns true if a text consists of all of these, each once, separated by commas.
+fn is_permutation(listed: &str, texts: &[String]) -> bool {
     if texts.is_empty() {
-        return told.is_empty();
+        return listed.is_empty();
     }
     texts.iter().enumerate().any(|(index, text)| {
-        let Some(rest) = told.strip_prefix(text.as_str()) else {
+        let Some(rest) = listed.strip_prefix(text.as_str()) else {
             return false;
         };
         let mut others = texts.to_vec();
@@ -134,7 +135,7 @@ fn is_permutation(told: &str, texts: &[String]) -> bool {
     })
 }
 
-/// The examples of a guest that are of a kind.
+/// The examples of a guest that have a given kind.
 fn examples(guest: &str, kind: &str) -> Vec<Value> {
     let objects = files(guest)
         .into_iter()
@@ -142,7 +143,7 @@ fn examples(guest: &str, kind: &str) -> Vec<Value> {
     objects.filter(|object| object["kind"] == kind).collect()
 }
 
-/// A kind of parents on trial.
+/// A kind of parents under test.
 struct Trials {
     site: Site,
     guest: &'static str,
@@ -175,7 +176,7 @@ impl Trials {
         }
     }
 
-    /// Tries parents; gives the differences, and what the API server said of each.
+    /// Tries parents; returns the differences, and the API server's verdict on each.
     fn run(&self, parents: &[Value]) -> (Vec<String>, Vec<Trial>) {
         let outcome = Mutex::new((Vec::new(), Vec::new()));
         thread::scope(|scope| {
@@ -211,9 +212,13 @@ impl Trials {
     }
 }
 
-/// Tries parents of one kind; `share` of those of a guest, and of the CRD's rules at least `rules_min` are broken.
+/// Tries parents of one kind: the number per guest divided by `share`, which must break at least
+/// `rules_min` of the CRD's rules.
 #[track_caller]
-#[expect(clippy::print_stdout, reason = "how much was tried is worth a line")]
+#[expect(
+    clippy::print_stdout,
+    reason = "the extent of the test is worth a line"
+)]
 fn check_verdicts(guest: &'static str, crd: &str, share: usize, rules_min: usize) {
     let trials = Trials::new(guest, crd);
     let rules = Rule::all(&trials.schema);
@@ -240,7 +245,7 @@ fn check_verdicts(guest: &'static str, crd: &str, share: usize, rules_min: usize
     let (broken, whole): (Vec<&Rule<'_>>, Vec<&Rule<'_>>) = rules.iter().partition(|rule| {
         causes
             .iter()
-            .any(|(field, message)| rule.is_said(field, message))
+            .any(|(field, message)| rule.is_cause(field, message))
     });
     let reached = format!(
         "{}: {count} parents from seed {seed}: answers {codes:?}, {} of {} rules broken, not {:#?}",
@@ -261,31 +266,31 @@ fn check_verdicts(guest: &'static str, crd: &str, share: usize, rules_min: usize
     );
     assert!(
         broken.len() >= rules_min,
-        "the generator goes blind: {reached}"
+        "the generator breaks too few rules: {reached}"
     );
     assert!(
         codes[&201] * 10 > count,
-        "hardly any parent is good: {reached}"
+        "too few parents are valid: {reached}"
     );
 }
 
 #[test]
-fn memcached_is_judged_as_by_the_api_server() {
+fn memcached_gets_the_verdicts_of_the_api_server() {
     check_verdicts("memcached", "memcacheds.cache.example.com", 1, 8);
 }
 
 #[test]
-fn wordpress_is_judged_as_by_the_api_server() {
+fn wordpress_gets_the_verdicts_of_the_api_server() {
     check_verdicts("wordpress", "wordpresses.example.com", 1, 17);
 }
 
 #[test]
-fn etcd_is_judged_as_by_the_api_server() {
+fn etcd_gets_the_verdicts_of_the_api_server() {
     check_verdicts("etcd", "etcdclusters.etcd.ydzs.io", 1, 8);
 }
 
 #[test]
-fn backup_is_judged_as_by_the_api_server() {
+fn backup_gets_the_verdicts_of_the_api_server() {
     check_verdicts("backup", "backups.gobackup.io", 2, 13);
     check_verdicts("backup", "cronbackups.gobackup.io", 2, 14);
 }

@@ -1,5 +1,5 @@
-//! What the host watches: one watch per kind and selector (W1), nothing lost when a watch has to begin anew (W3), and a kind that is
-//! forbidden keeps only those waiting that need it (W8).
+//! The host's watches: one per kind and selector (W1), no lost change when a watch must start again
+//! (W3), and a forbidden kind that delays only the plugins that need it (W8).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use innkeeper_tests::{Host, HostOptions, eventually, manifest::condition, user::
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced},
+    stage::{Stage, is_applied, is_synced},
     suite::Target,
 };
 
@@ -18,7 +18,7 @@ const MEMCACHED: Target<'static> = ("cache.example.com/v1", "Memcached", "exampl
 const WORDPRESS: Target<'static> = ("example.com/v1", "Wordpress", "example-wordpress");
 const SERVICE: Target<'static> = ("v1", "Service", "example-memcached");
 
-/// `wordpress` and `etcd` read these.
+/// The kind that both `wordpress` and `etcd` read.
 const READ_BY_TWO: &str = "/api/v1/persistentvolumeclaims?";
 
 const CRDS: [&str; 3] = [
@@ -31,17 +31,13 @@ fn stage(guests: &[&str]) -> Stage {
     Stage::api_only(HostOptions::with_guests(guests).unwrap().plugins)
 }
 
-fn is_applied(parent: &Value) -> bool {
-    is_synced(parent, "True", "Applied")
-}
-
-/// The host's watches that are open now, by path and selector, each with its count.
+/// The host's open watches by path and selector, each with its count.
 fn open_watches(stage: &Stage) -> BTreeMap<String, usize> {
     let path = stage.plane.directory().join("log/apiserver.audit");
     let mut open = BTreeMap::new();
     for line in fs::read_to_string(path).unwrap().lines() {
         let Ok(entry) = serde_json::from_str::<Value>(line) else {
-            // The last one, which is being written.
+            // The last line, which is still being written.
             continue;
         };
         let is_host = entry["userAgent"]
@@ -63,7 +59,7 @@ fn open_watches(stage: &Stage) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The path and what selects, without where a watch begins and how long it may last.
+/// The path and the selectors of a watch, without its start and its time limit.
 fn watched(uri: &str) -> String {
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
     let selectors: BTreeSet<&str> = query
@@ -74,6 +70,8 @@ fn watched(uri: &str) -> String {
     format!("{path}?{}", selectors.join("&"))
 }
 
+/// All parents and plugins share the watches of a kind. One watch per parent would overload the API
+/// server.
 #[test]
 fn w1_plugins_and_parents_share_one_watch_per_kind_and_selector() {
     let stage = stage(&["memcached", "wordpress", "etcd"]);
@@ -88,7 +86,8 @@ fn w1_plugins_and_parents_share_one_watch_per_kind_and_selector() {
         stage.wait(&host, &namespace, WORDPRESS, is_applied);
     }
     let open = open_watches(&stage);
-    // Parents of three namespaces, a plugin's children in them, and what two plugins read of the whole cluster.
+    // Parents in three namespaces, the children of a plugin there, and a kind that two plugins read
+    // in the whole cluster.
     for watched in [
         "/apis/cache.example.com/v1/memcacheds?",
         "/api/v1/services?labelSelector=innkeeper.dev%2Fplugin%3Dmemcached",
@@ -99,8 +98,10 @@ fn w1_plugins_and_parents_share_one_watch_per_kind_and_selector() {
     assert!(open.values().all(|count| *count == 1), "{open:#?}");
 }
 
+/// A new list reveals deletions that no event tells. Without that, a child deleted during an outage
+/// would stay missing.
 #[test]
-fn w3_a_child_that_goes_while_the_host_is_cut_off_comes_back() {
+fn w3_a_child_deleted_while_the_host_is_cut_off_comes_back() {
     let stage = stage(&["memcached"]);
     let kubeconfig = stage.plane.directory().join("kubeconfig-front");
     let host = Host::start(&kubeconfig, &stage.options).unwrap();
@@ -113,7 +114,8 @@ fn w3_a_child_that_goes_while_the_host_is_cut_off_comes_back() {
     let control = |arguments: &[&str]| stage.plane.control(arguments).unwrap();
     control(&["cut", "front"]);
     stage.delete(&namespace, SERVICE);
-    // With its history compacted and its window of recent events gone, the API server cannot tell what the host missed.
+    // The history is compacted and the restart clears the window of recent events, so the API
+    // server cannot send the missed ones.
     control(&["compact"]);
     control(&["restart", "apiserver"]);
     assert_eq!(stage.find(&namespace, SERVICE), None);
@@ -123,7 +125,7 @@ fn w3_a_child_that_goes_while_the_host_is_cut_off_comes_back() {
     stage.wait(&host, &namespace, MEMCACHED, is_applied);
 }
 
-/// What the product says that a cluster needs, for the account that tests give roles to.
+/// The objects that `innkeeper manifests` prints, bound to the user of the tests.
 fn roles(stage: &Stage) -> Vec<Value> {
     let mut objects = stage.manifests();
     objects.retain(|object| object["kind"] != "Deployment");
@@ -137,8 +139,10 @@ fn roles(stage: &Stage) -> Vec<Value> {
     objects
 }
 
+/// A kind that the host may not read affects only the plugins that need it, and the parents name
+/// the missing right.
 #[test]
-fn w8_a_forbidden_kind_keeps_only_its_plugins_waiting() {
+fn w8_a_forbidden_kind_delays_only_the_plugins_that_need_it() {
     let stage = stage(&["memcached", "wordpress"]);
     let mut allowed = None;
     for mut object in roles(&stage) {
@@ -186,7 +190,7 @@ fn w8_a_forbidden_kind_keeps_only_its_plugins_waiting() {
         .apply(&allowed.expect("the plugin has a role"))
         .unwrap();
     stage.wait(&host, &namespace, WORDPRESS, is_applied);
-    eventually("the children are made", || {
+    eventually("the children are created", || {
         match children(Kind::new("v1", "PersistentVolumeClaim", &namespace)).len() {
             0 => Err("none"),
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! A web server with one file, which can be told to be down.
+//! A web server with one file, which can simulate an outage.
 
 use std::{
     io::{Read, Write},
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// The server; ends with its value.
+/// The server; it stops when this value is dropped.
 pub(crate) struct Web {
     address: SocketAddr,
     state: Arc<State>,
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Web {
-    /// Serves these bytes for whatever is asked for.
+    /// Serves these bytes at every path.
     pub(crate) fn start(bytes: Vec<u8>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -42,7 +42,7 @@ impl Web {
                     return;
                 }
                 if let Ok(stream) = stream {
-                    // Whoever asked may be gone already.
+                    // The client may be gone already.
                     drop(shared.answer(stream));
                 }
             }
@@ -50,27 +50,31 @@ impl Web {
         Self { address, state }
     }
 
-    /// Where the file is.
+    /// The URL of the file.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/plugin.wasm", self.address)
     }
 
     /// Serves other bytes from now on.
     pub(crate) fn put(&self, bytes: Vec<u8>) {
-        *self.state.bytes.lock().expect("nobody panics with it") = bytes;
+        *self
+            .state
+            .bytes
+            .lock()
+            .expect("no thread panics with the lock") = bytes;
     }
 
-    /// Answers, or closes every connection without a word.
+    /// Answers, or closes every connection without an answer.
     pub(crate) fn set_down(&self, is_down: bool) {
         self.state.is_down.store(is_down, Ordering::Relaxed);
     }
 
-    /// Answers no more until told otherwise.
+    /// Holds all answers back, or sends them.
     pub(crate) fn set_held(&self, is_held: bool) {
         self.state.is_held.store(is_held, Ordering::Relaxed);
     }
 
-    /// How often it was asked for the file, also while it was down.
+    /// The number of requests for the file, including those during an outage.
     pub(crate) fn asked(&self) -> usize {
         self.state.asked.load(Ordering::Relaxed)
     }
@@ -79,7 +83,7 @@ impl Web {
 impl State {
     fn bytes(&self) -> Vec<u8> {
         let bytes = self.bytes.lock();
-        bytes.expect("nobody panics with it").clone()
+        bytes.expect("no thread panics with the lock").clone()
     }
 
     fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
@@ -113,7 +117,7 @@ impl State {
 impl Drop for Web {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
-        // Whoever waits for a connection gets one, and sees that.
+        // A last connection wakes the thread, which then sees the flag.
         drop(TcpStream::connect(self.address));
     }
 }

@@ -15,10 +15,10 @@ const DATA: Target<'static> = ("v1", "PersistentVolumeClaim", "example-wordpress
 const FILES: Target<'static> = ("v1", "PersistentVolumeClaim", "example-wordpress-code");
 const PHP: Target<'static> = ("v1", "ConfigMap", "example-wordpress-php");
 
-/// What outlives the parent.
+/// The children that outlive the parent.
 const RETAINED: [Target<'static>; 4] = [PASSWORDS, SALTS, DATA, FILES];
 
-/// What goes with the parent.
+/// The children that are deleted with the parent.
 const OWNED: [Target<'static>; 4] = [WEB, WEB_SERVICE, DATABASE, DATABASE_SERVICE];
 
 fn article(prefix: &str) -> (Site, Value) {
@@ -60,7 +60,7 @@ fn the_article_becomes_ready() {
     assert_eq!(site.get(WEB_SERVICE)["spec"]["type"], "NodePort");
 }
 
-// The host makes the passwords at creation; the root password is the one in the spec, "abc".
+// The host generates the passwords at creation; the root password is the one in the spec, "abc".
 #[test]
 fn the_passwords_are_made_once_and_stay_out_of_the_pods() {
     let (site, _) = article("wordpress-passwords");
@@ -89,7 +89,7 @@ fn the_passwords_are_made_once_and_stay_out_of_the_pods() {
     assert_eq!(site.get(PASSWORDS)["data"], secret["data"]);
 }
 
-// `after`: the site's children are made when the database is ready, and not before.
+// `after`: the host creates the site's children when the database is ready, and not before.
 #[test]
 fn the_site_waits_for_its_database() {
     let site = Site::new("wordpress-order");
@@ -131,11 +131,7 @@ fn an_edit_is_one_patch_of_the_deployment() {
     let resources = json!({ "requests": { "cpu": "200m" } });
     site.merge(PARENT, &json!({ "spec": { "resources": resources } }));
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch deployments.apps example-wordpress 200"]
-    );
+    site.check_child_writes(mark, &["patch deployments.apps example-wordpress 200"]);
     let container = &site.get(WEB)["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["resources"]["requests"]["cpu"], "200m");
 }
@@ -153,7 +149,7 @@ fn deleted_children_come_back() {
     site.wait_ready(PARENT);
 }
 
-// A2: an owned field is repaired, a foreign one is left alone.
+// A2: the host repairs an owned field and leaves a foreign one alone.
 #[test]
 fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     let (site, _) = article("wordpress-drift");
@@ -171,11 +167,7 @@ fn an_edited_owned_field_is_repaired_and_a_foreign_field_stays() {
     assert_eq!(web["spec"]["minReadySeconds"], 1);
     assert_eq!(web["metadata"]["annotations"]["example.org/mine"], "x");
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        ["patch deployments.apps example-wordpress 200"]
-    );
+    site.check_child_writes(mark, &["patch deployments.apps example-wordpress 200"]);
 }
 
 #[test]
@@ -189,29 +181,28 @@ fn switching_the_php_configuration_off_prunes_it_last() {
     let map = site.wait("the configuration appears", PHP, |_| true);
     assert_eq!(map["data"]["php.ini"], "memory_limit = 1G");
     site.wait_ready(PARENT);
-    let off = site.settle();
-    assert_eq!(
-        site.child_writes_since(mark),
-        [
+    site.check_child_writes(
+        mark,
+        &[
             "patch configmaps example-wordpress-php 201",
             "patch deployments.apps example-wordpress 200",
-        ]
+        ],
     );
+    let off = site.settle();
     site.merge(PARENT, &json!({ "spec": { "phpConfig": null } }));
     site.wait_gone(PHP);
     site.wait_ready(PARENT);
-    site.settle();
-    assert_eq!(
-        site.child_writes_since(off),
-        [
+    site.check_child_writes(
+        off,
+        &[
             "patch deployments.apps example-wordpress 200",
             "delete configmaps example-wordpress-php 200",
-        ]
+        ],
     );
 }
 
 #[test]
-fn data_and_passwords_outlive_the_parent_and_are_taken_up_again() {
+fn data_and_passwords_outlive_the_parent_and_are_reused() {
     let (site, parent) = article("wordpress-delete");
     let before = RETAINED.map(|target| site.get(target));
     site.delete(PARENT);
@@ -245,9 +236,10 @@ fn data_and_passwords_outlive_the_parent_and_are_taken_up_again() {
     );
 }
 
-// A changed removal policy swaps annotation and ownerReference; then everything goes with the parent.
+// A changed deletion policy replaces the annotation by an owner reference; then everything is
+// deleted with the parent.
 #[test]
-fn everything_goes_with_the_parent_when_asked_to() {
+fn the_deletion_policy_can_delete_everything_with_the_parent() {
     let (site, parent) = article("wordpress-policy");
     let mark = site.settle();
     site.merge(PARENT, &json!({ "spec": { "deletionPolicy": "Delete" } }));
@@ -261,7 +253,8 @@ fn everything_goes_with_the_parent_when_asked_to() {
     site.settle();
     let mut writes = site.child_writes_since(mark);
     writes.sort_unstable();
-    // One swap for each; the claims, which are kept as stated, are then stated with their owner once.
+    // One write for each replacement; the claims, which are kept as stated, are then stated with
+    // their owner once more.
     assert_eq!(
         writes,
         [

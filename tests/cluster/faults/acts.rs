@@ -1,5 +1,5 @@
-//! What the people of a plan do to the cluster: users, administrators, strangers. They try again while the API server is
-//! away, as people do.
+//! The actions of a plan's users and administrators on the cluster. They retry while the API server
+//! is unavailable, as people do.
 
 use std::{
     thread,
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use super::{
     driver::{INTERVAL, Run},
-    meddle,
-    plan::{self, Parent, Propagation, Tampering, Wish},
+    foreign_edits,
+    plan::{self, Desired, Parent, Propagation, Tampering},
 };
 
-/// How long a user tries again what an API server does not take at once.
-const INSIST: Duration = Duration::from_secs(40);
+/// Time limit for an action that the API server does not accept at once.
+const RETRY_MAX: Duration = Duration::from_secs(40);
 
-/// The definition that plans drop.
+/// The CRD that plans delete.
 const DEFINITION: &str = "unrulies.test.innkeeper.dev";
 
 const DEFINITIONS: Kind<'static> = Kind {
@@ -39,14 +39,14 @@ const LEASES: Kind<'static> = Kind {
     namespace: Some("innkeeper-system"),
 };
 
-/// Tries something until the API server takes it.
-pub(super) fn insist<T>(what: &str, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+/// Repeats an action until the API server accepts it.
+pub(super) fn retry<T>(action: &str, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let begun = Instant::now();
     loop {
         match attempt() {
             Ok(done) => return Ok(done),
-            Err(error) if begun.elapsed() > INSIST => {
-                return Err(error.context(format!("the cluster does not let somebody {what}")));
+            Err(error) if begun.elapsed() > RETRY_MAX => {
+                return Err(error.context(format!("failed to {action} within {RETRY_MAX:?}")));
             }
             Err(_) => thread::sleep(INTERVAL),
         }
@@ -57,12 +57,12 @@ impl Run<'_> {
     pub(super) fn put(&mut self, parent: Parent, object: &Value) -> Result<()> {
         let mut object = object.clone();
         object["metadata"]["namespace"] = json!(self.namespace);
-        let user = self.world.user();
-        let applied = insist("apply a parent", || {
-            // What is on its way out would take the new one with it.
+        let user = self.cluster.user();
+        let applied = retry("apply a parent", || {
+            // A parent that is being deleted would take the new one with it.
             if let Some(found) = user.get(self.kind(parent.kind()), &parent.name())? {
                 let is_going = !found["metadata"]["deletionTimestamp"].is_null();
-                ensure!(!is_going, "{} does not go", parent.name());
+                ensure!(!is_going, "{} is still being deleted", parent.name());
             }
             user.apply(&object)
         })?;
@@ -71,17 +71,17 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn delete(&mut self, parent: Parent, how: Propagation) -> Result<()> {
+    pub(super) fn delete(&mut self, parent: Parent, propagation: Propagation) -> Result<()> {
         let params = DeleteParams {
-            propagation_policy: Some(match how {
+            propagation_policy: Some(match propagation {
                 Propagation::Background => PropagationPolicy::Background,
                 Propagation::Foreground => PropagationPolicy::Foreground,
                 Propagation::Orphan => PropagationPolicy::Orphan,
             }),
             ..DeleteParams::default()
         };
-        let user = self.world.user();
-        let found = insist("read a parent", || {
+        let user = self.cluster.user();
+        let found = retry("read a parent", || {
             user.get(self.kind(parent.kind()), &parent.name())
         })?;
         if let Some(uid) =
@@ -89,21 +89,21 @@ impl Run<'_> {
         {
             self.evidence.deleted.insert(uid, Timestamp::now());
         }
-        insist("delete a parent", || {
+        retry("delete a parent", || {
             user.delete_with(self.kind(parent.kind()), &parent.name(), &params)
         })
     }
 
     pub(super) fn sweep(&mut self, parent: Parent) -> Result<()> {
-        let user = self.world.user();
-        insist("sweep up", || {
+        let user = self.cluster.user();
+        retry("delete leftover children", || {
             let left = match user.get(self.kind(parent.kind()), &parent.name()) {
-                // Its kind may be gone as well.
+                // Its kind may be deleted as well.
                 Ok(None) | Err(_) => None,
                 Ok(found) => found,
             };
             ensure!(left.is_none(), "the parent is still there");
-            let all = parent.children(Wish {
+            let all = parent.children(Desired {
                 size: 1,
                 extra: true,
             });
@@ -118,20 +118,21 @@ impl Run<'_> {
         })
     }
 
-    pub(super) fn squat(&mut self, parent: Parent) -> Result<()> {
+    pub(super) fn occupy_name(&mut self, parent: Parent) -> Result<()> {
         self.sweep(parent)?;
-        let made = insist("make an object", || meddle::foreign(self, parent))?;
+        let made = retry("make an object", || foreign_edits::foreign(self, parent))?;
         self.foreign.insert(parent, made);
         Ok(())
     }
 
-    pub(super) fn unsquat(&mut self, parent: Parent) -> Result<()> {
+    pub(super) fn free_name(&mut self, parent: Parent) -> Result<()> {
         let child = parent.first_child();
         let before = self.foreign.remove(&parent);
         let kind = self.kind((child.api_version, child.kind));
-        let user = self.world.user();
-        let found = insist("read", || user.get(kind, &child.name))?;
-        // Controllers write the status of a foreign Deployment; nobody has to change what it is.
+        let user = self.cluster.user();
+        let found = retry("read a foreign object", || user.get(kind, &child.name))?;
+        // Controllers write the status of a foreign Deployment, so the comparison covers only
+        // fields that no controller may change.
         let essence = |object: &Option<Value>| {
             let object = object.clone().unwrap_or_default();
             let metadata = &object["metadata"];
@@ -148,68 +149,69 @@ impl Run<'_> {
             essence(&found) == essence(&before),
             "O-own: a foreign object has changed: {found:?} was {before:?}"
         );
-        insist("delete", || user.delete(kind, &child.name))
+        retry("delete a foreign object", || user.delete(kind, &child.name))
     }
 
-    pub(super) fn burn(&self, count: u32) -> Result<()> {
-        let user = self.world.user();
+    pub(super) fn advance_versions(&self, count: u32) -> Result<()> {
+        let user = self.cluster.user();
         for number in 0..count {
             let object = json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": { "name": "burn", "namespace": "default" },
                 "data": { "number": number.to_string() },
             });
-            insist("write", || user.apply(&object))?;
+            retry("write a ConfigMap", || user.apply(&object))?;
         }
-        // A watch is as far as the last object that it told of, and not where the cluster is.
+        // A watch is as far as its last event, not as far as the cluster: each kind needs an event.
         let touched = json!({ "metadata": { "annotations": { "test.example/burn": "" } } });
         for kind in plan::KINDS.map(|kind| self.kind(kind)) {
-            for object in insist("list", || user.list(kind, ""))? {
+            for object in retry("list a kind", || user.list(kind, ""))? {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                insist("touch", || user.merge(kind, name, &touched))?;
+                retry("annotate an object", || user.merge(kind, name, &touched))?;
             }
         }
         Ok(())
     }
 
     pub(super) fn restore(&self) -> Result<()> {
-        let plane = &self.world.stage.plane;
+        let plane = &self.cluster.stage.plane;
         plane.control(&["restore", "plan"])?;
-        // The nodes are held by a kubelet that is no more, and its successor would wait until its time is over.
-        let user = self.world.user();
+        // The restored leases belong to a kubelet that no longer runs; its successor would wait
+        // until they expire.
+        let user = self.cluster.user();
         let leases = Kind::new("coordination.k8s.io/v1", "Lease", "kube-node-lease");
-        for lease in insist("list the nodes' leases", || user.list(leases, ""))? {
+        for lease in retry("list the nodes' leases", || user.list(leases, ""))? {
             let name = lease["metadata"]["name"].as_str().unwrap_or_default();
-            insist("delete a node's lease", || user.delete(leases, name))?;
+            retry("delete a node's lease", || user.delete(leases, name))?;
         }
         plane.control(&["restart", "kwok"]).map(drop)
     }
 
     pub(super) fn tamper(&self, tampering: Tampering) -> Result<()> {
-        let user = self.world.user();
+        let user = self.cluster.user();
         let merge = |spec: Value| {
-            insist("edit the lease", || {
+            retry("edit the lease", || {
                 let patch = json!({ "spec": spec });
                 user.merge(LEASES, LEASE, &patch).map(drop)
             })
         };
         match tampering {
             Tampering::Skew(seconds) => {
-                let lease = insist("read the lease", || user.get(LEASES, LEASE))?;
+                let lease = retry("read the lease", || user.get(LEASES, LEASE))?;
                 let lease = lease.context("there is no lease")?;
                 let renewed = lease["spec"]["renewTime"].as_str();
                 let renewed: Timestamp = renewed.context("the lease has no time")?.parse()?;
                 let shown = renewed + SignedDuration::from_secs(seconds);
                 merge(json!({ "renewTime": format!("{shown:.6}") }))
             }
-            Tampering::Remove => insist("delete the lease", || user.delete(LEASES, LEASE)),
-            Tampering::Give => merge(json!({ "holderIdentity": "somebody" })),
+            Tampering::Remove => retry("delete the lease", || user.delete(LEASES, LEASE)),
+            Tampering::Give => merge(json!({ "holderIdentity": "another-host" })),
         }
     }
 
-    pub(super) fn drop_kind(&self) -> Result<()> {
-        let user = self.world.user();
-        insist("delete a definition", || {
+    pub(super) fn delete_crd(&self) -> Result<()> {
+        let user = self.cluster.user();
+        retry("delete a CRD", || {
             user.delete(DEFINITIONS, DEFINITION)?;
             ensure!(
                 user.get(DEFINITIONS, DEFINITION)?.is_none(),
@@ -219,18 +221,18 @@ impl Run<'_> {
         })
     }
 
-    pub(super) fn add_kind(&self) -> Result<()> {
-        let user = self.world.user();
-        if insist("read a definition", || user.get(DEFINITIONS, DEFINITION))?.is_some() {
+    pub(super) fn apply_crd(&self) -> Result<()> {
+        let user = self.cluster.user();
+        if retry("read a CRD", || user.get(DEFINITIONS, DEFINITION))?.is_some() {
             return Ok(());
         }
-        let all = self.world.stage.manifests();
+        let all = self.cluster.stage.manifests();
         let definition = all
             .iter()
             .find(|object| object["metadata"]["name"] == DEFINITION)
-            .context("the product has no such definition")?;
-        insist("apply a definition", || user.apply(definition))?;
+            .context("the product has no such CRD")?;
+        retry("apply a CRD", || user.apply(definition))?;
         let kind = self.kind(plan::KINDS[1]);
-        insist("list a kind", || user.list(kind, "").map(drop))
+        retry("list a kind", || user.list(kind, "").map(drop))
     }
 }

@@ -1,4 +1,5 @@
-//! Credentials that end, and connections that cannot be trusted or made, while a host runs (F19, L6).
+//! Credentials that end, and connections that cannot be trusted or established, while a host runs
+//! (F19, L6).
 
 use std::{
     fs,
@@ -14,17 +15,19 @@ use innkeeper_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, is_synced, wait_logged, wait_logged_for},
+    plugins::replace_file,
+    stage::{Stage, is_applied, wait_logged, wait_logged_for},
     tunnel::{self, Passage, Tunnel},
 };
 
 const API: &str = "cache.example.com/v1";
 const CRD: &str = "memcacheds.cache.example.com";
 
-/// Tokens and certificates are read from their files once a minute, and the watches that ended back off.
+/// Time limit after a change of a file: the client reads tokens and certificates once a minute, and
+/// ended watches back off.
 const ROTATED: Duration = Duration::from_secs(150);
 
-/// An account that may do everything.
+/// Creates an account that may do everything.
 fn make_account(stage: &Stage, name: &str) {
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
@@ -35,14 +38,7 @@ fn make_account(stage: &Stage, name: &str) {
     stage.allow_all(name, &subject);
 }
 
-/// Writes a file at once.
-fn replace(file: &Path, bytes: &[u8]) {
-    let new = file.with_extension("new");
-    fs::write(&new, bytes).unwrap();
-    fs::rename(&new, file).unwrap();
-}
-
-/// Puts a fresh token of an account into a file.
+/// Writes a new token of an account to a file.
 fn write_token(plane: &ControlPlane, name: &str, file: &Path) {
     let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE").unwrap())
         .args(["kubectl", "--kubeconfig"])
@@ -51,10 +47,10 @@ fn write_token(plane: &ControlPlane, name: &str, file: &Path) {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    replace(file, output.stdout.trim_ascii());
+    replace_file(file, output.stdout.trim_ascii());
 }
 
-/// A kubeconfig file in the directory of a control plane.
+/// Writes a kubeconfig file into the directory of a control plane.
 fn write_kubeconfig(stage: &Stage, kubeconfig: &Value) -> PathBuf {
     let path = stage.plane.directory().join("kubeconfig-test");
     fs::write(&path, kubeconfig.to_string()).unwrap();
@@ -65,7 +61,7 @@ fn stage() -> Stage {
     Stage::api_only(HostOptions::with_guests(&["memcached"]).unwrap().plugins)
 }
 
-/// A host that serves caches, of which one is as it should be.
+/// Starts a host that serves Memcacheds and has applied one.
 fn serving(stage: &Stage, kubeconfig: &Path, namespace: &str) -> Host {
     let host = Host::start(kubeconfig, &stage.options).unwrap();
     stage.wait_served(&host, &[CRD]);
@@ -74,14 +70,10 @@ fn serving(stage: &Stage, kubeconfig: &Path, namespace: &str) -> Host {
     host
 }
 
-fn is_applied(parent: &Value) -> bool {
-    is_synced(parent, "True", "Applied")
-}
-
-/// Waits until a host has done its work for a cache.
+/// Waits until a host has applied a Memcached.
 #[track_caller]
 fn wait_applied(stage: &Stage, host: &Host, namespace: &str, name: &str) {
-    eventually_for(ROTATED, "the host goes on", || {
+    eventually_for(ROTATED, "the host applies the parent", || {
         let found = stage.find(namespace, (API, "Memcached", name));
         match found {
             Some(parent) if is_applied(&parent) => Ok(()),
@@ -97,9 +89,10 @@ fn apply_cache(stage: &Stage, namespace: &str, name: &str) {
     stage.apply(namespace, &parent);
 }
 
-/// Waits for a minute, as the client of the host does before it looks at the file again: only where there is time.
+/// A host follows a rotated token without a restart. Only in `tests/full`, because the host's
+/// client reads the file again only after a minute.
 #[test]
-fn f19_l6_a_token_that_ends_is_followed_by_the_one_in_the_file() {
+fn f19_l6_an_ended_token_is_replaced_by_the_one_in_the_file() {
     if !is_full() {
         return;
     }
@@ -114,14 +107,14 @@ fn f19_l6_a_token_that_ends_is_followed_by_the_one_in_the_file() {
     let namespace = stage.namespace("token");
     let host = serving(&stage, &path, &namespace);
 
-    // With its account the first token ends.
+    // Deleting the account ends the first token.
     make_account(&stage, "second");
     write_token(&stage.plane, "second", &file);
     stage.delete("default", ("v1", "ServiceAccount", "first"));
     let second = "system:serviceaccount:default:second";
     let mut size = 1;
-    // The API server itself believes a token for some seconds after its end.
-    eventually_for(ROTATED, "the host goes on with the second token", || {
+    // The API server itself accepts a token for some seconds after its end.
+    eventually_for(ROTATED, "the host writes with the second token", || {
         size = 3 - size;
         let spec = json!({ "spec": { "size": size } });
         stage.merge(&namespace, (API, "Memcached", "before"), &spec);
@@ -135,8 +128,9 @@ fn f19_l6_a_token_that_ends_is_followed_by_the_one_in_the_file() {
     wait_applied(&stage, &host, &namespace, "before");
 }
 
+/// A host survives refused connections and a peer without TLS, and repeats no write afterwards.
 #[test]
-fn f19_connections_that_fail_below_http_are_made_again() {
+fn f19_connections_that_fail_below_http_are_established_again() {
     let stage = stage();
     let tunnel = Tunnel::to(&stage.plane).unwrap();
     let kubeconfig = tunnel.kubeconfig(&stage.plane).unwrap();
@@ -144,21 +138,22 @@ fn f19_connections_that_fail_below_http_are_made_again() {
     let mut host = serving(&stage, &write_kubeconfig(&stage, &kubeconfig), &namespace);
     let mark = stage.mark();
     for (passage, name) in [(Passage::Closed, "closed"), (Passage::Plain, "plain")] {
-        tunnel.turn(passage);
+        tunnel.set_passage(passage);
         let before = tunnel.refused();
         apply_cache(&stage, &namespace, name);
-        eventually("the host tries again and again", || {
+        eventually("the host retries", || {
             let tried = tunnel.refused() - before;
             if tried >= 4 { Ok(()) } else { Err(tried) }
         });
-        tunnel.turn(Passage::Open);
+        tunnel.set_passage(Passage::Open);
         wait_applied(&stage, &host, &namespace, name);
     }
     assert!(host.process().try_wait().unwrap().is_none());
     let log = host.log().unwrap();
-    // What somebody said who does not speak TLS.
+    // The error of a TLS client whose peer does not speak TLS.
     assert!(log.contains("InvalidContentType"), "{log}");
-    // Nothing was made twice, and nothing was done for who was well all the time.
+    // Each child is created once, and nothing is created for the parent that was applied all the
+    // time.
     let mut made: Vec<String> = stage
         .writes_since(mark)
         .iter()
@@ -180,8 +175,8 @@ fn f19_connections_that_fail_below_http_are_made_again() {
 }
 
 #[test]
-fn f19_a_host_waits_for_a_name_that_cannot_be_looked_up() {
-    // A name that nobody ever has.
+fn f19_a_host_waits_for_a_server_name_that_does_not_resolve() {
+    // The top-level domain `.invalid` is reserved and never resolves.
     const NOWHERE: &str = "https://innkeeper.invalid:6443";
 
     let stage = stage();
@@ -189,7 +184,7 @@ fn f19_a_host_waits_for_a_name_that_cannot_be_looked_up() {
     kubeconfig["clusters"][0]["cluster"]["server"] = json!(NOWHERE);
     let path = write_kubeconfig(&stage, &kubeconfig);
     let mut host = Host::start(&path, &stage.options).unwrap();
-    eventually("the host says what it waits for", || {
+    eventually("the host logs the address that it waits for", || {
         let log = host.log().unwrap();
         let says = |text: &str| log.contains(text);
         if says(NOWHERE) && says("waiting for the API server") && says("dns error") {
@@ -204,9 +199,10 @@ fn f19_a_host_waits_for_a_name_that_cannot_be_looked_up() {
     assert!(asked.elapsed() < Duration::from_secs(5));
 }
 
-/// Waits for a minute, as the client of the host does before it looks at the file again: only where there is time.
+/// A host follows a replaced certificate authority without a restart. Only in `tests/full`, because
+/// the host's client reads the file again only after a minute.
 #[test]
-fn f19_l6_an_authority_that_is_replaced_is_followed_by_the_one_in_the_file() {
+fn f19_l6_a_replaced_certificate_authority_is_read_from_the_file() {
     if !is_full() {
         return;
     }
@@ -215,21 +211,27 @@ fn f19_l6_an_authority_that_is_replaced_is_followed_by_the_one_in_the_file() {
     let [right, wrong] =
         ["ca.crt", "front-proxy-ca.crt"].map(|name| fs::read(pki.join(name)).unwrap());
     let file = stage.plane.directory().join("authority");
-    replace(&file, &wrong);
+    replace_file(&file, &wrong);
     let mut kubeconfig = tunnel::kubeconfig(&stage.plane).unwrap();
     let cluster = &mut kubeconfig["clusters"][0]["cluster"];
     cluster["certificate-authority-data"].take();
     cluster["certificate-authority"] = json!(file);
     let path = write_kubeconfig(&stage, &kubeconfig);
-    // A server that was trusted once is known again without its certificate.
+    // The host starts with the wrong authority: a server that it trusted once could resume the
+    // session without its certificate.
     let mut host = Host::start(&path, &stage.options).unwrap();
     wait_logged(
         &host,
-        "the host says whom it does not trust",
+        "the host rejects the server's certificate",
         "UnknownIssuer",
     );
-    replace(&file, &right);
-    wait_logged_for(ROTATED, &host, "the host goes on", "serving plugin");
+    replace_file(&file, &right);
+    wait_logged_for(
+        ROTATED,
+        &host,
+        "the host serves the plugin",
+        "serving plugin",
+    );
     let namespace = stage.namespace("authority");
     stage.wait_served(&host, &[CRD]);
     apply_cache(&stage, &namespace, "after");

@@ -1,4 +1,4 @@
-//! What an administrator of a plan forbids in its namespace, and allows again.
+//! Requests that an administrator of a plan forbids in its namespace, and allows again.
 
 use std::net::TcpListener;
 
@@ -6,14 +6,14 @@ use anyhow::{Result, ensure};
 use innkeeper_tests::user::Kind;
 use serde_json::{Value, json};
 
-use super::{acts::insist, driver::Run, meddle, plan::Refusal};
+use super::{acts::retry, driver::Run, foreign_edits, plan::Refusal};
 
-/// The name of whatever forbids.
+/// The name of every object that forbids requests.
 const NAME: &str = "deny";
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
-/// What is made in the whole cluster to forbid something.
+/// The cluster-scoped kinds that forbid requests.
 const KINDS: [&str; 3] = [
     "ValidatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicy",
@@ -21,20 +21,20 @@ const KINDS: [&str; 3] = [
 ];
 
 impl Run<'_> {
-    /// Forbids everything about a plural; comes back when it is forbidden.
+    /// Forbids writes of a plural; returns once the API server enforces it.
     pub(super) fn deny(&mut self, refusal: Refusal, plural: &str) -> Result<()> {
         let (objects, code) = match refusal {
             Refusal::Policy => (self.policy(plural), 422),
             Refusal::Quota => (self.quota(plural), 403),
             Refusal::Webhook => (self.webhook(plural)?, 500),
         };
-        let user = self.world.user();
+        let user = self.cluster.user();
         for object in &objects {
-            insist("forbid something", || user.apply(object))?;
+            retry("forbid writes", || user.apply(object))?;
         }
-        // It takes effect a moment later.
-        insist("see it forbidden", || {
-            let probe = meddle::probe(plural, &self.namespace);
+        // The API server enforces it only after a moment.
+        retry("observe a refused create", || {
+            let probe = foreign_edits::probe(plural, &self.namespace);
             let text = |field: &str| probe[field].as_str().unwrap_or_default();
             let kind = self.kind((text("apiVersion"), text("kind")));
             let trial = user.try_create(kind, &probe)?;
@@ -44,13 +44,13 @@ impl Run<'_> {
     }
 
     pub(super) fn allow(&mut self) -> Result<()> {
-        let user = self.world.user();
+        let user = self.cluster.user();
         for kind in KINDS {
             let kind = Kind::cluster(ADMISSION, kind);
-            insist("allow something", || user.delete(kind, NAME))?;
+            retry("allow writes", || user.delete(kind, NAME))?;
         }
         let quota = self.kind(("v1", "ResourceQuota"));
-        insist("lift a quota", || user.delete(quota, NAME))?;
+        retry("lift a quota", || user.delete(quota, NAME))?;
         self.silent = None;
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Run<'_> {
         vec![policy, binding]
     }
 
-    /// No further object may be.
+    /// A quota of zero, which refuses every further object.
     fn quota(&self, plural: &str) -> Vec<Value> {
         let counted = if plural == "deployments" {
             "count/deployments.apps"
@@ -101,7 +101,7 @@ impl Run<'_> {
         })]
     }
 
-    /// Who is to be asked accepts connections and says nothing, not even who it is.
+    /// A webhook whose server accepts connections and then sends nothing, not even its certificate.
     fn webhook(&mut self, plural: &str) -> Result<Vec<Value>> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let url = format!("https://{}/", listener.local_addr()?);

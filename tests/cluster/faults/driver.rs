@@ -1,5 +1,5 @@
-//! Runs a plan: does what its steps say, in order, and waits where they say so. What it sees and does not expect is a
-//! violation, and ends the plan.
+//! Runs a plan: executes its steps in order, and waits where a step says it. An unexpected
+//! observation is a violation and ends the plan.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,107 +14,114 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{
-    meddle,
+    foreign_edits,
     normal::{self, differences},
     oracles::{self, Evidence},
-    plan::{self, FRESH, KINDS, LEADER_ROW, Parent, Plan, Step, Wish, Wishes},
-    world::{Actor, Who, World},
+    plan::{self, Desired, DesiredParents, FRESH, KINDS, LEADER_ROW, Parent, Plan, Step},
+    test_cluster::{RunningController, Subject, TestCluster},
 };
 use crate::{relay::Moment, stage::is_synced};
 
-/// Between two looks.
+/// The time between two polls.
 pub(super) const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a host may take to come to a write that it is to be killed at, when it has that many to do.
+/// Time limit for a host to reach the write at which it is killed, if it has that many.
 const KILL: Duration = Duration::from_secs(4);
 
-/// What came of a plan.
+/// The result of a plan.
 pub(crate) struct Outcome {
     pub(crate) violations: Vec<String>,
-    /// The round that was not finished.
+    /// The round that a violation ended.
     pub(crate) round: Option<usize>,
     pub(crate) took: Duration,
-    /// The step that took longest.
+    /// The slowest step.
     pub(crate) slowest: String,
 }
 
-/// A plan that runs.
+/// A running plan.
 pub(super) struct Run<'a> {
-    pub(super) world: &'a World,
+    pub(super) cluster: &'a TestCluster,
     pub(super) plan: &'a Plan,
     pub(super) namespace: String,
-    who: Who,
-    actor: Actor,
-    /// Who takes over when the actor loses its lease.
-    standby: Option<Actor>,
-    /// Whether the actor has limits that it may not be able to work with.
+    subject: Subject,
+    controller: RunningController,
+    /// The host that takes over when the first one loses its lease.
+    standby: Option<RunningController>,
+    /// True if the host has resource limits under which it may be unable to work.
     is_limited: bool,
     patience: Duration,
-    wishes: Wishes,
-    /// What the foreign objects are, by parent.
+    desired_parents: DesiredParents,
+    /// The foreign objects as they were created, by parent.
     pub(super) foreign: BTreeMap<Parent, Value>,
-    /// Who is asked by a webhook and does not answer.
+    /// The server of a webhook that does not answer.
     pub(super) silent: Option<TcpListener>,
     pub(super) evidence: Evidence,
 }
 
-/// Runs a plan; all must be well again within `patience` after each fault.
-pub(crate) fn run(world: &World, plan: &Plan, who: Who, patience: Duration) -> Outcome {
+/// Runs a plan; the cluster must converge within `patience` after each fault.
+pub(crate) fn run(
+    cluster: &TestCluster,
+    plan: &Plan,
+    subject: Subject,
+    patience: Duration,
+) -> Outcome {
     let begun = Instant::now();
     let mut violations = Vec::new();
-    // Learnt before anything goes wrong.
-    world.wanted(who, &BTreeMap::new());
-    let namespace = world.stage.namespace("plan");
-    let marks = world.audits().map(|audit| audit.mark().unwrap_or_default());
-    let options = options(world, plan, "a");
-    let actor = Actor::start(who, world.relay.kubeconfig.clone(), &options);
+    // The reference states are recorded before the first fault.
+    cluster.wanted(subject, &BTreeMap::new());
+    let namespace = cluster.stage.namespace("plan");
+    let marks = cluster
+        .audits()
+        .map(|audit| audit.mark().unwrap_or_default());
+    let options = options(cluster, plan, "a");
+    let controller = RunningController::start(subject, cluster.relay.kubeconfig.clone(), &options);
     let mut run = Run {
-        world,
+        cluster,
         plan,
         namespace,
-        who,
-        actor: actor.expect("who works on the parents starts"),
+        subject,
+        controller: controller.expect("the controller starts"),
         standby: None,
         is_limited: false,
         patience,
-        wishes: Wishes::default(),
+        desired_parents: DesiredParents::default(),
         foreign: BTreeMap::new(),
         silent: None,
         evidence: Evidence::default(),
     };
-    drop(world.relay.seen());
+    drop(cluster.relay.seen());
     let (round, slowest) = run.follow(&mut violations);
-    world.relay.clear();
+    cluster.relay.clear();
     if !violations.is_empty() {
-        run.mend();
+        run.end_faults();
     }
     if violations.is_empty()
         && let Err(violation) = run.settle(marks)
     {
         violations.push(format!("{violation:#}"));
     }
-    if who == Who::Host && violations.is_empty() {
+    if subject == Subject::Host && violations.is_empty() {
         match oracles::judge(&mut run, marks) {
             Ok(found) => violations.extend(found),
             Err(error) => violations.push(format!("no verdict: {error:#}")),
         }
     }
     if !violations.is_empty() {
-        let log = run.actor.log();
+        let log = run.controller.log();
         let lines: Vec<&str> = log.lines().collect();
         let last = lines[lines.len().saturating_sub(40)..].join("\n    ");
         violations.push(format!("the log ends with\n    {last}"));
     }
-    for actor in [Some(&mut run.actor), run.standby.as_mut()]
+    for controller in [Some(&mut run.controller), run.standby.as_mut()]
         .into_iter()
         .flatten()
     {
-        if let Some(process) = actor.process() {
+        if let Some(process) = controller.process() {
             drop(process.kill());
         }
     }
-    let parents: Vec<Parent> = run.wishes.now.keys().copied().collect();
-    world.leave(&run.namespace, parents.into_iter());
+    let parents: Vec<Parent> = run.desired_parents.now.keys().copied().collect();
+    cluster.leave(&run.namespace, parents.into_iter());
     Outcome {
         violations,
         round,
@@ -123,9 +130,9 @@ pub(crate) fn run(world: &World, plan: &Plan, who: Who, patience: Duration) -> O
     }
 }
 
-/// How a host of a plan is started.
-fn options(world: &World, plan: &Plan, identity: &str) -> HostOptions {
-    let mut options = world.stage.options.clone();
+/// The options of a plan's host.
+fn options(cluster: &TestCluster, plan: &Plan, identity: &str) -> HostOptions {
+    let mut options = cluster.stage.options.clone();
     if plan.name.row == LEADER_ROW {
         let lease = "--leader-elect --lease-duration 6 --lease-renew-deadline 4 --lease-retry 1";
         let arguments = lease.split(' ').chain(["--lease-identity", identity]);
@@ -140,16 +147,19 @@ impl Run<'_> {
     }
 
     pub(super) fn log(&self) -> String {
-        self.actor.log()
+        self.controller.log()
     }
 
     pub(super) fn pid(&mut self) -> Result<i32> {
-        let process = self.actor.process().context("the control is no process")?;
+        let process = self
+            .controller
+            .process()
+            .context("the naive controller is no process")?;
         Ok(process.pid()?.as_raw_nonzero().get())
     }
 
-    /// Does what the steps say up to the first violation; answers with the round of it, and with the step that took
-    /// longest.
+    /// Executes the steps up to the first violation; returns the round of the violation and the
+    /// slowest step.
     fn follow(&mut self, violations: &mut Vec<String>) -> (Option<usize>, String) {
         let mut slowest = (Duration::ZERO, String::new());
         let plan = self.plan;
@@ -172,22 +182,22 @@ impl Run<'_> {
 
     fn step(&mut self, step: &Step) -> Result<()> {
         self.is_alive()?;
-        self.wishes.take(step);
+        self.desired_parents.take(step);
         self.evidence.take(step);
         match step {
-            Step::Put(parent, wish) => self.put(*parent, &parent.object(*wish))?,
+            Step::Put(parent, desired) => self.put(*parent, &parent.object(*desired))?,
             Step::Crowd(count) => {
-                for (parent, wish) in plan::crowd(*count) {
-                    self.put(parent, &parent.object(wish))?;
+                for (parent, desired) in plan::crowd(*count) {
+                    self.put(parent, &parent.object(desired))?;
                 }
             }
-            Step::Delete(parent, how) => self.delete(*parent, *how)?,
+            Step::Delete(parent, propagation) => self.delete(*parent, *propagation)?,
             Step::Sweep(parent) => self.sweep(*parent)?,
-            Step::Meddle(parent, meddling) => meddle::meddle(self, *parent, *meddling)?,
-            Step::Squat(parent) => self.squat(*parent)?,
-            Step::Leave(parent) => self.unsquat(*parent)?,
+            Step::EditChild(parent, edit) => foreign_edits::edit_child(self, *parent, *edit)?,
+            Step::OccupyName(parent) => self.occupy_name(*parent)?,
+            Step::FreeName(parent) => self.free_name(*parent)?,
             Step::Misbehave(parent, behaviour) => {
-                let mut object = parent.object(Wish {
+                let mut object = parent.object(Desired {
                     size: 1,
                     extra: true,
                 });
@@ -196,62 +206,64 @@ impl Run<'_> {
             }
             Step::Deny(refusal, plural) => self.deny(*refusal, plural)?,
             Step::Allow => self.allow()?,
-            Step::DropKind => self.drop_kind()?,
-            Step::AddKind => self.add_kind()?,
-            Step::Rule(rule) => self.world.relay.add(*rule),
-            Step::Sever(on, end) => self.world.relay.sever(*on, *end),
-            Step::Refuse => self.world.relay.refuse(),
-            Step::Clear => self.world.relay.clear(),
-            Step::Server(words) => drop(self.world.stage.plane.control(words)?),
-            Step::Snapshot => drop(self.world.stage.plane.control(&["snapshot", "plan"])?),
+            Step::DeleteCrd => self.delete_crd()?,
+            Step::ApplyCrd => self.apply_crd()?,
+            Step::Rule(rule) => self.cluster.relay.add(*rule),
+            Step::CloseConnections(on, end) => self.cluster.relay.close_connections(*on, *end),
+            Step::RefuseConnections => self.cluster.relay.refuse_connections(),
+            Step::ClearRules => self.cluster.relay.clear(),
+            Step::Server(words) => drop(self.cluster.stage.plane.control(words)?),
+            Step::Snapshot => drop(self.cluster.stage.plane.control(&["snapshot", "plan"])?),
             Step::Restore => self.restore()?,
-            Step::Burn(count) => self.burn(*count)?,
+            Step::AdvanceVersions(count) => self.advance_versions(*count)?,
             Step::KillAt(moment, number, step) => self.kill_at(*moment, *number, step)?,
             Step::Restart(limits) => self.restart(limits)?,
             Step::Standby => self.stand_by()?,
-            Step::Freeze => self.actor.signal(Signal::STOP)?,
-            Step::Thaw => self.actor.signal(Signal::CONT)?,
+            Step::Freeze => self.controller.signal(Signal::STOP)?,
+            Step::Thaw => self.controller.signal(Signal::CONT)?,
             Step::Tamper(tampering) => self.tamper(*tampering)?,
             Step::Starve(percent, milliseconds) => self.starve(*percent, *milliseconds)?,
-            Step::Pass(milliseconds) => thread::sleep(Duration::from_millis(*milliseconds)),
-            Step::Meet(parent, status, reason) => self.meet(*parent, status, reason)?,
+            Step::Sleep(milliseconds) => thread::sleep(Duration::from_millis(*milliseconds)),
+            Step::AwaitSynced(parent, status, reason) => {
+                self.await_synced(*parent, status, reason)?
+            }
             Step::Converge => self.converge()?,
         }
         Ok(())
     }
 
     fn kill_at(&mut self, moment: Moment, number: usize, step: &Step) -> Result<()> {
-        let relay = &self.world.relay;
+        let relay = &self.cluster.relay;
         while relay.stopped.try_recv().is_ok() {}
         relay.arm(Some(moment));
         self.step(step)?;
         let begun = Instant::now();
         let mut count = 0;
-        let relay = &self.world.relay;
+        let relay = &self.cluster.relay;
         while let Ok(stopped) = relay
             .stopped
             .recv_timeout(KILL.saturating_sub(begun.elapsed()))
         {
             count += 1;
             if count == number {
-                // The write that has stopped is let go after the host has ended.
-                self.restart_with(&options(self.world, self.plan, "a"))?;
+                // Released only after the host has ended, so that the host never sees the answer.
+                self.restart_with(&options(self.cluster, self.plan, "a"))?;
                 drop(stopped);
                 return Ok(());
             }
             relay.arm(Some(moment));
-            stopped.go_on();
+            stopped.resume();
         }
         relay.arm(None);
-        // One may have stopped since.
+        // Another write may have stopped since.
         while let Ok(stopped) = relay.stopped.try_recv() {
-            stopped.go_on();
+            stopped.resume();
         }
         Ok(())
     }
 
     fn restart(&mut self, limits: &[&str]) -> Result<()> {
-        let mut options = options(self.world, self.plan, "a");
+        let mut options = options(self.cluster, self.plan, "a");
         let given = limits.iter().filter(|limit| **limit != FRESH);
         options.limits = given.map(|limit| (*limit).to_owned()).collect();
         if limits.contains(&FRESH) {
@@ -264,35 +276,36 @@ impl Run<'_> {
 
     fn restart_with(&mut self, options: &HostOptions) -> Result<()> {
         self.is_alive()?;
-        if let Some(process) = self.actor.process() {
+        if let Some(process) = self.controller.process() {
             process.kill()?;
         }
-        oracles::check_log(&self.actor.log())?;
-        let kubeconfig = self.world.relay.kubeconfig.clone();
-        self.actor = Actor::start(self.who, kubeconfig, options)?;
+        oracles::check_log(&self.controller.log())?;
+        let kubeconfig = self.cluster.relay.kubeconfig.clone();
+        self.controller = RunningController::start(self.subject, kubeconfig, options)?;
         self.is_limited = false;
         Ok(())
     }
 
     fn starve(&mut self, percent: u8, milliseconds: u64) -> Result<()> {
+        /// The length of one cycle of stop and run, in milliseconds.
         const TURN: u64 = 100;
         let running = TURN * u64::from(percent) / 100;
         for _ in 0..milliseconds / TURN {
-            self.actor.signal(Signal::STOP)?;
+            self.controller.signal(Signal::STOP)?;
             thread::sleep(Duration::from_millis(TURN - running));
-            self.actor.signal(Signal::CONT)?;
+            self.controller.signal(Signal::CONT)?;
             thread::sleep(Duration::from_millis(running));
         }
         Ok(())
     }
 
-    fn meet(&mut self, parent: Parent, status: &str, reason: &str) -> Result<()> {
+    fn await_synced(&mut self, parent: Parent, status: &str, reason: &str) -> Result<()> {
         self.wait(
             &format!("{} becomes {status}/{reason}", parent.name()),
             |run| {
-                let user = run.world.user();
+                let user = run.cluster.user();
                 let found = user.get(run.kind(parent.kind()), &parent.name())?;
-                let found = found.context("it is not there")?;
+                let found = found.context("the parent does not exist")?;
                 ensure!(is_synced(&found, status, reason), "{:#}", found["status"]);
                 Ok(())
             },
@@ -300,47 +313,48 @@ impl Run<'_> {
     }
 
     fn converge(&mut self) -> Result<()> {
-        let wanted = self.world.wanted(self.who, &self.wishes.now);
-        self.wait("all is as it is wanted", |run| {
-            let found = normal::state(run.world.user(), &run.namespace, KINDS)?;
+        let wanted = self.cluster.wanted(self.subject, &self.desired_parents.now);
+        self.wait("the cluster is in the desired state", |run| {
+            let found = normal::state(run.cluster.user(), &run.namespace, KINDS)?;
             let differences = differences(&wanted, &found);
             ensure!(differences.is_empty(), "{}", differences.join("; "));
             Ok(())
         })
     }
 
-    fn wait(&mut self, what: &str, check: impl Fn(&Self) -> Result<()>) -> Result<()> {
+    fn wait(&mut self, goal: &str, check: impl Fn(&Self) -> Result<()>) -> Result<()> {
         let begun = Instant::now();
         while let Err(error) = check(self) {
             self.is_alive()?;
             if begun.elapsed() > self.patience {
-                bail!("O-live: {what}: not within {:?}: {error:#}", self.patience);
+                bail!("O-live: {goal}: not within {:?}: {error:#}", self.patience);
             }
             thread::sleep(INTERVAL);
         }
         Ok(())
     }
 
-    /// Nobody but a plan ends a host, or a lease that is lost, or limits that are too tight, of which it says so.
+    /// Checks that the host has not ended by itself. It may end only by a lost lease, or with an
+    /// error under limits that are too tight.
     fn is_alive(&mut self) -> Result<()> {
-        let Some(process) = self.actor.process() else {
+        let Some(process) = self.controller.process() else {
             return Ok(());
         };
         let Some(status) = process.try_wait()? else {
             return Ok(());
         };
-        let log = self.actor.log();
+        let log = self.controller.log();
         if self.is_limited && status.code().is_some() {
             ensure!(
                 log.contains("error"),
-                "O-proc: the host ended without a word"
+                "O-proc: the host ended without an error message"
             );
             return oracles::check_log(&log);
         }
         match self.standby.take() {
             Some(standby) if log.contains("lost the lease") => {
                 oracles::check_log(&log)?;
-                self.actor = standby;
+                self.controller = standby;
                 Ok(())
             }
             _ => bail!("O-proc: the host ended by itself with {status}"),
@@ -348,23 +362,31 @@ impl Run<'_> {
     }
 
     fn stand_by(&mut self) -> Result<()> {
-        let kubeconfig = self.world.stage.plane.kubeconfig();
-        let standby = Actor::start(self.who, kubeconfig, &options(self.world, self.plan, "b"))?;
+        let kubeconfig = self.cluster.stage.plane.kubeconfig();
+        let standby = RunningController::start(
+            self.subject,
+            kubeconfig,
+            &options(self.cluster, self.plan, "b"),
+        )?;
         self.standby = Some(standby);
         self.wait("a second host stands by", |run| {
-            let log = run.standby.as_ref().map(Actor::log).unwrap_or_default();
+            let log = run
+                .standby
+                .as_ref()
+                .map(RunningController::log)
+                .unwrap_or_default();
             ensure!(log.contains("standing by"), "{log}");
             Ok(())
         })
     }
 
-    /// Ends whatever is still wrong, after a plan that was not finished.
-    fn mend(&mut self) {
-        let relay = &self.world.relay;
+    /// Ends all remaining faults after an unfinished plan.
+    fn end_faults(&mut self) {
+        let relay = &self.cluster.relay;
         relay.arm(None);
         relay.clear();
         while relay.stopped.try_recv().is_ok() {}
-        let plane = &self.world.stage.plane;
+        let plane = &self.cluster.stage.plane;
         let mends: [&[&str]; 6] = [
             &["resume", "apiserver"],
             &["wait", "apiserver"],
@@ -374,18 +396,18 @@ impl Run<'_> {
             &["stop", "apiserver-2"],
         ];
         for words in mends {
-            // What was never broken cannot be mended.
+            // Fails for a server that was not broken, which is no error here.
             drop(plane.control(words));
         }
         drop(self.allow());
-        drop(self.add_kind());
+        drop(self.apply_crd());
         let parents: BTreeSet<Parent> = self.foreign.keys().copied().collect();
         for parent in parents {
-            drop(self.unsquat(parent));
+            drop(self.free_name(parent));
         }
     }
 
-    /// Waits until the host has written nothing for a while: O-steady.
+    /// Waits until the host has not written for a while (O-steady).
     fn settle(&mut self, marks: [usize; 2]) -> Result<()> {
         let quiet = Duration::from_millis(if is_full() { 3000 } else { 1000 });
         let begun = Instant::now();
@@ -397,7 +419,7 @@ impl Run<'_> {
             if writes.len() > count {
                 ensure!(
                     begun.elapsed() < Duration::from_secs(20),
-                    "O-steady: the host does not stop to write: {:?}",
+                    "O-steady: the host does not stop writing: {:?}",
                     writes.last().map(Write::line)
                 );
                 (count, since) = (writes.len(), Instant::now());

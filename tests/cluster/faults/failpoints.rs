@@ -1,7 +1,9 @@
-//! The host ends by itself before and after each of its first writes, and each of the first events of its watches, one later
-//! in each life: what comes of it in the end is what a host makes that lives (F1, L4).
+//! A host that aborts before and after each of its first writes and each of the first events of its
+//! watches, one later in each life. The final state must be that of a host that does not abort (F1,
+//! L4).
 //!
-//! The relay ends hosts at writes, too, and holds events back, but cannot tell what the host has taken in of what it sent.
+//! The relay also ends hosts at writes and delays events, but it cannot tell which of the events it
+//! sent the host has processed.
 
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -17,16 +19,16 @@ use serde_json::{Value, json};
 use super::{GROUP, normal, plan::KINDS};
 use crate::{
     crash::creates,
-    stage::{Stage, is_synced, lines},
+    stage::{Stage, is_applied, lines},
     suite::Target,
 };
 
 const CACHE: Target<'static> = ("cache.example.com/v1", "Memcached", "cache-0");
 
-/// What the parent is like in the end.
+/// The final size of the parent.
 const SIZE: u64 = 3;
 
-/// How often the host ends: well beyond what it writes and sees for the first pass.
+/// The number of aborts: well above the number of writes and events of the first pass.
 const LIVES: u64 = 24;
 
 fn cache(namespace: &str, size: u64) -> Value {
@@ -38,7 +40,7 @@ fn cache(namespace: &str, size: u64) -> Value {
     })
 }
 
-/// Lets a host live until it ends by itself, with always something new to do.
+/// Runs a host until it aborts, and edits the parent so that the host always has work.
 #[track_caller]
 fn live(stage: &Stage, namespace: &str, place: &str, number: u64) -> ExitStatus {
     let mut options = stage.options.clone();
@@ -49,15 +51,15 @@ fn live(stage: &Stage, namespace: &str, place: &str, number: u64) -> ExitStatus 
     options.environment.push(failpoint);
     let mut host = Host::start(&stage.plane.kubeconfig(), &options).unwrap();
     let mut edits = 0;
-    eventually("the host ends where it is asked to", || -> Result<_> {
+    eventually("the host aborts at its failpoint", || -> Result<_> {
         if let Some(ended) = host.process().try_wait()? {
             return Ok(ended);
         }
         edits += 1;
-        // The first lives end before the kind is there.
+        // The first hosts abort before the kind exists, so that an edit may fail.
         let edited = stage.plane.user().apply(&cache(namespace, edits % SIZE));
-        edited.context("nothing to do for the host")?;
-        anyhow::bail!("after {edits} edits the host lives: {}", host.log()?)
+        edited.context("failed to edit the parent")?;
+        anyhow::bail!("after {edits} edits the host still runs: {}", host.log()?)
     })
 }
 
@@ -79,9 +81,7 @@ fn check(place: &str) {
     stage.wait_served(&host, &["memcacheds.cache.example.com"]);
     for namespace in [&namespace, &reference] {
         stage.apply(namespace, &cache(namespace, SIZE));
-        stage.wait(&host, namespace, CACHE, |parent| {
-            is_synced(parent, "True", "Applied")
-        });
+        stage.wait(&host, namespace, CACHE, is_applied);
     }
     stage.settle(Duration::from_secs(1));
     let served = || KINDS.into_iter().filter(|(group, _)| *group != GROUP);
@@ -124,21 +124,21 @@ fn rejects_failpoints_that_do_not_exist() {
 }
 
 #[test]
-fn f1_l4_a_host_ends_before_its_writes() {
+fn f1_l4_converges_after_an_abort_before_each_write() {
     check("before-write");
 }
 
 #[test]
-fn f1_l4_a_host_ends_after_its_writes() {
+fn f1_l4_converges_after_an_abort_after_each_write() {
     check("after-write");
 }
 
 #[test]
-fn f1_l4_a_host_ends_before_it_takes_events_in() {
+fn f1_l4_converges_after_an_abort_before_each_event() {
     check("before-event");
 }
 
 #[test]
-fn f1_l4_a_host_ends_after_it_took_events_in() {
+fn f1_l4_converges_after_an_abort_after_each_event() {
     check("after-event");
 }

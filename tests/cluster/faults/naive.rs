@@ -1,8 +1,8 @@
-//! The known-bad control: the memcached job as a short kube-rs `Controller` does it, with `owns` and an apply of every
-//! child in every pass.
+//! The known-bad controller: a short kube-rs `Controller` for the memcached job, with `owns` and an
+//! apply of every child in every pass.
 //!
-//! It does its job as long as nothing goes wrong.
-//! It has to fail where watches lose deletions or go back in time, or the harness sees nothing there.
+//! It works as long as there are no faults. It must fail where watches lose deletions or go back in
+//! time; otherwise the harness detects nothing there.
 
 use std::{
     path::PathBuf,
@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 
 const MANAGER: &str = "naive";
 
-/// A running controller; ends with its value.
+/// A running controller; it stops when this value is dropped.
 pub(crate) struct Naive {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -45,7 +45,7 @@ impl Naive {
             let ended = runtime.block_on(async {
                 tokio::select! {
                     ended = run(kubeconfig, &writing) => ended,
-                    // Stopped, or nobody can stop it any more.
+                    // Stopped, or the sender is gone.
                     _ = stopped => Ok(()),
                 }
             });
@@ -68,9 +68,9 @@ impl Naive {
 
 impl Drop for Naive {
     fn drop(&mut self) {
-        // It hears of it by this as well.
+        // Dropping the sender stops the thread.
         self.stop = None;
-        // Its panic, if any, is in the test's output already.
+        // A panic of the thread is already in the test's output.
         drop(self.thread.take().map(JoinHandle::join));
     }
 }
@@ -126,7 +126,10 @@ fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-#[expect(clippy::disallowed_methods, reason = "it is no part of the product")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this controller is no part of the product"
+)]
 async fn reconcile(
     parent: Arc<DynamicObject>,
     context: Arc<Context>,
@@ -156,7 +159,7 @@ fn api(context: &Context, namespace: &str, child: &Value) -> Api<DynamicObject> 
     Api::namespaced_with(context.client.clone(), namespace, &kind)
 }
 
-/// What a parent wants, and what it does not want.
+/// The children that a parent wants, and those that it does not want.
 fn children(parent: &DynamicObject) -> (Vec<Value>, Vec<Value>) {
     let name = parent.name_any();
     let labels = json!({ "app": name });

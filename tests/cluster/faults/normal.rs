@@ -1,5 +1,5 @@
-//! The state of a cluster as far as two runs of the same plan have it in common: without names that are made up, versions
-//! and times.
+//! The normal form of a cluster's state: the part that two runs of one plan have in common, without
+//! generated names, versions and times.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::plan::{Parent, Sort};
 /// Objects in their normal form, by kind and name.
 pub(crate) type State = BTreeMap<String, Value>;
 
-/// What is there of parents and of what carries their names, of these kinds.
+/// The normal form of the parents and of the objects named after them, of these kinds.
 pub(crate) fn state(
     user: &User,
     namespace: &str,
@@ -31,7 +31,7 @@ pub(crate) fn state(
     Ok(state)
 }
 
-/// The name of the parent that a name belongs to.
+/// The name of the parent at the beginning of an object's name.
 fn parent_of(name: &str) -> Option<String> {
     let mut parts = name.split('-');
     let (sort, number) = (parts.next()?, parts.next()?);
@@ -39,7 +39,7 @@ fn parent_of(name: &str) -> Option<String> {
     is_ours.then(|| format!("{sort}-{number}"))
 }
 
-/// The parent's part of a state, as it would be for another parent of another namespace.
+/// The part of a state that belongs to a parent, with a placeholder for its name.
 pub(crate) fn part(state: &State, parent: Parent) -> State {
     let name = parent.name();
     let objects = state.iter().filter(|(key, _)| {
@@ -51,7 +51,7 @@ pub(crate) fn part(state: &State, parent: Parent) -> State {
         .collect()
 }
 
-/// A part of a state as it is for this parent.
+/// The part of a state with the name of this parent in place of the placeholder.
 pub(crate) fn named(part: &State, parent: Parent) -> State {
     let name = parent.name();
     part.iter()
@@ -59,7 +59,7 @@ pub(crate) fn named(part: &State, parent: Parent) -> State {
         .collect()
 }
 
-/// The field manager of what is made for a sort of parents.
+/// The field manager of the children of a sort of parents.
 const fn manager(sort: Sort) -> &'static str {
     match sort {
         Sort::Cache => "innkeeper:memcached",
@@ -103,7 +103,8 @@ fn child(object: &Value, parent: &str, form: &mut Value) {
         Some("plain") => Sort::Plain,
         _ => Sort::Farewell,
     };
-    // Another manager, as that of the naive control, has what is there and no more.
+    // The naive controller has another manager: then the object has no fields of the host's
+    // manager.
     let mut held = owned(object, manager(sort), None).unwrap_or_default();
     if let Some(metadata) = held.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("ownerReferences");
@@ -120,7 +121,7 @@ fn child(object: &Value, parent: &str, form: &mut Value) {
     form["spec"] = spec;
 }
 
-/// Without those that differ from run to run.
+/// The annotations without those that differ between runs.
 fn annotations(all: &Value) -> Value {
     let all = all.as_object().into_iter().flatten();
     let kept = all.filter(|(name, _)| {
@@ -132,7 +133,8 @@ fn annotations(all: &Value) -> Value {
     Value::Object(kept)
 }
 
-/// Type, status and reason, and whether it is said of the present generation.
+/// The status and reason of each condition, and a flag that is true if it is about the current
+/// generation.
 fn conditions(parent: &Value) -> Value {
     let all = parent["status"]["conditions"].as_array();
     let all = all.into_iter().flatten().map(|condition| {
@@ -144,7 +146,7 @@ fn conditions(parent: &Value) -> Value {
     Value::Object(all.collect())
 }
 
-/// What two states differ in, in short lines.
+/// The differences of two states in short lines.
 pub(crate) fn differences(wanted: &State, found: &State) -> Vec<String> {
     let mut all = Vec::new();
     for (key, form) in wanted {
@@ -157,7 +159,7 @@ pub(crate) fn differences(wanted: &State, found: &State) -> Vec<String> {
         }
     }
     let extra = found.keys().filter(|key| !wanted.contains_key(*key));
-    all.extend(extra.map(|key| format!("{key} is there")));
+    all.extend(extra.map(|key| format!("{key} is not wanted")));
     all
 }
 
@@ -172,7 +174,7 @@ fn first(wanted: &Value, found: &Value) -> String {
             }
         }
     }
-    format!("{wanted} is wanted, {found} is there")
+    format!("{wanted} is wanted, {found} is found")
 }
 
 #[cfg(test)]
@@ -180,8 +182,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_between_runs_is_left_out_and_the_rest_is_compared() {
-        let map = |name: &str, namespace: &str, uid: &str, said: &str| {
+    fn differences_between_runs_are_ignored_and_all_others_reported() {
+        let map = |name: &str, namespace: &str, uid: &str, text: &str| {
             let applied = json!({ "innkeeper.dev/applied": uid, "innkeeper.dev/key": "first" });
             let object = json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
@@ -190,7 +192,7 @@ mod tests {
                     "annotations": applied,
                     "ownerReferences": [{ "kind": "Unruly", "name": name, "uid": uid, "controller": true }],
                 },
-                "data": { "name": said },
+                "data": { "name": text },
             });
             normal(&object, name, namespace)
         };
@@ -200,12 +202,12 @@ mod tests {
         let state = |form| State::from([("ConfigMap plain-0-first".to_owned(), form)]);
         assert_eq!(
             differences(&state(a), &state(b)),
-            ["ConfigMap plain-0-first differs: data.name.\"first\" is wanted, \"second\" is there"]
+            ["ConfigMap plain-0-first differs: data.name.\"first\" is wanted, \"second\" is found"]
         );
     }
 
     #[test]
-    fn parts_are_taken_by_the_whole_name() {
+    fn parts_are_selected_by_the_whole_name() {
         let parent = |number| Parent {
             sort: Sort::Cache,
             number,

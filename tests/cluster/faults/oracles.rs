@@ -1,5 +1,5 @@
-//! Who judges a plan: the audit logs of the API servers, what the relay saw, and the process. None of them knows what
-//! the host thinks.
+//! The oracles that judge a plan: the audit logs of the API servers, the requests that the relay
+//! saw, and the process. None of them relies on the host's own view.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,57 +13,61 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     driver::Run,
-    plan::{Child, Parent, Step, Wish, crowd},
+    plan::{Child, Desired, Parent, Step, crowd},
 };
 use crate::relay::{
     Seen,
     rules::{Action, is_write},
 };
 
-/// What the host may have resident, whatever happens.
+/// Limit for the resident memory of the host, under every fault.
 const RESIDENT_KIB_MAX: u64 = 512 * 1024;
 
-/// What the host may have of threads: the pools of the engine and of the runtime, and a few.
+/// Limit for the threads of the host: the pools of the engine and of the runtime, and a few more.
 const THREADS_MAX: u64 = 64;
 
-/// How often a second the same may be asked for; who backs off stays well below.
+/// Limit for equal requests within a second; a client that backs off stays well below.
 const SAME_PER_SECOND_MAX: usize = 25;
 
-/// How long a pass that began before a parent was deleted may go on to make its children.
+/// The time for which a pass that began before the deletion of its parent may continue to create
+/// children.
 const UNDER_WAY: SignedDuration = SignedDuration::from_secs(2);
 
-/// What a plan did, as far as it says what a host may do.
+/// The record of a plan's steps that bounds the host's writes.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// The UIDs of all parents that there ever were.
+    /// The UIDs of all parents so far.
     pub(super) uids: BTreeSet<String>,
-    /// Since when parents are deleted, by UID.
+    /// The deletion times of parents, by UID.
     pub(super) deleted: BTreeMap<String, Timestamp>,
-    /// How often each parent was put.
+    /// The number of applies of each parent.
     puts: BTreeMap<Parent, usize>,
-    /// How often somebody touched a child of it.
-    meddles: BTreeMap<Parent, usize>,
-    /// What each parent had in each of its wishes.
-    wishes: BTreeMap<Parent, Vec<Wish>>,
+    /// The number of foreign edits of each parent's children.
+    foreign_edits: BTreeMap<Parent, usize>,
+    /// All desired states of each parent.
+    desired_parents: BTreeMap<Parent, Vec<Desired>>,
     restores: usize,
-    /// Whether the host may not have seen what happened.
+    /// True if a fault may have hidden changes from the host.
     is_blind: bool,
 }
 
 impl Evidence {
     pub(super) fn take(&mut self, step: &Step) {
         match step {
-            Step::Put(parent, wish) => self.put(*parent, *wish),
-            Step::Crowd(count) => crowd(*count).for_each(|(parent, wish)| self.put(parent, wish)),
+            Step::Put(parent, desired) => self.put(*parent, *desired),
+            Step::Crowd(count) => {
+                crowd(*count).for_each(|(parent, desired)| self.put(parent, desired))
+            }
             Step::Misbehave(parent, _) => *self.puts.entry(*parent).or_default() += 1,
-            Step::Meddle(parent, _) | Step::Squat(parent) => {
-                *self.meddles.entry(*parent).or_default() += 1;
+            Step::EditChild(parent, _) | Step::OccupyName(parent) => {
+                *self.foreign_edits.entry(*parent).or_default() += 1;
             }
             Step::Restore => self.restores += 1,
-            Step::Rule(_) | Step::Sever(..) | Step::Refuse | Step::Server(_) => {
-                self.is_blind = true
-            }
-            // What is put by it is a step of its own.
+            Step::Rule(_)
+            | Step::CloseConnections(..)
+            | Step::RefuseConnections
+            | Step::Server(_) => self.is_blind = true,
+            // The step inside `KillAt` is recorded when it is executed.
             Step::KillAt(..) | Step::Restart(_) | Step::Starve(..) | Step::Freeze => {
                 self.is_blind = true;
             }
@@ -71,26 +75,31 @@ impl Evidence {
         }
     }
 
-    fn put(&mut self, parent: Parent, wish: Wish) {
+    fn put(&mut self, parent: Parent, desired: Desired) {
         *self.puts.entry(parent).or_default() += 1;
-        self.wishes.entry(parent).or_default().push(wish);
+        self.desired_parents
+            .entry(parent)
+            .or_default()
+            .push(desired);
     }
 
-    /// Whose child it is, and whether the parent had it in all its wishes.
+    /// The parent of a child, and true if every desired state of the parent has that child.
     fn owner(&self, resource: &str, name: &str) -> Option<(Parent, bool)> {
         let is_it = |child: &Child| child.resource == resource && child.name == name;
-        self.wishes.iter().find_map(|(parent, wishes)| {
-            let has = |wish: &Wish| parent.children(*wish).iter().any(is_it);
-            let had: Vec<bool> = wishes.iter().map(has).collect();
-            let is_always = had.iter().all(|had| *had);
-            had.contains(&true).then_some((*parent, is_always))
-        })
+        self.desired_parents
+            .iter()
+            .find_map(|(parent, desired_parents)| {
+                let has = |desired: &Desired| parent.children(*desired).iter().any(is_it);
+                let had: Vec<bool> = desired_parents.iter().map(has).collect();
+                let is_always = had.iter().all(|had| *had);
+                had.contains(&true).then_some((*parent, is_always))
+            })
     }
 }
 
-/// Everybody's writes, in their order.
+/// All writes of all clients, in their order.
 fn everywhere(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
-    let [first, second] = run.world.audits();
+    let [first, second] = run.cluster.audits();
     let mut writes = first.since(marks[0])?;
     // The second API server is not always there.
     writes.extend(second.since(marks[1]).unwrap_or_default());
@@ -98,7 +107,7 @@ fn everywhere(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
     Ok(writes)
 }
 
-/// Everybody's writes in the namespace of a plan, in their order.
+/// All writes of all clients in the namespace of a plan, in their order.
 fn all(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
     let mut writes = everywhere(run, marks)?;
     writes.retain(|write| write.namespace == run.namespace);
@@ -112,14 +121,14 @@ pub(super) fn writes(run: &Run<'_>, marks: [usize; 2]) -> Result<Vec<Write>> {
     Ok(writes)
 }
 
-/// What the host did and should not have done.
+/// The violations of the host.
 pub(super) fn judge(run: &mut Run<'_>, marks: [usize; 2]) -> Result<Vec<String>> {
     let writes = all(run, marks)?;
     let mut found = counts(&run.evidence, &writes);
     found.extend(owners(&run.evidence, &writes));
     found.extend(order(&run.evidence, &writes));
     found.extend(lead(&everywhere(run, marks)?));
-    found.extend(pace(&run.world.relay.seen()));
+    found.extend(pace(&run.cluster.relay.seen()));
     let pid = run.pid()?;
     found.extend(process(pid)?);
     found.extend(check_log(&run.log()).err().map(|error| error.to_string()));
@@ -140,7 +149,7 @@ fn has_landed(write: &Write) -> bool {
     (200..300).contains(&write.code)
 }
 
-/// O-sum: nothing is made twice, changed without a reason, or deleted while it is wanted.
+/// O-sum: no child is created twice, updated without a reason, or deleted while it is desired.
 fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
     #[derive(Default)]
     struct Sum {
@@ -179,7 +188,8 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
                 sum.creates, sum.deletes
             ));
         }
-        let updates_max = of(&evidence.puts) + 2 * of(&evidence.meddles) + 2 * evidence.restores;
+        let updates_max =
+            of(&evidence.puts) + 2 * of(&evidence.foreign_edits) + 2 * evidence.restores;
         if sum.updates > updates_max {
             found.push(format!(
                 "O-sum: {resource} {name} was updated {} times, with {updates_max} reasons",
@@ -188,14 +198,14 @@ fn counts(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
         }
         if is_always && sum.own_deletes > 0 {
             found.push(format!(
-                "O-sum: the host deleted {resource} {name}, which every wish had"
+                "O-sum: the host deleted {resource} {name}, which every desired had"
             ));
         }
     }
     found
 }
 
-/// O-own: every write is to what belongs to a parent of the plan, and is bound to it.
+/// O-own: every write is to a child of a parent of the plan, and is bound to it by UID.
 fn owners(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
     let by_host = writes
         .iter()
@@ -222,7 +232,7 @@ fn owners(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
         .collect()
 }
 
-/// O-order: nothing is made for a parent that is gone, where the host could know.
+/// O-order: no child is created for a deleted parent, unless a fault may have hidden the deletion.
 fn order(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
     if evidence.is_blind {
         return Vec::new();
@@ -231,7 +241,7 @@ fn order(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
         .iter()
         .filter(|write| write.is_by_host() && is_child(write) && write.code == 201);
     let late = made.filter(|write| {
-        // While it goes, this one may be made.
+        // The children of `farewell` may be created while the parent is being deleted.
         let owner = write.body["metadata"]["ownerReferences"][0]["uid"].as_str();
         let since = owner.and_then(|owner| evidence.deleted.get(owner));
         !write.name.starts_with("farewell")
@@ -241,7 +251,7 @@ fn order(evidence: &Evidence, writes: &[Write]) -> Vec<String> {
         .collect()
 }
 
-/// O-lead: who writes holds the lease, if there is one.
+/// O-lead: every writer holds the lease, if there is one.
 fn lead(writes: &[Write]) -> Vec<String> {
     let leases: Vec<&Write> = writes
         .iter()
@@ -263,12 +273,12 @@ fn lead(writes: &[Write]) -> Vec<String> {
     wrong
         .map(|write| {
             let (line, agent) = (write.line(), &write.user_agent);
-            format!("O-lead: {line} by {agent}, who does not hold the lease")
+            format!("O-lead: {line} by {agent}, which does not hold the lease")
         })
         .collect()
 }
 
-/// O-live: who asks again waits in between, and as long as it is told to.
+/// O-live: a repeated request waits in between, and at least as long as the answer before demands.
 fn pace(seen: &[Seen]) -> Vec<String> {
     let mut found = BTreeSet::new();
     let mut by_line: BTreeMap<&str, Vec<&Seen>> = BTreeMap::new();
@@ -284,7 +294,8 @@ fn pace(seen: &[Seen]) -> Vec<String> {
                 .count()
         };
         let most = requests.iter().map(|request| within(request.at)).max();
-        // What is made under names that the API server or the body gives has one path: a crowd's events do.
+        // Creates share one path, because the name is in the body or generated by the API server:
+        // the events of a crowd do.
         let is_same = !line.starts_with("POST ");
         if is_same && most.is_some_and(|most| most > SAME_PER_SECOND_MAX) {
             found.insert(format!("O-live: {most:?} times within a second: {line}"));
@@ -298,7 +309,7 @@ fn pace(seen: &[Seen]) -> Vec<String> {
                 continue;
             };
             let waited = pair[1].at - pair[0].at;
-            // A pass that a user's edit began is not held up, a watch and a list are.
+            // A pass after a user's edit may write at once; watches and lists must wait.
             if !is_write(line) && waited < Duration::from_secs(seconds.into()) {
                 found.insert(format!(
                     "O-live: again after {waited:?} instead of {seconds} s: {line}"
@@ -309,7 +320,7 @@ fn pace(seen: &[Seen]) -> Vec<String> {
     found.into_iter().collect()
 }
 
-/// O-proc: the process stays within bounds.
+/// O-proc: the process stays within its limits.
 fn process(pid: i32) -> Result<Vec<String>> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
@@ -330,7 +341,8 @@ fn process(pid: i32) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// O-proc: nothing panicked, guests aside, of which a host logs it.
+/// O-proc: the host does not panic. A panic of a guest has another form in the log and is no
+/// violation.
 pub(super) fn check_log(log: &str) -> Result<()> {
     let is_panic = |line: &&str| line.starts_with("thread '") && line.contains("panicked at");
     let panic = log.lines().find(is_panic);
@@ -376,18 +388,18 @@ mod tests {
     fn evidence(extras: &[bool]) -> Evidence {
         let mut evidence = Evidence::default();
         for extra in extras {
-            let wish = Wish {
+            let desired = Desired {
                 size: 1,
                 extra: *extra,
             };
-            evidence.take(&Step::Put(CACHE, wish));
+            evidence.take(&Step::Put(CACHE, desired));
         }
         evidence.uids.insert("u".to_owned());
         evidence
     }
 
     #[test]
-    fn what_is_made_twice_or_changed_without_a_reason_is_seen() {
+    fn repeated_creates_and_unfounded_updates_are_found() {
         let once = evidence(&[false]);
         assert_eq!(
             counts(&once, &[apply(201), apply(200)]),
@@ -402,7 +414,7 @@ mod tests {
         );
         let idle = counts(&once, &[apply(201), apply(200), apply(200)]);
         assert!(idle[0].contains("updated 2 times"), "{idle:?}");
-        // Who refuses a write has not done it.
+        // A refused write has no effect.
         assert_eq!(
             counts(&once, &[apply(201), apply(409), apply(500)]),
             Vec::<String>::new()
@@ -410,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delete_is_for_what_was_not_always_wanted_and_bound() {
+    fn deletes_of_desired_children_and_unbound_deletes_are_found() {
         let bound = json!({ "preconditions": { "uid": "c", "resourceVersion": "1" } });
         let delete = |resource, body| write("delete", resource, 200, true, body);
         let budget = delete("poddisruptionbudgets.policy", bound.clone());
@@ -430,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_for_a_stranger_or_for_a_parent_that_is_gone_is_seen() {
+    fn writes_for_unknown_and_deleted_parents_are_found() {
         let mut known = evidence(&[false]);
         assert_eq!(owners(&known, &[apply(201)]), Vec::<String>::new());
         assert_eq!(owners(&Evidence::default(), &[apply(201)]).len(), 1);
@@ -439,12 +451,12 @@ mod tests {
             known.deleted.insert("u".to_owned(), since.parse().unwrap());
             assert_eq!(order(&known, &[apply(201)]).len(), count);
         }
-        known.take(&Step::Refuse);
+        known.take(&Step::RefuseConnections);
         assert_eq!(order(&known, &[apply(201)]), Vec::<String>::new());
     }
 
     #[test]
-    fn a_write_by_who_has_lost_the_lease_is_seen() {
+    fn a_write_without_the_lease_is_found() {
         let lease = |holder: &str, at: &str| {
             let body = json!({ "spec": { "holderIdentity": holder } });
             let mut lease = write("patch", "leases.coordination.k8s.io", 200, true, body);
@@ -466,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_wait_is_seen() {
+    fn requests_without_a_wait_are_found() {
         let begun = Instant::now();
         let request = |milliseconds, retry_after| Seen {
             at: begun + Duration::from_millis(milliseconds),
@@ -494,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_seen() {
+    fn a_panic_is_found() {
         assert!(check_log("thread 'main' panicked at x.rs:1:1:").is_err());
         assert!(check_log("all is well").is_ok());
         let guest = r#"{"level":"ERROR","message":"panicked at lib.rs:1:1","target":"guest"}"#;

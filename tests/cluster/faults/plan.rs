@@ -1,7 +1,7 @@
-//! A plan of faults as data: what users, others, the network and the servers do while a host works, and what everybody
-//! wants in the end.
+//! A plan of faults as data: the actions of users, other clients, the network and the servers while
+//! a host works, and the desired final state.
 //!
-//! Pure: a row of the fault matrix and a seed give a plan, always the same one.
+//! Pure: a row of the fault matrix and a seed always give the same plan.
 
 use std::{
     collections::BTreeMap,
@@ -24,21 +24,21 @@ pub(crate) const ROWS: [u8; 20] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
 ];
 
-/// Among the limits of a host: it has to compile what it serves.
+/// A pseudo limit of a host: it starts without compiled plugins and has to compile them.
 pub(crate) const FRESH: &str = "fresh";
 
-/// The row whose hosts take turns by a lease.
+/// The row in which two hosts compete for a lease.
 pub(crate) const LEADER_ROW: u8 = 15;
 
-/// What happens, in rounds that do not need each other.
+/// The steps of a plan, in rounds that do not depend on each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) name: Name,
-    /// The first one makes the parents.
+    /// The first round creates the parents.
     pub(crate) rounds: Vec<Vec<Step>>,
 }
 
-/// What a plan is made from: `F7:12`, or `F7:12-2-4` without its rounds 2 and 4.
+/// The identity of a plan: `F7:12`, or `F7:12-2-4` without its rounds 2 and 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) row: u8,
@@ -100,7 +100,7 @@ impl Plan {
         }
     }
 
-    /// The same without one of its rounds, each in turn: what a failing plan may be cut down to.
+    /// The plans that lack one more round than this one, to find the smallest plan that fails.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let all = self.rounds.len() + self.name.dropped.len();
         let droppable = (1..all).filter(|round| !self.name.dropped.contains(round));
@@ -117,12 +117,14 @@ impl Plan {
         self.rounds.iter().flatten()
     }
 
-    /// How long it may take until all is well again after a fault is over: a connection that ends in silence is found
-    /// when the watch should have ended, a crowd takes its time, everything else a back-off. A watch that is cut within
-    /// the same event again and again backs off for up to 30 s each time.
+    /// Time limit for convergence after a fault has ended. A silent connection is found only when
+    /// its watch should have ended, a crowd takes its time, and everything else needs one back-off.
+    /// A watch that is cut within the same event again and again backs off for up to 30 s each
+    /// time.
     ///
-    /// Where a server went, the controllers of the cluster have to find it again, too, whose work is looked at with that
-    /// of the host: client-go gives up a silent connection after 45 s and backs off for up to 30 s.
+    /// After a server has gone, the controllers of the cluster must find it again as well, because
+    /// the plan compares their work together with that of the host: client-go gives up a silent
+    /// connection after 45 s and backs off for up to 30 s.
     pub(crate) fn patience(&self) -> Duration {
         let of_step = |step: &Step| match step {
             Step::Rule(rule) => match rule.action {
@@ -153,91 +155,96 @@ impl Display for Plan {
     }
 }
 
-/// One thing that happens.
+/// One step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A user wants a parent to be so.
-    Put(Parent, Wish),
-    /// A user wants so many more caches.
+    /// A user applies a parent with this desired state.
+    Put(Parent, Desired),
+    /// A user applies this many more Memcacheds.
     Crowd(u16),
     /// A user deletes a parent.
     Delete(Parent, Propagation),
-    /// Somebody deletes the children that a deleted parent left.
+    /// A client deletes the children that a deleted parent has left.
     Sweep(Parent),
-    /// Somebody touches the first child of a parent.
-    Meddle(Parent, Meddling),
-    /// Somebody has an object of the name of a parent's first child, before the parent is.
-    Squat(Parent),
-    /// That object goes, and must be as it was.
-    Leave(Parent),
-    /// A guest misbehaves for a parent, in a way that its specification names.
+    /// A client edits the first child of a parent.
+    EditChild(Parent, ForeignEdit),
+    /// A client creates an object under the name of a parent's first child, before the parent
+    /// exists.
+    OccupyName(Parent),
+    /// That object is deleted, and must be unchanged.
+    FreeName(Parent),
+    /// A guest misbehaves for a parent, in a way that the parent's spec names.
     Misbehave(Parent, &'static str),
-    /// Everything about a plural is refused in the namespace.
+    /// The cluster refuses writes of a plural in the namespace.
     Deny(Refusal, &'static str),
-    /// It does so no more.
+    /// The cluster accepts them again.
     Allow,
-    /// Somebody deletes the definition of plain parents.
-    DropKind,
-    /// Somebody applies it again.
-    AddKind,
+    /// An administrator deletes the CRD of plain parents.
+    DeleteCrd,
+    /// An administrator applies that CRD again.
+    ApplyCrd,
     /// The network gets a rule.
     Rule(Rule),
-    /// Connections end.
-    Sever(On, End),
-    /// No connection can be made.
-    Refuse,
-    /// The network works.
-    Clear,
-    /// The control plane is told something.
+    /// Connections are closed.
+    CloseConnections(On, End),
+    /// New connections are refused.
+    RefuseConnections,
+    /// The network works again.
+    ClearRules,
+    /// A command to the control plane.
     Server(&'static [&'static str]),
-    /// The state of the cluster is kept, what is wanted included.
+    /// The state of the cluster is saved, together with the desired state.
     Snapshot,
-    /// And comes back.
+    /// The saved state is restored.
     Restore,
-    /// Somebody else writes so many objects, and then touches all of the plan, so that every watch sees how late it is.
-    Burn(u32),
-    /// The host is killed at a write of this number from here on, and started again; the step is what makes it write.
+    /// Another client writes this many objects, and then edits all objects of the plan, so that
+    /// every watch has an event with the new version.
+    AdvanceVersions(u32),
+    /// The host is killed at its write of this number from now on, and restarted; the step makes it
+    /// write.
     KillAt(Moment, usize, Box<Self>),
-    /// The host is killed and started again with limits, as `prlimit` takes them, [`FRESH`] among them; none: as usual.
-    /// One that has limits may find that it cannot work, and end by itself with an error.
+    /// The host is killed and restarted with limits in the syntax of `prlimit`, possibly with
+    /// [`FRESH`]; an empty list means none. A host with limits may be unable to work and end with
+    /// an error.
     Restart(&'static [&'static str]),
-    /// A second host stands by, to which the network is as it should be. The first one may end from here on.
+    /// A second host, with a working network, stands by. From now on the first one may end.
     Standby,
-    /// The host stands still, as on a machine that is suspended.
+    /// The host is stopped, as on a suspended machine.
     Freeze,
-    /// It goes on.
+    /// The host continues.
     Thaw,
-    /// Somebody touches the lease.
+    /// A client edits the lease.
     Tamper(Tampering),
-    /// The host gets the processor this part of the time, in percent, for so many milliseconds.
+    /// The host gets the processor for this share of the time, in percent, for this many
+    /// milliseconds.
     Starve(u8, u64),
-    /// So many milliseconds pass.
-    Pass(u64),
-    /// Soon the condition `Synced` of a parent has this status and reason.
-    Meet(Parent, &'static str, &'static str),
-    /// Soon all is as it is wanted.
+    /// This many milliseconds pass.
+    Sleep(u64),
+    /// The condition `Synced` of a parent soon has this status and reason.
+    AwaitSynced(Parent, &'static str, &'static str),
+    /// The cluster soon is in the desired state.
     Converge,
 }
 
-/// How the cluster refuses what it would take otherwise.
+/// The way in which the cluster refuses requests that it would otherwise accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// By an admission policy.
     Policy,
-    /// By a quota; it is for what is new only.
+    /// By a quota, which applies only to new objects.
     Quota,
     /// By a webhook that does not answer.
     Webhook,
 }
 
-/// What somebody does to the lease.
+/// A foreign edit of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tampering {
-    /// It seems to have been renewed so many seconds later than it was.
+    /// Its renewal time is shifted by this many seconds.
     Skew(i64),
     /// It is deleted.
     Remove,
-    /// It is somebody's who will not renew it.
+    /// It is given to a holder that will not renew it.
     Give,
 }
 
@@ -248,7 +255,7 @@ pub(crate) struct Parent {
     pub(crate) number: u16,
 }
 
-/// Which guest a parent is for.
+/// The guest of a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sort {
     /// `memcached`: a Deployment, a Service, and with `extra` a disruption budget.
@@ -259,14 +266,14 @@ pub(crate) enum Sort {
     Farewell,
 }
 
-/// How a parent is wanted; what its sort does not have is ignored.
+/// The desired state of a parent; fields that its sort does not have are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Wish {
+pub(crate) struct Desired {
     pub(crate) size: u8,
     pub(crate) extra: bool,
 }
 
-/// What becomes of the children of a parent that is deleted.
+/// The treatment of the children of a deleted parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -274,42 +281,42 @@ pub(crate) enum Propagation {
     Orphan,
 }
 
-/// What somebody does to a child.
+/// A foreign edit of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meddling {
+pub(crate) enum ForeignEdit {
     /// Deletes it.
     Remove,
     /// Sets a field that the host owns.
     Edit,
     /// Applies that field with force, as another manager.
     Seize,
-    /// Takes the host's label away.
+    /// Removes the host's label.
     Hide,
     /// Gives that label another value.
     Relabel,
-    /// Takes the host's label away and puts it back.
+    /// Removes the host's label and puts it back.
     Flip,
-    /// Lets the API server forget who owns which field.
+    /// Removes the record of field owners from the API server.
     Forget,
-    /// Takes the owner away.
+    /// Removes the owner reference.
     Disown,
-    /// Makes it another object's, which does not exist.
+    /// Makes it the child of another object, which does not exist.
     Reown,
-    /// Deletes it, has an object of its name for a moment.
+    /// Deletes it, and creates an object of its name for a moment.
     Blink,
 }
 
-/// A child that a wish has.
+/// A child in a desired state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Child {
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
-    /// The plural as the audit log has it.
+    /// The plural as the audit log writes it.
     pub(crate) resource: &'static str,
     pub(crate) name: String,
 }
 
-/// The kinds of parents and children, and the plurals of the children.
+/// The kinds of the parents, and then those of the children.
 pub(crate) const KINDS: [(&str, &str); 7] = [
     ("cache.example.com/v1", "Memcached"),
     ("test.innkeeper.dev/v1", "Unruly"),
@@ -338,19 +345,19 @@ impl Parent {
         }
     }
 
-    /// What a user applies.
-    pub(crate) fn object(self, wish: Wish) -> Value {
+    /// The object that a user applies.
+    pub(crate) fn object(self, desired: Desired) -> Value {
         let (api_version, kind) = self.kind();
         let mut spec = match self.sort {
-            Sort::Cache => json!({ "size": wish.size }),
-            Sort::Plain => json!({ "behaviour": if wish.extra { "good" } else { "nothing" } }),
+            Sort::Cache => json!({ "size": desired.size }),
+            Sort::Plain => json!({ "behaviour": if desired.extra { "good" } else { "nothing" } }),
             Sort::Farewell => json!({ "end": "goodbye" }),
         };
-        if self.sort == Sort::Cache && wish.extra {
+        if self.sort == Sort::Cache && desired.extra {
             spec["highAvailability"] =
                 json!({ "podDisruptionBudget": { "enabled": true, "maxUnavailable": 1 } });
         }
-        // Of characters of three bytes, so that a cut watch is likely to end within one.
+        // Characters of three bytes, so that a cut watch is likely to end within one.
         let annotations = json!({ "test.example/text": "\u{2603}".repeat(300) });
         json!({
             "apiVersion": api_version, "kind": kind,
@@ -359,8 +366,8 @@ impl Parent {
         })
     }
 
-    /// The children of a wish; the first one is there with every wish that has any.
-    pub(crate) fn children(self, wish: Wish) -> Vec<Child> {
+    /// The children in a desired state; the first one exists in every state that has any.
+    pub(crate) fn children(self, desired: Desired) -> Vec<Child> {
         let name = self.name();
         let child =
             |(api_version, kind): (&'static str, &'static str), resource, name: &str| Child {
@@ -376,47 +383,47 @@ impl Parent {
                     child(KINDS[3], "deployments.apps", &name),
                     child(KINDS[4], "services", &name),
                 ];
-                if wish.extra {
+                if desired.extra {
                     children.push(child(KINDS[6], "poddisruptionbudgets.policy", &name));
                 }
                 children
             }
-            Sort::Plain if wish.extra => vec![map("first"), map("second")],
+            Sort::Plain if desired.extra => vec![map("first"), map("second")],
             Sort::Plain => Vec::new(),
             Sort::Farewell => vec![map("hello")],
         }
     }
 
-    /// The child that others meddle with.
+    /// The child that foreign edits concern.
     pub(crate) fn first_child(self) -> Child {
-        let wish = Wish {
+        let desired = Desired {
             size: 1,
             extra: true,
         };
-        let mut children = self.children(wish);
+        let mut children = self.children(desired);
         children.swap_remove(0)
     }
 }
 
-/// What is wanted, as a plan goes on.
+/// The desired states of all parents, as the plan proceeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wishes {
-    pub(crate) now: BTreeMap<Parent, Wish>,
-    kept: BTreeMap<Parent, Wish>,
+pub(crate) struct DesiredParents {
+    pub(crate) now: BTreeMap<Parent, Desired>,
+    kept: BTreeMap<Parent, Desired>,
 }
 
-impl Wishes {
-    /// Takes what a step says about it.
+impl DesiredParents {
+    /// Applies the effect of a step.
     pub(crate) fn take(&mut self, step: &Step) {
         match step {
-            Step::Put(parent, wish) => {
-                self.now.insert(*parent, *wish);
+            Step::Put(parent, desired) => {
+                self.now.insert(*parent, *desired);
             }
             Step::Crowd(count) => self.now.extend(crowd(*count)),
             Step::Delete(parent, _) => {
                 self.now.remove(parent);
             }
-            Step::DropKind => self.now.retain(|parent, _| parent.sort != Sort::Plain),
+            Step::DeleteCrd => self.now.retain(|parent, _| parent.sort != Sort::Plain),
             Step::Snapshot => self.kept = self.now.clone(),
             Step::Restore => self.now = self.kept.clone(),
             Step::KillAt(_, _, step) => self.take(step),
@@ -425,9 +432,9 @@ impl Wishes {
     }
 }
 
-/// So many caches, of numbers that no other parent has.
-pub(crate) fn crowd(count: u16) -> impl Iterator<Item = (Parent, Wish)> {
-    let wish = Wish {
+/// This many Memcacheds, with numbers that no other parent has.
+pub(crate) fn crowd(count: u16) -> impl Iterator<Item = (Parent, Desired)> {
+    let desired = Desired {
         size: 1,
         extra: false,
     };
@@ -436,7 +443,7 @@ pub(crate) fn crowd(count: u16) -> impl Iterator<Item = (Parent, Wish)> {
             sort: Sort::Cache,
             number: 100 + number,
         };
-        (parent, wish)
+        (parent, desired)
     })
 }
 
@@ -445,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_gives_a_plan_and_always_the_same() {
+    fn a_name_always_gives_the_same_plan() {
         for row in ROWS {
             for seed in 1..50 {
                 let plan = Plan::new(Name::new(row, seed));
@@ -462,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_cut_down_round_by_round() {
+    fn a_plan_is_reduced_by_one_round_at_a_time() {
         let plan = Plan::new(Name::new(20, 3));
         let count = plan.rounds.len();
         let smaller = plan.smaller();
@@ -482,26 +489,26 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_cluster_is_wanted_as_it_was() {
+    fn a_restore_resets_the_desired_state() {
         let parent = Parent {
             sort: Sort::Cache,
             number: 0,
         };
-        let wish = |size| Wish { size, extra: false };
-        let mut wishes = Wishes::default();
+        let desired = |size| Desired { size, extra: false };
+        let mut desired_parents = DesiredParents::default();
         let steps = [
-            Step::Put(parent, wish(1)),
+            Step::Put(parent, desired(1)),
             Step::Snapshot,
-            Step::Put(parent, wish(2)),
+            Step::Put(parent, desired(2)),
             Step::Crowd(2),
         ];
         for step in &steps {
-            wishes.take(step);
+            desired_parents.take(step);
         }
-        assert_eq!(wishes.now.len(), 3);
-        wishes.take(&Step::Restore);
-        assert_eq!(wishes.now, BTreeMap::from([(parent, wish(1))]));
-        wishes.take(&Step::Delete(parent, Propagation::Orphan));
-        assert!(wishes.now.is_empty());
+        assert_eq!(desired_parents.now.len(), 3);
+        desired_parents.take(&Step::Restore);
+        assert_eq!(desired_parents.now, BTreeMap::from([(parent, desired(1))]));
+        desired_parents.take(&Step::Delete(parent, Propagation::Orphan));
+        assert!(desired_parents.now.is_empty());
     }
 }

@@ -1,4 +1,5 @@
-//! What came of the plans: each plan with its violations, and a table of the rows, in `target/fault-report.txt`.
+//! The results of the plans in `target/fault-report.txt`: each plan with its violations, and a
+//! table of the rows.
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +17,15 @@ pub(crate) struct Entry {
     pub(crate) row: String,
     pub(crate) name: String,
     pub(crate) took: Duration,
-    /// The step that took longest.
+    /// The slowest step.
     pub(crate) slowest: String,
     pub(crate) violations: Vec<String>,
 }
 
 static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
-/// Takes what came of a plan; the file is whole after every plan, so that it is there whatever ends the suite.
+/// Records the result of a plan. The file is complete after every plan, so that it exists however
+/// the suite ends.
 pub(crate) fn record(entry: Entry) {
     let mut entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
     entries.push(entry);
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_counted_and_violations_are_told() {
+    fn rows_are_counted_and_violations_listed() {
         let entry = |name: &str, violations: &[&str]| Entry {
             row: "F07".to_owned(),
             name: name.to_owned(),

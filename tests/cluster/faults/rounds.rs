@@ -1,13 +1,14 @@
-//! What the rounds of each row of the fault matrix are made of: the rows about the network and the servers here, the others
-//! in `people`.
+//! The rounds of each row of the fault matrix: the rows about the network and the servers here, the
+//! others in `people`.
 //!
-//! Pure. Every round ends with the fault over and all as it is wanted, so that any of them can be left out.
+//! Pure. Every round ends without faults and in the desired state, so that any round can be left
+//! out.
 
 mod people;
 
 use fastrand::Rng;
 
-use super::plan::{Meddling, Parent, Propagation, Sort, Step, Tampering, Wish};
+use super::plan::{Desired, ForeignEdit, Parent, Propagation, Sort, Step, Tampering};
 use crate::relay::{
     Moment,
     rules::{Action, End, On, Rule, Verb},
@@ -21,10 +22,10 @@ const CACHE: Parent = parent(Sort::Cache, 0);
 const OTHER_CACHE: Parent = parent(Sort::Cache, 1);
 const PLAIN: Parent = parent(Sort::Plain, 0);
 const FAREWELL: Parent = parent(Sort::Farewell, 0);
-/// Made by a round that needs a new one.
+/// Created by rounds that need a new parent.
 const NEW: Parent = parent(Sort::Cache, 2);
 
-/// What watches, reads and writes are about, by a part of the path.
+/// The parts of paths that select watches, reads and writes.
 const PATHS: [&str; 7] = [
     "",
     "/memcacheds",
@@ -35,21 +36,21 @@ const PATHS: [&str; 7] = [
     "/configmaps",
 ];
 
-/// The rows that the random mix takes its rounds from: those that need no second API server and no restored cluster.
+/// The rows of the random mix: those that need no second API server and no restored cluster.
 const MIXED: [u8; 16] = [1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 19];
 
-/// The rounds of a plan; every eighth seed has what takes minutes.
+/// The rounds of a plan; every eighth seed includes the ones that take minutes.
 pub(super) fn rounds(row: u8, seed: u64, rng: &mut Rng) -> Vec<Vec<Step>> {
     let is_long = seed.is_multiple_of(8);
     let mut all = vec![vec![
-        Step::Put(CACHE, wish(rng)),
-        Step::Put(OTHER_CACHE, wish(rng)),
+        Step::Put(CACHE, desired(rng)),
+        Step::Put(OTHER_CACHE, desired(rng)),
         Step::Put(PLAIN, good()),
         Step::Put(FAREWELL, good()),
         Step::Converge,
     ]];
     let count = match row {
-        // What takes the servers down and up again takes seconds.
+        // Stopping and starting servers takes seconds.
         4 | 8 | 9 | 10 | 15 => 1,
         20 => 5,
         _ => 3,
@@ -89,15 +90,15 @@ fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(..of.len())]
 }
 
-fn wish(rng: &mut Rng) -> Wish {
-    Wish {
+fn desired(rng: &mut Rng) -> Desired {
+    Desired {
         size: rng.u8(1..=3),
         extra: rng.bool(),
     }
 }
 
-const fn good() -> Wish {
-    Wish {
+const fn good() -> Desired {
+    Desired {
         size: 1,
         extra: true,
     }
@@ -106,7 +107,7 @@ const fn good() -> Wish {
 /// A user's change of one of the parents.
 fn edit(rng: &mut Rng) -> Step {
     let parent = one(rng, &[CACHE, OTHER_CACHE, PLAIN]);
-    Step::Put(parent, wish(rng))
+    Step::Put(parent, desired(rng))
 }
 
 const fn on(verb: Verb, path: &'static str) -> On {
@@ -119,7 +120,7 @@ fn path(rng: &mut Rng) -> &'static str {
 
 fn kill(moment: Moment, rng: &mut Rng) -> Vec<Step> {
     let writes = if rng.bool() {
-        Step::Put(NEW, wish(rng))
+        Step::Put(NEW, desired(rng))
     } else {
         edit(rng)
     };
@@ -143,10 +144,10 @@ fn lost_answers(rng: &mut Rng) -> Vec<Step> {
     };
     vec![
         Step::Rule(rule),
-        Step::Put(NEW, wish(rng)),
+        Step::Put(NEW, desired(rng)),
         edit(rng),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
     ]
 }
 
@@ -161,19 +162,19 @@ fn stale_server(rng: &mut Rng) -> Vec<Step> {
     match rng.u8(..3) {
         0 => steps.extend([
             Step::Delete(CACHE, Propagation::Background),
-            Step::Put(CACHE, wish(rng)),
+            Step::Put(CACHE, desired(rng)),
         ]),
-        1 => steps.push(Step::Meddle(CACHE, Meddling::Remove)),
+        1 => steps.push(Step::EditChild(CACHE, ForeignEdit::Remove)),
         _ => steps.extend([edit(rng), edit(rng)]),
     }
     steps.push(Step::Converge);
     steps.push(Step::Server(&["front", "apiserver-2"]));
-    // What it knows is newer than what it is shown, or it knows nothing.
+    // A running host knows newer objects than it is shown; a restarted host knows none.
     if rng.bool() {
         steps.push(Step::Restart(&[]));
     }
     steps.extend([
-        Step::Pass(3000),
+        Step::Sleep(3000),
         Step::Server(&["mend", "apiserver-2"]),
         edit(rng),
         Step::Converge,
@@ -190,13 +191,13 @@ fn late_watches(rng: &mut Rng) -> Vec<Step> {
     let rule = Rule::always(on(Verb::Watch, path(rng)), Action::Late(by));
     vec![
         Step::Rule(rule),
-        Step::Put(NEW, wish(rng)),
+        Step::Put(NEW, desired(rng)),
         edit(rng),
         edit(rng),
         Step::Converge,
         edit(rng),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
     ]
 }
 
@@ -204,23 +205,23 @@ fn unobserved(rng: &mut Rng) -> Vec<Step> {
     let watches = on(Verb::Watch, path(rng));
     let mut steps = vec![Step::Rule(Rule::always(watches, Action::Hold))];
     match rng.u8(..4) {
-        0 => steps.push(Step::Meddle(CACHE, Meddling::Flip)),
-        1 => steps.push(Step::Meddle(CACHE, Meddling::Blink)),
+        0 => steps.push(Step::EditChild(CACHE, ForeignEdit::Flip)),
+        1 => steps.push(Step::EditChild(CACHE, ForeignEdit::Blink)),
         2 => steps.extend([
             Step::Delete(CACHE, Propagation::Background),
-            Step::Put(CACHE, wish(rng)),
+            Step::Put(CACHE, desired(rng)),
         ]),
         _ => {
-            let (before, between) = (wish(rng), wish(rng));
-            let puts = [before, between, before].map(|wish| Step::Put(CACHE, wish));
+            let (before, between) = (desired(rng), desired(rng));
+            let puts = [before, between, before].map(|desired| Step::Put(CACHE, desired));
             steps.extend(puts);
         }
     }
-    steps.push(Step::Pass(500));
+    steps.push(Step::Sleep(500));
     if rng.bool() {
-        steps.push(Step::Sever(watches, End::Close));
+        steps.push(Step::CloseConnections(watches, End::Close));
     }
-    steps.extend([Step::Clear, Step::Converge]);
+    steps.extend([Step::ClearRules, Step::Converge]);
     steps
 }
 
@@ -238,7 +239,7 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
             edit(rng),
             edit(rng),
             Step::Converge,
-            Step::Clear,
+            Step::ClearRules,
         ];
     }
     let cut = Action::Cut {
@@ -246,7 +247,7 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
         end: one(rng, &[End::Close, End::Reset]),
     };
     match rng.u8(..4) {
-        // In the first list of a host.
+        // Cuts the first list of a host.
         0 => {
             let rule = Rule::always(on(Verb::Read, path), cut);
             let rule = Rule { times: 2, ..rule };
@@ -255,7 +256,7 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
                 Step::Restart(&[]),
                 edit(rng),
                 Step::Converge,
-                Step::Clear,
+                Step::ClearRules,
             ]
         }
         1 => {
@@ -263,10 +264,10 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
             let rule = Rule::always(watches, Action::NoBookmarks);
             vec![
                 Step::Rule(rule),
-                Step::Sever(watches, End::Reset),
+                Step::CloseConnections(watches, End::Reset),
                 edit(rng),
                 Step::Converge,
-                Step::Clear,
+                Step::ClearRules,
             ]
         }
         _ => {
@@ -275,10 +276,10 @@ fn cut_watches(is_long: bool, rng: &mut Rng) -> Vec<Step> {
             vec![
                 Step::Rule(rule),
                 edit(rng),
-                Step::Meddle(CACHE, Meddling::Remove),
+                Step::EditChild(CACHE, ForeignEdit::Remove),
                 edit(rng),
                 Step::Converge,
-                Step::Clear,
+                Step::ClearRules,
             ]
         }
     }
@@ -298,23 +299,23 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
         code: 410,
         retry_after: None,
     };
-    // First one watch alone, while all else is calm, so that nothing but its lists tells what is gone. A disruption
-    // budget would tell as well, whose status follows.
-    let alone = Wish {
+    // First one watch alone, while all else is calm, so that only its list can reveal the deletion.
+    // A disruption budget would also reveal it, because its status follows the Pods.
+    let alone = Desired {
         extra: false,
-        ..wish(rng)
+        ..desired(rng)
     };
     let mut steps = vec![
         Step::Put(OTHER_CACHE, alone),
         Step::Converge,
-        Step::Pass(500),
+        Step::Sleep(500),
         rule(watches, u32::MAX, Action::Expire),
-        Step::Sever(watches, End::Close),
-        Step::Meddle(OTHER_CACHE, Meddling::Remove),
+        Step::CloseConnections(watches, End::Close),
+        Step::EditChild(OTHER_CACHE, ForeignEdit::Remove),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
         Step::Server(&["cut", "front"]),
-        Step::Meddle(CACHE, Meddling::Remove),
+        Step::EditChild(CACHE, ForeignEdit::Remove),
     ];
     if rng.bool() {
         steps.push(edit(rng));
@@ -329,10 +330,10 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
             rng.u32(1..=4),
             gone,
         ),
-        Step::Sever(on(Verb::Watch, ""), End::Close),
-        Step::Meddle(OTHER_CACHE, Meddling::Remove),
+        Step::CloseConnections(on(Verb::Watch, ""), End::Close),
+        Step::EditChild(OTHER_CACHE, ForeignEdit::Remove),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
     ]);
     steps
 }
@@ -340,20 +341,20 @@ fn history_gone(rng: &mut Rng) -> Vec<Step> {
 fn restored(rng: &mut Rng) -> Vec<Step> {
     vec![
         Step::Snapshot,
-        Step::Put(CACHE, wish(rng)),
-        Step::Meddle(OTHER_CACHE, Meddling::Remove),
+        Step::Put(CACHE, desired(rng)),
+        Step::EditChild(OTHER_CACHE, ForeignEdit::Remove),
         Step::Converge,
-        // Or the versions that are seen after would soon be as high as those before.
-        Step::Burn(600),
+        // Otherwise the versions after the restore would soon be as high as those before.
+        Step::AdvanceVersions(600),
         Step::Restore,
-        Step::Put(OTHER_CACHE, wish(rng)),
-        Step::Meddle(CACHE, Meddling::Remove),
+        Step::Put(OTHER_CACHE, desired(rng)),
+        Step::EditChild(CACHE, ForeignEdit::Remove),
         Step::Converge,
     ]
 }
 
 fn servers(rng: &mut Rng) -> Vec<Step> {
-    let mut steps = vec![Step::Put(NEW, wish(rng))];
+    let mut steps = vec![Step::Put(NEW, desired(rng))];
     match rng.u8(..4) {
         0 => steps.push(Step::Server(&["restart", "apiserver"])),
         1 => steps.extend([
@@ -362,7 +363,7 @@ fn servers(rng: &mut Rng) -> Vec<Step> {
         ]),
         2 => steps.extend([
             Step::Server(&["pause", "apiserver"]),
-            Step::Pass(2500),
+            Step::Sleep(2500),
             Step::Server(&["resume", "apiserver"]),
         ]),
         _ => steps.extend([
@@ -387,10 +388,10 @@ fn servers(rng: &mut Rng) -> Vec<Step> {
     };
     steps.extend([
         Step::Rule(initializing),
-        Step::Sever(on(Verb::Any, ""), End::Reset),
+        Step::CloseConnections(on(Verb::Any, ""), End::Reset),
         edit(rng),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
     ]);
     steps
 }
@@ -412,28 +413,28 @@ fn overload(rng: &mut Rng) -> Vec<Step> {
     let slow = Action::Late(rng.u64(100..1000));
     steps.extend([
         Step::Rule(Rule::always(on(Verb::Any, ""), slow)),
-        Step::Put(NEW, wish(rng)),
+        Step::Put(NEW, desired(rng)),
         Step::Crowd(4),
         edit(rng),
         Step::Converge,
-        Step::Clear,
+        Step::ClearRules,
     ]);
     steps
 }
 
-/// The holder of the lease, and nobody else, has a network that does not work, or stands still; or somebody touches the
-/// lease.
+/// The network of the lease holder fails, its process stops, or a client edits the lease. The
+/// standby host is not affected.
 fn leader(rng: &mut Rng) -> Vec<Step> {
     let hold = |path| Step::Rule(Rule::always(on(Verb::Any, path), Action::Hold));
     let fault = match rng.u8(..8) {
         0 => hold(""),
-        // All but the lease works.
+        // Everything but the lease works.
         1 => hold("/leases"),
         2 => {
             let late = Action::Late(rng.u64(500..6000));
             Step::Rule(Rule::always(on(Verb::Any, "/leases"), late))
         }
-        3 => Step::Refuse,
+        3 => Step::RefuseConnections,
         4 => Step::Freeze,
         5 => Step::Tamper(Tampering::Skew(one(rng, &[3600, -3600]))),
         6 => Step::Tamper(Tampering::Remove),
@@ -442,14 +443,14 @@ fn leader(rng: &mut Rng) -> Vec<Step> {
     let is_frozen = fault == Step::Freeze;
     let mut steps = vec![Step::Standby, fault];
     if rng.bool() && !is_frozen {
-        steps.push(Step::Sever(on(Verb::Any, ""), End::Reset));
+        steps.push(Step::CloseConnections(on(Verb::Any, ""), End::Reset));
     }
     for _ in 0..16 {
-        steps.extend([edit(rng), Step::Pass(500)]);
+        steps.extend([edit(rng), Step::Sleep(500)]);
     }
     if is_frozen {
         steps.push(Step::Thaw);
     }
-    steps.extend([Step::Converge, Step::Clear, edit(rng), Step::Converge]);
+    steps.extend([Step::Converge, Step::ClearRules, edit(rng), Step::Converge]);
     steps
 }

@@ -1,27 +1,27 @@
-//! Every rule of the Plugin resource refuses with the field and with what to write.
+//! The rules of the Plugin resource: each refusal names the field and the remedy.
 
 use serde_json::{Value, json};
 
 use super::{plugin, stage};
 
-/// What the API server says to the administrator, who may do everything but break a rule.
+/// The API server's error for an administrator, whom only a rule can refuse.
 fn refusal(plugin: &Value) -> String {
     let error = stage().plane.user().apply(plugin);
-    let error = error.expect_err("the API server takes it");
+    let error = error.expect_err("the API server accepts it");
     format!("{error:#}")
 }
 
-/// Holds that a rule refuses a spec, with the field and with what to write.
+/// Checks that a rule refuses each spec, and names the field and the remedy.
 fn check_refused(cases: impl IntoIterator<Item = (Value, &'static str, &'static str)>) {
     for (more, field, message) in cases {
-        let said = refusal(&plugin("refused", more.clone()));
-        assert!(said.contains(field), "{more}: {field}: {said}");
-        assert!(said.contains(message), "{more}: {message}: {said}");
+        let error = refusal(&plugin("refused", more.clone()));
+        assert!(error.contains(field), "{more}: {field}: {error}");
+        assert!(error.contains(message), "{more}: {message}: {error}");
     }
 }
 
 #[test]
-fn rules_of_sources_say_what_to_write() {
+fn rules_of_sources_name_the_field_and_the_remedy() {
     let source = |source: Value| json!({"source": source});
     let oci = |reference: &str| source(json!({"oci": {"reference": reference}}));
     check_refused([
@@ -79,7 +79,7 @@ fn rules_of_sources_say_what_to_write() {
 }
 
 #[test]
-fn rules_of_grants_say_what_to_write() {
+fn rules_of_grants_name_the_field_and_the_remedy() {
     let grants = |grants: Value| json!({"grants": grants});
     check_refused([
         (
@@ -141,7 +141,7 @@ fn rules_of_grants_say_what_to_write() {
 }
 
 #[test]
-fn rules_of_all_else_say_what_to_write() {
+fn all_other_rules_name_the_field_and_the_remedy() {
     check_refused([
         (
             json!({"digest": "sha256:abc"}),
@@ -200,7 +200,10 @@ fn rules_of_all_else_say_what_to_write() {
         ),
     ]);
     for name in ["a.b", &"x".repeat(41)] {
-        let said = refusal(&plugin(name, json!({})));
-        assert!(said.contains("metadata.name must be at most 40"), "{said}");
+        let error = refusal(&plugin(name, json!({})));
+        assert!(
+            error.contains("metadata.name must be at most 40"),
+            "{error}"
+        );
     }
 }

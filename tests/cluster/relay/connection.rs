@@ -1,4 +1,4 @@
-//! One connection of a host through a relay: its requests one way, what comes back the other way.
+//! One connection of a host through a relay: requests in one direction, answers in the other.
 
 use std::{
     io::{self, BufRead, BufReader, Read as _, Write as _},
@@ -21,7 +21,7 @@ use super::{
     rules::{Action, End, answer, expired, is_write},
 };
 
-/// Relays one connection, either way in a thread of its own.
+/// Relays one connection, with a thread for each direction.
 pub(super) fn serve(shared: &Arc<Shared>, client: &TcpStream) -> Result<()> {
     if shared.lock().refuses {
         return reset_on_close(client);
@@ -48,7 +48,7 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Lets the close of a connection be a reset.
+/// Turns the close of a connection into a reset.
 fn reset_on_close(client: &TcpStream) -> Result<()> {
     Ok(TcpSocket::from_std_stream(client.try_clone()?).set_zero_linger()?)
 }
@@ -58,17 +58,17 @@ pub(super) struct Connection {
     client: TcpStream,
     server: UnixStream,
     asked: Mutex<Asked>,
-    /// Whether the host is to see a reset, which an orderly end would forestall.
+    /// True if the host must see a reset, which an orderly shutdown would prevent.
     is_reset: AtomicBool,
 }
 
-/// The last request of a connection; they follow each other.
+/// The last request of a connection; a connection has one request at a time.
 #[derive(Clone, Default)]
 pub(super) struct Asked {
     pub(super) line: String,
-    /// Which request of the connection it is.
+    /// The position of the request within its connection.
     number: usize,
-    /// Whether its answer is to stop.
+    /// True if the relay stops at its answer.
     stops: bool,
     action: Option<Action>,
 }
@@ -78,16 +78,16 @@ struct Piece {
     due: Instant,
     line: String,
     bytes: Vec<u8>,
-    /// How the connection ends after it.
+    /// The end of the connection after this piece, if any.
     end: Option<End>,
 }
 
 impl Connection {
     pub(super) fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().expect("nothing panics with the lock")
+        self.asked.lock().expect("no thread panics with the lock")
     }
 
-    /// The last request; its answer stops at its beginning only.
+    /// The last request; `stops` is cleared, because only the beginning of an answer stops.
     fn answered(&self) -> Asked {
         let mut asked = self.asked();
         let stops = std::mem::take(&mut asked.stops);
@@ -101,12 +101,12 @@ impl Connection {
         match end {
             End::Close => self.cut(),
             End::Reset => {
-                // A connection that cannot be prepared for it is gone already.
+                // A connection that cannot be prepared for a reset is gone already.
                 drop(reset_on_close(&self.client));
                 self.is_reset.store(true, Ordering::Relaxed);
                 self.cut();
             }
-            // What reads the requests ends it, when the host does.
+            // The thread that reads the requests ends the connection when the host does.
             End::Silence => {}
         }
     }
@@ -114,15 +114,15 @@ impl Connection {
     fn cut(&self) {
         // It may be cut already.
         drop(self.server.shutdown(Shutdown::Both));
-        let how = if self.is_reset.load(Ordering::Relaxed) {
+        let directions = if self.is_reset.load(Ordering::Relaxed) {
             Shutdown::Read
         } else {
             Shutdown::Both
         };
-        drop(self.client.shutdown(how));
+        drop(self.client.shutdown(directions));
     }
 
-    /// Whether the host has closed its side.
+    /// Returns true if the host has closed its side.
     fn is_abandoned(&self) -> bool {
         let peeked = self
             .client
@@ -141,7 +141,7 @@ impl Connection {
             body,
         }) = read_request(&mut client)?
         {
-            // What was held and whose host has ended meanwhile is lost with its network.
+            // A held request whose host has ended meanwhile is lost, as in a failed network.
             if self.shared.hold(&line) && self.is_abandoned() {
                 return Ok(());
             }
@@ -179,7 +179,7 @@ impl Connection {
     }
 
     fn relay_answers(self: &Arc<Self>) -> io::Result<()> {
-        // Reading goes on while something is held back, or the delays would add up.
+        // Reading continues while a piece is held back, because the delays would add up otherwise.
         let (sender, pieces) = mpsc::channel::<Piece>();
         let connection = Arc::clone(self);
         thread::spawn(move || connection.deliver(&pieces));
@@ -208,10 +208,10 @@ impl Connection {
                 Some(Action::GiveUp) => (bytes, end) = (answer(504, None), Some(End::Close)),
                 _ => {}
             }
-            if let Some((after, how)) = &mut cut {
+            if let Some((after, kind)) = &mut cut {
                 if bytes.len() >= *after {
                     bytes.truncate(*after);
-                    end = Some(*how);
+                    end = Some(*kind);
                 } else {
                     *after -= bytes.len();
                 }
@@ -229,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// Writes to the host what comes from the API server, when it is due.
+    /// Writes the answers of the API server to the host when they are due.
     fn deliver(&self, pieces: &Receiver<Piece>) {
         for piece in pieces {
             thread::sleep(piece.due.saturating_duration_since(Instant::now()));
@@ -242,12 +242,12 @@ impl Connection {
                 return;
             }
         }
-        // The API server has closed its side, and all that it said has passed.
+        // The API server has closed its side, and all its answers have passed.
         self.cut();
     }
 }
 
-/// A request for a watch that does not ask for bookmarks.
+/// A watch request that does not ask for bookmarks.
 fn without_bookmarks(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes);
     let asks = "allowWatchBookmarks=true";
@@ -259,12 +259,12 @@ fn without_bookmarks(bytes: &[u8]) -> Vec<u8> {
 struct Request {
     /// Method and path.
     line: String,
-    /// All of it.
+    /// The whole request.
     bytes: Vec<u8>,
     body: Vec<u8>,
 }
 
-/// The next request of a connection; none when the host has closed it.
+/// Reads the next request of a connection; none if the host has closed it.
 fn read_request(client: &mut impl BufRead) -> Result<Option<Request>> {
     let mut bytes = Vec::new();
     let mut length = 0;

@@ -1,12 +1,12 @@
-//! What a relay does to what passes: rules, and which of them a request or an answer meets.
+//! The rules of a relay, and their match with requests and answers.
 //!
-//! Pure: no sockets, no clock; whether a rule is met depends on the requests so far and on nothing else.
+//! Pure: no sockets, no clock; a match depends only on the requests so far.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-/// Which requests a rule is for.
+/// The requests to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct On {
     pub(crate) verb: Verb,
@@ -14,49 +14,49 @@ pub(crate) struct On {
     pub(crate) path: &'static str,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Any,
-    /// Whatever reads and is no watch.
+    /// Every read except a watch.
     Read,
     Watch,
     Write,
 }
 
-/// What happens to a request that a rule is for.
+/// The effect of a rule on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// The relay answers; the API server never has it.
+    /// The relay answers, and the API server never receives the request.
     Answer {
         code: u16,
         /// Seconds, for the header `Retry-After`.
         retry_after: Option<u32>,
     },
-    /// The relay answers, and says within a watch that has begun that it is too old (410).
+    /// The relay answers, and reports within the watch that its version is too old (410).
     Expire,
-    /// The API server does it, and the connection ends without an answer.
+    /// The API server executes the request, and the connection ends without an answer.
     Lose,
-    /// The API server does it, and the answer is that it gave up (504).
+    /// The API server executes the request, and the answer is a timeout (504).
     GiveUp,
-    /// The answer, each piece of it, comes so many milliseconds later.
+    /// Each piece of the answer comes this many milliseconds later.
     Late(u64),
     /// Nothing passes, in either direction, until the rules are cleared.
     Hold,
-    /// So many bytes of the answer pass.
+    /// Only this many bytes of the answer pass.
     Cut { after: usize, end: End },
-    /// A watch that is asked for comes without bookmarks.
+    /// A requested watch comes without bookmarks.
     NoBookmarks,
 }
 
-/// How a connection ends.
+/// The end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// In order, as far as TCP can tell.
+    /// An orderly close, as far as TCP can tell.
     Close,
-    /// By a reset.
+    /// A reset.
     Reset,
-    /// Not at all: it stays open, and nothing comes any more.
+    /// No end: the connection stays open, and no more data comes.
     Silence,
 }
 
@@ -64,15 +64,15 @@ pub(crate) enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) on: On,
-    /// Met by every so manieth request that it is for; 1: by each.
+    /// The rule acts on every n-th request to which it applies; 1: on each.
     pub(crate) every: u32,
-    /// Not met any more after so many times.
+    /// The rule acts at most this many times.
     pub(crate) times: u32,
     pub(crate) action: Action,
 }
 
 impl Rule {
-    /// Always met.
+    /// A rule that acts on every request.
     pub(crate) const fn always(on: On, action: Action) -> Self {
         Self {
             on,
@@ -84,8 +84,8 @@ impl Rule {
 }
 
 impl On {
-    /// Whether a request, given by its first line, is meant.
-    pub(crate) fn meets(self, line: &str) -> bool {
+    /// Returns true if the rule applies to a request, given by its first line.
+    pub(crate) fn matches(self, line: &str) -> bool {
         let path = line.split(['?', ' ']).nth(1).unwrap_or_default();
         let is_watch = line.contains("watch=");
         let is_verb = match self.verb {
@@ -98,12 +98,12 @@ impl On {
     }
 }
 
-/// Whether a request changes anything.
+/// Returns true if a request changes an object. An access review is a POST that changes nothing.
 pub(crate) fn is_write(line: &str) -> bool {
     !line.starts_with("GET ") && !line.contains("accessreviews")
 }
 
-/// The rules of a relay, in order; of those that a request meets, the first decides.
+/// The rules of a relay, in order; the first one that matches a request decides.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     active: Vec<Active>,
@@ -112,9 +112,9 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 struct Active {
     rule: Rule,
-    /// Requests that it was for.
+    /// The number of requests to which it applied.
     asked: u32,
-    /// Times that it was met.
+    /// The number of requests on which it acted.
     met: u32,
 }
 
@@ -140,7 +140,7 @@ impl Rules {
         self.active.clear();
     }
 
-    /// What becomes of a request before the API server has it.
+    /// The action on a request before the API server receives it.
     pub(crate) fn request(&mut self, line: &str) -> Option<Action> {
         self.first(line, |action| {
             matches!(
@@ -154,7 +154,8 @@ impl Rules {
         })
     }
 
-    /// After how many bytes an answer that has begun ends, and how; asked with every piece of it until there is one.
+    /// The number of bytes after which an answer ends, and its end; evaluated for each piece of the
+    /// answer until there is one.
     pub(crate) fn cut(&mut self, line: &str) -> Option<(usize, End)> {
         match self.first(line, |action| matches!(action, Action::Cut { .. }))? {
             Action::Cut { after, end } => Some((after, end)),
@@ -162,12 +163,12 @@ impl Rules {
         }
     }
 
-    /// How much later a piece of an answer comes.
+    /// The delay of a piece of an answer.
     pub(crate) fn late(&self, line: &str) -> Duration {
         let rules = self
             .active
             .iter()
-            .filter(|active| active.rule.on.meets(line));
+            .filter(|active| active.rule.on.matches(line));
         let late = rules.filter_map(|active| match active.rule.action {
             Action::Late(milliseconds) => Some(milliseconds),
             _ => None,
@@ -175,28 +176,28 @@ impl Rules {
         Duration::from_millis(late.max().unwrap_or_default())
     }
 
-    /// Whether nothing of it may pass now.
+    /// Returns true if a request and its answer may not pass now.
     pub(crate) fn holds(&self, line: &str) -> bool {
         self.active
             .iter()
-            .any(|active| active.rule.action == Action::Hold && active.rule.on.meets(line))
+            .any(|active| active.rule.action == Action::Hold && active.rule.on.matches(line))
     }
 
     fn first(&mut self, line: &str, is_meant: impl Fn(Action) -> bool) -> Option<Action> {
         self.active
             .iter_mut()
-            .filter(|active| is_meant(active.rule.action) && active.rule.on.meets(line))
+            .filter(|active| is_meant(active.rule.action) && active.rule.on.matches(line))
             .find_map(|active| active.take().then_some(active.rule.action))
     }
 }
 
-/// What the API server would answer with this code.
+/// The API server's answer with this code.
 pub(crate) fn answer(code: u16, retry_after: Option<u32>) -> Vec<u8> {
     let wait = retry_after.map_or_else(String::new, |after| format!("Retry-After: {after}\r\n"));
     message(code, &wait, &status(code))
 }
 
-/// What the API server would say in a watch that is too old.
+/// The API server's answer to a watch whose version is too old.
 pub(crate) fn expired() -> Vec<u8> {
     let line = format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", status(410));
     message(200, "", &line)
@@ -243,24 +244,24 @@ mod tests {
     const REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1";
 
     #[test]
-    fn rules_are_for_verbs_and_paths() {
-        let meets = |verb, path, line| On { verb, path }.meets(line);
+    fn rules_match_verbs_and_paths() {
+        let matches = |verb, path, line| On { verb, path }.matches(line);
         for (verb, lines) in [
             (Verb::Any, [true, true, true]),
             (Verb::Write, [true, false, false]),
             (Verb::Watch, [false, true, false]),
             (Verb::Read, [false, false, true]),
         ] {
-            let met = [PATCH, WATCH, LIST].map(|line| meets(verb, "/deployments", line));
+            let met = [PATCH, WATCH, LIST].map(|line| matches(verb, "/deployments", line));
             assert_eq!(met, lines, "{verb:?}");
         }
-        assert!(!meets(Verb::Any, "/services", PATCH));
-        assert!(!meets(Verb::Any, "fieldManager", PATCH));
-        assert!(!meets(Verb::Write, "", REVIEW));
+        assert!(!matches(Verb::Any, "/services", PATCH));
+        assert!(!matches(Verb::Any, "fieldManager", PATCH));
+        assert!(!matches(Verb::Write, "", REVIEW));
     }
 
     #[test]
-    fn a_rule_is_met_as_often_as_it_says() {
+    fn a_rule_acts_as_often_as_it_states() {
         let mut rules = Rules::default();
         let on = On {
             verb: Verb::Write,

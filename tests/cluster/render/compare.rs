@@ -1,15 +1,16 @@
-//! What was stated against what a server made of it, both ways.
+//! The comparison of stated objects with those on the server, in both directions.
 
 use serde_json::{Map, Value};
 
-/// What the server adds inside of values that are owned as a whole, and so counts as applied: place and value as JSON.
+/// The defaults that the server adds inside of values which are owned as a whole, and so count as
+/// applied: place, and value as JSON.
 const DEFAULTS: [(&str, &str); 3] = [
     (".valueFrom.fieldRef.apiVersion", r#""v1""#),
     (".volumeClaimTemplates[].spec.volumeMode", r#""Filesystem""#),
     (".volumeClaimTemplates[].status", r#"{"phase":"Pending"}"#),
 ];
 
-/// An object without labels, annotations and owners that the host adds to what a plugin states.
+/// An object without the labels, annotations and owners that the host adds.
 pub(super) fn without_the_hosts(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("ownerReferences");
@@ -26,9 +27,10 @@ pub(super) fn without_the_hosts(mut object: Value) -> Value {
     object
 }
 
-/// Where `stated` and `live` differ.
+/// The places where `stated` and `live` differ.
 ///
-/// An empty value that was stated may be gone: the server drops some, and owns no path of an empty list.
+/// A stated empty value may be missing: the server drops some, and records no owner for an empty
+/// list.
 pub(super) fn differences(stated: &Value, live: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(stated, live, "", &mut found);
@@ -73,7 +75,7 @@ fn is_default(path: &str, live: &Value) -> bool {
     defaults.any(|(end, value)| place.ends_with(end) && live == *value)
 }
 
-/// Whether a value is one that the server may drop.
+/// Returns true for a value that the server may drop.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,4 +1,5 @@
-//! A CustomResourceDefinition's schema as the generator walks it: values with their schemas, and rules with their places.
+//! The schema of a CustomResourceDefinition as the generator walks it: values with their schemas,
+//! and rules with their places.
 
 use serde_json::Value;
 
@@ -13,19 +14,19 @@ pub(super) enum Step {
     Entry,
 }
 
-/// A validation rule and where it stands.
+/// A validation rule and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Rule<'s> {
     pub(super) steps: Vec<Step>,
     pub(super) text: &'s str,
-    message: Said<'s>,
+    message: Message<'s>,
 }
 
-/// What the API server says of a broken rule.
+/// The API server's message about a broken rule.
 #[derive(Clone, Debug)]
-enum Said<'s> {
+enum Message<'s> {
     Whole(&'s str),
-    /// Made by an expression, of which these are the texts.
+    /// Built by an expression that contains these texts.
     Parts(Vec<&'s str>),
 }
 
@@ -37,13 +38,13 @@ impl<'s> Rule<'s> {
         rules
     }
 
-    /// Whether a cause of a refusal is this rule's.
-    pub(super) fn is_said(&self, field: &str, message: &str) -> bool {
+    /// Returns true if a broken rule like this one has caused a refusal.
+    pub(super) fn is_cause(&self, field: &str, message: &str) -> bool {
         let is_here = places_of(field) == self.place();
         is_here
             && match &self.message {
-                Said::Whole(text) => message.ends_with(text),
-                Said::Parts(parts) => parts.iter().all(|part| message.contains(part)),
+                Message::Whole(text) => message.ends_with(text),
+                Message::Parts(parts) => parts.iter().all(|part| message.contains(part)),
             }
     }
 
@@ -63,7 +64,7 @@ impl<'s> Rule<'s> {
         place
     }
 
-    /// The fields that the rule speaks of, as paths below its place.
+    /// The fields that the rule uses, as paths below its place.
     pub(super) fn fields(&self) -> Vec<Vec<&'s str>> {
         let mut found: Vec<Vec<&str>> = Vec::new();
         for (at, _) in self.text.match_indices("self.") {
@@ -117,8 +118,8 @@ fn collect<'s>(schema: &'s Value, steps: &mut Vec<Step>, rules: &mut Vec<Rule<'s
             continue;
         }
         let message = match rule["messageExpression"].as_str() {
-            Some(expression) => Said::Parts(quoted(expression)),
-            None => Said::Whole(rule["message"].as_str().expect("our rules have messages")),
+            Some(expression) => Message::Parts(quoted(expression)),
+            None => Message::Whole(rule["message"].as_str().expect("our rules have messages")),
         };
         rules.push(Rule {
             steps: steps.clone(),
@@ -150,7 +151,7 @@ pub(super) fn below<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
     })
 }
 
-/// Every value of an object by its JSON pointer, with its schema where there is one; the object itself is left out.
+/// Every value inside of an object by its JSON pointer, with its schema where there is one.
 pub(super) fn places<'s>(object: &Value, schema: &'s Value) -> Vec<(String, Option<&'s Value>)> {
     let mut found = Vec::new();
     walk(object, Some(schema), "", &mut found);

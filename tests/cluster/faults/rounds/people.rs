@@ -1,10 +1,10 @@
-//! Rounds in which people, guests and the machine do what they should not.
+//! Rounds in which users, guests and the machine misbehave.
 
 use fastrand::Rng;
 
-use super::{CACHE, FAREWELL, NEW, OTHER_CACHE, PLAIN, edit, good, on, one, parent, wish};
+use super::{CACHE, FAREWELL, NEW, OTHER_CACHE, PLAIN, desired, edit, good, on, one, parent};
 use crate::{
-    faults::plan::{FRESH, Meddling, Parent, Propagation, Refusal, Sort, Step},
+    faults::plan::{FRESH, ForeignEdit, Parent, Propagation, Refusal, Sort, Step},
     relay::rules::{Action, End, Rule, Verb},
 };
 
@@ -12,8 +12,8 @@ pub(super) fn refusals(rng: &mut Rng) -> Vec<Step> {
     let is_isolated = [
         Step::Put(PLAIN, good()),
         Step::Put(parent(Sort::Plain, 1), good()),
-        Step::Meet(parent(Sort::Plain, 1), "True", "Applied"),
-        Step::Meet(NEW, "False", "ApplyFailed"),
+        Step::AwaitSynced(parent(Sort::Plain, 1), "True", "Applied"),
+        Step::AwaitSynced(NEW, "False", "ApplyFailed"),
     ];
     let mut steps = vec![Step::Delete(NEW, Propagation::Background)];
     match rng.u8(..4) {
@@ -24,27 +24,27 @@ pub(super) fn refusals(rng: &mut Rng) -> Vec<Step> {
             };
             let path = one(rng, &["/services", "/deployments"]);
             steps.push(Step::Rule(Rule::always(on(Verb::Write, path), refused)));
-            steps.push(Step::Put(NEW, wish(rng)));
+            steps.push(Step::Put(NEW, desired(rng)));
             steps.extend(is_isolated);
-            steps.push(Step::Clear);
+            steps.push(Step::ClearRules);
         }
         1 | 2 => {
             let refusals = [Refusal::Policy, Refusal::Quota, Refusal::Webhook];
             let plural = one(rng, &["services", "deployments"]);
             steps.push(Step::Deny(one(rng, &refusals), plural));
-            steps.push(Step::Put(NEW, wish(rng)));
+            steps.push(Step::Put(NEW, desired(rng)));
             steps.extend(is_isolated);
             steps.push(Step::Allow);
         }
         _ => steps.extend([
             Step::Put(PLAIN, good()),
             Step::Converge,
-            Step::DropKind,
+            Step::DeleteCrd,
             Step::Sweep(PLAIN),
             Step::Sweep(parent(Sort::Plain, 1)),
-            Step::Put(NEW, wish(rng)),
-            Step::Meet(NEW, "True", "Applied"),
-            Step::AddKind,
+            Step::Put(NEW, desired(rng)),
+            Step::AwaitSynced(NEW, "True", "Applied"),
+            Step::ApplyCrd,
             Step::Put(PLAIN, good()),
         ]),
     }
@@ -54,47 +54,47 @@ pub(super) fn refusals(rng: &mut Rng) -> Vec<Step> {
 
 pub(super) fn foreign_writers(rng: &mut Rng) -> Vec<Step> {
     let parent = one(rng, &[CACHE, OTHER_CACHE, FAREWELL]);
-    let meddle = |meddling| Step::Meddle(parent, meddling);
+    let edit_child = |edit| Step::EditChild(parent, edit);
     match rng.u8(..6) {
         0 => vec![
-            meddle(Meddling::Disown),
-            Step::Meet(parent, "False", "ChildNotOwned"),
-            meddle(Meddling::Remove),
+            edit_child(ForeignEdit::Disown),
+            Step::AwaitSynced(parent, "False", "ChildNotOwned"),
+            edit_child(ForeignEdit::Remove),
             Step::Converge,
         ],
         1 => {
             let new = Parent { number: 3, ..CACHE };
             vec![
                 Step::Delete(new, Propagation::Background),
-                Step::Squat(new),
-                Step::Put(new, wish(rng)),
-                Step::Meet(new, "False", "ChildNotOwned"),
-                Step::Leave(new),
+                Step::OccupyName(new),
+                Step::Put(new, desired(rng)),
+                Step::AwaitSynced(new, "False", "ChildNotOwned"),
+                Step::FreeName(new),
                 Step::Converge,
             ]
         }
         2 => {
             let mut steps = Vec::new();
             for _ in 0..5 {
-                steps.extend([meddle(Meddling::Edit), Step::Pass(rng.u64(0..200))]);
+                steps.extend([edit_child(ForeignEdit::Edit), Step::Sleep(rng.u64(0..200))]);
             }
             steps.push(Step::Converge);
             steps
         }
         _ => {
             let kinds = [
-                Meddling::Edit,
-                Meddling::Seize,
-                Meddling::Hide,
-                Meddling::Relabel,
-                Meddling::Forget,
-                Meddling::Remove,
-                Meddling::Blink,
+                ForeignEdit::Edit,
+                ForeignEdit::Seize,
+                ForeignEdit::Hide,
+                ForeignEdit::Relabel,
+                ForeignEdit::Forget,
+                ForeignEdit::Remove,
+                ForeignEdit::Blink,
             ];
             vec![
-                meddle(one(rng, &kinds)),
+                edit_child(one(rng, &kinds)),
                 Step::Converge,
-                meddle(one(rng, &kinds)),
+                edit_child(one(rng, &kinds)),
                 Step::Converge,
             ]
         }
@@ -106,11 +106,11 @@ pub(super) fn churn(is_long: bool, rng: &mut Rng) -> Vec<Step> {
     match rng.u8(..4) {
         _ if is_long => vec![Step::Crowd(1000), edit(rng), Step::Converge],
         0 => vec![
-            Step::Put(NEW, wish(rng)),
+            Step::Put(NEW, desired(rng)),
             Step::Converge,
             Step::Delete(NEW, Propagation::Orphan),
             Step::Sweep(NEW),
-            Step::Put(NEW, wish(rng)),
+            Step::Put(NEW, desired(rng)),
             Step::Converge,
         ],
         1 => vec![Step::Crowd(12), edit(rng), Step::Converge],
@@ -118,17 +118,17 @@ pub(super) fn churn(is_long: bool, rng: &mut Rng) -> Vec<Step> {
             let mut steps = Vec::new();
             for _ in 0..3 {
                 steps.extend([
-                    Step::Put(NEW, wish(rng)),
-                    Step::Pass(rng.u64(0..60)),
+                    Step::Put(NEW, desired(rng)),
+                    Step::Sleep(rng.u64(0..60)),
                     Step::Delete(NEW, one(rng, &[background, Propagation::Foreground])),
                 ]);
             }
-            steps.extend([Step::Put(NEW, wish(rng)), Step::Converge]);
+            steps.extend([Step::Put(NEW, desired(rng)), Step::Converge]);
             steps
         }
         _ => vec![
             Step::Put(FAREWELL, good()),
-            Step::Pass(rng.u64(0..60)),
+            Step::Sleep(rng.u64(0..60)),
             Step::Delete(FAREWELL, one(rng, &[background, Propagation::Foreground])),
             edit(rng),
             Step::Put(FAREWELL, good()),
@@ -153,10 +153,10 @@ pub(super) fn misbehaviour(rng: &mut Rng) -> Vec<Step> {
         Step::Put(PLAIN, good()),
         Step::Converge,
         Step::Misbehave(PLAIN, one(rng, &behaviours)),
-        Step::Put(CACHE, wish(rng)),
-        Step::Put(NEW, wish(rng)),
-        Step::Meet(CACHE, "True", "Applied"),
-        Step::Meet(NEW, "True", "Applied"),
+        Step::Put(CACHE, desired(rng)),
+        Step::Put(NEW, desired(rng)),
+        Step::AwaitSynced(CACHE, "True", "Applied"),
+        Step::AwaitSynced(NEW, "True", "Applied"),
         Step::Put(PLAIN, good()),
         Step::Converge,
     ]
@@ -166,32 +166,33 @@ pub(super) fn scarcity(rng: &mut Rng) -> Vec<Step> {
     match rng.u8(..5) {
         0 => vec![
             Step::Restart(&["--nofile=48:48"]),
-            Step::Put(NEW, wish(rng)),
+            Step::Put(NEW, desired(rng)),
             edit(rng),
-            Step::Pass(3000),
+            Step::Sleep(3000),
             Step::Restart(&[]),
             Step::Converge,
         ],
-        // What it compiles does not fit: it has nothing to serve, and says so.
+        // The compiled component exceeds the limit: the host has nothing to serve, and ends with an
+        // error.
         1 => vec![
             Step::Restart(&[FRESH, "--fsize=65536:65536"]),
-            Step::Put(NEW, wish(rng)),
+            Step::Put(NEW, desired(rng)),
             edit(rng),
-            Step::Pass(3000),
+            Step::Sleep(3000),
             Step::Restart(&[]),
             Step::Converge,
         ],
-        // Not even its log fits, but what it serves has been compiled before.
+        // Not even the log fits, but the plugins have been compiled before.
         2 | 3 => vec![
             Step::Restart(&["--fsize=4096:4096"]),
-            Step::Put(NEW, wish(rng)),
+            Step::Put(NEW, desired(rng)),
             edit(rng),
             Step::Converge,
             Step::Restart(&[]),
             Step::Converge,
         ],
         _ => vec![
-            Step::Put(NEW, wish(rng)),
+            Step::Put(NEW, desired(rng)),
             Step::Crowd(4),
             Step::Starve(rng.u8(5..40), 3000),
             edit(rng),
@@ -202,11 +203,14 @@ pub(super) fn scarcity(rng: &mut Rng) -> Vec<Step> {
 
 pub(super) fn corruption(rng: &mut Rng) -> Vec<Step> {
     let parent = one(rng, &[CACHE, FAREWELL]);
-    let meddle = |meddling| Step::Meddle(parent, meddling);
-    let first = one(rng, &[Meddling::Reown, Meddling::Relabel, Meddling::Edit]);
+    let edit_child = |edit| Step::EditChild(parent, edit);
+    let first = one(
+        rng,
+        &[ForeignEdit::Reown, ForeignEdit::Relabel, ForeignEdit::Edit],
+    );
     vec![
-        meddle(first),
-        Step::Pass(rng.u64(0..100)),
+        edit_child(first),
+        Step::Sleep(rng.u64(0..100)),
         edit(rng),
         Step::Converge,
     ]
@@ -215,7 +219,7 @@ pub(super) fn corruption(rng: &mut Rng) -> Vec<Step> {
 pub(super) fn credentials(rng: &mut Rng) -> Vec<Step> {
     let all = on(Verb::Any, "");
     let begins = match rng.u8(..3) {
-        0 => Step::Refuse,
+        0 => Step::RefuseConnections,
         1 => Step::Rule(Rule::always(all, Action::Hold)),
         _ => {
             let refused = Action::Answer {
@@ -227,11 +231,11 @@ pub(super) fn credentials(rng: &mut Rng) -> Vec<Step> {
     };
     vec![
         begins,
-        Step::Sever(all, one(rng, &[End::Close, End::Reset])),
+        Step::CloseConnections(all, one(rng, &[End::Close, End::Reset])),
         edit(rng),
-        Step::Meddle(CACHE, Meddling::Remove),
-        Step::Pass(2000),
-        Step::Clear,
+        Step::EditChild(CACHE, ForeignEdit::Remove),
+        Step::Sleep(2000),
+        Step::ClearRules,
         Step::Converge,
     ]
 }

@@ -1,4 +1,5 @@
-//! A Plugin whose configuration decides whether it works, with parents and a web server that it comes from.
+//! A Plugin whose configuration decides if it works, with its parents and the web server that it is
+//! fetched from.
 
 use std::{fs, time::Duration};
 
@@ -7,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    plugins::{PLUGIN, Site, WELL},
+    plugins::{HEALTHY, PLUGIN, PluginSite},
     suite::Target,
     web::Web,
 };
@@ -16,16 +17,16 @@ pub(crate) const NAME: &str = "moody";
 const CRD: &str = "moodies.test.innkeeper.dev";
 pub(crate) const API: &str = "test.innkeeper.dev/v1";
 
-/// A control plane with Plugins, a web server with a guest, and the parents of a test.
-pub(crate) struct Scene {
-    pub(crate) site: Site,
+/// A control plane with Plugins, a web server with a guest, and the number of parents.
+pub(crate) struct MoodyFixture {
+    pub(crate) site: PluginSite,
     pub(crate) web: Web,
     pub(crate) parents: usize,
 }
 
-impl Scene {
+impl MoodyFixture {
     pub(crate) fn new(parents: usize) -> Self {
-        let mut site = Site::new();
+        let mut site = PluginSite::new();
         let local = "--allow-local-sources".to_owned();
         site.stage.options.arguments.push(local);
         site.define();
@@ -36,23 +37,23 @@ impl Scene {
         }
     }
 
-    /// Starts a host and serves what works, to all parents.
-    pub(crate) fn begin(&self) -> Host {
-        self.begin_with(&good("one"))
+    /// Starts a host, and serves a working configuration to all parents.
+    pub(crate) fn start(&self) -> Host {
+        self.start_with(&good("one"))
     }
 
-    /// Starts a host and serves what says `one`, to all parents.
-    pub(crate) fn begin_with(&self, spec: &Value) -> Host {
+    /// Starts a host, and serves a spec whose children say `one` to all parents.
+    pub(crate) fn start_with(&self, spec: &Value) -> Host {
         let host = self.site.stage.host();
         let served = ["plugins.innkeeper.dev"];
         self.site.stage.wait_served(&host, &served);
         self.apply(spec);
-        self.well(&host);
+        self.wait_healthy(&host);
         self.site.stage.wait_served(&host, &[CRD]);
         for number in 0..self.parents {
             self.put(number, &json!({"touchy": number == 0}));
         }
-        self.all_say(&host, "one");
+        self.wait_text(&host, "one");
         host
     }
 
@@ -94,13 +95,13 @@ impl Scene {
     }
 
     #[track_caller]
-    pub(crate) fn well(&self, host: &Host) -> Value {
-        self.wait(host, &WELL)
+    pub(crate) fn wait_healthy(&self, host: &Host) -> Value {
+        self.wait(host, &HEALTHY)
     }
 
-    /// Waits until every parent has its child, which says so.
+    /// Waits until every parent has a child with this text.
     #[track_caller]
-    pub(crate) fn all_say(&self, host: &Host, says: &str) {
+    pub(crate) fn wait_text(&self, host: &Host, says: &str) {
         for number in 0..self.parents {
             let name = name(number);
             self.site
@@ -111,8 +112,8 @@ impl Scene {
         }
     }
 
-    /// Whether every child says so.
-    pub(crate) fn say(&self, says: &str) -> bool {
+    /// Returns true if every parent has a child with this text.
+    pub(crate) fn has_text(&self, says: &str) -> bool {
         (0..self.parents).all(|number| {
             let name = name(number);
             let found = self
@@ -123,7 +124,7 @@ impl Scene {
         })
     }
 
-    /// The revisions of the history as `<verdict>`, the latest first.
+    /// The verdicts on the revisions of the history, the latest first.
     pub(crate) fn verdicts(&self) -> Vec<String> {
         let history = self.status()["history"].clone();
         let entries = history.as_array().cloned().unwrap_or_default();
@@ -152,16 +153,16 @@ impl Scene {
         (0..self.parents).map(uid).collect()
     }
 
-    /// Ends the host as a crash does, and starts another one.
+    /// Kills the host, and starts another one.
     pub(crate) fn crash(&self, mut host: Host) -> Host {
         host.process().signal(Signal::KILL).unwrap();
         host.process().wait_for(Duration::from_secs(5)).unwrap();
         self.site.stage.host()
     }
 
-    /// Holds that the host reconciles: it follows an edit of a parent.
+    /// Checks that the host reconciles: it applies an edit of a parent.
     #[track_caller]
-    pub(crate) fn follows(&self, host: &Host, note: &str) {
+    pub(crate) fn check_reconciles(&self, host: &Host, note: &str) {
         let last = self.parents - 1;
         self.put(last, &json!({"note": note}));
         let name = name(last);

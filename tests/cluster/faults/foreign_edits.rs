@@ -1,35 +1,38 @@
-//! The foreign actor: somebody who touches children that are not theirs.
+//! Edits of children by a client that does not own them.
 
 use anyhow::{Context as _, Result};
 use kube::api::{DeleteParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::{
-    acts::insist,
+    acts::retry,
     driver::Run,
-    plan::{Child, Meddling, Parent, Sort},
+    plan::{Child, ForeignEdit, Parent, Sort},
 };
 
 /// The host's label on children.
 const LABEL: &str = "innkeeper.dev/plugin";
 
-/// Somebody's UID, of no object.
-const NOBODY: &str = "00000000-0000-4000-8000-000000000001";
+/// A UID that no object has.
+const UNKNOWN_UID: &str = "00000000-0000-4000-8000-000000000001";
 
-/// Touches the first child of a parent as soon as it is there.
-pub(super) fn meddle(run: &Run<'_>, parent: Parent, meddling: Meddling) -> Result<()> {
+/// Edits the first child of a parent as soon as it exists.
+pub(super) fn edit_child(run: &Run<'_>, parent: Parent, edit: ForeignEdit) -> Result<()> {
     let child = parent.first_child();
     let merge = |patch: Value| {
-        insist("edit a child", || {
+        retry("edit a child", || {
             let kind = run.kind((child.api_version, child.kind));
-            run.world.user().merge(kind, &child.name, &patch).map(drop)
+            run.cluster
+                .user()
+                .merge(kind, &child.name, &patch)
+                .map(drop)
         })
     };
     let metadata = |metadata: Value| merge(json!({ "metadata": metadata }));
-    match meddling {
-        Meddling::Remove => remove(run, &child),
-        Meddling::Edit => merge(owned_field(parent)),
-        Meddling::Seize => {
+    match edit {
+        ForeignEdit::Remove => remove(run, &child),
+        ForeignEdit::Edit => merge(owned_field(parent)),
+        ForeignEdit::Seize => {
             let mut object = json!({
                 "apiVersion": child.api_version, "kind": child.kind,
                 "metadata": { "name": child.name, "namespace": run.namespace },
@@ -37,28 +40,28 @@ pub(super) fn meddle(run: &Run<'_>, parent: Parent, meddling: Meddling) -> Resul
             for (field, value) in owned_field(parent).as_object().into_iter().flatten() {
                 object[field] = value.clone();
             }
-            insist("take a field", || {
-                run.world
+            retry("take a field", || {
+                run.cluster
                     .user()
                     .apply_as("another-manager", &object)
                     .map(drop)
             })
         }
-        Meddling::Hide => metadata(json!({ "labels": { LABEL: null } })),
-        Meddling::Relabel => metadata(json!({ "labels": { LABEL: "somebody" } })),
-        Meddling::Flip => {
+        ForeignEdit::Hide => metadata(json!({ "labels": { LABEL: null } })),
+        ForeignEdit::Relabel => metadata(json!({ "labels": { LABEL: "another-plugin" } })),
+        ForeignEdit::Flip => {
             metadata(json!({ "labels": { LABEL: null } }))?;
             metadata(json!({ "labels": { LABEL: plugin(parent.sort) } }))
         }
-        Meddling::Forget => metadata(json!({ "managedFields": [{}] })),
-        Meddling::Disown => metadata(json!({ "ownerReferences": null })),
-        Meddling::Reown => {
-            let found = find(run, &child)?.context("the child is not there")?;
+        ForeignEdit::Forget => metadata(json!({ "managedFields": [{}] })),
+        ForeignEdit::Disown => metadata(json!({ "ownerReferences": null })),
+        ForeignEdit::Reown => {
+            let found = find(run, &child)?.context("the child does not exist")?;
             let mut owners = found["metadata"]["ownerReferences"].clone();
-            owners[0]["uid"] = json!(NOBODY);
+            owners[0]["uid"] = json!(UNKNOWN_UID);
             metadata(json!({ "ownerReferences": owners }))
         }
-        Meddling::Blink => blink(run, parent, &child),
+        ForeignEdit::Blink => blink(run, parent, &child),
     }
 }
 
@@ -70,7 +73,7 @@ const fn plugin(sort: Sort) -> &'static str {
     }
 }
 
-/// A field of a first child that the host owns, with another value.
+/// A patch that sets another value in a field of the first child that the host owns.
 fn owned_field(parent: Parent) -> Value {
     match parent.sort {
         Sort::Cache => json!({ "spec": { "replicas": 5 } }),
@@ -81,19 +84,19 @@ fn owned_field(parent: Parent) -> Value {
 
 fn find(run: &Run<'_>, child: &Child) -> Result<Option<Value>> {
     let kind = run.kind((child.api_version, child.kind));
-    insist("read a child", || run.world.user().get(kind, &child.name))
+    retry("read a child", || run.cluster.user().get(kind, &child.name))
 }
 
 fn remove(run: &Run<'_>, child: &Child) -> Result<()> {
     let kind = run.kind((child.api_version, child.kind));
-    insist("delete a child", || {
-        run.world.user().delete(kind, &child.name)
+    retry("delete a child", || {
+        run.cluster.user().delete(kind, &child.name)
     })
 }
 
 fn blink(run: &Run<'_>, parent: Parent, child: &Child) -> Result<()> {
     remove(run, child)?;
-    // The host may have been faster; then there is nothing to see.
+    // The host may have been faster; then its child already has the name.
     let Ok(made) = foreign(run, parent) else {
         return Ok(());
     };
@@ -106,12 +109,12 @@ fn blink(run: &Run<'_>, parent: Parent, child: &Child) -> Result<()> {
         ..DeleteParams::default()
     };
     let kind = run.kind((child.api_version, child.kind));
-    insist("delete an object", || {
-        run.world.user().delete_with(kind, &child.name, &params)
+    retry("delete an object", || {
+        run.cluster.user().delete_with(kind, &child.name, &params)
     })
 }
 
-/// Makes an object that is nobody's child, of the name of a parent's first child.
+/// Creates an object without an owner under the name of a parent's first child.
 pub(super) fn foreign(run: &Run<'_>, parent: Parent) -> Result<Value> {
     let child = parent.first_child();
     let mut object = match parent.sort {
@@ -122,10 +125,10 @@ pub(super) fn foreign(run: &Run<'_>, parent: Parent) -> Result<Value> {
         }),
     };
     object["metadata"]["name"] = json!(child.name);
-    run.world.user().create(&object)
+    run.cluster.user().create(&object)
 }
 
-/// An object of a plural that the API server takes, if nothing forbids it.
+/// An object of a plural that the API server accepts if nothing forbids it.
 pub(super) fn probe(plural: &str, namespace: &str) -> Value {
     let labels = json!({ "app": "foreign" });
     let metadata = json!({ "name": "probe", "namespace": namespace });

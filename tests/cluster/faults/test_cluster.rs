@@ -1,6 +1,7 @@
-//! Where plans run: a control plane with a relay before it, and what parents come to when nothing goes wrong.
+//! The clusters in which plans run: a control plane with a relay before it, and the reference
+//! states of parents without faults.
 //!
-//! A suite has as many worlds as plans run at a time; one plan at a time has a world for itself.
+//! A suite has as many clusters as plans run at the same time; a plan never shares its cluster.
 
 use std::{
     collections::BTreeMap,
@@ -21,36 +22,40 @@ use serde_json::json;
 use super::{
     naive::Naive,
     normal::{self, State, named, part},
-    plan::{KINDS, Parent, Sort, Wish},
+    plan::{Desired, KINDS, Parent, Sort},
 };
 use crate::{relay::Relay, stage::Stage};
 
-/// The definitions of the kinds of parents.
+/// The CRDs of the parents.
 const CRDS: [&str; 3] = [
     "memcacheds.cache.example.com",
     "unrulies.test.innkeeper.dev",
     "farewells.test.innkeeper.dev",
 ];
 
-/// Who works on the parents.
+/// The controller under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
+pub(crate) enum Subject {
     Host,
-    /// The control that has to fail where the harness can see anything.
+    /// The known-bad controller, which must fail where the harness can detect a fault.
     Naive,
 }
 
-/// Somebody who works on the parents.
-pub(crate) enum Actor {
+/// A running controller.
+pub(crate) enum RunningController {
     Host(Box<Host>),
     Naive(Naive),
 }
 
-impl Actor {
-    pub(crate) fn start(who: Who, kubeconfig: PathBuf, options: &HostOptions) -> Result<Self> {
-        Ok(match who {
-            Who::Host => Self::Host(Box::new(Host::start(&kubeconfig, options)?)),
-            Who::Naive => Self::Naive(Naive::start(kubeconfig)?),
+impl RunningController {
+    pub(crate) fn start(
+        subject: Subject,
+        kubeconfig: PathBuf,
+        options: &HostOptions,
+    ) -> Result<Self> {
+        Ok(match subject {
+            Subject::Host => Self::Host(Box::new(Host::start(&kubeconfig, options)?)),
+            Subject::Naive => Self::Naive(Naive::start(kubeconfig)?),
         })
     }
 
@@ -64,7 +69,7 @@ impl Actor {
     pub(crate) fn signal(&mut self, signal: Signal) -> Result<()> {
         match self.process() {
             Some(process) => process.signal(signal),
-            None => bail!("the control is no process"),
+            None => bail!("the naive controller is no process"),
         }
     }
 
@@ -76,17 +81,17 @@ impl Actor {
     }
 }
 
-/// A place for plans.
-pub(crate) struct World {
+/// A cluster for plans.
+pub(crate) struct TestCluster {
     pub(crate) stage: Stage,
     pub(crate) relay: Relay,
-    references: Mutex<BTreeMap<Who, References>>,
+    references: Mutex<BTreeMap<Subject, References>>,
 }
 
-/// What the objects of a parent with a wish come to.
-type References = BTreeMap<(Sort, Wish), State>;
+/// The objects of a converged parent, by desired state.
+type References = BTreeMap<(Sort, Desired), State>;
 
-impl World {
+impl TestCluster {
     fn new() -> Self {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         let mut plugins = HostOptions::with_guests(&["memcached"]).unwrap().plugins;
@@ -118,18 +123,25 @@ impl World {
         [self.stage.plane.audit(), Audit::open(second)]
     }
 
-    /// What everything is to look like when all wishes have come true.
-    pub(crate) fn wanted(&self, who: Who, wishes: &BTreeMap<Parent, Wish>) -> State {
+    /// The state of the cluster once all parents are in their desired state.
+    pub(crate) fn wanted(
+        &self,
+        subject: Subject,
+        desired_parents: &BTreeMap<Parent, Desired>,
+    ) -> State {
         let mut references = self.references.lock().unwrap();
-        let references = references.entry(who).or_insert_with(|| self.learn(who));
-        let wanted = wishes.iter().flat_map(|(parent, wish)| {
-            let key = (parent.sort, plain(parent.sort, *wish));
+        let references = references
+            .entry(subject)
+            .or_insert_with(|| self.learn(subject));
+        let wanted = desired_parents.iter().flat_map(|(parent, desired)| {
+            let key = (parent.sort, plain(parent.sort, *desired));
             named(&references[&key], *parent)
         });
         wanted.collect()
     }
 
-    /// Deletes parents that nobody looks at any more; whoever works here next lets them go.
+    /// Deletes the parents of a finished plan; the controller of the next plan removes their
+    /// finalizers.
     pub(crate) fn leave(&self, namespace: &str, parents: impl Iterator<Item = Parent>) {
         for parent in parents {
             let (api_version, kind) = parent.kind();
@@ -138,121 +150,122 @@ impl World {
         }
     }
 
-    /// A run without faults: every wish as a parent of its own.
-    fn learn(&self, who: Who) -> References {
+    /// Records the reference states: one parent for every desired state, without faults.
+    fn learn(&self, subject: Subject) -> References {
         let namespace = self.stage.namespace("reference");
-        let parents: Vec<(Parent, Wish)> = every(who).collect();
-        for (parent, wish) in &parents {
-            self.stage.apply(&namespace, &parent.object(*wish));
+        let parents: Vec<(Parent, Desired)> = every(subject).collect();
+        for (parent, desired) in &parents {
+            self.stage.apply(&namespace, &parent.object(*desired));
         }
         let kubeconfig = self.stage.plane.kubeconfig();
-        let mut actor = Actor::start(who, kubeconfig, &self.stage.options).unwrap();
+        let mut controller =
+            RunningController::start(subject, kubeconfig, &self.stage.options).unwrap();
         let count = parents
             .iter()
-            .map(|(parent, wish)| 1 + parent.children(*wish).len());
+            .map(|(parent, desired)| 1 + parent.children(*desired).len());
         let count: usize = count.sum();
-        let state = eventually("all is well where nothing goes wrong", || {
+        let state = eventually("the reference parents converge", || {
             let state =
                 normal::state(self.user(), &namespace, KINDS).map_err(|error| error.to_string())?;
             let good = json!(["\"True\" \"Applied\"", true]);
             let ready = json!(["\"True\" \"Ready\"", true]);
             let is_bad = |form: &serde_json::Value| {
                 let conditions = form.get("conditions");
-                who == Who::Host
+                subject == Subject::Host
                     && conditions.is_some_and(|all| all["Synced"] != good || all["Ready"] != ready)
             };
             let bad: Vec<_> = state.iter().filter(|(_, form)| is_bad(form)).collect();
             if bad.is_empty() && state.len() == count {
                 Ok(state)
             } else {
-                let log = actor.log();
+                let log = controller.log();
                 Err(format!(
                     "{} of {count} objects, {bad:#?}\n{log}",
                     state.len()
                 ))
             }
         });
-        if let Some(process) = actor.process() {
+        if let Some(process) = controller.process() {
             process.kill().unwrap();
         }
         self.leave(&namespace, parents.iter().map(|(parent, _)| *parent));
-        let learnt = parents.into_iter().map(|(parent, wish)| {
-            let key = (parent.sort, plain(parent.sort, wish));
+        let learnt = parents.into_iter().map(|(parent, desired)| {
+            let key = (parent.sort, plain(parent.sort, desired));
             (key, part(&state, parent))
         });
         learnt.collect()
     }
 }
 
-/// A wish without what its sort ignores.
-fn plain(sort: Sort, wish: Wish) -> Wish {
+/// A desired state without the fields that its sort ignores.
+fn plain(sort: Sort, desired: Desired) -> Desired {
     match sort {
-        Sort::Cache => wish,
-        Sort::Plain => Wish { size: 1, ..wish },
-        Sort::Farewell => Wish {
+        Sort::Cache => desired,
+        Sort::Plain => Desired { size: 1, ..desired },
+        Sort::Farewell => Desired {
             size: 1,
             extra: true,
         },
     }
 }
 
-/// Every wish that there is, each for a parent of its own.
-fn every(who: Who) -> impl Iterator<Item = (Parent, Wish)> {
-    let sorts = match who {
-        Who::Host => &[Sort::Cache, Sort::Plain, Sort::Farewell][..],
-        // The job that it does.
-        Who::Naive => &[Sort::Cache][..],
+/// Every desired state, each with a parent of its own.
+fn every(subject: Subject) -> impl Iterator<Item = (Parent, Desired)> {
+    let sorts = match subject {
+        Subject::Host => &[Sort::Cache, Sort::Plain, Sort::Farewell][..],
+        // The only job of the naive controller.
+        Subject::Naive => &[Sort::Cache][..],
     };
-    let mut all: Vec<(Sort, Wish)> = Vec::new();
+    let mut all: Vec<(Sort, Desired)> = Vec::new();
     for sort in sorts {
         for size in 1..=3 {
             for extra in [false, true] {
-                let wish = plain(*sort, Wish { size, extra });
-                if !all.contains(&(*sort, wish)) {
-                    all.push((*sort, wish));
+                let desired = plain(*sort, Desired { size, extra });
+                if !all.contains(&(*sort, desired)) {
+                    all.push((*sort, desired));
                 }
             }
         }
     }
-    (0..).zip(all).map(|(number, (sort, wish))| {
+    (0..).zip(all).map(|(number, (sort, desired))| {
         let number = 1000 + number;
-        (Parent { sort, number }, wish)
+        (Parent { sort, number }, desired)
     })
 }
 
-/// Worlds that nobody uses now.
-fn free() -> &'static Mutex<Vec<World>> {
-    static FREE: OnceLock<Mutex<Vec<World>>> = OnceLock::new();
+/// The clusters that no plan uses.
+fn free() -> &'static Mutex<Vec<TestCluster>> {
+    static FREE: OnceLock<Mutex<Vec<TestCluster>>> = OnceLock::new();
     FREE.get_or_init(Mutex::default)
 }
 
-/// A world for one plan; goes back when the plan is over.
-pub(crate) struct Lent(Option<World>);
+/// A cluster for one plan; it returns to the pool when this value is dropped.
+pub(crate) struct PooledCluster(Option<TestCluster>);
 
-impl Lent {
-    /// One that is free, or a new one.
+impl PooledCluster {
+    /// Takes a free cluster, or starts a new one.
     pub(crate) fn take() -> Self {
         let found = free().lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Self(Some(found.unwrap_or_else(World::new)))
+        Self(Some(found.unwrap_or_else(TestCluster::new)))
     }
 }
 
-impl Deref for Lent {
-    type Target = World;
+impl Deref for PooledCluster {
+    type Target = TestCluster;
 
-    fn deref(&self) -> &World {
-        self.0.as_ref().expect("it is here until it is dropped")
+    fn deref(&self) -> &TestCluster {
+        self.0.as_ref().expect("the cluster is taken only on drop")
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledCluster {
     fn drop(&mut self) {
-        // One in which something panicked is left as nobody knows: it ends here.
-        if let Some(world) = self.0.take()
+        // After a panic the state of the cluster is unknown, so it is not reused.
+        if let Some(cluster) = self.0.take()
             && !std::thread::panicking()
         {
             let mut free = free().lock().unwrap_or_else(PoisonError::into_inner);
-            free.push(world);
+            free.push(cluster);
         }
     }
 }

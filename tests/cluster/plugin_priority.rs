@@ -1,4 +1,5 @@
-//! Several plugins that want the same kind of parents: a file comes before Plugins, and of Plugins the oldest serves.
+//! The priority between plugins for the same kind of parents: a plugin file comes before Plugins,
+//! and of Plugins the oldest is active.
 
 use std::{thread::sleep, time::Duration};
 
@@ -7,8 +8,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    moods,
-    plugins::{PLUGIN, Site, WELL, cache_grants},
+    moody,
+    plugins::{HEALTHY, PLUGIN, PluginSite, cache_grants},
     stage::{Stage, lines},
     suite::{Target, is_ready},
 };
@@ -17,11 +18,11 @@ const PARENT: Target<'static> = ("cache.example.com/v1", "Memcached", "example-m
 const DEPLOYMENT: Target<'static> = ("apps/v1", "Deployment", "example-memcached");
 const CRD: &str = "memcacheds.cache.example.com";
 const TAKEN: [&str; 2] = ["Serving=False/ParentTaken", "Degraded=True/ParentTaken"];
-const ELDER: &str = "the-elder";
-const JUNIOR: &str = "junior";
+const OLDER: &str = "the-elder";
+const YOUNGER: &str = "junior";
 
-impl Site {
-    /// Waits until the children of the parent are those of a plugin.
+impl PluginSite {
+    /// Waits until the children of the parent belong to a plugin.
     #[track_caller]
     fn wait_made_by(&self, host: &Host, plugin: &str) -> Value {
         self.stage
@@ -32,13 +33,13 @@ impl Site {
         self.stage.get(&self.namespace, DEPLOYMENT)["metadata"]["uid"].clone()
     }
 
-    /// Why a Plugin does not serve.
-    fn why(&self, name: &str) -> String {
+    /// The condition `Serving` of a Plugin.
+    fn serving(&self, name: &str) -> String {
         condition(&self.plugin_of(name), "Serving").unwrap_or_default()
     }
 }
 
-/// Waits until nothing that is made has the creation time of what was made before.
+/// Waits for the next second, because creation times have whole seconds and decide the priority.
 fn next_second() {
     let before = Timestamp::now().as_second();
     while Timestamp::now().as_second() == before {
@@ -47,58 +48,58 @@ fn next_second() {
 }
 
 #[test]
-fn of_plugins_for_the_same_parents_the_oldest_serves() {
-    let site = Site::new();
+fn the_oldest_of_several_plugins_for_the_same_parents_is_active() {
+    let site = PluginSite::new();
     site.define();
     site.put("memcached");
     let host = site.stage.host();
     site.stage.wait_served(&host, &["plugins.innkeeper.dev"]);
 
-    // The older one cannot serve, and is in nobody's way.
-    site.apply_as(ELDER, &json!({"grants": {}, "crds": "Ignore"}));
-    site.wait_conditions_of(ELDER, &host, &["Granted=False/NotGranted"]);
+    // The older Plugin cannot be served, and does not block the younger one.
+    site.apply_as(OLDER, &json!({"grants": {}, "crds": "Ignore"}));
+    site.wait_conditions_of(OLDER, &host, &["Granted=False/NotGranted"]);
     next_second();
-    site.apply_as(JUNIOR, &json!({}));
-    site.wait_conditions_of(JUNIOR, &host, &WELL);
+    site.apply_as(YOUNGER, &json!({}));
+    site.wait_conditions_of(YOUNGER, &host, &HEALTHY);
     site.stage.wait_served(&host, &[CRD]);
     site.stage.restart_collector();
     site.stage
         .apply_example(&site.namespace, "examples/memcached/01-article.yaml");
-    let uid = site.wait_made_by(&host, JUNIOR);
+    let uid = site.wait_made_by(&host, YOUNGER);
 
-    // Once it can, it takes over what the other one made.
+    // Once the older Plugin can be served, it takes over the children of the younger one.
     let granted = json!({"grants": cache_grants(), "crds": "Ignore"});
-    site.apply_as(ELDER, &granted);
-    site.wait_conditions_of(ELDER, &host, &WELL);
-    site.wait_conditions_of(JUNIOR, &host, &TAKEN);
-    let why = site.why(JUNIOR);
-    let expected = format!("Memcached.cache.example.com belongs to plugin {ELDER}");
-    assert!(why.contains(&expected), "{why}");
-    assert_eq!(site.wait_made_by(&host, ELDER), uid);
+    site.apply_as(OLDER, &granted);
+    site.wait_conditions_of(OLDER, &host, &HEALTHY);
+    site.wait_conditions_of(YOUNGER, &host, &TAKEN);
+    let message = site.serving(YOUNGER);
+    let expected = format!("Memcached.cache.example.com belongs to plugin {OLDER}");
+    assert!(message.contains(&expected), "{message}");
+    assert_eq!(site.wait_made_by(&host, OLDER), uid);
 
-    // A start does not depend on which of them is looked at first.
+    // The priority after a start does not depend on the order in which the host reads the Plugins.
     let mark = site.stage.settle(Duration::from_secs(2));
     Stage::stop(host);
     let host = site.stage.host();
-    site.wait_conditions_of(ELDER, &host, &WELL);
-    site.wait_conditions_of(JUNIOR, &host, &TAKEN);
+    site.wait_conditions_of(OLDER, &host, &HEALTHY);
+    site.wait_conditions_of(YOUNGER, &host, &TAKEN);
     site.stage.settle(Duration::from_secs(2));
     let mut written = lines(&site.stage.writes_since(mark));
     written.retain(|line| !line.contains("plugins.innkeeper.dev"));
     assert_eq!(written, Vec::<String>::new());
 
-    site.stage.plane.user().delete(PLUGIN, ELDER).unwrap();
-    site.wait_conditions_of(JUNIOR, &host, &WELL);
-    assert_eq!(site.wait_made_by(&host, JUNIOR), uid);
+    site.stage.plane.user().delete(PLUGIN, OLDER).unwrap();
+    site.wait_conditions_of(YOUNGER, &host, &HEALTHY);
+    assert_eq!(site.wait_made_by(&host, YOUNGER), uid);
     Stage::stop(host);
 }
 
 #[test]
-fn plugins_serve_beside_files_which_come_first() {
+fn plugins_are_served_beside_plugin_files_which_have_priority() {
     const FILE: &str = "memcached";
-    const MOODY: Target<'static> = (moods::API, "Moody", "calm");
+    const MOODY: Target<'static> = (moody::API, "Moody", "calm");
 
-    let mut site = Site::new();
+    let mut site = PluginSite::new();
     let guests = path_from_env("INNKEEPER_GUESTS").unwrap();
     let options = &mut site.stage.options;
     options.plugins = vec![guests.join(format!("{FILE}.wasm"))];
@@ -112,15 +113,18 @@ fn plugins_serve_beside_files_which_come_first() {
         .apply_example(&site.namespace, "examples/memcached/01-article.yaml");
     site.wait_made_by(&host, FILE);
 
-    site.apply_as(JUNIOR, &json!({"crds": "Ignore"}));
-    site.wait_conditions_of(JUNIOR, &host, &TAKEN);
+    site.apply_as(YOUNGER, &json!({"crds": "Ignore"}));
+    site.wait_conditions_of(YOUNGER, &host, &TAKEN);
     site.apply_as(FILE, &json!({}));
     site.wait_conditions_of(FILE, &host, &["Serving=False/NameTaken"]);
-    let why = site.why(FILE);
-    assert!(why.contains("give the Plugin another name"), "{why}");
+    let message = site.serving(FILE);
+    assert!(
+        message.contains("give the Plugin another name"),
+        "{message}"
+    );
 
-    // What wants other parents serves.
-    site.put_bytes(&moods::guest("moody"));
+    // A Plugin for other parents is served.
+    site.put_bytes(&moody::guest("moody"));
     let granted = json!({
         "grants": {
             "parents": [{"group": "test.innkeeper.dev", "kind": "Moody"}],
@@ -129,7 +133,7 @@ fn plugins_serve_beside_files_which_come_first() {
         "config": {"mood": "good", "says": "both"},
     });
     site.apply_as("moody", &granted);
-    site.wait_conditions_of("moody", &host, &WELL);
+    site.wait_conditions_of("moody", &host, &HEALTHY);
     site.stage
         .wait_served(&host, &["moodies.test.innkeeper.dev"]);
     let (api_version, kind, name) = MOODY;
@@ -138,13 +142,14 @@ fn plugins_serve_beside_files_which_come_first() {
     });
     site.stage.apply_new(&site.namespace, &parent);
     site.stage
-        .wait(&host, &site.namespace, moods::config_map(name), |child| {
+        .wait(&host, &site.namespace, moody::config_map(name), |child| {
             child["data"]["says"] == "both"
         });
 
-    // Those that do not serve go, and what the file made stays as it is.
+    // The deletion of the Plugins that are not served does not affect the children of the plugin
+    // file.
     let mark = site.stage.settle(Duration::from_secs(1));
-    for name in [FILE, JUNIOR] {
+    for name in [FILE, YOUNGER] {
         site.stage.plane.user().delete(PLUGIN, name).unwrap();
     }
     site.stage.settle(Duration::from_secs(2));

@@ -1,4 +1,5 @@
-//! `innkeeper status` and `innkeeper get`: what a running host and the cluster say of plugins and parents.
+//! `innkeeper status` and `innkeeper get`: the state of plugins and parents, from a running host
+//! and from the cluster.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -20,8 +21,8 @@ use crate::{
 const GOOD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "good");
 const BAD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "bad");
 
-/// Not everything is well, and that is the answer.
-const NOT_WELL: i32 = 2;
+/// The exit code for a successful answer that reports a fault.
+const FINDING: i32 = 2;
 const NO_ANSWER: i32 = 5;
 
 fn innkeeper(arguments: &[&str]) -> Command {
@@ -41,8 +42,9 @@ fn document(output: &Output) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}\n{error}"))
 }
 
-/// A control plane with a host of the guest that does as its parents say; it can be asked.
-struct Site {
+/// A control plane with a host, its admin endpoints, and the guest `unruly`, which behaves as its
+/// parents tell it.
+struct StatusFixture {
     stage: Stage,
     host: Host,
     address: String,
@@ -50,7 +52,7 @@ struct Site {
     kubeconfig: String,
 }
 
-impl Site {
+impl StatusFixture {
     fn start() -> Self {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
         let mut stage = Stage::api_only(vec![guests.join("unruly.wasm")]);
@@ -93,24 +95,24 @@ impl Site {
 }
 
 #[test]
-fn status_says_who_is_not_ready_and_why_from_the_host_and_from_the_cluster() {
-    let site = Site::start();
+fn status_lists_unready_parents_with_reasons_from_the_host_and_from_the_cluster() {
+    let site = StatusFixture::start();
     site.put(GOOD, "good");
     site.wait_synced(GOOD, "True", "Applied");
-    let well = eventually("all is well", || -> Result<String> {
+    let healthy = eventually("status reports no fault", || -> Result<String> {
         let output = site.of_host(&[]);
         match output.status.code() {
             Some(0) => Ok(String::from_utf8(output.stdout)?),
             _ => bail!("{output:?}"),
         }
     });
-    assert!(well.contains("The only parent is Ready."), "{well}");
+    assert!(healthy.contains("The only parent is Ready."), "{healthy}");
 
     site.put(BAD, "trap");
     site.wait_synced(BAD, "False", "GuestTrapped");
     let found = eventually("the host shows the fault", || {
         let output = site.of_host(&["-o", "json"]);
-        assert_eq!(output.status.code(), Some(NOT_WELL), "{output:?}");
+        assert_eq!(output.status.code(), Some(FINDING), "{output:?}");
         let found = document(&output);
         if found["parents"][0]["reason"] == "GuestTrapped" {
             Ok(found)
@@ -151,7 +153,7 @@ fn status_says_who_is_not_ready_and_why_from_the_host_and_from_the_cluster() {
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
-    of_the_cluster(&site);
+    check_cluster(&site);
 
     let mut host = site.host;
     host.stop().unwrap();
@@ -164,11 +166,11 @@ fn status_says_who_is_not_ready_and_why_from_the_host_and_from_the_cluster() {
     );
 }
 
-/// The same without the host.
+/// Checks the same without the host.
 #[track_caller]
-fn of_the_cluster(site: &Site) {
+fn check_cluster(site: &StatusFixture) {
     let output = site.of_cluster(&["status"], &["-o", "json"]);
-    assert_eq!(output.status.code(), Some(NOT_WELL), "{output:?}");
+    assert_eq!(output.status.code(), Some(FINDING), "{output:?}");
     let found = document(&output);
     assert_eq!(found["parents"].as_array().unwrap().len(), 1, "{found}");
     assert_eq!(found["parents"][0]["name"], "bad", "{found}");
@@ -184,8 +186,8 @@ fn of_the_cluster(site: &Site) {
     assert_eq!(names, ["bad", "good"]);
     let elsewhere = site.of_cluster(&["get", "parents"], &["-o", "json", "-n", "default"]);
     assert_eq!(document(&elsewhere), json!([]));
-    let nobody = site.of_cluster(&["get", "parents"], &["-o", "json", "--plugin", "none"]);
-    assert_eq!(document(&nobody), json!([]));
+    let unmatched = site.of_cluster(&["get", "parents"], &["-o", "json", "--plugin", "none"]);
+    assert_eq!(document(&unmatched), json!([]));
     let plugins = site.of_cluster(&["get", "plugins"], &[]);
     assert_eq!(plugins.status.code(), Some(0), "{plugins:?}");
     let text = String::from_utf8(plugins.stdout).unwrap();
@@ -195,7 +197,7 @@ fn of_the_cluster(site: &Site) {
 
 #[test]
 fn status_watch_shows_every_change_until_it_is_stopped() {
-    let site = Site::start();
+    let site = StatusFixture::start();
     let arguments = ["--watch", "--interval", "1", "-o", "json"];
     let arguments = [
         &["status", "--admin-address", &*site.address],
@@ -215,9 +217,9 @@ fn status_watch_shows_every_change_until_it_is_stopped() {
             }
         }
     });
-    let next = |what: &str, holds: &dyn Fn(&Value) -> bool| loop {
+    let next = |expected: &str, holds: &dyn Fn(&Value) -> bool| loop {
         let line = lines.recv_timeout(Duration::from_mins(1));
-        let line: Value = serde_json::from_str(&line.expect(what)).unwrap();
+        let line: Value = serde_json::from_str(&line.expect(expected)).unwrap();
         if holds(&line) {
             return;
         }
@@ -226,11 +228,11 @@ fn status_watch_shows_every_change_until_it_is_stopped() {
         found["plugins"][0]["parents"] == 0
     });
     site.put(BAD, "invalid");
-    next("a parent that is wrong", &|found| {
+    next("an invalid parent", &|found| {
         found["parents"][0]["reason"] == "Invalid"
     });
     site.put(BAD, "good");
-    next("the parent is right", &|found| {
+    next("a ready parent", &|found| {
         found["plugins"][0]["ready"] == 1 && found["parents"] == json!([])
     });
     watching.kill().unwrap();
@@ -240,9 +242,9 @@ fn status_watch_shows_every_change_until_it_is_stopped() {
 }
 
 #[test]
-fn status_names_what_is_wrong_where_nobody_answers() {
-    let site = Site::start();
-    // The API server is something else than a host.
+fn status_names_the_fault_if_no_host_answers() {
+    let site = StatusFixture::start();
+    // The API server is no host.
     let kubeconfig = std::fs::read_to_string(&site.kubeconfig).unwrap();
     let server = kubeconfig.split("https://").nth(1).unwrap();
     let server = server.split(['"', '\n', '/', ' ']).next().unwrap();
