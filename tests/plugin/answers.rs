@@ -1,7 +1,7 @@
-//! Answers that break a rule of the contract, of the guest `garbage` in the real engine: refused as a whole, for a reason
-//! that its author can read (F16).
+//! Answers of the guest `garbage` that break a rule of the contract, in the real engine: each is rejected as a whole, with
+//! a reason for the plugin's author (F16).
 //!
-//! What becomes of the children in the cluster is the same for all of them, and tested with some of them there.
+//! The children in the cluster stay in all of these cases; `tests/cluster` shows that for some of them.
 
 use std::{
     fs,
@@ -14,10 +14,10 @@ use innkeeper_tests::process::path_from_env;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What `render` ends with when an answer breaks a rule.
-const REFUSED: i32 = 3;
+/// The exit code of `render` for an answer that breaks a rule.
+const REJECTED: i32 = 3;
 
-/// A directory for parents, and for what is compiled once.
+/// The directory of the parents and of the compile cache, which is filled once.
 fn directory() -> &'static TempDir {
     static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
@@ -46,33 +46,33 @@ fn render(directory: &TempDir, behaviour: &str) -> Output {
 }
 
 #[track_caller]
-fn check_refused(behaviour: &str, reason: &str, text: &str) {
+fn check_rejected(behaviour: &str, reason: &str, text: &str) {
     let output = render(directory(), behaviour);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(REFUSED), "{said}");
+    assert_eq!(output.status.code(), Some(REJECTED), "{said}");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     let (kind, message) = (&told["fault"]["kind"], &told["fault"]["message"]);
     assert_eq!(*kind, reason, "{message}");
     let message = message.as_str().unwrap();
     assert!(message.contains(text), "{message}");
-    // It goes into a condition of the parent, and has to fit there.
+    // The message has to fit into a condition of the parent.
     assert!(message.len() < 4096, "{}", message.len());
-    assert_eq!(told["children"], json!([]), "nothing of it is used");
+    assert_eq!(told["children"], json!([]), "no part of the answer is used");
 }
 
-/// One test per behaviour: its name, the behaviour, the reason of the condition, and what its message holds.
-macro_rules! refused {
+/// One test for each behaviour: test name, behaviour, reason of the condition, text in its message.
+macro_rules! rejected {
     ($($name:ident: $behaviour:literal, $reason:literal, $text:literal;)*) => {
         $(
             #[test]
             fn $name() {
-                check_refused($behaviour, $reason, $text);
+                check_rejected($behaviour, $reason, $text);
             }
         )*
     };
 }
 
-refused! {
+rejected! {
     f16_answers_with_a_member_twice: "member-twice", "OutputRejected", r#"the member "key" is stated twice"#;
     f16_answers_with_a_key_twice: "key-twice", "OutputRejected", r#"the key "only" is given to two children"#;
     f16_answers_with_an_object_twice: "object-twice", "OutputRejected", r#"it is the same object as child "only""#;
@@ -94,8 +94,8 @@ refused! {
     f16_answers_with_a_condition_of_the_host: "host-condition", "OutputRejected", "the condition Synced is the host's";
 }
 
-/// A guest that is asked for what it does not know says so: a test with a wrong word in it proves nothing.
+/// A misspelled behaviour in a test must fail the test, not count as a rejected answer.
 #[test]
 fn an_unknown_behaviour_is_no_answer() {
-    check_refused("no-such", "fatal", "no such behaviour: no-such");
+    check_rejected("no-such", "fatal", "no such behaviour: no-such");
 }
