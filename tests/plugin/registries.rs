@@ -17,7 +17,11 @@ fn names_the_missing_input_and_ends_with_its_own_code() {
     fs::write(&broken, "no key, no JSON").unwrap();
     let broken = broken.to_str().unwrap();
     for (arguments, code, expected) in [
-        (&["push", plugin, UNREACHABLE][..], 5, "failed to connect to"),
+        (
+            &["push", plugin, UNREACHABLE][..],
+            5,
+            "failed to connect to",
+        ),
         (&["pull", UNREACHABLE], 5, "failed to connect to"),
         (
             &["inspect", &format!("oci://{UNREACHABLE}")],
