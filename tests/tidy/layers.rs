@@ -1,4 +1,4 @@
-//! The order of the host's modules: a module names only its own and lower layers.
+//! The order of the host's modules: a module uses only modules of lower layers.
 
 use std::collections::BTreeMap;
 
@@ -29,15 +29,15 @@ const LAYERS: [&[&str]; 10] = [
     &["main"],
 ];
 
-/// The names that a module of the top layer may use among its own: `run` builds all of them, `dev` is `run` with a
-/// control plane of its own, and `survey` reads what `admin` answers.
+/// Exceptions within the top layer: `run` starts all of them, `dev` is `run` with a local control plane, and `survey`
+/// reads the answers of `admin`.
 const WITHIN_LAYER: [(&str, &str); 3] = [("run", "admin"), ("dev", "run"), ("survey", "admin")];
 
 fn layer_of(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
 }
 
-/// The host's module that a file belongs to; none for the crate root.
+/// Returns the host's module of a file; none for the crate root.
 fn module_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("host/src/")?;
     let first = rest.split('/').next()?;
@@ -45,7 +45,7 @@ fn module_of(path: &str) -> Option<&str> {
     (module != "lib").then_some(module)
 }
 
-/// Modules of the host that have no layer.
+/// Returns the modules of the host without a layer.
 pub(crate) fn unplaced() -> Vec<String> {
     let modules: BTreeMap<&str, &str> = Source::all()
         .iter()
@@ -58,7 +58,7 @@ pub(crate) fn unplaced() -> Vec<String> {
         .collect()
 }
 
-/// Every use of a module from a layer that must not know it.
+/// Returns each use of a module by a layer that must not know it.
 pub(crate) fn violations() -> Vec<String> {
     let mut found = Vec::new();
     for source in Source::all() {
@@ -82,7 +82,7 @@ pub(crate) fn violations() -> Vec<String> {
     found
 }
 
-/// The modules that a text names by `crate::` or, in the binary, by `innkeeper::`, with their lines.
+/// Returns the modules that a text names with `crate::` or, in the binary, with `innkeeper::`, and their line numbers.
 fn names(text: &str) -> Vec<(usize, String)> {
     let code: String = text
         .lines()
@@ -107,7 +107,7 @@ fn names(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The first segments of a path, or of each path in a braced group.
+/// Returns the first segment of a path, or of each path in a braced group.
 fn heads(rest: &str) -> Vec<String> {
     let word = |text: &str| -> String {
         text.trim_start()

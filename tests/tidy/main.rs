@@ -1,6 +1,6 @@
-//! Rules that the tree keeps: layers, headers, lengths, a fixed top level.
+//! Rules of the source tree: layers, headers, lengths, a fixed top level, complete tables.
 //!
-//! Reads files as text and runs in milliseconds; it knows nothing about what the code does.
+//! The tests read files as text and run in milliseconds. They do not understand the code.
 
 mod files;
 mod generated;
@@ -9,10 +9,10 @@ mod layers;
 
 use files::{Source, tracked};
 
-/// Longest file, tests not counted.
+/// The longest allowed file, without its tests.
 const LINES_MAX: usize = 500;
 
-/// Everything at the top level that is not a tool's dotfile.
+/// The entries of the top level, apart from dotfiles and dot-folders.
 const TOP_LEVEL: [&str; 9] = [
     "Cargo.lock",
     "Cargo.toml",
@@ -25,8 +25,8 @@ const TOP_LEVEL: [&str; 9] = [
     "tests",
 ];
 
-fn assert_none(what: &str, found: Vec<String>) {
-    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+fn assert_none(problem: &str, found: Vec<String>) {
+    assert!(found.is_empty(), "{problem}:\n  {}", found.join("\n  "));
 }
 
 #[test]
@@ -56,24 +56,24 @@ fn nothing_built_is_tracked() {
 }
 
 #[test]
-fn modules_name_only_lower_layers() {
+fn modules_use_only_lower_layers() {
     assert_none(
-        "a module names one of its own or a higher layer",
+        "a module uses one of its own or a higher layer",
         layers::violations(),
     );
 }
 
 #[test]
 fn every_module_of_the_host_has_a_layer() {
-    assert_none("a module that layers.rs does not place", layers::unplaced());
+    assert_none("a module without a layer in layers.rs", layers::unplaced());
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_has_a_header() {
     let found = Source::all()
         .iter()
         .filter(|source| !source.is_test_file() && !source.text.starts_with("//!"))
-        // The documentation of the host crate is a file of its own.
+        // The documentation of the host crate is in ARCHITECTURE.md.
         .filter(|source| !source.text.starts_with("#![doc = include_str!"))
         .map(|source| source.path.clone())
         .collect();
@@ -93,7 +93,10 @@ fn no_file_is_too_long() {
             )
         })
         .collect();
-    assert_none(&format!("over {LINES_MAX} lines, is there a seam"), found);
+    assert_none(
+        &format!("a file with over {LINES_MAX} lines: split it"),
+        found,
+    );
 }
 
 #[test]
@@ -128,14 +131,14 @@ fn compiled_code_is_loaded_in_one_place() {
 }
 
 #[test]
-fn features_for_tests_are_in_no_build_for_users() {
-    // Written in parts, so that this file does not find itself.
+fn builds_for_users_enable_no_test_features() {
+    // Written in parts, so that the search does not find this file.
     let marks = [
         concat!("--fea", "tures"),
         concat!("\"mut", "ants\""),
         concat!("\"fail", "points\""),
     ];
-    // That of the tests makes no host.
+    // The feature of the tests crate does not change the host.
     let harmless = concat!("--fea", "tures innkeeper-tests/failpoints");
     let weakens = |path: &String| {
         let text = files::read(path).replace(harmless, "");
@@ -150,8 +153,8 @@ fn features_for_tests_are_in_no_build_for_users() {
 }
 
 #[test]
-fn nothing_is_left_open() {
-    // Written in two parts, so that this file does not find itself.
+fn no_code_is_left_unfinished() {
+    // Written in two parts, so that the search does not find this file.
     let marks = [
         concat!("to", "do!("),
         concat!("unimple", "mented!("),
@@ -162,7 +165,7 @@ fn nothing_is_left_open() {
         .filter(|source| marks.iter().any(|mark| source.text.contains(mark)))
         .map(|source| source.path.clone())
         .collect();
-    assert_none("left open in the code", found);
+    assert_none("unfinished code or ignored tests", found);
 }
 
 #[test]
