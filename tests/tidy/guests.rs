@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::files::{Source, read};
+use super::{
+    files::{Source, read},
+    promises::tests_of,
+};
 
 const TABLE: &str = "tests/guests/README.md";
 
@@ -142,25 +145,6 @@ fn problem(row: &Row) -> Option<String> {
     (!is_told).then(|| format!("{test} in {file} does not request {guest:?}"))
 }
 
-/// Names of tests that hold F16.
-fn tests_of_f16() -> Vec<String> {
-    let names = Source::all().iter().flat_map(|source| {
-        let names = source.text.lines().filter_map(|line| {
-            let line = line.trim();
-            let name = line
-                .strip_prefix("fn ")
-                .and_then(|it| it.split_once('('))
-                .or_else(|| line.split_once(": \"").or_else(|| line.split_once(':')));
-            let (name, _) = name?;
-            let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            let is_of_f16 = name.starts_with("f16_") || name.contains("_f16_");
-            (is_word && is_of_f16).then(|| name.to_owned())
-        });
-        names.collect::<Vec<_>>()
-    });
-    names.collect()
-}
-
 #[test]
 fn every_misbehaviour_has_a_test() {
     let rows = rows();
@@ -171,9 +155,12 @@ fn every_misbehaviour_has_a_test() {
     let without = without.map(|it| format!("the guest {it} has no test in {TABLE}"));
     let gone = tested.iter().filter(|it| !offered.contains(**it));
     let gone = gone.map(|it| format!("no guest offers {it} of {TABLE}"));
-    let named: BTreeSet<&String> = rows.iter().map(|row| &row.test).collect();
-    let unnamed = tests_of_f16().into_iter().filter(|it| !named.contains(it));
-    let unnamed = unnamed.map(|it| format!("{it} is not in {TABLE}"));
+    let named: BTreeSet<&str> = rows.iter().map(|row| row.test.as_str()).collect();
+    // A plan of the fault matrix uses guests of the table, but shows no case of its own.
+    let unnamed = tests_of("F16").into_iter().filter(|(file, test)| {
+        !file.starts_with("tests/cluster/faults/") && !named.contains(*test)
+    });
+    let unnamed = unnamed.map(|(_, test)| format!("{test} is not in {TABLE}"));
     let found = without.chain(gone).chain(unnamed);
     let found = found.chain(rows.iter().filter_map(problem)).collect();
     super::assert_none("the table of misbehaviours is wrong", found);

@@ -6,6 +6,7 @@ mod files;
 mod generated;
 mod guests;
 mod layers;
+mod promises;
 
 use files::{Source, tracked};
 
