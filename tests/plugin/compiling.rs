@@ -208,7 +208,7 @@ fn a_host_caches_compiled_code_read_only() {
 }
 
 #[test]
-fn f16_a_host_refuses_a_component_that_leads_the_compiler_astray_and_remembers_it() {
+fn f16_a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verdict() {
     let case = Case::of(&astray::wants_memory());
     let mut found_at = Vec::new();
     for _ in 0..2 {
