@@ -28,7 +28,7 @@ const (
 )
 
 // process is one supervised child. A goroutine (keep) starts it whenever it is
-// wanted and not running; the verbs only change what is wanted, or signal.
+// wanted and not running; the verbs only set wanted, or send signals.
 type process struct {
 	name    string
 	command func() []string

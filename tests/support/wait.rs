@@ -14,15 +14,15 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits until `check` returns a value; panics with its last error after a minute.
 #[track_caller]
-pub fn eventually<T, E: Display>(what: &str, check: impl FnMut() -> Result<T, E>) -> T {
-    eventually_for(DEADLINE, what, check)
+pub fn eventually<T, E: Display>(condition: &str, check: impl FnMut() -> Result<T, E>) -> T {
+    eventually_for(DEADLINE, condition, check)
 }
 
 /// Waits until `check` returns a value; panics with its last error after `deadline`.
 #[track_caller]
 pub fn eventually_for<T, E: Display>(
     deadline: Duration,
-    what: &str,
+    condition: &str,
     mut check: impl FnMut() -> Result<T, E>,
 ) -> T {
     let start = Instant::now();
@@ -30,7 +30,7 @@ pub fn eventually_for<T, E: Display>(
         match check() {
             Ok(value) => return value,
             Err(complaint) if start.elapsed() > deadline => {
-                panic!("{what}: not within {deadline:?}: {complaint}")
+                panic!("{condition}: not within {deadline:?}: {complaint}")
             }
             Err(_) => thread::sleep(INTERVAL),
         }
