@@ -83,16 +83,16 @@ pub(crate) fn tests_of(wanted: &str) -> BTreeSet<(&'static str, &'static str)> {
 
 /// Returns the list of the README.
 fn list() -> String {
-    let mut list = String::new();
-    for (id, files) in carriers() {
-        list += &format!("\n### {}\n\n", shown(id));
-        for (file, names) in files {
+    let lines = carriers().into_iter().flat_map(|(id, files)| {
+        let lines = files.into_iter().map(|(file, names)| {
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             let separator = if names.is_empty() { "" } else { ": " };
-            list += &format!("- {file}{separator}{}\n", names.join(", "));
-        }
-    }
-    list
+            format!("- {file}{separator}{}\n", names.join(", "))
+        });
+        let heading = std::iter::once(format!("\n### {}\n\n", shown(id)));
+        heading.chain(lines).collect::<Vec<_>>()
+    });
+    lines.collect()
 }
 
 #[test]
