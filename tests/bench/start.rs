@@ -1,7 +1,7 @@
-//! How long a host takes from its start to its first pass, with every plugin compiled already.
+//! The time from the start of a host to its first pass, with all plugins compiled before.
 //!
-//! A real API server holds one parent of each guest; a host is started again and again on it, and its own log says when
-//! its first pass began. Run by `cargo bench`, with the environment of the suites.
+//! A real API server has one parent of each guest. The bench starts a host on it several times and waits until its log
+//! shows the first answer of a guest. Run by `cargo bench`, with the environment of the suites.
 
 #![expect(
     clippy::print_stdout,
@@ -16,13 +16,13 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use innkeeper_tests::{ControlPlane, Host, HostOptions, eventually, manifest};
 
-/// The promise, to which the time of the lists comes.
+/// The promise, without the time of the lists.
 const FIRST_PASS_MAX: Duration = Duration::from_millis(300);
 const STARTS: usize = 15;
 const GUESTS: [&str; 4] = ["memcached", "wordpress", "etcd", "backup"];
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the host logs at level debug when a guest was called.
+/// The message that the host logs at level debug after a guest has answered.
 const PASS: &str = "guest answered";
 const SERVING: &str = "serving plugin";
 
@@ -54,15 +54,15 @@ fn main() -> Result<()> {
     );
     ensure!(
         fastest <= FIRST_PASS_MAX,
-        "not even the fastest start keeps {FIRST_PASS_MAX:?}"
+        "the fastest start takes longer than {FIRST_PASS_MAX:?}"
     );
     Ok(())
 }
 
-/// Installs the kinds by a first start, which also compiles the plugins, and applies the parents.
+/// Starts a host once, which installs the CRDs and compiles the plugins, and applies the parents.
 fn apply_parents(plane: &ControlPlane, options: &HostOptions) -> Result<()> {
     let mut host = Host::start(&plane.kubeconfig(), options)?;
-    eventually("all plugins serve", || {
+    eventually("all plugins are active", || {
         let log = host.log().unwrap_or_default();
         if log.matches(SERVING).count() == GUESTS.len() {
             Ok(())
@@ -90,7 +90,7 @@ fn first_pass(plane: &ControlPlane, options: &HostOptions) -> Result<Duration> {
             break start.elapsed();
         }
         if start.elapsed() > PATIENCE {
-            return Err(anyhow::Error::msg(log)).context("there is no pass");
+            return Err(anyhow::Error::msg(log)).context("the host runs no pass");
         }
         thread::sleep(Duration::from_millis(1));
     };

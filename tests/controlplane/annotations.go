@@ -19,8 +19,8 @@ const (
 	containerPattern = `(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)?`
 )
 
-// annotationRules are the keys below stages.AnnotationPrefix that the stages know, as
-// CEL expressions on key and value.
+// annotationRules are the annotations below stages.AnnotationPrefix that the
+// stages know, as CEL expressions on key and value.
 var annotationRules = []string{
 	annotationRule(`(start-after|ready-after|complete-after|restart-after|delete-after)`, durationPattern),
 	annotationRule(`ready`+containerPattern, `(true|false)`),
@@ -34,7 +34,7 @@ func annotationRule(key, value string) string {
 }
 
 // createAnnotationPolicy refuses Pods with annotations that the stages do not
-// know or cannot read: kwok would leave such a Pod as it is, without a word.
+// know or cannot read. kwok would ignore such an annotation silently.
 func createAnnotationPolicy(ctx context.Context, client kubernetes.Interface) error {
 	wrong := fmt.Sprintf(`object.metadata.?annotations.orValue({}).filter(k, k.startsWith('%s') && !(%s))`,
 		stages.AnnotationPrefix, strings.Join(annotationRules, " || "))
@@ -58,7 +58,7 @@ func createAnnotationPolicy(ctx context.Context, client kubernetes.Interface) er
 			Validations: []admissionv1.Validation{{
 				Expression: "size(variables.wrong) == 0",
 				MessageExpression: `'unknown annotation or unreadable value: ' + variables.wrong.join(', ')` +
-					` + '; tests/controlplane/README.md lists what there is'`,
+					` + '; tests/controlplane/README.md lists the known ones'`,
 			}},
 		},
 	}

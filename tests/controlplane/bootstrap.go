@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// kubernetesVersion is that of the components in go.mod.
+// kubernetesVersion is the version of the components in go.mod.
 const kubernetesVersion = "v1.36.3"
 
-// bootstrap creates what a new cluster needs beyond its components. Objects
-// that exist are left alone, so that a second start keeps what tests changed.
+// bootstrap creates the objects that a new cluster needs. It leaves existing
+// objects alone, so that a second start keeps the changes of the tests.
 func bootstrap(ctx context.Context, client kubernetes.Interface, nodes int) error {
 	if err := createStorageClass(ctx, client); err != nil {
 		return fmt.Errorf("failed to create the default StorageClass: %w", err)

@@ -44,8 +44,9 @@ type cluster struct {
 	faults sync.Mutex
 }
 
-// errPortTaken says that somebody took a port between choosing and using it.
-var errPortTaken = errors.New("a port was taken by somebody else")
+// errPortTaken means that another process took a port between the choice of the
+// port and its use.
+var errPortTaken = errors.New("another process has taken a port")
 
 func newCluster(l layout, options clusterOptions) (*cluster, error) {
 	p, err := ports.Choose(l.state())
@@ -135,8 +136,8 @@ func (c *cluster) relay(name string) (*relay.Relay, error) {
 	return nil, fmt.Errorf("there is no relay %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// start brings the cluster up, in the order of dependence: a component that
-// finds no API server waits for seconds before it tries again.
+// start brings the cluster up in the order of dependence: a component without
+// an API server waits for seconds before it tries again.
 func (c *cluster) start(ctx, keep context.Context) error {
 	if err := c.openRelays(); err != nil {
 		return errors.Join(errPortTaken, err)
@@ -151,8 +152,8 @@ func (c *cluster) start(ctx, keep context.Context) error {
 		return err
 	}
 	if c.options.secondAPIServer {
-		// In the background until the rest runs: both at once would only make
-		// each other slower.
+		// Only after the rest runs: two API servers that start at the same time
+		// slow each other down.
 		defer func() { c.mustProcess(apiserver2).start() }()
 	}
 	if c.options.apiOnly {
@@ -190,8 +191,8 @@ func (c *cluster) mustProcess(name string) *process {
 	return p
 }
 
-// startFirst starts a process and waits until it is healthy. Unlike later, a
-// process that keeps dying is an error, at once.
+// startFirst starts a process and waits until it is healthy. A process that
+// dies startsMax times is an error here; later it is restarted forever.
 func (c *cluster) startFirst(ctx context.Context, name string) error {
 	const startsMax = 3
 	p := c.mustProcess(name)
@@ -223,8 +224,8 @@ func (c *cluster) startFirst(ctx context.Context, name string) error {
 	return nil
 }
 
-// stop ends everything. Only etcd has something to write, so the others are
-// simply killed: they are built to survive that.
+// stop ends all processes. It kills all but etcd, which alone has data to
+// write; the others survive a kill without loss.
 func (c *cluster) stop() {
 	_ = os.Remove(c.layout.ready())
 	for _, r := range c.relays {
@@ -265,8 +266,8 @@ func (c *cluster) apiserverHealth(port int) (func(context.Context) error, error)
 	}
 	client := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots},
-		// A connection of its own per probe: one to a server that was killed
-		// would fail the first probe of the next.
+		// A new connection for each probe: a kept one to a killed server would
+		// fail the first probe of its successor.
 		DisableKeepAlives: true,
 	}}
 	url := "https://" + ports.Loopback(port) + "/readyz"

@@ -25,7 +25,7 @@ const (
 	nodeIP         = "10.240.0.1"
 )
 
-// auditOptions say what the API servers write to their audit logs.
+// auditOptions select the content and the mode of the audit logs.
 type auditOptions struct {
 	level string // off, metadata or request
 	mode  string // blocking, blocking-strict or batch
@@ -44,8 +44,8 @@ func (a auditOptions) check() error {
 	return fmt.Errorf("--audit-mode=%s is unknown; use blocking, blocking-strict or batch", a.mode)
 }
 
-// policy is the audit policy. At level request the bodies of writes are logged,
-// but not those of the components: they would be nearly all of the file.
+// policy returns the audit policy. At level request it logs the bodies of
+// writes, except those of the components, which would be nearly all of the file.
 func (a auditOptions) policy() string {
 	request := ""
 	if a.level == "request" {
@@ -110,7 +110,7 @@ func apiserverCommand(l layout, name string, port, etcdPort int, audit auditOpti
 			"--audit-policy-file="+l.config("audit.yaml"),
 			"--audit-log-path="+l.audit(name),
 			"--audit-log-mode="+audit.mode,
-			// Tests read this one file, so it must never rotate; 0 would mean 100 MB.
+			// In MB. Tests read this one file, so it must never rotate; 0 would mean 100 MB.
 			"--audit-log-maxsize=1000000",
 		)
 	}
@@ -162,7 +162,7 @@ func kwokCommand(l layout) []string {
 		"--manage-all-nodes=true",
 		"--cidr=" + podRange,
 		"--node-ip=" + nodeIP,
-		// Without a port it serves nothing, so there is nothing to collide.
+		// Without a server for logs and exec, two clusters cannot collide on its port.
 		"--node-port=0",
 		"--node-lease-duration-seconds=40",
 	}

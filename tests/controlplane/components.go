@@ -25,8 +25,8 @@ import (
 	kwoksignals "sigs.k8s.io/kwok/pkg/utils/signals"
 )
 
-// components maps a sub-command to what runs it and returns its exit code.
-// Each finds its own arguments in os.Args[1:].
+// components maps each sub-command to the function that runs it and returns its
+// exit code. The function reads its arguments from os.Args[1:].
 var components = map[string]func() int{
 	"etcd":               runEtcd,
 	"apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },

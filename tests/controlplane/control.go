@@ -21,7 +21,7 @@ type controlRequest struct {
 	Args []string `json:"args,omitempty"`
 }
 
-// controlResponse is one line to a client: a result, or why there is none.
+// controlResponse is one line to a client: a result or an error.
 type controlResponse struct {
 	OK     bool   `json:"ok"`
 	Error  string `json:"error,omitempty"`
@@ -41,7 +41,7 @@ func listenControl(c *cluster, shutdown func()) (*controlServer, error) {
 		return nil, err
 	}
 	defer release()
-	// The lock on the directory says that no other supervisor listens here.
+	// This supervisor holds the lock of the directory, so a socket is a leftover.
 	if err := os.Remove(c.layout.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -86,8 +86,8 @@ func (s *controlServer) accept() {
 
 func (s *controlServer) serve(conn net.Conn) {
 	defer conn.Close()
-	// A verb of a client that went away is of no use to anybody, so its
-	// context ends with the connection.
+	// No client waits for the verb after its connection has ended, so the
+	// verb's context ends with the connection.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	lines := make(chan []byte)

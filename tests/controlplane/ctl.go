@@ -15,15 +15,15 @@ import (
 func ctlCommand() *cobra.Command {
 	var dir string
 	var help strings.Builder
-	help.WriteString("Steer the cluster of a directory.\n\nVerbs:\n")
+	help.WriteString("Control the cluster of a directory.\n\nVerbs:\n")
 	for _, name := range verbNames() {
 		fmt.Fprintf(&help, "  %-18s %s\n", strings.TrimSpace(name+" "+verbs[name].usage), verbs[name].help)
 	}
 	fmt.Fprintf(&help, `
 NAME is a process: %s, %s, %s, %s, %s, %s.
-RELAY is %s (between that API server and etcd: cut, it is stale) or %s (between the
-clients of the kubeconfigs *-front and their API server).
-The result is printed as JSON. The exit code is 1 when the verb failed.`,
+RELAY is %s (between that API server and etcd: a cut makes its data stale) or
+%s (between the clients of the kubeconfigs *-front and their API server).
+The result is printed as JSON. The exit code is 1 if the verb failed.`,
 		etcdName, apiserver1, apiserver2, controllerManager, schedulerName, kwokName, apiserver2, front)
 	command := &cobra.Command{
 		Use:   "ctl --dir DIR VERB [ARGS]",

@@ -21,7 +21,7 @@ func runEtcd() int {
 	flags := pflag.NewFlagSet("etcd", pflag.ContinueOnError)
 	dataDir := flags.String("data-dir", "", "directory of the data")
 	clientPort := flags.Int("client-port", 0, "loopback port for clients")
-	peerPort := flags.Int("peer-port", 0, "loopback port for peers (unused, but etcd insists on one)")
+	peerPort := flags.Int("peer-port", 0, "loopback port for peers (unused, but etcd requires one)")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		if err == pflag.ErrHelp {
 			return 0
@@ -34,8 +34,8 @@ func runEtcd() int {
 		return 2
 	}
 
-	// A write-ahead log is preallocated; the default of 64 MB would make
-	// every cluster directory 124 MiB instead of 10 MiB.
+	// etcd preallocates the segments of its write-ahead log. With the default
+	// of 64 MB every cluster directory has 124 MiB instead of 10 MiB.
 	wal.SegmentSizeBytes = 4 << 20
 
 	config := embed.NewConfig()
@@ -50,8 +50,8 @@ func runEtcd() int {
 	config.LogOutputs = []string{"stderr"}
 	// NewConfig leaves this at 0, which would log every single request.
 	config.WarningUnaryRequestDuration = time.Second
-	// A killed process loses nothing that was written; only a machine that
-	// goes down would, and then the tests are gone as well.
+	// A killed process keeps its written data in the page cache. Only a crash of
+	// the machine would lose data, and that ends the tests as well.
 	config.UnsafeNoFsync = true
 
 	server, err := embed.StartEtcd(config)

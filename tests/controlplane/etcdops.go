@@ -25,8 +25,8 @@ type revisionResult struct {
 	Revision int64 `json:"revision"`
 }
 
-// quietGRPC keeps the etcd client from writing a warning to our output whenever
-// a connection is closed while it is being made; verbs report their own errors.
+// quietGRPC drops the warnings of the etcd client about connections that are
+// closed while they are being made; verbs report their own errors.
 func quietGRPC() {
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, os.Stderr))
 }
@@ -51,8 +51,8 @@ func (c *cluster) revision(ctx context.Context) (any, error) {
 	return revisionResult{revision}, nil
 }
 
-// presentRevision reads any key: every answer carries the store's revision,
-// and unlike Status this read goes through consensus.
+// presentRevision reads any key: every answer carries the store's revision.
+// Unlike Status, this read goes through consensus.
 func presentRevision(ctx context.Context, client *clientv3.Client) (int64, error) {
 	response, err := client.Get(ctx, "revision", clientv3.WithCountOnly())
 	if err != nil {
@@ -61,7 +61,7 @@ func presentRevision(ctx context.Context, client *clientv3.Client) (int64, error
 	return response.Header.Revision, nil
 }
 
-// compact drops the history before the revision, 0 meaning the present one.
+// compact drops the history before the revision; 0 means the current revision.
 func (c *cluster) compact(ctx context.Context, revision int64) (any, error) {
 	client, err := c.etcdClient()
 	if err != nil {
@@ -74,8 +74,8 @@ func (c *cluster) compact(ctx context.Context, revision int64) (any, error) {
 		}
 	}
 	// The API servers announce their own compactions by this key, and drop old
-	// revisions from their caches when they see it; without it they would go on
-	// to answer from there.
+	// revisions from their caches when the key changes. Without this write they
+	// would still answer from those caches.
 	if _, err := client.Put(ctx, compactionKey, strconv.FormatInt(revision, 10)); err != nil {
 		return nil, fmt.Errorf("failed to announce the compaction: %w", err)
 	}

@@ -14,8 +14,9 @@ import (
 	"innkeeper.dev/tests/controlplane/internal/ports"
 )
 
-// writeKubeconfigs writes one file per user and way to the API server, and one
-// per component. They hold the CA and a token, so they can be moved.
+// writeKubeconfigs writes a file for each user and each address of an API
+// server, and one for each component. The files contain the CA and a token, so
+// they can be moved.
 func writeKubeconfigs(l layout, p ports.Ports) error {
 	ca, err := os.ReadFile(l.pki("ca.crt"))
 	if err != nil {
@@ -61,14 +62,14 @@ func writeKubeconfig(path, user, token string, ca []byte, port int) error {
 	return nil
 }
 
-// adminConfig is the client configuration for one of the API servers.
+// adminConfig returns the administrator's client configuration for an API server.
 func adminConfig(l layout, server string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", l.kubeconfig("admin", server))
 	if err != nil {
 		return nil, err
 	}
 	config.UserAgent = "controlplane"
-	// The client's own limits would only slow the start.
+	// Without the client's own rate limit, which would slow down the start.
 	config.QPS = -1
 	return config, nil
 }

@@ -1,9 +1,9 @@
 // Command controlplane is a real Kubernetes control plane in one binary, for tests.
 //
 // Every component is a sub-command, and `up` runs them as child processes of
-// one supervisor: API servers keep global registries, so there can be only one
-// of them in a process, and faults (pause, kill) need processes anyway.
-// It runs no containers: kwok plays the kubelet, see stages.go.
+// one supervisor. API servers keep global registries, so a process can have only
+// one of them, and faults such as pause and kill need processes anyway.
+// It runs no containers: kwok acts as the kubelet, see internal/stages.
 package main
 
 import (
@@ -59,7 +59,7 @@ func rootCommand() *cobra.Command {
 }
 
 // nameProcess makes ps and top show the component instead of the binary.
-// It is a convenience, so a failure is ignored.
+// It ignores a failure, which only affects these displays.
 func nameProcess(name string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0)
 }

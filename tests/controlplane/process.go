@@ -16,20 +16,19 @@ import (
 )
 
 const (
-	// How long a process may take after SIGTERM before it is killed.
-	// API servers with open watches do not end within 20 s, so waiting longer
-	// would not help.
+	// Time between SIGTERM and SIGKILL. API servers with open watches do not
+	// end within 20 s, so a longer time would not help.
 	stopGrace = time.Second
-	// Delays before a dead process is started again: short for one that had
-	// been up, growing for one that dies at once.
+	// Delays before the restart of a dead process: the shortest one after a long
+	// life, doubled each time when a process dies soon after its start.
 	restartDelayMin = 100 * time.Millisecond
 	restartDelayMax = 2 * time.Second
-	// A process that lived this long counts as having been up.
+	// A life that resets the delay.
 	livedLong = 5 * time.Second
 )
 
 // process is one supervised child. A goroutine (keep) starts it whenever it is
-// wanted and not running; the verbs only change what is wanted, or signal.
+// wanted and not running; the verbs only set wanted, or send signals.
 type process struct {
 	name    string
 	command func() []string
@@ -56,7 +55,7 @@ func newProcess(name string, l layout, s spawner, command func() []string, healt
 	return p
 }
 
-// notify wakes everyone that waits for a change; mu is held.
+// notify wakes all waiters for a change; the caller holds mu.
 func (p *process) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -105,14 +104,14 @@ func (p *process) keep(ctx context.Context) {
 	}
 }
 
-// startOnce starts the process and returns the channel that says it ended.
+// startOnce starts the process and returns a channel that closes at its end.
 func (p *process) startOnce() (chan struct{}, error) {
 	log, err := os.OpenFile(p.layout.log(p.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	// The path of the binary may by now name a newer build; this names ours.
+	// The path of the binary may by now name a newer build; /proc/self/exe does not.
 	command := exec.Command("/proc/self/exe", p.command()...)
 	command.Stdout, command.Stderr = log, log
 	command.Dir = p.layout.dir
@@ -180,7 +179,7 @@ func (p *process) stop() {
 	<-ended
 }
 
-// kill ends the process the hard way, so that the supervisor starts it again.
+// kill ends the process with SIGKILL; the supervisor then starts it again.
 func (p *process) kill() error {
 	p.mu.Lock()
 	running, ended := p.running, p.ended
@@ -214,7 +213,7 @@ func (p *process) setPaused(paused bool) error {
 	return nil
 }
 
-// processStatus is what `ctl status` shows of a process.
+// processStatus is the entry of a process in `ctl status`.
 type processStatus struct {
 	Name     string `json:"name"`
 	State    string `json:"state"` // running, paused, stopped or starting
@@ -269,8 +268,8 @@ func (p *process) awaitHealthy(ctx context.Context) error {
 	}
 }
 
-// logTail returns the last lines of the log, as far as this supervisor's
-// process wrote them, for messages.
+// logTail returns the last log lines of this supervisor's process, for
+// messages.
 func (p *process) logTail() string {
 	const bytesMax, linesMax = 4096, 15
 	file, err := os.Open(p.layout.log(p.name))

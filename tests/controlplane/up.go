@@ -24,10 +24,10 @@ func upCommand() *cobra.Command {
 	var untilStdinCloses bool
 	command := &cobra.Command{
 		Use:   "up --dir DIR",
-		Short: "Run a cluster in a directory until a signal comes",
-		Long: `Run a cluster in a directory until a signal comes.
-DIR/ready appears when the cluster can be used; DIR/kubeconfig is the way in.
-A directory that was used before continues that cluster, on the same ports if they are free.`,
+		Short: "Run a cluster in a directory until a signal",
+		Long: `Run a cluster in a directory until a signal.
+		DIR/ready appears when the cluster is usable; DIR/kubeconfig connects to it.
+		A directory that was used before continues its cluster, on the same ports if they are free.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			l, err := newLayout(dir)
@@ -44,15 +44,15 @@ A directory that was used before continues that cluster, on the same ports if th
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&dir, "dir", "", "directory of the cluster; made when missing")
+	flags.StringVar(&dir, "dir", "", "directory of the cluster; created if missing")
 	flags.BoolVar(&options.apiOnly, "api-only", false, "run only etcd and the API server")
 	flags.BoolVar(&options.secondAPIServer, "second-apiserver", false, "start apiserver-2 as well (ctl start apiserver-2 does it later)")
 	flags.StringVar(&options.audit.level, "audit", "request", "audit log: off, metadata, or request (metadata, and the bodies of writes)")
 	flags.StringVar(&options.audit.mode, "audit-mode", "blocking", "audit log: blocking, blocking-strict or batch")
-	flags.StringArrayVar(&options.apiserverArgs, "apiserver-arg", nil, "a further argument for the API servers; may be given more than once")
+	flags.StringArrayVar(&options.apiserverArgs, "apiserver-arg", nil, "additional argument for the API servers; repeatable")
 	flags.IntVar(&options.nodes, "nodes", 2, "number of Nodes")
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "give up when the cluster is not ready by then")
-	flags.BoolVar(&untilStdinCloses, "until-stdin-closes", false, "end as well when standard input closes, so that the cluster cannot outlive its test")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "longest time until the cluster is ready")
+	flags.BoolVar(&untilStdinCloses, "until-stdin-closes", false, "also end when standard input closes, so that the cluster cannot outlive its test")
 	return command
 }
 
@@ -108,8 +108,8 @@ func up(l layout, options clusterOptions, timeout time.Duration, untilStdinClose
 	return nil
 }
 
-// startRetrying starts the cluster, with other ports if one of them is taken
-// in the moment between choosing and using it.
+// startRetrying starts the cluster. If another process takes a port between its
+// choice and its use, it tries again with other ports.
 func startRetrying(ctx context.Context, l layout, options clusterOptions, timeout time.Duration) (*cluster, func(), error) {
 	const attemptsMax = 5
 	for attempt := 1; ; attempt++ {
@@ -138,7 +138,7 @@ func startRetrying(ctx context.Context, l layout, options clusterOptions, timeou
 		if !errors.Is(err, errPortTaken) || attempt == attemptsMax {
 			return nil, nil, err
 		}
-		fmt.Println("a port was taken by somebody else, trying others")
+		fmt.Println("another process has taken a port, trying other ports")
 	}
 }
 
@@ -153,7 +153,7 @@ func cleanCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// The marks of a cluster directory: never remove anything else.
+			// Only a cluster directory has these files. Never remove another directory.
 			for _, mark := range []string{l.pki("tokens.csv"), l.state()} {
 				if _, err := os.Stat(mark); err != nil {
 					return fmt.Errorf("%s is not the directory of a cluster: %w", l.dir, err)

@@ -12,10 +12,10 @@ import (
 	"innkeeper.dev/tests/controlplane/internal/relay"
 )
 
-// How long a verb waits for a process to become healthy.
+// verbTimeout is the longest time of a verb, which may wait for a process to become healthy.
 const verbTimeout = time.Minute
 
-// verb is one thing that ctl can ask for.
+// verb is a command of ctl.
 type verb struct {
 	usage   string // arguments, for the help text
 	help    string
@@ -24,7 +24,7 @@ type verb struct {
 	run     func(ctx context.Context, s *controlServer, args []string) (any, error)
 }
 
-// verbs is every verb by its name.
+// verbs are all verbs by name.
 var verbs = map[string]verb{
 	"status": {"", "Show all processes, relays and ports", 0, 0, verbStatus},
 	"stop": {"NAME", "End a process (SIGTERM, SIGKILL after 1 s) and keep it down", 1, 1,
@@ -36,14 +36,14 @@ var verbs = map[string]verb{
 			p.stop()
 			return p.status(), nil
 		}},
-	"start": {"NAME", "Start a process that was stopped, wait until it is healthy", 1, 1,
+	"start": {"NAME", "Start a stopped process and wait until it is healthy", 1, 1,
 		func(ctx context.Context, s *controlServer, args []string) (any, error) {
 			return s.cluster.healthyAfter(ctx, args[0], func(p *process) error {
 				p.start()
 				return nil
 			})
 		}},
-	"restart": {"NAME", "Stop and start a process, wait until it is healthy", 1, 1,
+	"restart": {"NAME", "Stop and start a process and wait until it is healthy", 1, 1,
 		func(ctx context.Context, s *controlServer, args []string) (any, error) {
 			return s.cluster.healthyAfter(ctx, args[0], func(p *process) error {
 				p.stop()
@@ -51,7 +51,7 @@ var verbs = map[string]verb{
 				return nil
 			})
 		}},
-	"kill": {"NAME", "SIGKILL a process; it is started again by itself, `wait` waits for that", 1, 1,
+	"kill": {"NAME", "SIGKILL a process; the supervisor restarts it, `wait` waits for that", 1, 1,
 		func(_ context.Context, s *controlServer, args []string) (any, error) {
 			p, err := s.cluster.process(args[0])
 			if err != nil {
@@ -73,25 +73,25 @@ var verbs = map[string]verb{
 			}
 			return p.status(), nil
 		}},
-	"resume": {"NAME", "Thaw a process (SIGCONT), wait until it is healthy", 1, 1,
+	"resume": {"NAME", "Thaw a process (SIGCONT) and wait until it is healthy", 1, 1,
 		func(ctx context.Context, s *controlServer, args []string) (any, error) {
 			return s.cluster.healthyAfter(ctx, args[0], func(p *process) error { return p.setPaused(false) })
 		}},
 	"wait": {"[NAME...]", "Wait until the processes named, or all that should run, are healthy", 0, 10, verbWait},
-	"cut": {"RELAY", "Let nothing pass a relay any more, connections stay open", 1, 1,
+	"cut": {"RELAY", "Hold all data in a relay; connections stay open", 1, 1,
 		func(_ context.Context, s *controlServer, args []string) (any, error) {
 			return s.cluster.setCut(args[0], true)
 		}},
-	"mend": {"RELAY", "Let everything pass a relay again, what was held first", 1, 1,
+	"mend": {"RELAY", "Forward data through a relay again, the held data first", 1, 1,
 		func(_ context.Context, s *controlServer, args []string) (any, error) {
 			return s.cluster.setCut(args[0], false)
 		}},
-	"front": {"NAME", "Send the clients of kubeconfig-front and kubeconfig-innkeeper-front to that API server", 1, 1, verbFront},
-	"revision": {"", "Show the present revision of etcd", 0, 0,
+	"front": {"NAME", "Connect the clients of kubeconfig-front and kubeconfig-innkeeper-front to an API server", 1, 1, verbFront},
+	"revision": {"", "Show the current revision of etcd", 0, 0,
 		func(ctx context.Context, s *controlServer, _ []string) (any, error) {
 			return s.cluster.revision(ctx)
 		}},
-	"compact": {"[REVISION]", "Compact etcd up to the revision, or to the present one", 0, 1, verbCompact},
+	"compact": {"[REVISION]", "Compact etcd up to a revision, or up to the current one", 0, 1, verbCompact},
 	"snapshot": {"NAME", "Keep a copy of etcd's data (etcd is down for a moment)", 1, 1,
 		func(ctx context.Context, s *controlServer, args []string) (any, error) {
 			return s.cluster.snapshot(ctx, args[0])
@@ -192,14 +192,14 @@ func verbCompact(ctx context.Context, s *controlServer, args []string) (any, err
 	if len(args) == 1 {
 		number, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || number < 1 {
-			return nil, fmt.Errorf("%q is no revision; give a positive number, or none for the present one", args[0])
+			return nil, fmt.Errorf("%q is no revision; give a positive number, or none for the current revision", args[0])
 		}
 		revision = number
 	}
 	return s.cluster.compact(ctx, revision)
 }
 
-// healthyAfter does something to a process and waits until it is healthy.
+// healthyAfter applies do to a process and waits until it is healthy.
 func (c *cluster) healthyAfter(ctx context.Context, name string, do func(*process) error) (any, error) {
 	p, err := c.process(name)
 	if err != nil {

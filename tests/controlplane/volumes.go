@@ -18,8 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hostpathRoot is where the provisioner of the controller manager makes the
-// directories of volumes. It is hard-coded there and shared by all clusters.
+// hostpathRoot is the directory in which the controller manager's provisioner
+// creates the directories of volumes. It is hard-coded there, so all clusters
+// share it.
 const hostpathRoot = "/tmp/hostpath_pv"
 
 // recordVolumes writes the directory of every PersistentVolume into the file
@@ -80,7 +81,7 @@ func recordVolume(l layout, volume *corev1.PersistentVolume, known map[string]bo
 }
 
 // removeVolumes removes the recorded directories. No container ever runs, so
-// they are empty, and a plain remove cannot hit anything of value.
+// they are empty; os.Remove fails for a directory with files.
 func removeVolumes(l layout) error {
 	file, err := os.Open(l.volumes())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +99,7 @@ func removeVolumes(l layout) error {
 			return fmt.Errorf("failed to remove the directory of a volume: %w", err)
 		}
 	}
-	// Succeeds only for the last cluster that used it.
+	// Succeeds only for the last cluster with volumes: others keep it filled.
 	_ = os.Remove(hostpathRoot)
 	return os.Remove(l.volumes())
 }

@@ -1,7 +1,7 @@
-//! Answers that break a rule of the contract, of the guest `garbage` in the real engine: refused as a whole, for a reason
-//! that its author can read (F16).
+//! Answers of the guest `garbage` that break a rule of the contract, in the real engine: each is rejected as a whole, with
+//! a reason for the plugin's author (F16).
 //!
-//! What becomes of the children in the cluster is the same for all of them, and tested with some of them there.
+//! The children in the cluster stay in all of these cases; `tests/cluster` shows that for some of them.
 
 use std::{
     fs,
@@ -14,10 +14,10 @@ use innkeeper_tests::process::path_from_env;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What `render` ends with when an answer breaks a rule.
-const REFUSED: i32 = 3;
+/// The exit code of `render` for an answer that breaks a rule.
+const REJECTED: i32 = 3;
 
-/// A directory for parents, and for what is compiled once.
+/// The directory of the parents and of the compile cache, which is filled once.
 fn directory() -> &'static TempDir {
     static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
@@ -46,56 +46,56 @@ fn render(directory: &TempDir, behaviour: &str) -> Output {
 }
 
 #[track_caller]
-fn check_refused(behaviour: &str, reason: &str, text: &str) {
+fn check_rejected(behaviour: &str, reason: &str, text: &str) {
     let output = render(directory(), behaviour);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(REFUSED), "{said}");
+    assert_eq!(output.status.code(), Some(REJECTED), "{said}");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     let (kind, message) = (&told["fault"]["kind"], &told["fault"]["message"]);
     assert_eq!(*kind, reason, "{message}");
     let message = message.as_str().unwrap();
     assert!(message.contains(text), "{message}");
-    // It goes into a condition of the parent, and has to fit there.
+    // The message has to fit into a condition of the parent.
     assert!(message.len() < 4096, "{}", message.len());
-    assert_eq!(told["children"], json!([]), "nothing of it is used");
+    assert_eq!(told["children"], json!([]), "no part of the answer is used");
 }
 
-/// One test per behaviour: its name, the behaviour, the reason of the condition, and what its message holds.
-macro_rules! refused {
+/// One test for each behaviour: test name, behaviour, reason of the condition, text in its message.
+macro_rules! rejected {
     ($($name:ident: $behaviour:literal, $reason:literal, $text:literal;)*) => {
         $(
             #[test]
             fn $name() {
-                check_refused($behaviour, $reason, $text);
+                check_rejected($behaviour, $reason, $text);
             }
         )*
     };
 }
 
-refused! {
-    f16_answers_with_a_member_twice: "member-twice", "OutputRejected", r#"the member "key" is stated twice"#;
-    f16_answers_with_a_key_twice: "key-twice", "OutputRejected", r#"the key "only" is given to two children"#;
-    f16_answers_with_an_object_twice: "object-twice", "OutputRejected", r#"it is the same object as child "only""#;
-    f16_answers_with_children_that_wait_for_each_other: "after-circle", "OutputRejected", "wait for each other in a circle";
-    f16_answers_with_a_child_that_waits_for_nobody: "after-unknown", "OutputRejected", r#"after "nobody", which is not a key"#;
-    f16_answers_with_an_empty_name: "empty-name", "OutputRejected", "object.metadata.name: it is missing";
-    f16_answers_with_a_name_of_three_hundred_characters: "long-name", "OutputRejected", "is not a name: use at most 253";
-    f16_answers_with_a_name_with_a_slash: "name-with-slash", "OutputRejected", r#""../configmaps/x" is not a name"#;
-    f16_answers_with_finalizers: "finalizers", "OutputRejected", "leave out `metadata.finalizers`";
-    f16_answers_with_managed_fields: "managed-fields", "OutputRejected", "leave out `metadata.managedFields`";
-    f16_answers_with_a_resource_version: "resource-version", "OutputRejected", "leave out `metadata.resourceVersion`";
-    f16_answers_with_an_invalid_label: "invalid-label", "OutputRejected", r#"the label app has the value "two words""#;
-    f16_answers_with_a_label_of_the_host: "host-label", "OutputRejected", "leave out the label innkeeper.dev/plugin";
-    f16_answers_with_a_privileged_kind: "privileged-kind", "ChildForbidden", "is not granted children of kind rbac.authorization.k8s.io/v1 Role";
-    f16_answers_with_a_cluster_scoped_child: "cluster-scoped", "ChildForbidden", "is cluster-scoped, and the namespaced parent";
-    f16_answers_with_the_parent_itself: "the-parent-itself", "ChildForbidden", "it is the parent itself";
-    f16_answers_with_the_plugin: "the-plugin", "ChildForbidden", "is not granted children of kind innkeeper.dev/v1alpha1 Plugin";
-    f16_answers_with_a_thousand_conditions: "many-conditions", "OutputRejected", "conditions: there are 1000, 64 are allowed";
-    f16_answers_with_a_condition_of_the_host: "host-condition", "OutputRejected", "the condition Synced is the host's";
+rejected! {
+    f16_rejects_a_duplicate_member: "member-twice", "OutputRejected", r#"the member "key" is stated twice"#;
+    f16_rejects_a_duplicate_key: "key-twice", "OutputRejected", r#"the key "only" is given to two children"#;
+    f16_rejects_a_duplicate_object: "object-twice", "OutputRejected", r#"it is the same object as child "only""#;
+    f16_rejects_children_that_wait_for_each_other: "after-circle", "OutputRejected", "wait for each other in a circle";
+    f16_rejects_a_child_that_waits_for_an_unknown_key: "after-unknown", "OutputRejected", r#"after "nobody", which is not a key"#;
+    f16_rejects_an_empty_name: "empty-name", "OutputRejected", "object.metadata.name: it is missing";
+    f16_rejects_a_name_of_three_hundred_characters: "long-name", "OutputRejected", "is not a name: use at most 253";
+    f16_rejects_a_name_with_a_slash: "name-with-slash", "OutputRejected", r#""../configmaps/x" is not a name"#;
+    f16_rejects_finalizers: "finalizers", "OutputRejected", "leave out `metadata.finalizers`";
+    f16_rejects_managed_fields: "managed-fields", "OutputRejected", "leave out `metadata.managedFields`";
+    f16_rejects_a_resource_version: "resource-version", "OutputRejected", "leave out `metadata.resourceVersion`";
+    f16_rejects_an_invalid_label: "invalid-label", "OutputRejected", r#"the label app has the value "two words""#;
+    f16_rejects_a_label_of_the_host: "host-label", "OutputRejected", "leave out the label innkeeper.dev/plugin";
+    f16_rejects_a_privileged_kind: "privileged-kind", "ChildForbidden", "is not granted children of kind rbac.authorization.k8s.io/v1 Role";
+    f16_rejects_a_cluster_scoped_child_of_a_namespaced_parent: "cluster-scoped", "ChildForbidden", "is cluster-scoped, and the namespaced parent";
+    f16_rejects_the_parent_as_a_child: "the-parent-itself", "ChildForbidden", "it is the parent itself";
+    f16_rejects_a_plugin_resource_as_a_child: "the-plugin", "ChildForbidden", "is not granted children of kind innkeeper.dev/v1alpha1 Plugin";
+    f16_rejects_a_thousand_conditions: "many-conditions", "OutputRejected", "conditions: there are 1000, 64 are allowed";
+    f16_rejects_a_condition_of_the_host: "host-condition", "OutputRejected", "the condition Synced is the host's";
 }
 
-/// A guest that is asked for what it does not know says so: a test with a wrong word in it proves nothing.
+/// A misspelled behaviour in a test must fail the test, not count as a rejected answer.
 #[test]
-fn an_unknown_behaviour_is_no_answer() {
-    check_refused("no-such", "fatal", "no such behaviour: no-such");
+fn rejects_an_unknown_behaviour() {
+    check_rejected("no-such", "fatal", "no such behaviour: no-such");
 }

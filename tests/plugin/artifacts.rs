@@ -1,4 +1,4 @@
-//! Plugins in a registry that is not ours, beside a client that is not ours.
+//! Plugins in a published registry implementation, exchanged with the published client `oras`.
 
 use std::fs;
 
@@ -8,17 +8,17 @@ use innkeeper_tests::{
 };
 use serde_json::{Value, json};
 
-/// A digest that nothing has.
+/// A digest that no artifact has.
 const NO_DIGEST: &str = "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
 const WASM: &str = "application/wasm";
 
-/// A plugin of the tests.
+/// The bytes of a plugin of the tests.
 pub(crate) fn plugin() -> Vec<u8> {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     fs::read(guests.join("moody.wasm")).unwrap()
 }
 
-/// What a command says as JSON.
+/// Runs a command with `--output json` and parses its output.
 #[track_caller]
 pub(crate) fn said<S: AsRef<str>>(client: &Client, arguments: &[S]) -> Value {
     let arguments = arguments.iter().map(AsRef::as_ref);
@@ -26,7 +26,7 @@ pub(crate) fn said<S: AsRef<str>>(client: &Client, arguments: &[S]) -> Value {
     serde_json::from_str(&client.run(&arguments).unwrap()).unwrap()
 }
 
-/// Pushes the plugin as `:1`, and says what became of it.
+/// Pushes the plugin with the tag `1`; returns the output of `innkeeper push`.
 pub(crate) fn push(innkeeper: &Client, registry: &Registry, how: &[&str]) -> Value {
     let file = innkeeper.put("pond.wasm", plugin()).unwrap();
     let reference = registry.reference(":1");
@@ -50,7 +50,7 @@ pub(crate) fn check_refused<S: AsRef<str>>(
 }
 
 #[test]
-fn a_registry_gives_back_what_was_pushed_by_tag_and_by_digest() {
+fn a_pushed_plugin_can_be_pulled_by_tag_and_by_digest() {
     let registry = Registry::start_with(&RegistryOptions {
         tls: true,
         private: true,
@@ -99,15 +99,15 @@ fn a_registry_gives_back_what_was_pushed_by_tag_and_by_digest() {
     let stranger = Client::innkeeper().unwrap();
     let arguments = [&["pull", &tagged][..], &trust].concat();
     check_refused(&stranger, &arguments, 5, &["answered 401", "name a Secret"]);
-    // Somebody who does not know the authority.
+    // A client that does not trust the authority.
     let texts = ["not trusted", "--ca-file"];
     check_refused(&innkeeper, &["pull", &tagged], 5, &texts);
-    // None of them left a file: what a pull makes is named after the repository.
+    // No failed pull left a file; a pull names its file after the repository.
     assert!(!stranger.directory().join("pond.wasm").exists());
 }
 
 #[test]
-fn oras_reads_what_innkeeper_pushed() {
+fn oras_pulls_an_artifact_pushed_by_innkeeper() {
     let registry = Registry::start().unwrap();
     let innkeeper = Client::innkeeper().unwrap();
     let pushed = push(&innkeeper, &registry, &["--insecure"]);
@@ -125,14 +125,14 @@ fn oras_reads_what_innkeeper_pushed() {
     let described = oras.run(&["resolve", "--plain-http", &reference]).unwrap();
     assert_eq!(described.trim(), pushed["manifestDigest"].as_str().unwrap());
 
-    // A pull makes files of what has a name.
+    // `oras pull` writes only layers that carry a file name.
     oras.run(&["pull", "--plain-http", &reference]).unwrap();
     let file = fs::read(oras.directory().join("moody.wasm")).unwrap();
     assert_eq!(file, plugin());
 }
 
 #[test]
-fn innkeeper_reads_what_oras_pushed() {
+fn innkeeper_pulls_an_artifact_pushed_by_oras() {
     let registry = Registry::start().unwrap();
     let oras = Client::oras().unwrap();
     oras.put("pond.wasm", plugin()).unwrap();
@@ -169,7 +169,7 @@ fn innkeeper_reads_what_oras_pushed() {
         assert!(shown.contains("Moody"), "{shown}");
     }
 
-    // What is no plugin is told apart, and what to do.
+    // An artifact that is no plugin is rejected with its media type.
     let reference = registry.reference(":text");
     let text = ["push", "--plain-http", &reference, "notes.md:text/markdown"];
     oras.run(&text).unwrap();

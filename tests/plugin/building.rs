@@ -1,4 +1,4 @@
-//! `innkeeper build`: a component that carries its description, with the same digest wherever it is built.
+//! `innkeeper build`: a component that carries its description, with the same digest in every directory.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use innkeeper_tests::{
 };
 use serde_json::Value;
 
-/// The code does not become a plugin.
+/// The exit code for code that cannot be built into a plugin.
 const NOT_BUILT: i32 = 2;
 const BAD_USE: i32 = 4;
 
@@ -22,7 +22,7 @@ fn innkeeper(arguments: &[&str]) -> Output {
     command.output().expect("the host can be started")
 }
 
-/// Where the guests were built from: what they depend on is compiled.
+/// The target directory of the guests, which already has their dependencies compiled.
 fn target_dir() -> PathBuf {
     let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
     guests.with_file_name("wasm")
@@ -45,14 +45,14 @@ fn built(output: &Output) -> Value {
 const GUEST: [&str; 5] = ["-p", "innkeeper-guest-memcached", "--locked", "-o", "json"];
 
 #[test]
-fn a_component_carries_its_description_and_has_the_same_digest_again() {
+fn a_component_carries_its_description_and_builds_are_reproducible() {
     let out = tempfile::tempdir().unwrap();
     let first = built(&build(&root(), out.path(), &target_dir(), &GUEST));
     let first = &first[0];
     assert_eq!(first["name"], "memcached");
     let file = out.path().join("memcached.wasm");
     assert_eq!(first["file"], file.to_str().unwrap());
-    // Nothing else is left there.
+    // The build leaves no other file there.
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 1);
 
     let inspected = innkeeper(&["inspect", file.to_str().unwrap(), "-o", "json"]);
@@ -69,7 +69,7 @@ fn a_component_carries_its_description_and_has_the_same_digest_again() {
     }
 }
 
-/// The same source in another directory, with nothing compiled before.
+/// Builds the same source in another directory with an empty target directory and compares the digest.
 #[track_caller]
 fn elsewhere(digest: &Value) {
     let copy = tempfile::tempdir().unwrap();
@@ -89,8 +89,8 @@ fn elsewhere(digest: &Value) {
     assert_eq!(there[0]["digest"], *digest);
 }
 
-/// A crate with this in its `[lib]`, and this code; with the profiles of this workspace, so that the standard library is
-/// not built once more.
+/// Creates a crate with this crate type and code. It has the profiles of this workspace, so that cargo reuses the
+/// standard library that was built for the guests.
 fn a_crate(kind: &str, code: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
@@ -115,7 +115,7 @@ fn refused(kind: &str, code: &str, more: &[&str], exit: i32, problem: &str) {
 }
 
 #[test]
-fn refuses_what_makes_no_plugin() {
+fn refuses_crates_that_are_no_plugins() {
     let cdylib = "cdylib";
     refused("rlib", "", &[], BAD_USE, "makes a plugin: add crate-type");
     refused(cdylib, "", &["-p", "lake"], BAD_USE, "no package lake");

@@ -1,5 +1,5 @@
-//! The process in which plugins are compiled: it binds itself before it reads anything, and a component that leads the
-//! compiler astray ends that process and nothing else.
+//! The process that compiles plugins: it limits itself before it reads its input, and a component that exhausts the
+//! compiler ends that process only.
 
 #![expect(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use crate::files::KUBECONFIG;
 
-/// Bounds within which every ordinary component is compiled.
+/// Limits that every ordinary component stays within.
 const MEMORY: &str = "--memory-bytes-max=2147483648";
 const CPU: &str = "--cpu-seconds-max=30";
 const CODE: &str = "--code-bytes-max=536870912";
@@ -38,7 +38,7 @@ fn guest(name: &str) -> PathBuf {
     guests.join(format!("{name}.wasm"))
 }
 
-/// Ends with its value.
+/// A child process; dropping the value kills it.
 struct Process(Child);
 
 impl Process {
@@ -59,7 +59,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn it_binds_itself_before_it_reads() {
+fn the_compiler_limits_itself_before_it_reads_its_input() {
     let mut command = Command::new(host());
     command
         .args(["compile", MEMORY, CPU, CODE])
@@ -67,8 +67,8 @@ fn it_binds_itself_before_it_reads() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let process = Process(command.spawn().unwrap());
-    // The last thing that it does before it waits for its input, which never comes.
-    eventually("it binds itself", || match process.status() {
+    // Setting NoNewPrivs is its last step before it reads its input, which never comes here.
+    eventually("it limits itself", || match process.status() {
         status if status.contains("NoNewPrivs:\t1") => Ok(()),
         status => Err(status),
     });
@@ -87,7 +87,7 @@ fn it_binds_itself_before_it_reads() {
     assert_eq!(score.trim(), "1000");
 }
 
-/// The descriptors of a process.
+/// The open file descriptors of a process.
 fn descriptors(process: u32) -> Vec<String> {
     let open = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     let mut open: Vec<String> = open
@@ -123,13 +123,13 @@ fn check_killed(status: ExitStatus, signal: Signal) {
 }
 
 #[test]
-fn it_ends_when_it_has_used_up_its_cpu_time() {
+fn the_compiler_ends_at_its_cpu_limit() {
     let output = compile(&astray::wants_time(), [MEMORY, "--cpu-seconds-max=1", CODE]);
     check_killed(output.status, Signal::XCPU);
 }
 
 #[test]
-fn it_ends_when_it_has_used_up_its_memory() {
+fn the_compiler_ends_at_its_memory_limit() {
     let output = compile(
         &astray::wants_memory(),
         ["--memory-bytes-max=536870912", CPU, CODE],
@@ -140,7 +140,7 @@ fn it_ends_when_it_has_used_up_its_memory() {
 }
 
 #[test]
-fn it_ends_when_its_code_is_too_large() {
+fn the_compiler_ends_when_its_code_is_too_large() {
     let bytes = fs::read(guest("garbage")).unwrap();
     let output = compile(&bytes, [MEMORY, CPU, "--code-bytes-max=4096"]);
     check_killed(output.status, Signal::XFSZ);
@@ -148,7 +148,7 @@ fn it_ends_when_its_code_is_too_large() {
 }
 
 #[test]
-fn it_says_why_it_refuses() {
+fn the_compiler_reports_why_it_refuses_a_component() {
     let output = compile(b"no component", [MEMORY, CPU, CODE]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let words = String::from_utf8_lossy(&output.stderr);
@@ -156,7 +156,7 @@ fn it_says_why_it_refuses() {
     assert_eq!(output.stdout, b"");
 }
 
-/// A host with one plugin, that talks to nobody.
+/// A host with one plugin and without an API server.
 struct Case {
     directory: TempDir,
     options: HostOptions,
@@ -195,7 +195,7 @@ fn has_ending(path: &Path, ending: &str) -> bool {
 }
 
 #[test]
-fn a_host_keeps_what_its_compiler_made() {
+fn a_host_caches_compiled_code_read_only() {
     let case = Case::of(&fs::read(guest("garbage")).unwrap());
     let host = case.start();
     let code = eventually("the plugin is compiled", || {
@@ -208,7 +208,7 @@ fn a_host_keeps_what_its_compiler_made() {
 }
 
 #[test]
-fn f16_a_host_refuses_a_component_that_leads_the_compiler_astray_and_remembers_it() {
+fn f16_a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verdict() {
     let case = Case::of(&astray::wants_memory());
     let mut found_at = Vec::new();
     for _ in 0..2 {
@@ -230,15 +230,15 @@ fn f16_a_host_refuses_a_component_that_leads_the_compiler_astray_and_remembers_i
         assert!(has_ending(verdict, "refused"), "{kept:?}");
         found_at.push(fs::metadata(verdict).unwrap().modified().unwrap());
     }
-    assert_eq!(found_at[0], found_at[1], "it was found out twice");
+    assert_eq!(found_at[0], found_at[1], "it was compiled again");
 }
 
-/// A host that may write no large files says so and ends by itself; what it learnt of its own limits is no verdict on the
-/// component.
+/// A host with a file size limit reports the limit and ends. Its own limit is no verdict on the component, so nothing is
+/// cached.
 #[test]
-fn f17_a_host_that_may_not_write_what_it_compiles_says_so_and_holds_it_against_no_plugin() {
+fn f17_a_host_that_cannot_write_compiled_code_ends_and_blames_no_plugin() {
     let mut case = Case::of(&fs::read(guest("garbage")).unwrap());
-    // Too little for the component that the compiler is handed, and too little for the code that it makes.
+    // The first limit is too small for the component, the second one for its compiled code.
     for bytes in [16_384, 200_000] {
         case.options.limits = vec![format!("--fsize={bytes}:{bytes}")];
         let mut host = case.start();
@@ -257,7 +257,7 @@ fn f17_a_host_that_may_not_write_what_it_compiles_says_so_and_holds_it_against_n
     });
 }
 
-/// The processes that a process has started.
+/// The child processes of a process.
 fn children(parent: u32) -> Vec<u32> {
     let path = format!("/proc/{parent}/task");
     let tasks = fs::read_dir(path).into_iter().flatten().flatten();
@@ -268,9 +268,9 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 #[test]
-fn l4_a_compiler_knows_no_secret_of_its_host_and_ends_with_it() {
+fn l4_a_compiler_inherits_no_secret_of_its_host_and_ends_with_it() {
     let case = Case::of(&astray::wants_time());
-    // A host that was started with a descriptor that is nobody's business.
+    // The host inherits an open file, which the compiler must not inherit in turn.
     let script = r#"exec 7</etc/passwd; exec "$0" "$@""#;
     let mut command = bound(Path::new("/bin/sh"));
     command
@@ -306,7 +306,7 @@ fn l4_a_compiler_knows_no_secret_of_its_host_and_ends_with_it() {
     host.kill().unwrap();
     eventually("it ends with the host", || {
         let stat = fs::read_to_string(path("stat")).unwrap_or_default();
-        // Whoever inherits it may not have asked for its status yet.
+        // It stays a zombie until the process that adopted it has collected its exit status.
         if stat.is_empty() || stat.contains(") Z ") {
             Ok(())
         } else {

@@ -1,6 +1,6 @@
-//! Signatures in both directions beside the real cosign, which only long runs build.
+//! Signatures exchanged with the real cosign in both directions; only `tests/full` builds cosign.
 //!
-//! What it once signed is in `host/crates/source/src/tests/fixtures/cosign`, for every run.
+//! Signatures that cosign made once are in `host/crates/source/src/tests/fixtures/cosign`, for the short runs.
 
 use innkeeper_tests::{
     manifest::root,
@@ -10,7 +10,7 @@ use innkeeper_tests::{
 
 use crate::artifacts::{check_refused, push, said};
 
-/// Offline: with a key, and nothing of a transparency log.
+/// Signs offline: with a key, without a transparency log.
 const SIGN: [&str; 6] = [
     "sign",
     "--key=cosign.key",
@@ -32,7 +32,7 @@ fn fixture(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A cosign with a pair of keys; gives the path of the public one.
+/// A cosign client with a key pair, and the path of the public key.
 fn cosign() -> (Client, String) {
     let cosign = Client::cosign().unwrap();
     cosign.run(&["generate-key-pair"]).unwrap();
@@ -55,7 +55,7 @@ fn check_cosign(cosign: &Client, reference: &str, key: &str, is_signed: bool) {
 }
 
 #[test]
-fn cosign_verifies_what_innkeeper_signed() {
+fn cosign_verifies_a_signature_of_innkeeper() {
     if !is_full() {
         return;
     }
@@ -74,13 +74,13 @@ fn cosign_verifies_what_innkeeper_signed() {
 }
 
 #[test]
-fn innkeeper_verifies_what_cosign_signed() {
+fn innkeeper_verifies_a_signature_of_cosign() {
     if !is_full() {
         return;
     }
     let (cosign, public) = cosign();
     let innkeeper = Client::innkeeper().unwrap();
-    // Beside the artifact under a tag of its own, and as a bundle that refers to it.
+    // The older format stores the signature under a tag of its own, the newer one as a referrer of the artifact.
     for format in ["--new-bundle-format=false", "--new-bundle-format=true"] {
         let registry = Registry::start().unwrap();
         let pushed = push(&innkeeper, &registry, &["--insecure"]);
@@ -103,7 +103,7 @@ fn innkeeper_verifies_what_cosign_signed() {
         let texts = ["none of the expected keys made the signature"];
         check_refused(&innkeeper, &other, 2, &texts);
 
-        // Two who sign leave each other's signatures.
+        // A second signer keeps the signature of the first.
         let sign = ["sign", &tagged, "--insecure", "--key", &fixture("p256.key")];
         innkeeper.run(&sign).unwrap();
         said(&innkeeper, &verify(&public));

@@ -1,4 +1,4 @@
-//! Files that are no plugins: `inspect` and `run` say what is wrong and what to do, and end with a code of their own.
+//! Files that are no plugins: `inspect` and `run` report the problem and the remedy, each with its own exit code.
 
 use std::{
     fs,
@@ -11,13 +11,13 @@ use innkeeper_tests::{Host, HostOptions, eventually, process::path_from_env};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What `inspect` ends with for what it cannot use.
+/// The exit code of `inspect` for an unusable file.
 const BAD_USE: i32 = 4;
 
-/// What `run` ends with when it cannot go on.
+/// The exit code of `run` when it cannot continue.
 const FAILURE: i32 = 1;
 
-/// Nobody listens on this port, so `run` never gets to talk to a cluster.
+/// A kubeconfig for a port without a listener, so that `run` never reaches a cluster.
 pub(crate) const KUBECONFIG: &str = r#"{
   "apiVersion": "v1", "kind": "Config", "current-context": "none",
   "clusters": [{ "name": "none", "cluster": { "server": "http://127.0.0.1:1" } }],
@@ -25,7 +25,7 @@ pub(crate) const KUBECONFIG: &str = r#"{
   "users": [{ "name": "none", "user": {} }]
 }"#;
 
-/// A directory with one file in it, if the file is there at all.
+/// A directory for one file, which may be missing.
 struct Case {
     directory: TempDir,
     file: PathBuf,
@@ -44,7 +44,7 @@ impl Case {
         case
     }
 
-    /// A component in the text format.
+    /// The case of a component in the text format.
     fn of_text(text: &str) -> Self {
         Self::of(&wat::parse_str(text).expect("a component in the text format"))
     }
@@ -56,16 +56,17 @@ impl Case {
         command.output().expect("inspect can be started")
     }
 
-    /// Both commands refuse the file for the same reason; `inspect` says `what` it is, or nothing when it cannot know.
+    /// Checks that both commands refuse the file for the same reason. `kind` is the first line of `inspect`, the kind of file;
+    /// none if it cannot know.
     #[track_caller]
-    fn refused(&self, what: Option<&str>, problem: &str) {
+    fn refused(&self, kind: Option<&str>, problem: &str) {
         let output = self.inspect(&[]);
         let (out, err) = texts(&output);
         assert_eq!(output.status.code(), Some(BAD_USE), "{err}");
         assert!(err.starts_with("error: "), "{err}");
         assert!(err.contains(problem), "{err}");
         assert_eq!(err.lines().count(), 1, "{err}");
-        assert_eq!(out.lines().next(), what, "{out}");
+        assert_eq!(out.lines().next(), kind, "{out}");
 
         let (code, log) = self.run();
         assert_eq!(code, Some(FAILURE), "{log}");
@@ -81,7 +82,7 @@ impl Case {
         assert!(log.contains("none of the 1 plugins can be served"), "{log}");
     }
 
-    /// The exit code and the log of a host that is given this file alone.
+    /// Runs a host with this file as its only plugin; returns exit code and log.
     fn run(&self) -> (Option<i32>, String) {
         let kubeconfig = self.directory.path().join("kubeconfig");
         fs::write(&kubeconfig, KUBECONFIG).expect("a file can be written");
@@ -98,7 +99,7 @@ impl Case {
 }
 
 #[test]
-fn a_host_takes_as_many_descriptors_as_it_may() {
+fn a_host_raises_its_descriptor_limit_to_the_hard_limit() {
     let directory = TempDir::new().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     fs::write(&kubeconfig, KUBECONFIG).unwrap();
@@ -155,7 +156,7 @@ fn refuses_an_empty_file() {
 }
 
 #[test]
-fn refuses_what_is_not_wasm() {
+fn refuses_a_file_that_is_not_wasm() {
     Case::of(b"apiVersion: v1").refused(
         Some("what          not WebAssembly"),
         "this is not WebAssembly: it starts with \"apiVersion: v1\"; give the .wasm file that the build made",
@@ -190,7 +191,7 @@ fn refuses_an_unknown_contract_version() {
 }
 
 #[test]
-fn refuses_an_import_of_what_no_plugin_gets() {
+fn refuses_an_import_outside_of_the_contract() {
     let text = r#"(component
         (import "wasi:sockets/tcp@0.2.0" (instance))
         (instance $r) (export "innkeeper:plugin/reconciler@0.1.0" (instance $r)))"#;
@@ -198,7 +199,7 @@ fn refuses_an_import_of_what_no_plugin_gets() {
 }
 
 #[test]
-fn refuses_half_a_plugin() {
+fn refuses_a_truncated_plugin() {
     let bytes = fs::read(test_guest("garbage.wasm")).unwrap();
     Case::of(&bytes[..bytes.len() / 2]).refused(
         Some("what          plugin"),
@@ -218,16 +219,16 @@ fn refuses_a_file_above_the_limit() {
 }
 
 #[test]
-fn says_at_once_that_there_is_nothing_to_serve() {
+fn ends_at_once_without_a_usable_plugin() {
     let begin = Instant::now();
     let (code, log) = Case::missing().run();
     assert_eq!(code, Some(FAILURE), "{log}");
-    // Waiting for the API server, which is not there, would have no end.
+    // A host that waited for the API server would never end: there is none.
     assert!(begin.elapsed() < Duration::from_secs(20), "{log}");
 }
 
 #[test]
-fn tells_what_a_plugin_is() {
+fn inspect_describes_a_plugin() {
     let output = copy(&test_guest("unruly.wasm")).inspect(&["-o", "json"]);
     let (out, err) = texts(&output);
     assert_eq!(output.status.code(), Some(0), "{err}");

@@ -1,14 +1,14 @@
-//! Kubeconfigs that cannot be used: `run` says what, where and what to do, once, and ends at once.
+//! Unusable kubeconfigs: `run` ends at once and prints one line with the problem, the file and the remedy.
 
 use std::{fs, path::PathBuf, time::Duration};
 
 use innkeeper_tests::{Host, HostOptions, process::path_from_env};
 use tempfile::TempDir;
 
-/// What `run` ends with when it cannot start.
+/// The exit code of `run` when it cannot start.
 const BAD_USE: i32 = 4;
 
-/// Two contexts, of which none is the current one.
+/// A kubeconfig with two contexts and no current context.
 const KUBECONFIG: &str = r#"
 apiVersion: v1
 kind: Config
@@ -39,7 +39,7 @@ impl Case {
         self.directory.path().join("kubeconfig")
     }
 
-    /// What the host says before it ends, which is one line.
+    /// Returns the output of a host that refuses the kubeconfig: one line.
     #[track_caller]
     fn refused(&self, arguments: &[&str]) -> String {
         let guests = path_from_env("INNKEEPER_TEST_GUESTS").expect("the guests are built");
@@ -85,7 +85,7 @@ fn refuses_a_kubeconfig_that_does_not_parse() {
 }
 
 #[test]
-fn tells_no_credentials_of_a_kubeconfig_that_does_not_parse() {
+fn prints_no_credentials_of_a_kubeconfig_that_does_not_parse() {
     for users in ["token: [hush]", "token: hush: hush", "token: \"hush"] {
         let text = format!("kind: Config\nusers:\n- name: one\n  user:\n    {users}\n");
         let said = Case::with(&text).refused(&[]);
@@ -94,7 +94,7 @@ fn tells_no_credentials_of_a_kubeconfig_that_does_not_parse() {
 }
 
 #[test]
-fn refuses_an_unknown_context_and_lists_those_that_there_are() {
+fn refuses_an_unknown_context_and_lists_the_known_ones() {
     Case::with(KUBECONFIG).check(
         &["--context", "three"],
         &["no context \"three\"", "--context one or --context two"],

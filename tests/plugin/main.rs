@@ -1,4 +1,4 @@
-//! The product and real guests without a cluster: what it says of files, and with which exit code.
+//! The product and real guests without a cluster: commands, files, registries, and their exit codes.
 
 #![expect(
     clippy::unwrap_used,

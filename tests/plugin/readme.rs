@@ -1,12 +1,12 @@
-//! The commands of the README do what it says, as they stand there.
+//! The commands of the README succeed exactly as printed there.
 //!
-//! What builds, installs or stays up is not run here: `tests/run` calls those itself, and the list below says so.
+//! Commands that build, install or stay up are not run here: `tests/run` calls them, and the list below names them.
 
 use std::{fs, path::Path, process::Command};
 
 use innkeeper_tests::process::path_from_env;
 
-/// Run by `tests/run`, with `--once` where they would stay up, or what runs this test.
+/// Commands that `tests/run` calls, with `--once` where they would stay up.
 const RUN_BY_SCRIPTS: [&str; 1] = ["./examples/quickstart"];
 
 const BINARY: &str = "target/release/innkeeper";
@@ -25,7 +25,7 @@ fn every_command_of_the_readme_works() {
             continue;
         }
         let mut words = command.split_whitespace();
-        assert_eq!(words.next(), Some(BINARY), "nothing runs \"{command}\"");
+        assert_eq!(words.next(), Some(BINARY), "no test runs \"{command}\"");
         let arguments = words.map(|word| word.replace(GUESTS, &guests.to_string_lossy()));
         let output = Command::new(&binary)
             .args(arguments)
@@ -38,7 +38,7 @@ fn every_command_of_the_readme_works() {
     }
 }
 
-/// The lines of all shell blocks.
+/// Returns the command lines of all shell blocks.
 fn commands(readme: &str) -> Vec<&str> {
     let blocks = readme.split("```sh\n").skip(1);
     blocks

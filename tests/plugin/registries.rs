@@ -1,14 +1,14 @@
-//! `push`, `pull`, `sign` and `verify` as processes: what they need, and what they end with where it is missing.
+//! `push`, `pull`, `sign` and `verify` as processes: the exit code and message for each missing input.
 
 use std::{fs, process::Command};
 
 use innkeeper_tests::process::path_from_env;
 
-/// Nobody listens there.
-const NOBODY: &str = "127.0.0.1:1/plugins/pond:1";
+/// A reference to a port without a listener.
+const UNREACHABLE: &str = "127.0.0.1:1/plugins/pond:1";
 
 #[test]
-fn names_what_is_missing_and_ends_with_a_code_of_its_own() {
+fn names_the_missing_input_and_ends_with_its_own_code() {
     let directory = tempfile::tempdir().unwrap();
     let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
     let plugin = guests.join("unruly.wasm");
@@ -17,10 +17,14 @@ fn names_what_is_missing_and_ends_with_a_code_of_its_own() {
     fs::write(&broken, "no key, no JSON").unwrap();
     let broken = broken.to_str().unwrap();
     for (arguments, code, expected) in [
-        (&["push", plugin, NOBODY][..], 5, "failed to connect to"),
-        (&["pull", NOBODY], 5, "failed to connect to"),
         (
-            &["inspect", &format!("oci://{NOBODY}")],
+            &["push", plugin, UNREACHABLE][..],
+            5,
+            "failed to connect to",
+        ),
+        (&["pull", UNREACHABLE], 5, "failed to connect to"),
+        (
+            &["inspect", &format!("oci://{UNREACHABLE}")],
             5,
             "failed to connect to",
         ),
@@ -30,34 +34,34 @@ fn names_what_is_missing_and_ends_with_a_code_of_its_own() {
             "it must start with a registry",
         ),
         (&["push", plugin, "127.0.0.1:1/pond"], 4, "give a tag"),
-        (&["push", "/none", NOBODY], 4, "/none"),
-        (&["verify", NOBODY], 4, "--key"),
+        (&["push", "/none", UNREACHABLE], 4, "/none"),
+        (&["verify", UNREACHABLE], 4, "--key"),
         (
-            &["verify", NOBODY, "--key", "/none"],
+            &["verify", UNREACHABLE, "--key", "/none"],
             4,
             "failed to read /none, the key",
         ),
         (
-            &["verify", NOBODY, "--key", broken],
+            &["verify", UNREACHABLE, "--key", broken],
             4,
             "this is not a public key",
         ),
         (
-            &["sign", NOBODY, "--key", broken],
+            &["sign", UNREACHABLE, "--key", broken],
             4,
             "this is not a private key",
         ),
         (
-            &["pull", NOBODY, "--docker-config", broken],
+            &["pull", UNREACHABLE, "--docker-config", broken],
             4,
             "failed to use the credentials in",
         ),
         (
-            &["pull", NOBODY, "--digest", "1"],
+            &["pull", UNREACHABLE, "--digest", "1"],
             4,
             "\"1\" is not a digest",
         ),
-        (&["pull", NOBODY, "--ca-file", "/none"], 4, "/none"),
+        (&["pull", UNREACHABLE, "--ca-file", "/none"], 4, "/none"),
     ] {
         let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
         let output = command
@@ -78,6 +82,6 @@ fn names_what_is_missing_and_ends_with_a_code_of_its_own() {
         assert!(error.contains(expected), "{arguments:?}: {error}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
-    // Nothing was pulled.
+    // No pull wrote a file.
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }

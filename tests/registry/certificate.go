@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// names and addresses are what the certificate is for.
+// names and addresses are the subjects of the certificate.
 var (
 	names     = []string{"localhost", "registry.test"}
 	addresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 )
 
-// certify makes an authority and a certificate by it; gives the authority as PEM.
+// certify creates an authority and a certificate signed by it; returns the certificate and the authority as PEM.
 func certify() (tls.Certificate, []byte, error) {
 	none := tls.Certificate{}
 	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -50,7 +50,7 @@ func certify() (tls.Certificate, []byte, error) {
 	return tls.Certificate{Certificate: [][]byte{serverDER}, PrivateKey: key}, text, nil
 }
 
-// template is valid from an hour ago, because clocks differ, to tomorrow.
+// template returns a certificate that is valid for a day. It starts an hour ago, because clocks differ.
 func template(name string) *x509.Certificate {
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {

@@ -1,8 +1,7 @@
-// Command registry is an OCI registry for tests, and a forward proxy before one: software that knows nothing of the
-// product.
+// Command registry is an OCI registry for tests, and a forward proxy in front of one. It does not depend on the product.
 //
-// Both listen on loopback, say in the file DIR/address where, and append a line for every request to DIR/log.
-// What a registry has is in memory and ends with the process.
+// Both listen on loopback, write their address to the file DIR/address, and append a line for every request to DIR/log.
+// The content of a registry is in memory and is lost with the process.
 package main
 
 import (
@@ -36,11 +35,11 @@ func run(arguments []string) error {
 		return errors.New(usage)
 	}
 	flags := flag.NewFlagSet(arguments[0], flag.ContinueOnError)
-	dir := flags.String("dir", "", "where address, log and, with --tls, ca.pem are written")
-	address := flags.String("address", "127.0.0.1:0", "where to listen")
-	withTLS := flags.Bool("tls", false, "speak TLS, by a certificate of an authority made for it")
-	user := flags.String("user", "", "serve only who has this name and password")
-	to := flags.String("to", "", "where a proxy connects to, whatever it is asked for")
+	dir := flags.String("dir", "", "directory for the files address, log and, with --tls, ca.pem")
+	address := flags.String("address", "127.0.0.1:0", "address to listen on")
+	withTLS := flags.Bool("tls", false, "serve TLS, with a certificate of a new authority")
+	user := flags.String("user", "", "require this NAME:PASSWORD")
+	to := flags.String("to", "", "server that a proxy connects to for every request")
 	if err := flags.Parse(arguments[1:]); err != nil {
 		return err
 	}
@@ -79,7 +78,7 @@ func run(arguments []string) error {
 		}
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}})
 	}
-	// Whole or not at all: somebody waits for it.
+	// Renamed into place: the test waits for the file and must not read half of it.
 	written := filepath.Join(*dir, "address.new")
 	if err := os.WriteFile(written, []byte(found), 0o600); err != nil {
 		return err
@@ -97,20 +96,20 @@ func logged(handler http.Handler, requests *log.Logger) http.Handler {
 	})
 }
 
-// private lets in who has the name and the password.
+// private requires the name and the password.
 func private(handler http.Handler, user string) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		name, password, _ := request.BasicAuth()
 		if subtle.ConstantTimeCompare([]byte(name+":"+password), []byte(user)) != 1 {
 			writer.Header().Set("WWW-Authenticate", `Basic realm="tests"`)
-			http.Error(writer, `{"errors": [{"code": "UNAUTHORIZED", "message": "who are you?"}]}`, http.StatusUnauthorized)
+			http.Error(writer, `{"errors": [{"code": "UNAUTHORIZED", "message": "authentication required"}]}`, http.StatusUnauthorized)
 			return
 		}
 		handler.ServeHTTP(writer, request)
 	})
 }
 
-// proxy tunnels, and forwards requests that are written with the whole address, to one place.
+// proxy sends tunnels (CONNECT) and requests with an absolute URL to one server.
 type proxy struct{ to string }
 
 func (p proxy) ServeHTTP(writer http.ResponseWriter, request *http.Request) {

@@ -1,4 +1,4 @@
-//! What a running host answers to those who ask how it is.
+//! A client of the host's admin address: health, metrics and debug endpoints.
 
 use std::{
     io::{Read as _, Write as _},
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::{host::Host, wait::eventually};
 
-/// The arguments of a host that answers on an address of its own choice.
+/// The arguments of a host that serves health and metrics on a free port.
 pub const ARGUMENTS: [&str; 2] = ["--admin-address", "127.0.0.1:0"];
 
-/// Where a host says that it answers.
+/// Returns the admin address that a host has logged; waits for the line.
 #[track_caller]
 pub fn address(host: &Host) -> String {
-    eventually("the host says where it answers", || {
+    eventually("the host logs its admin address", || {
         let log = host.log().unwrap_or_default();
         let line = |line: &str| {
             let line: Value = serde_json::from_str(line).ok()?;
@@ -27,7 +27,7 @@ pub fn address(host: &Host) -> String {
     })
 }
 
-/// Status and body of an answer.
+/// Sends one request; returns the status and the body of the answer.
 pub fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect(address)?;
     let length = body.len();
@@ -42,14 +42,14 @@ pub fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<(u16, 
     Ok((status.parse()?, body.to_owned()))
 }
 
-/// The host's metrics as text.
+/// Returns the host's metrics as text.
 pub fn scrape(address: &str) -> Result<String> {
     let (status, metrics) = ask(address, "GET", "/metrics", "")?;
     ensure!(status == 200, "{status}: {metrics}");
     Ok(metrics)
 }
 
-/// The sum of a metric's samples whose labels hold a text.
+/// Returns the sum of those samples of a metric whose labels contain a text.
 pub fn sum(metrics: &str, name: &str, label: &str) -> f64 {
     let samples = metrics.lines().filter_map(|line| {
         let labels = line.strip_prefix(name)?.strip_prefix('{')?;

@@ -1,19 +1,20 @@
-//! Small components that lead a compiler astray. They are valid, and nobody's mistake.
+//! Small components that are valid and cost the compiler far more memory or time than their size suggests.
 
 use std::fmt::Write as _;
 
-/// A component of which the compiler wants more memory than a host lets it have.
+/// A component that needs more memory to compile than a host allows.
 pub fn wants_memory() -> Vec<u8> {
     component(9000, 9000)
 }
 
-/// A component that keeps a compiler busy for some seconds.
+/// A component that takes several seconds of CPU time to compile.
 pub fn wants_time() -> Vec<u8> {
     component(2500, 2500)
 }
 
-/// So many loops in each other, with so many variables that each of them may change.
-/// The compiler keeps track of every variable in every loop.
+/// A component with nested loops, each of which may change every variable.
+///
+/// The compiler tracks every variable in every loop, so its cost grows with the product of the two numbers.
 fn component(loops: usize, variables: usize) -> Vec<u8> {
     let mut body = "loop\n".repeat(loops);
     let mut line = |line: std::fmt::Arguments<'_>| {
@@ -25,7 +26,7 @@ fn component(loops: usize, variables: usize) -> Vec<u8> {
         ));
     }
     for variable in 0..loops {
-        // Each goes on by what the inner ones did.
+        // Each loop repeats as long as a variable that the inner loops changed is not 0.
         line(format_args!(
             "local.get {} br_if 0 end\n",
             variable % variables

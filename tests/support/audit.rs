@@ -1,4 +1,4 @@
-//! The API server's audit log: an account of every write that the product has no part in.
+//! The API server's audit log: a record of every request, made independently of the product.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The verbs that change something.
+/// The verbs that change an object.
 const MUTATING: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
 /// The audit log of one API server.
@@ -31,9 +31,9 @@ pub struct Write {
     pub namespace: String,
     /// The object's name; empty where the server was to make one.
     pub name: String,
-    /// Who asked.
+    /// The user who sent it.
     pub user: String,
-    /// The program that asked.
+    /// The client program that sent it.
     pub user_agent: String,
     /// The path and query.
     pub uri: String,
@@ -41,24 +41,24 @@ pub struct Write {
     pub code: u16,
     /// The request's body, where the log holds it.
     pub body: Value,
-    /// When the API server had the request.
+    /// The time when the API server received the request.
     pub received: Timestamp,
-    /// When it had answered.
+    /// The time when the API server had answered it.
     pub answered: Timestamp,
 }
 
-/// Any request for objects that the API server has answered, or begun to answer.
+/// A request for objects, of any verb, that the API server has answered or begun to answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// `get`, `list`, `watch`, `patch` and so on.
     pub verb: String,
     /// The plural with its group, and the subresource after a slash.
     pub resource: String,
-    /// The namespace; empty for requests that are not about one.
+    /// The namespace; empty for requests without one.
     pub namespace: String,
-    /// Who asked.
+    /// The user who sent it.
     pub user: String,
-    /// As whom, if as somebody else.
+    /// The impersonated user, if the request impersonates one.
     pub impersonated: Option<String>,
     /// The path and query.
     pub uri: String,
@@ -67,7 +67,7 @@ pub struct Request {
 }
 
 impl Write {
-    /// `patch deployments.apps web 200`.
+    /// Returns verb, resource, name and status code, for example `patch deployments.apps web 200`.
     pub fn line(&self) -> String {
         format!(
             "{} {} {} {}",
@@ -75,12 +75,12 @@ impl Write {
         )
     }
 
-    /// Whether the host sent it.
+    /// Returns true if the host sent it.
     pub fn is_by_host(&self) -> bool {
         self.user_agent.starts_with("innkeeper")
     }
 
-    /// Whether it is about which host may write; such writes never come to an end.
+    /// Returns true for writes to the Lease that elects the leader; a running host never stops sending those.
     pub fn is_of_lease(&self) -> bool {
         self.resource == "leases.coordination.k8s.io"
     }
@@ -131,16 +131,16 @@ struct EntryStatus {
 }
 
 impl Audit {
-    /// Reads from a file that the API server writes, whether or not it exists yet.
+    /// Opens the log in this file, which does not have to exist yet.
     pub fn open(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Where the log ends now; writes after this moment come from `since`.
+    /// Returns the present end of the log as a mark; `since` returns the later writes.
     pub fn mark(&self) -> Result<usize> {
         let mut file = self.file()?;
         let mut end = file.seek(SeekFrom::End(0))?;
-        // A line that is still in the making is one of those that come.
+        // A line that the API server is still writing belongs after the mark.
         while end > 0 {
             let start = end.saturating_sub(4096);
             file.seek(SeekFrom::Start(start))?;
@@ -154,12 +154,12 @@ impl Audit {
         Ok(0)
     }
 
-    /// Every write that was answered after the mark, reviews of access left out.
+    /// Returns all writes that were answered after the mark, except access reviews.
     pub fn since(&self, mark: usize) -> Result<Vec<Write>> {
         self.answered_since(mark, |verb| MUTATING.contains(&verb))
     }
 
-    /// As `since`, with what only reads: lists, single objects, and watches that have ended.
+    /// As `since`, with reads included: gets, lists, and watches that have ended.
     pub fn requests_since(&self, mark: usize) -> Result<Vec<Write>> {
         self.answered_since(mark, |_| true)
     }
@@ -167,7 +167,7 @@ impl Audit {
     fn answered_since(&self, mark: usize, wanted: impl Fn(&str) -> bool) -> Result<Vec<Write>> {
         self.lines(mark)?
             .iter()
-            // The last line may still be in the making: the reader of the next look gets it whole.
+            // The API server may still be writing the last line. The next call reads it whole.
             .filter_map(|line| serde_json::from_str::<Entry>(line).ok())
             .filter(|entry| entry.stage == "ResponseComplete" && wanted(&entry.verb))
             .filter_map(|entry| {
@@ -192,8 +192,7 @@ impl Audit {
             .collect()
     }
 
-    /// Every request for objects that was answered after the mark, reads and watches included, as far as it is known of
-    /// which kind.
+    /// Returns all requests for objects of a known kind that were answered after the mark, with reads and watches.
     pub fn all_requests_since(&self, mark: usize) -> Result<Vec<Request>> {
         let entries = self.lines(mark)?;
         let entries = entries
@@ -214,7 +213,7 @@ impl Audit {
         Ok(requests.collect())
     }
 
-    /// The host's writes after the mark, those of the lease left out.
+    /// Returns the host's writes after the mark, except those to the Lease.
     pub fn by_host_since(&self, mark: usize) -> Result<Vec<Write>> {
         Ok(self
             .since(mark)?
@@ -223,7 +222,7 @@ impl Audit {
             .collect())
     }
 
-    /// The host's writes in one namespace after the mark.
+    /// Returns the host's writes in one namespace after the mark.
     pub fn in_namespace_since(&self, mark: usize, namespace: &str) -> Result<Vec<Write>> {
         let writes = self.by_host_since(mark)?;
         Ok(writes

@@ -1,4 +1,4 @@
-//! A real control plane for a suite or a test.
+//! A real control plane (`tests/controlplane`) for a suite or a test.
 
 use std::{
     fs::{self, File},
@@ -21,7 +21,7 @@ use crate::{
     wait::eventually_for,
 };
 
-/// A control plane that ends with its value.
+/// A running control plane; dropping the value ends it.
 #[derive(Debug)]
 pub struct ControlPlane {
     // Dropped first: the processes end before their directory goes.
@@ -31,12 +31,12 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts one of its own, for tests that break it, restart hosts or count everything.
+    /// Starts a control plane for one test: one that breaks it, restarts hosts or counts all requests.
     pub fn start() -> Result<Self> {
         Self::start_with(&[])
     }
 
-    /// Starts one with further arguments of `up`.
+    /// Starts a control plane with additional arguments of `controlplane up`.
     pub fn start_with(arguments: &[&str]) -> Result<Self> {
         let binary = path_from_env("INNKEEPER_CONTROLPLANE")?;
         let directory = tempfile::Builder::new()
@@ -75,33 +75,33 @@ impl ControlPlane {
         })
     }
 
-    /// The one that the tests of a suite share, each in a namespace of its own.
+    /// The control plane that the tests of a suite share; each test uses its own namespace.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<ControlPlane> = OnceLock::new();
         SHARED.get_or_init(|| Self::start().expect("the control plane should start"))
     }
 
-    /// Its directory: kubeconfig, logs, pids.
+    /// The directory of the cluster, with kubeconfigs, logs and process ids.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The administrator's kubeconfig.
+    /// The path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory().join("kubeconfig")
     }
 
-    /// The administrator.
+    /// A client with the administrator's rights.
     pub fn user(&self) -> &User {
         &self.user
     }
 
-    /// The audit log.
+    /// The audit log of the first API server.
     pub fn audit(&self) -> Audit {
         Audit::open(self.directory().join("log/apiserver.audit"))
     }
 
-    /// A new namespace, its default service account included.
+    /// Creates a namespace with a name of its own; returns the name.
     pub fn namespace(&self, prefix: &str) -> Result<String> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let name = format!("{prefix}-{}", COUNTER.fetch_add(1, Ordering::Relaxed));
@@ -111,7 +111,7 @@ impl ControlPlane {
         Ok(name)
     }
 
-    /// Asks the supervisor for something: stop, kill or pause a process and the like.
+    /// Runs a verb of `controlplane ctl`, for example `pause apiserver`; returns its output.
     pub fn control(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new(path_from_env("INNKEEPER_CONTROLPLANE")?)
             .args(["ctl", "--dir"])
@@ -127,7 +127,7 @@ impl ControlPlane {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// A log file's text, for messages of failing tests.
+    /// Returns the log of one process, for the messages of failing tests.
     pub fn log(&self, name: &str) -> Result<String> {
         let path = self.directory().join("log").join(format!("{name}.log"));
         fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))

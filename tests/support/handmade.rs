@@ -1,19 +1,20 @@
-//! Plugins made by hand, of core WebAssembly in text form: what misbehaves before there is any parent, or is no plugin.
+//! Components written by hand as core WebAssembly text: plugins that misbehave before they have a parent, and files that
+//! are no plugin.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
 const SPIN: &str = "(loop $again (br $again))";
 
-/// What a plugin by hand has that no good one has.
+/// The parts in which a handmade plugin differs from a well-behaved one.
 struct Parts<'a> {
-    /// What it does when it is asked what it is.
+    /// The instructions of `describe`.
     describe: &'a str,
-    /// Fields of its core module.
+    /// Additional fields of the core module.
     fields: &'a str,
-    /// An interface that it imports beside those of the contract.
+    /// An imported interface that the contract does not have.
     import: Option<&'a str>,
-    /// What `describe` gives, in the contract that it was built by.
+    /// The return type of `describe` in the contract that the plugin is built with.
     described: &'a str,
 }
 
@@ -24,7 +25,7 @@ const GOOD: Parts<'static> = Parts {
     described: "manifest",
 };
 
-/// Computes for ever when it is asked what it is.
+/// A plugin that loops forever in `describe`.
 pub fn spins_in_describe() -> Vec<u8> {
     component(&Parts {
         describe: SPIN,
@@ -32,7 +33,7 @@ pub fn spins_in_describe() -> Vec<u8> {
     })
 }
 
-/// Computes for ever before it can be asked anything.
+/// A plugin that loops forever in its start function.
 pub fn spins_at_start() -> Vec<u8> {
     component(&Parts {
         fields: &format!("(func $start {SPIN}) (start $start)"),
@@ -40,12 +41,12 @@ pub fn spins_at_start() -> Vec<u8> {
     })
 }
 
-/// Breaks down when it is asked what it is.
+/// A plugin that traps in `describe`.
 pub fn breaks_down_in_describe() -> Vec<u8> {
     component(&GOOD)
 }
 
-/// Wants a function of an interface that the contract does not have: `package:name/interface@version`.
+/// A plugin that imports a function of an interface outside of the contract: `package:name/interface@version`.
 pub fn imports(interface: &str) -> Vec<u8> {
     component(&Parts {
         import: Some(interface),
@@ -53,7 +54,7 @@ pub fn imports(interface: &str) -> Vec<u8> {
     })
 }
 
-/// Describes itself by a number.
+/// A plugin whose `describe` returns a number.
 pub fn exports_another_type() -> Vec<u8> {
     component(&Parts {
         described: "u32",
@@ -61,7 +62,7 @@ pub fn exports_another_type() -> Vec<u8> {
     })
 }
 
-/// Has so many functions.
+/// A plugin with this number of additional functions.
 pub fn has_functions(count: usize) -> Vec<u8> {
     component(&Parts {
         fields: &"(func)".repeat(count),
@@ -69,7 +70,7 @@ pub fn has_functions(count: usize) -> Vec<u8> {
     })
 }
 
-/// Has data far behind the end of its memory.
+/// A plugin with a data segment that starts far behind the end of its memory.
 pub fn has_data_out_of_bounds() -> Vec<u8> {
     let data = format!(r#"(data (i32.const 8388608) "{}")"#, "x".repeat(1 << 20));
     component(&Parts {
@@ -78,12 +79,12 @@ pub fn has_data_out_of_bounds() -> Vec<u8> {
     })
 }
 
-/// A plugin with a description in it that is not what it says when it runs.
+/// The plugin with an embedded description that differs from the answer of its `describe`.
 pub fn described_falsely(plugin: &[u8]) -> Vec<u8> {
     with_section(plugin, b"innkeeper:description", br#"{"name":"another"}"#)
 }
 
-/// Answers what lies at address 0 of its memory when it is asked what it is.
+/// A plugin whose `describe` returns the record at address 0 of its memory.
 pub(crate) fn describing(memory: &str) -> Vec<u8> {
     component(&Parts {
         describe: "",
@@ -92,7 +93,7 @@ pub(crate) fn describing(memory: &str) -> Vec<u8> {
     })
 }
 
-/// A plugin with one more custom section behind it.
+/// The plugin with a custom section appended.
 pub(crate) fn with_section(plugin: &[u8], name: &[u8], content: &[u8]) -> Vec<u8> {
     const CUSTOM_SECTION: u8 = 0;
 
@@ -101,7 +102,7 @@ pub(crate) fn with_section(plugin: &[u8], name: &[u8], content: &[u8]) -> Vec<u8
     [plugin, &[CUSTOM_SECTION, byte(section.len())], &section].concat()
 }
 
-/// WebAssembly, but no component.
+/// A core module: WebAssembly, but no component.
 pub fn core_module() -> Vec<u8> {
     wat::parse_str("(module)").expect("a module in the text format")
 }
@@ -130,7 +131,7 @@ fn component(parts: &Parts<'_>) -> Vec<u8> {
     encoded(&contract, &module)
 }
 
-/// The contract and the core module's part of a world with one more import.
+/// Adds an import to the world of the contract; returns the contract and the import of the core module.
 fn importing(contract: &str, interface: &str) -> (String, String) {
     let (package, rest) = interface
         .split_once('/')
@@ -143,7 +144,7 @@ fn importing(contract: &str, interface: &str) -> (String, String) {
     (format!("{world}\n{package}"), import)
 }
 
-/// A component of a core module and the world `plugin`.
+/// Encodes a core module as a component of the world `plugin`.
 fn encoded(wit: &str, module: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let package = resolve.push_str("plugin.wit", wit);

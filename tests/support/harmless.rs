@@ -1,24 +1,26 @@
-//! Plugins made by hand that are as they should be: one that is only there, and one and the same in other bytes.
+//! Well-behaved components made by hand: a plugin without passes, and the same plugin with a different digest.
 
 use crate::handmade::{describing, with_section};
 
-/// The same plugin with other bytes: behind a section that nobody reads, another one for each mark.
+/// The plugin with a custom section that no reader uses; each mark gives other bytes and so another digest.
 pub fn marked(plugin: &[u8], mark: u32) -> Vec<u8> {
     with_section(plugin, b"mark", &mark.to_le_bytes())
 }
 
-/// Serves parents of the kind `Idle` in a group of version `v1`, which never have a pass; children would be ConfigMaps.
+/// A plugin for parents of kind `Idle`, version `v1`, in this group, with ConfigMaps as children.
+///
+/// Only `describe` works: `reconcile` traps, so do not create a parent of it.
 pub fn idle(group: &str) -> Vec<u8> {
     describing(&Image::manifest(group).data())
 }
 
-/// The memory of a guest whose `describe` answers address 0.
+/// The initial memory of a guest whose `describe` returns address 0.
 struct Image {
     bytes: Vec<u8>,
 }
 
 impl Image {
-    /// Where texts and lists lie: behind the manifest.
+    /// The first address behind the manifest; texts and lists follow.
     const REST: usize = 64;
 
     fn manifest(group: &str) -> Self {
@@ -41,7 +43,8 @@ impl Image {
         image
     }
 
-    /// A record that begins with texts, of so many bytes, with a boolean that is true.
+    /// Adds a record of `size` bytes that begins with texts, with `true` at the offset `truth` if there is one; returns its
+    /// address.
     fn record(&mut self, texts: &[&str], size: usize, truth: Option<usize>) -> usize {
         let texts: Vec<_> = texts.iter().map(|text| self.text(text)).collect();
         let at = self.bytes.len().next_multiple_of(8);
@@ -67,7 +70,7 @@ impl Image {
         self.bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// As a field of a core module.
+    /// Returns the memory as the data field of a core module.
     fn data(&self) -> String {
         let bytes = self.bytes.iter().map(|byte| format!("\\{byte:02x}"));
         format!("(data (i32.const 0) \"{}\")", bytes.collect::<String>())

@@ -1,4 +1,4 @@
-//! The host as its users start it: the binary, as a process.
+//! The host as a process, started from its binary as users do.
 
 use std::{
     fs::{self, File},
@@ -13,23 +13,23 @@ use tempfile::TempDir;
 
 use crate::process::{Running, bound, path_from_env, spawn_bound};
 
-/// What a host is started with.
+/// Arguments, environment and limits of a host.
 #[derive(Clone, Debug, Default)]
 pub struct HostOptions {
     /// Plugin files.
     pub plugins: Vec<PathBuf>,
     /// Further arguments of `innkeeper run`.
     pub arguments: Vec<String>,
-    /// Environment.
+    /// Environment variables.
     pub environment: Vec<(String, String)>,
-    /// The cache directory; none: one of its own.
+    /// The cache directory; none gives the host a new one.
     pub cache: Option<PathBuf>,
-    /// Limits of the process, as `prlimit` takes them.
+    /// Limits of the process, as arguments of `prlimit`.
     pub limits: Vec<String>,
 }
 
 impl HostOptions {
-    /// A host with the shipped guests of these names.
+    /// Options of a host that serves the shipped guests of these names.
     pub fn with_guests(names: &[&str]) -> Result<Self> {
         let directory = path_from_env("INNKEEPER_GUESTS")?;
         let plugins = names
@@ -43,7 +43,7 @@ impl HostOptions {
     }
 }
 
-/// A running host; ends with its value.
+/// A running host; dropping the value ends it.
 #[derive(Debug)]
 pub struct Host {
     // Dropped first: the process ends before its directory goes.
@@ -90,7 +90,7 @@ impl Host {
         Ok(Self { process, directory })
     }
 
-    /// What it has logged so far.
+    /// Returns the log so far.
     pub fn log(&self) -> Result<String> {
         Ok(fs::read_to_string(self.directory.path().join("log"))?)
     }
@@ -100,7 +100,7 @@ impl Host {
         &mut self.process
     }
 
-    /// Asks it to drain and waits for its end.
+    /// Sends SIGTERM, so that the host finishes its passes, and waits at most 30 s for its end.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         self.process.signal(Signal::TERM)?;
         self.process.wait_for(Duration::from_secs(30))

@@ -1,6 +1,6 @@
-//! Support for the suites: a control plane, a host on it, a user who applies and edits, and the audit log as witness.
+//! Support for the suites: a control plane, a host on it, a user who applies and edits objects, and the audit log.
 //!
-//! It knows nothing about what the product decides; the suites say what is expected.
+//! It contains no expectation about the product's behaviour; those are in the suites.
 
 #![expect(
     clippy::missing_panics_doc,

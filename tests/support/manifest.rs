@@ -16,7 +16,7 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Every object of a file below the root, in order.
+/// Reads all objects of a file below the root, in order.
 pub fn load(path: &str) -> Result<Vec<Value>> {
     let path = root().join(path);
     let text =
@@ -24,7 +24,7 @@ pub fn load(path: &str) -> Result<Vec<Value>> {
     parse(&text).with_context(|| format!("failed to parse {}", path.display()))
 }
 
-/// Every object of a YAML text, in order; empty documents are left out.
+/// Parses all objects of a YAML text, in order; skips empty documents.
 pub fn parse(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     Ok(documents
@@ -33,12 +33,12 @@ pub fn parse(text: &str) -> Result<Vec<Value>> {
         .collect())
 }
 
-/// The value at a path of a JSON pointer, null if there is none.
+/// Returns the value at a JSON pointer, or null.
 pub fn at<'a>(object: &'a Value, pointer: &str) -> &'a Value {
     object.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-/// The condition of a type as `Status/Reason: message`; none if it is not there.
+/// Returns the condition of a type as `Status/Reason: message`.
 pub fn condition(object: &Value, kind: &str) -> Option<String> {
     let conditions = at(object, "/status/conditions").as_array()?;
     let found = conditions
@@ -53,7 +53,7 @@ pub fn condition(object: &Value, kind: &str) -> Option<String> {
     ))
 }
 
-/// The status of a condition: `True`, `False`, `Unknown`, or empty if it is not there.
+/// Returns the status of a condition: `True`, `False`, `Unknown`, or an empty text if the condition is missing.
 pub fn condition_status(object: &Value, kind: &str) -> String {
     let text = condition(object, kind).unwrap_or_default();
     text.split('/').next().unwrap_or_default().to_owned()

@@ -1,10 +1,11 @@
-//! What a field manager owns of an object, read from `metadata.managedFields`: the API server's account of what was applied.
+//! The fields of an object that a field manager owns, read from `metadata.managedFields`.
 
 use serde_json::{Map, Value};
 
-/// The part of an object that a manager has applied to it, or to a subresource of it; none if there is no such entry.
+/// Returns the part of an object that a manager has applied to it, or to one of its subresources; none if
+/// `managedFields` has no such entry.
 ///
-/// Fields that are owned and not there are `null`: the API server drops some values that are empty.
+/// Owned fields that the object lacks are `null`: the API server drops some empty values.
 pub fn owned(object: &Value, manager: &str, subresource: Option<&str>) -> Option<Value> {
     let entries = object["metadata"]["managedFields"].as_array()?;
     let entry = entries.iter().find(|entry| {
@@ -15,7 +16,7 @@ pub fn owned(object: &Value, manager: &str, subresource: Option<&str>) -> Option
     Some(part(&entry["fieldsV1"], object))
 }
 
-/// The part of a value that a set of fields names.
+/// Returns the part of a value that a set of fields (`fieldsV1`) names.
 fn part(fields: &Value, value: &Value) -> Value {
     let members = fields.as_object().into_iter().flatten();
     let members: Vec<(&str, &Value)> = members
@@ -24,7 +25,7 @@ fn part(fields: &Value, value: &Value) -> Value {
         .collect();
     let is_container = fields.get(".").is_some();
     match value {
-        // A name without members stands for everything below it.
+        // A name without members stands for the whole value below it.
         _ if members.is_empty() && !is_container => value.clone(),
         Value::Array(items) => items
             .iter()
@@ -47,7 +48,7 @@ fn part(fields: &Value, value: &Value) -> Value {
     }
 }
 
-/// Whether a name is that of an item.
+/// Returns true if a name of `fieldsV1` (`k:`, `v:` or `i:`) refers to this list item.
 fn is_of(name: &str, index: usize, item: &Value) -> bool {
     let Some((kind, text)) = name.split_once(':') else {
         return false;

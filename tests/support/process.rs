@@ -1,4 +1,4 @@
-//! Child processes that never outlive the test process.
+//! Child processes that never outlive the test process, and the environment of the suites.
 
 use std::{
     env, fs,
@@ -12,15 +12,15 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The absolute path that an environment variable names; the scripts that run the suites set it.
+/// Returns the absolute path in an environment variable, which `tests/environment` sets.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the suites are told by their scripts where the product is"
+    reason = "the scripts pass the paths of the product in the environment"
 )]
 pub fn path_from_env(variable: &str) -> Result<PathBuf> {
     let path = env::var_os(variable)
         .map(PathBuf::from)
-        .with_context(|| format!("{variable} is not set: run the suites by ./tests/run"))?;
+        .with_context(|| format!("{variable} is not set: run the suites with ./tests/run"))?;
     if !path.exists() {
         bail!(
             "{variable} names {}, which does not exist: run ./tests/setup",
@@ -30,19 +30,19 @@ pub fn path_from_env(variable: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether the long variants are asked for.
+/// Returns true if `INNKEEPER_FULL=1` requests the long variants of the tests.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the suites are told by their scripts how long they may take"
+    reason = "the scripts request long runs in the environment"
 )]
 pub fn is_full() -> bool {
     env::var_os("INNKEEPER_FULL").is_some_and(|value| value == "1")
 }
 
-/// Where random cases start: a fixed seed, so that every run tests the same, unless `INNKEEPER_SEED` gives another.
+/// The seed of random cases: `INNKEEPER_SEED`, or 1, so that every run tests the same cases.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one who runs a suite says which cases it makes up"
+    reason = "the person who runs a suite can choose the random cases"
 )]
 pub fn seed() -> u64 {
     let given = env::var("INNKEEPER_SEED").ok();
@@ -51,16 +51,16 @@ pub fn seed() -> u64 {
     })
 }
 
-/// The plan of faults that is to be replayed alone; none: all that the suite has.
+/// The one fault plan to run, from `INNKEEPER_PLAN`; none runs all of the suite.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one who runs a suite says which plan is of interest"
+    reason = "the person who runs a suite can choose one plan"
 )]
 pub fn plan() -> Option<String> {
     env::var("INNKEEPER_PLAN").ok()
 }
 
-/// A command whose process is told to end when the test process has ended, however it ends; start it by `spawn_bound`.
+/// A command whose process gets SIGTERM when the test process ends for any reason; start it with `spawn_bound`.
 pub fn bound(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command
@@ -70,10 +70,10 @@ pub fn bound(program: &Path) -> Command {
     command
 }
 
-/// Starts a command that `bound` made.
+/// Starts a command made by `bound`.
 ///
-/// The kernel sends the signal when the *thread* that forked has ended, and the threads of tests end early: so a thread
-/// of its own forks and then stays.
+/// The kernel sends the signal when the *thread* that forked ends, and test threads end long before the process. So a
+/// separate thread forks and then stays parked.
 pub fn spawn_bound(mut command: Command) -> Result<Running> {
     let (sender, receiver) = mpsc::channel();
     let shown = format!("{command:?}");
@@ -92,32 +92,32 @@ pub fn spawn_bound(mut command: Command) -> Result<Running> {
     Ok(Running { child })
 }
 
-/// What a process has used since its start.
+/// CPU time since a process started, and its memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// CPU time of all its threads, in steps of 10 ms.
+    /// CPU time of all threads, in steps of 10 ms.
     pub cpu: Duration,
-    /// What is resident now.
+    /// Resident memory at the moment.
     pub resident_bytes: u64,
-    /// What of it belongs to no file.
+    /// The part of the resident memory that no file backs.
     pub anonymous_bytes: u64,
-    /// The most that was resident at one time.
+    /// The highest resident memory so far.
     pub resident_max_bytes: u64,
 }
 
-/// A process that is ended when the value is dropped.
+/// A running process; dropping the value ends it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
 }
 
 impl Running {
-    /// The number of the process.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The number of the process, as the system calls take it.
+    /// The process id in the type that `rustix` takes.
     pub fn pid(&self) -> Result<Pid> {
         let pid = i32::try_from(self.child.id())?;
         Pid::from_raw(pid).context("a started process has a pid")
@@ -128,19 +128,20 @@ impl Running {
         Ok(kill_process(self.pid()?, signal)?)
     }
 
-    /// The exit status if it has ended.
+    /// The exit status if the process has ended.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// What it has used so far; fails once it has ended.
+    /// Reads the process's use of CPU and memory from /proc; fails once the process has ended.
     pub fn usage(&self) -> Result<Usage> {
-        /// The unit of CPU times that the kernel shows, on every machine that Rust and Go know.
+        /// The unit of CPU times in /proc: `USER_HZ` is 100 on all architectures that Rust and Go support.
         const TICK: Duration = Duration::from_millis(10);
 
         let read = |name| fs::read_to_string(format!("/proc/{}/{name}", self.id()));
         let stat = read("stat")?;
-        // The second field is a name, which may hold anything; after it come the state and ten more fields.
+        // The second field is the program's name, which may contain spaces and brackets. Behind its closing bracket come
+        // the state and then ten fields before the CPU times.
         let (_, fields) = stat.rsplit_once(") ").context("no name in stat")?;
         let ticks = |at| -> Result<u32> {
             let field = fields.split(' ').nth(at).context("stat is too short")?;
@@ -162,7 +163,7 @@ impl Running {
         })
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended; fails after the deadline.
     pub fn wait_for(&mut self, deadline: Duration) -> Result<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -179,7 +180,7 @@ impl Running {
         }
     }
 
-    /// Ends it at once.
+    /// Kills the process (SIGKILL) and waits for its end.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -191,7 +192,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let asked = self.signal(Signal::TERM);
         if asked.is_err() || self.wait_for(Duration::from_secs(10)).is_err() {
-            // Already gone, or deaf: nothing more can be done from a destructor.
+            // The process is gone already, or ignores SIGTERM. A destructor cannot report a failure of the kill.
             drop(self.kill());
         }
     }

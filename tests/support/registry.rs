@@ -1,6 +1,6 @@
-//! An OCI registry and a forward proxy as processes of their own, and the independent clients of registries.
+//! An OCI registry and a forward proxy as processes, and clients of registries.
 //!
-//! `tests/registry` has them; they know nothing of the product.
+//! Except for the product, all of them are published software that `tests/registry` builds.
 
 use std::{
     ffi::OsStr,
@@ -20,32 +20,32 @@ use crate::{
     wait::eventually_for,
 };
 
-/// The name that a private registry knows, and its password.
+/// The credentials that a private registry accepts.
 const USER: &str = "keeper";
 const PASSWORD: &str = "of the inn";
 
-/// How a registry lets others speak with it.
+/// Address, encryption and access of a registry.
 #[derive(Clone, Debug, Default)]
 pub struct RegistryOptions {
-    /// Where it listens; none: on any free port.
+    /// The address to listen on; none takes a free port on loopback.
     pub address: Option<String>,
-    /// By TLS, with a certificate for its address and `registry.test` by an authority that nobody knows.
+    /// Serve TLS, with a certificate for its address and `registry.test` from an authority that no client trusts.
     pub tls: bool,
-    /// Only who has the name and the password.
+    /// Require the credentials of the tests.
     pub private: bool,
 }
 
-/// A registry; ends with its value, and has nothing when it is started again.
+/// A running registry; dropping the value ends it. Its content is in memory and is lost with the process.
 #[derive(Debug)]
 pub struct Registry(Listener);
 
 impl Registry {
-    /// Starts one without TLS that serves everybody.
+    /// Starts a registry without TLS and credentials.
     pub fn start() -> Result<Self> {
         Self::start_with(&RegistryOptions::default())
     }
 
-    /// Starts one.
+    /// Starts a registry with these options.
     pub fn start_with(options: &RegistryOptions) -> Result<Self> {
         let RegistryOptions {
             address,
@@ -70,56 +70,56 @@ impl Registry {
         &self.0.address
     }
 
-    /// The reference of the one plugin of the tests, with a tag or a digest behind it.
+    /// The reference of the tests' plugin; `version` is a tag (`:1`), a digest (`@sha256:...`) or both.
     pub fn reference(&self, version: &str) -> String {
         format!("{}/plugins/pond{version}", self.address())
     }
 
-    /// The authority that a registry with TLS has its certificate from, as PEM.
+    /// The path of the authority that signed the certificate of a registry with TLS, as PEM.
     pub fn ca_file(&self) -> PathBuf {
         self.0.directory.path().join("ca.pem")
     }
 
-    /// What it was asked for, each as its method and its path.
+    /// The requests so far, each as method and path.
     pub fn asked(&self) -> Result<Vec<String>> {
         self.0.asked()
     }
 
-    /// What `docker login` would keep for a private one.
+    /// The docker `config.json` with the credentials of this registry.
     pub fn docker_config(&self) -> String {
         docker_config(self.address())
     }
 }
 
-/// What `docker login` would keep for a private registry that is called so.
+/// The docker `config.json` that `docker login` would write for a private registry with this address.
 pub fn docker_config(registry: &str) -> String {
     let auth = STANDARD.encode(format!("{USER}:{PASSWORD}"));
     json!({"auths": {registry: {"auth": auth}}}).to_string()
 }
 
-/// A forward proxy that resolves every name to one server; ends with its value.
+/// A forward proxy that sends every request to one server; dropping the value ends it.
 #[derive(Debug)]
 pub struct Proxy(Listener);
 
 impl Proxy {
-    /// Starts one before a registry.
+    /// Starts a proxy in front of a registry.
     pub fn start(registry: &Registry) -> Result<Self> {
         let arguments = ["proxy", "--to", registry.address()];
         Listener::start(&arguments.map(str::to_owned)).map(Self)
     }
 
-    /// What `HTTPS_PROXY` and `HTTP_PROXY` are to be.
+    /// The value for `HTTPS_PROXY` and `HTTP_PROXY`.
     pub fn url(&self) -> String {
         format!("http://{}", self.0.address)
     }
 
-    /// What it was asked for, each as its method and where to.
+    /// The requests so far, each as method and target.
     pub fn asked(&self) -> Result<Vec<String>> {
         self.0.asked()
     }
 }
 
-/// The process behind both.
+/// The process of a registry or a proxy.
 #[derive(Debug)]
 struct Listener {
     // Dropped first: the process ends before its directory goes.
@@ -142,7 +142,7 @@ impl Listener {
         let address = eventually_for(Duration::from_secs(30), "a registry listens", || {
             if let Ok(Some(status)) = process.try_wait() {
                 let errors = fs::read_to_string(directory.path().join("errors"));
-                panic!("it ended with {status}: {errors:?}");
+                panic!("the process ended with {status}: {errors:?}");
             }
             fs::read_to_string(&wanted)
         });
@@ -159,9 +159,9 @@ impl Listener {
     }
 }
 
-/// A client of registries, with files and credentials of its own.
+/// A command-line client of registries with a working directory and credentials of its own.
 ///
-/// What is in the environment of the one who runs the tests does not reach it.
+/// Proxy settings and credentials of the person who runs the tests do not reach it.
 #[derive(Debug)]
 pub struct Client {
     program: PathBuf,
@@ -170,17 +170,17 @@ pub struct Client {
 }
 
 impl Client {
-    /// The product.
+    /// The product's own binary.
     pub fn innkeeper() -> Result<Self> {
         Self::new("INNKEEPER_BIN")
     }
 
-    /// The client of the OCI registries as storage project.
+    /// The `oras` client of the project OCI Registry As Storage.
     pub fn oras() -> Result<Self> {
         Self::new("INNKEEPER_ORAS")
     }
 
-    /// The signer of the sigstore project, which only long runs have.
+    /// The `cosign` client of the sigstore project; only `tests/full` builds it.
     pub fn cosign() -> Result<Self> {
         Self::new("INNKEEPER_COSIGN").map(|client| client.with("COSIGN_PASSWORD", ""))
     }
@@ -193,19 +193,19 @@ impl Client {
         })
     }
 
-    /// With a variable in its environment.
+    /// Adds an environment variable.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.environment.push((name.to_owned(), value.into()));
         self
     }
 
-    /// The directory that it works in.
+    /// The working directory.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Puts a file into that directory; gives its path.
+    /// Writes a file into the working directory; returns its path.
     pub fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<String> {
         let path = self.directory().join(name);
         fs::write(&path, bytes)?;
@@ -213,7 +213,7 @@ impl Client {
         Ok(path.to_owned())
     }
 
-    /// How it ends, and what it says.
+    /// Runs the client; returns its exit status and output.
     pub fn output<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Output> {
         let mut command = Command::new(&self.program);
         for name in ["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"] {
@@ -228,7 +228,7 @@ impl Client {
         Ok(command.output()?)
     }
 
-    /// What it says on standard output; fails if it fails.
+    /// Runs the client; returns its standard output, or an error with its standard error if it fails.
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String> {
         let output = self.output(arguments)?;
         if !output.status.success() {

@@ -1,4 +1,4 @@
-//! What an API server says of a new object, without keeping it.
+//! Server-side dry runs: the API server's verdict on a new object that it does not store.
 
 use std::collections::BTreeSet;
 
@@ -19,26 +19,26 @@ use crate::{User, user::Kind};
 pub struct Trial {
     /// The HTTP status.
     pub code: u16,
-    /// Why it was refused, in one text; empty if it was not.
+    /// The reason of a refusal in one text; empty if the object was accepted.
     pub message: String,
-    /// Why it was refused: field and message.
+    /// The causes of a refusal: field and message.
     pub causes: BTreeSet<(String, String)>,
-    /// The unknown fields of which it was warned: `unknown field "spec.x"`.
+    /// The warnings about unknown fields, each as `unknown field "spec.x"`.
     pub unknown_fields: BTreeSet<String>,
 }
 
 impl Trial {
-    /// Whether the object would have been created.
+    /// Returns true if the API server would have created the object.
     pub fn is_accepted(&self) -> bool {
         self.code == 201
     }
 }
 
 impl User {
-    /// Asks for a create of `object` as `kind` with `dryRun=All` and `fieldValidation=Warn`.
+    /// Creates `object` as `kind` with `dryRun=All` and `fieldValidation=Warn`.
     ///
-    /// So unknown fields are dropped with a warning for each, and the rest is still looked at; strictly, they would be
-    /// the only answer.
+    /// The API server then drops unknown fields with a warning for each and validates the rest. With `Strict` it would
+    /// report only the unknown fields.
     #[expect(
         clippy::disallowed_methods,
         reason = "the client's own create gives no warnings"
@@ -80,7 +80,7 @@ impl User {
     }
 }
 
-/// The text of a warning: `299 - "unknown field \"spec.x\""`.
+/// Returns the text inside the quotes of a warning such as `299 - "unknown field \"spec.x\""`.
 fn unquoted(header: &str) -> String {
     let text = header.split_once('"').map_or(header, |(_, text)| text);
     let text = text.strip_suffix('"').unwrap_or(text);

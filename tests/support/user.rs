@@ -1,4 +1,4 @@
-//! A user of the cluster: applies, edits, deletes, looks.
+//! A user of the cluster who applies, edits, deletes and reads objects.
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Mutex};
 
@@ -13,10 +13,10 @@ use kube::{
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-/// The field manager under which a user applies.
+/// The field manager of a user's writes.
 const MANAGER: &str = "test-user";
 
-/// A connection with an identity, usable from plain tests.
+/// A client with one identity, usable from synchronous tests.
 pub struct User {
     runtime: Runtime,
     client: Client,
@@ -25,7 +25,7 @@ pub struct User {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the tests play the users, who write"
+    reason = "the tests act as users, who write directly"
 )]
 impl User {
     /// Connects with a kubeconfig file.
@@ -33,7 +33,7 @@ impl User {
         Self::connect_with(Kubeconfig::read_from(kubeconfig)?)
     }
 
-    /// Connects with a kubeconfig file of somebody who may impersonate, as a user of another name and no group.
+    /// Connects with a kubeconfig file whose user may impersonate others, as the user `name` without groups.
     pub fn connect_as(kubeconfig: &Path, name: &str) -> Result<Self> {
         let mut kubeconfig = Kubeconfig::read_from(kubeconfig)?;
         for named in &mut kubeconfig.auth_infos {
@@ -60,7 +60,7 @@ impl User {
         })
     }
 
-    /// The client, for what this type has no word for.
+    /// The underlying client, for requests that this type has no method for.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -137,14 +137,14 @@ impl User {
         Ok(serde_json::to_value(patched)?)
     }
 
-    /// One object, none if it does not exist.
+    /// Reads one object; none if it does not exist.
     pub fn get(&self, kind: Kind<'_>, name: &str) -> Result<Option<Value>> {
         let api = self.api(kind)?;
         let found = self.runtime.block_on(api.get_opt(name))?;
         Ok(found.map(serde_json::to_value).transpose()?)
     }
 
-    /// The objects of a kind, in their namespace or everywhere, that carry the labels.
+    /// Lists the objects of a kind that match a label selector.
     pub fn list(&self, kind: Kind<'_>, selector: &str) -> Result<Vec<Value>> {
         let api = self.api(kind)?;
         let params = ListParams::default().labels(selector);
@@ -153,7 +153,7 @@ impl User {
             .items
             .into_iter()
             .map(|mut item| {
-                // A list leaves out what all its items have in common.
+                // The API server states apiVersion and kind once for the list, not for each item.
                 item.types = Some(TypeMeta {
                     api_version: kind.api_version.to_owned(),
                     kind: kind.kind.to_owned(),
@@ -163,7 +163,7 @@ impl User {
             .collect()
     }
 
-    /// All objects of a namespace, of whatever kind, events left out.
+    /// Lists all objects of all kinds in a namespace, except Events.
     pub fn everything(&self, namespace: &str) -> Result<Vec<Value>> {
         let served = self.runtime.block_on(Discovery::new(self.client()).run())?;
         let mut all = Vec::new();
@@ -179,12 +179,12 @@ impl User {
         Ok(all)
     }
 
-    /// Deletes an object; one that does not exist is no error.
+    /// Deletes an object; a missing object is no error.
     pub fn delete(&self, kind: Kind<'_>, name: &str) -> Result<()> {
         self.delete_with(kind, name, &DeleteParams::default())
     }
 
-    /// Deletes an object with parameters; one that does not exist is no error.
+    /// Deletes an object with parameters; a missing object is no error.
     pub fn delete_with(&self, kind: Kind<'_>, name: &str, params: &DeleteParams) -> Result<()> {
         let api = self.api(kind)?;
         match self.runtime.block_on(api.delete(name, params)) {
@@ -250,14 +250,14 @@ impl fmt::Debug for User {
     }
 }
 
-/// Names a kind, and where to look for its objects.
+/// A kind, and the namespace of its objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind<'a> {
     /// `apps/v1`.
     pub api_version: &'a str,
     /// `Deployment`.
     pub kind: &'a str,
-    /// The namespace; none: everywhere, or cluster-scoped.
+    /// The namespace; none for all namespaces and for cluster-scoped kinds.
     pub namespace: Option<&'a str>,
 }
 

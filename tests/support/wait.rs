@@ -1,4 +1,4 @@
-//! Waiting for the cluster: polling with a deadline.
+//! Polling with a deadline, for changes in the cluster.
 
 use std::{
     fmt::Display,
@@ -6,23 +6,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a condition may take on a loaded machine of two cores before a test fails.
+/// The deadline of a condition: enough for a loaded machine with two cores.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Between two looks.
+/// The time between two checks.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Waits until `check` gives a value; fails with its last complaint after a minute.
+/// Waits until `check` returns a value; panics with its last error after a minute.
 #[track_caller]
-pub fn eventually<T, E: Display>(what: &str, check: impl FnMut() -> Result<T, E>) -> T {
-    eventually_for(DEADLINE, what, check)
+pub fn eventually<T, E: Display>(condition: &str, check: impl FnMut() -> Result<T, E>) -> T {
+    eventually_for(DEADLINE, condition, check)
 }
 
-/// Waits until `check` gives a value; fails with its last complaint after `deadline`.
+/// Waits until `check` returns a value; panics with its last error after `deadline`.
 #[track_caller]
 pub fn eventually_for<T, E: Display>(
     deadline: Duration,
-    what: &str,
+    condition: &str,
     mut check: impl FnMut() -> Result<T, E>,
 ) -> T {
     let start = Instant::now();
@@ -30,7 +30,7 @@ pub fn eventually_for<T, E: Display>(
         match check() {
             Ok(value) => return value,
             Err(complaint) if start.elapsed() > deadline => {
-                panic!("{what}: not within {deadline:?}: {complaint}")
+                panic!("{condition}: not within {deadline:?}: {complaint}")
             }
             Err(_) => thread::sleep(INTERVAL),
         }

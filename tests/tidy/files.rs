@@ -1,4 +1,4 @@
-//! Which files the project has.
+//! The files of the project and their texts.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Paths below the root that are tracked, or would be, sorted.
+/// Returns the sorted paths below the root that are tracked, or new and not ignored.
 pub(crate) fn tracked() -> Vec<String> {
     static TRACKED: OnceLock<Vec<String>> = OnceLock::new();
     TRACKED
@@ -38,14 +38,14 @@ pub(crate) fn tracked() -> Vec<String> {
         .clone()
 }
 
-/// Whether a path ends in a dot and the extension.
+/// Returns true if a path has this extension.
 pub(crate) fn has_extension(path: &str, extension: &str) -> bool {
     Path::new(path)
         .extension()
         .is_some_and(|found| found == extension)
 }
 
-/// The text of a file below the root.
+/// Reads a file below the root.
 pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).expect("a listed file can be read")
 }
@@ -54,12 +54,12 @@ pub(crate) fn read(path: &str) -> String {
 pub(crate) struct Source {
     /// The path below the root.
     pub(crate) path: String,
-    /// Its text.
+    /// The text.
     pub(crate) text: String,
 }
 
 impl Source {
-    /// Every Rust file of the project.
+    /// Returns all Rust files of the project.
     pub(crate) fn all() -> &'static [Self] {
         static ALL: OnceLock<Vec<Source>> = OnceLock::new();
         ALL.get_or_init(|| {
@@ -71,17 +71,17 @@ impl Source {
                     path,
                 })
                 .collect();
-            assert!(sources.len() > 10, "the tidy test looks at the wrong place");
+            assert!(sources.len() > 10, "the tidy test looks in the wrong place");
             sources
         })
     }
 
-    /// Whether the whole file is a test.
+    /// Returns true if the whole file is test code.
     pub(crate) fn is_test_file(&self) -> bool {
         self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
     }
 
-    /// Lines before the tests of the file.
+    /// Counts the lines before the file's test module.
     pub(crate) fn product_lines(&self) -> usize {
         let lines: Vec<&str> = self.text.lines().collect();
         lines
@@ -91,7 +91,7 @@ impl Source {
     }
 }
 
-/// Files below a crate's `src` that no parent module declares.
+/// Returns the files below a crate's `src` that no parent module declares.
 pub(crate) fn orphans() -> Vec<String> {
     let all: BTreeSet<&str> = Source::all()
         .iter()
@@ -114,7 +114,7 @@ pub(crate) fn orphans() -> Vec<String> {
         .collect()
 }
 
-/// Whether a parent of `directory/stem.rs` holds `mod stem;`.
+/// Returns true if a parent of `directory/stem.rs` contains `mod stem;`.
 fn is_declared(all: &BTreeSet<&str>, directory: &Path, stem: &str) -> bool {
     let parents = if directory.ends_with("src") {
         vec![directory.join("lib.rs"), directory.join("main.rs")]

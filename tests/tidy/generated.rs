@@ -1,4 +1,4 @@
-//! What is generated and committed is what the product generates now.
+//! Generated files in version control are up to date.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use innkeeper_tests::{manifest::root, process::path_from_env};
 
-/// Every file below a directory, by its path there.
+/// Reads all files below a directory, by their path in it.
 fn files_below(directory: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![directory.to_owned()];
@@ -34,7 +34,7 @@ fn files_below(directory: &Path) -> BTreeMap<PathBuf, String> {
 }
 
 #[test]
-fn deploy_is_what_the_plugins_need() {
+fn deploy_matches_the_output_of_manifests() {
     let guests = path_from_env("INNKEEPER_GUESTS").expect("the guests are built");
     let fresh = tempfile::tempdir().expect("a directory can be made");
     let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));
@@ -53,7 +53,7 @@ fn deploy_is_what_the_plugins_need() {
     );
     assert!(
         fresh.len() > 10,
-        "too little was generated: {:?}",
+        "too few files were generated: {:?}",
         fresh.keys()
     );
     let names = |files: &BTreeMap<PathBuf, String>| files.keys().cloned().collect::<Vec<_>>();

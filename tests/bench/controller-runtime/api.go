@@ -8,7 +8,7 @@ import (
 
 var groupVersion = schema.GroupVersion{Group: "cache.example.com", Version: "v1"}
 
-// Memcached is the parent, as far as the job needs it.
+// Memcached is the parent, with the fields that the job needs.
 type Memcached struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -17,7 +17,7 @@ type Memcached struct {
 	Status MemcachedStatus `json:"status,omitempty"`
 }
 
-// MemcachedSpec is what a user declares; the API server fills in the defaults.
+// MemcachedSpec is the spec of a parent; the API server has filled in the defaults.
 type MemcachedSpec struct {
 	Size          *int32           `json:"size,omitempty"`
 	Image         string           `json:"image,omitempty"`
@@ -25,7 +25,7 @@ type MemcachedSpec struct {
 	Memcached     MemcachedOptions `json:"memcached,omitempty"`
 }
 
-// MemcachedOptions become arguments.
+// MemcachedOptions become command-line arguments of memcached.
 type MemcachedOptions struct {
 	MaxMemoryMB    int32  `json:"maxMemoryMB,omitempty"`
 	MaxConnections int32  `json:"maxConnections,omitempty"`
@@ -33,7 +33,7 @@ type MemcachedOptions struct {
 	MaxItemSize    string `json:"maxItemSize,omitempty"`
 }
 
-// MemcachedStatus is what is observed.
+// MemcachedStatus is the observed state.
 type MemcachedStatus struct {
 	Nodes              []string           `json:"nodes"`
 	Replicas           int32              `json:"replicas"`
@@ -58,10 +58,10 @@ func addToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// DeepCopyObject is what controller-gen would generate.
+// DeepCopyObject copies the parent, as code of controller-gen does.
 func (in *Memcached) DeepCopyObject() runtime.Object { return in.DeepCopy() }
 
-// DeepCopy is what controller-gen would generate.
+// DeepCopy copies the parent, as code of controller-gen does.
 func (in *Memcached) DeepCopy() *Memcached {
 	out := *in
 	in.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
@@ -74,7 +74,7 @@ func (in *Memcached) DeepCopy() *Memcached {
 	return &out
 }
 
-// DeepCopyObject is what controller-gen would generate.
+// DeepCopyObject copies the list, as code of controller-gen does.
 func (in *MemcachedList) DeepCopyObject() runtime.Object {
 	out := *in
 	in.ListMeta.DeepCopyInto(&out.ListMeta)

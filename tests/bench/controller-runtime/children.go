@@ -21,9 +21,9 @@ const (
 	userID       = int64(11211)
 )
 
-// pool is what is wanted for one parent. The functions set single fields of
-// objects as they are, so that what the API server has filled in stays and an
-// unchanged object compares as equal.
+// pool is the desired state of one parent. Its methods set single fields of an
+// existing object. Defaults of the API server stay, so that an unchanged object
+// compares as equal.
 type pool struct {
 	parent         *Memcached
 	size           int32
@@ -58,7 +58,7 @@ func (p *pool) setDeployment(d *appsv1.Deployment) {
 	maps.Copy(d.Labels, p.workloadLabels)
 	spec := &d.Spec
 	spec.Replicas = &p.size
-	// It cannot be changed.
+	// The API server refuses a change of the selector.
 	if d.CreationTimestamp.IsZero() {
 		spec.Selector = &metav1.LabelSelector{MatchLabels: p.labels}
 	}

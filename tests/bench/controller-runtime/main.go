@@ -1,8 +1,8 @@
-// Command controller-runtime does the job of the memcached plugin as an
-// operator of the usual kind does it, as a peer in benchmarks: cached reads,
-// CreateOrUpdate, one status update where the status changed.
+// Command controller-runtime is a peer in benchmarks: an operator that does the
+// job of the memcached plugin with the usual means of controller-runtime. It
+// reads from the cache, uses CreateOrUpdate, and updates a changed status once.
 //
-// It says on standard output how many reconciles it has run when it is ended.
+// It prints the number of its reconciles when it ends.
 package main
 
 import (
@@ -42,7 +42,7 @@ type reconciler struct {
 }
 
 func main() {
-	concurrency := flag.Int("concurrency", 1, "reconciles at the same time")
+	concurrency := flag.Int("concurrency", 1, "number of concurrent reconciles")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
 	r := &reconciler{}
@@ -103,7 +103,7 @@ func parentOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
 }
 
-// Reconcile brings the children of one parent to what it declares.
+// Reconcile brings the children of one parent to their desired state.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	r.reconciles.Add(1)
 	parent := &Memcached{}
@@ -139,7 +139,7 @@ func (r *reconciler) keep(ctx context.Context, parent *Memcached, child client.O
 	return err
 }
 
-// nodes gives the names of the Pods that are there to stay.
+// nodes returns the names of the Pods that are not being deleted.
 func (r *reconciler) nodes(ctx context.Context, p *pool) ([]string, error) {
 	pods := &metav1.PartialObjectMetadataList{}
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// setStatus sets the parent's status from what the API server last said of the
+// setStatus sets the parent's status from the last known state of the
 // Deployment.
 func (p *pool) setStatus(deployment *appsv1.Deployment, nodes []string) {
 	seen := &deployment.Status
@@ -60,7 +60,7 @@ func (p *pool) setCondition(kind string, holds bool, whenTrue, whenFalse, messag
 	meta.SetStatusCondition(&p.parent.Status.Conditions, condition)
 }
 
-// readyMessage is that of the stored condition Ready.
+// readyMessage returns the message of the stored condition Ready.
 func readyMessage(parent *Memcached) string {
 	if ready := meta.FindStatusCondition(parent.Status.Conditions, "Ready"); ready != nil {
 		return ready.Message

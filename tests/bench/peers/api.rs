@@ -1,10 +1,10 @@
-//! The parent as Rust types: as much of it as the kube-rs peer needs, and whoever waits for its status.
+//! The parent as Rust types, with the fields that the kube-rs peer and the wait for the status need.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// What a user declares; the API server fills in the defaults.
+/// The spec of a parent; the API server has filled in the defaults.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize)]
 #[kube(
     group = "cache.example.com",
@@ -22,7 +22,7 @@ pub(crate) struct MemcachedSpec {
     pub(crate) memcached: MemcachedOptions,
 }
 
-/// Options that become arguments.
+/// Options that become command-line arguments of memcached.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemcachedOptions {
@@ -33,7 +33,7 @@ pub(crate) struct MemcachedOptions {
     pub(crate) max_item_size: String,
 }
 
-/// What is observed.
+/// The observed state.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct MemcachedStatus {
@@ -47,7 +47,7 @@ pub(crate) struct MemcachedStatus {
 }
 
 impl MemcachedStatus {
-    /// The condition of a type.
+    /// Returns the condition of a type.
     pub(crate) fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|it| it.type_ == kind)
     }

@@ -1,4 +1,5 @@
-//! Who does the job: started as a process, named in the audit log, asked for its count of passes.
+//! The contenders: the host and its two peers, each a process with a user agent of its own in the audit log and a count
+//! of its passes.
 
 use std::{
     env,
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::kube_rs;
 
-/// Passes or reconciles at a time: the host's default for a plugin.
+/// Concurrent passes or reconciles: the host's default for a plugin.
 pub(crate) const CONCURRENCY: u16 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -32,7 +33,7 @@ pub(crate) enum Contender {
 impl Contender {
     pub(crate) const ALL: [Self; 3] = [Self::Innkeeper, Self::KubeRs, Self::ControllerRuntime];
 
-    /// All of them, another one first in every round.
+    /// All contenders; each round starts with another one, so that no contender always has the first turn.
     pub(crate) fn in_order(round: usize) -> [Self; 3] {
         let mut order = Self::ALL;
         order.rotate_left(round % 3);
@@ -47,7 +48,7 @@ impl Contender {
         }
     }
 
-    /// Whether it sent a request.
+    /// Returns true if this contender sent the request.
     pub(crate) fn sent(self, request: &Write) -> bool {
         let agent = match self {
             Self::Innkeeper => return request.is_by_host(),
@@ -57,7 +58,7 @@ impl Contender {
         request.user_agent == agent
     }
 
-    /// Starts it; what the host compiles stays in the cache.
+    /// Starts the contender; the host keeps its compiled plugins in `cache`.
     pub(crate) fn start(self, plane: &ControlPlane, cache: &Path) -> Result<Started> {
         let kubeconfig = plane.kubeconfig();
         let concurrency = CONCURRENCY.to_string();
@@ -90,7 +91,7 @@ impl Contender {
     }
 }
 
-/// A running contender; ends with its value.
+/// A running contender; dropping the value ends it.
 pub(crate) enum Started {
     Host(Host),
     Peer {
@@ -101,7 +102,7 @@ pub(crate) enum Started {
 }
 
 impl Started {
-    /// What it has used so far.
+    /// Returns CPU time and memory so far.
     pub(crate) fn usage(&mut self) -> Result<Usage> {
         let usage = match self {
             Self::Host(host) => host.process().usage(),
@@ -120,7 +121,7 @@ impl Started {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// Ends it; gives how many passes or reconciles it has run.
+    /// Ends the contender; returns the number of its passes or reconciles.
     pub(crate) fn stop(mut self) -> Result<u64> {
         let counted = match &self {
             Self::Host(host) => Some(passes(host)?),
@@ -146,7 +147,7 @@ impl Started {
     }
 }
 
-/// The host's own count.
+/// Reads the number of passes from the host's metrics.
 fn passes(host: &Host) -> Result<u64> {
     let metrics = admin::scrape(&admin::address(host))?;
     let samples = metrics.lines().filter_map(|line| {

@@ -1,4 +1,4 @@
-//! One contender from empty to all parents done, and once more from its start with nothing left to do.
+//! One contender from an empty cluster until all parents are done, and then its restart with nothing left to do.
 
 use std::{
     collections::BTreeMap,
@@ -17,11 +17,11 @@ use crate::{
     parents,
 };
 
-/// Nothing was asked of the API server for so long: it has done what there was to do.
+/// A contender that sends no request for this long has finished its work.
 const QUIET: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// What was measured of one contender on one control plane.
+/// The measurements of one contender on one control plane.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Run {
     pub(crate) contender: Contender,
@@ -31,28 +31,28 @@ pub(crate) struct Run {
     pub(crate) restart: Restart,
 }
 
-/// From a start with parents that have no children.
+/// The measurements of a start with parents that have no children yet.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FromEmpty {
-    /// From the start of the process until every parent has its final status.
+    /// Time from the start of the process until every parent has its final status.
     pub(crate) wall_s: f64,
-    /// CPU time of the process until it has nothing more to ask.
+    /// CPU time of the process until it sends no more requests.
     pub(crate) cpu_s: f64,
     pub(crate) resident_max_bytes: u64,
-    /// Passes or reconciles, as it counts them itself.
+    /// Passes or reconciles, as the contender counts them.
     pub(crate) passes: u64,
-    /// What the API server was asked: verb and kind, watches left out.
+    /// Number of requests by verb and kind, without watches.
     pub(crate) requests: BTreeMap<String, usize>,
-    /// Those that were answered with an error.
+    /// Number of requests that were answered with an error.
     pub(crate) refused: usize,
 }
 
-/// From a start with nothing to do.
+/// The measurements of a start with nothing to do.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Restart {
-    /// From the start of the process until it used next to no CPU time any more.
+    /// Time from the start of the process until it is idle.
     pub(crate) steady_s: f64,
-    /// The part of it until the last list was answered; none where nothing is listed.
+    /// Time from the start of the process until the last list was answered; none without lists.
     pub(crate) listed_s: Option<f64>,
     pub(crate) cpu_s: f64,
     pub(crate) resident_max_bytes: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Restart {
     pub(crate) writes: usize,
 }
 
-/// Measures a contender with so many parents.
+/// Measures a contender with this number of parents.
 pub(crate) fn run(contender: Contender, cache: &Path, parents: usize, round: usize) -> Result<Run> {
     let plane = ControlPlane::start_with(&["--api-only", "--audit", "metadata"])?;
     let names = parents::make(&plane, parents)?;
@@ -121,7 +121,7 @@ fn restart(
     let passes = started.stop()?;
     ensure!(
         passes >= u64::try_from(parents)?,
-        "{}: {passes} passes after a restart with {parents} parents: it was not steady",
+        "{}: {passes} passes after a restart with {parents} parents: it was idle too early",
         contender.name(),
     );
     let requests = requests(plane, contender, mark)?;
@@ -140,7 +140,7 @@ fn restart(
     })
 }
 
-/// What a contender asked after a mark and was answered; watches come to no end.
+/// Returns the answered requests of a contender after a mark, without watches: those do not end by themselves.
 pub(crate) fn requests(
     plane: &ControlPlane,
     contender: Contender,
@@ -151,14 +151,14 @@ pub(crate) fn requests(
     Ok(requests)
 }
 
-/// Waits until a contender asks nothing any more.
+/// Waits until a contender sends no more requests.
 pub(crate) fn settle(plane: &ControlPlane, contender: Contender) -> Result<()> {
     let start = Instant::now();
     let (mut mark, mut since) = (plane.audit().mark()?, Instant::now());
     while since.elapsed() < QUIET {
         ensure!(
             start.elapsed() < PATIENCE,
-            "{} does not end",
+            "{} keeps sending requests for longer than {PATIENCE:?}",
             contender.name()
         );
         thread::sleep(Duration::from_millis(100));
@@ -171,10 +171,10 @@ pub(crate) fn settle(plane: &ControlPlane, contender: Contender) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a process is idle; gives how long after its start that began.
+/// Waits until a process is idle; returns the time from the call to the beginning of the idle period.
 fn wait_steady(started: &mut Started) -> Result<Duration> {
     const WINDOW: Duration = Duration::from_millis(100);
-    /// More than timers take, less than any work.
+    /// CPU time in a window: more than timers take, less than any pass takes.
     const BUSY: Duration = Duration::from_millis(20);
 
     let start = Instant::now();

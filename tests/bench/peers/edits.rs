@@ -1,8 +1,7 @@
-//! The time from a user's edit to the write that follows from it, at several rates.
+//! The time from a user's edit to the contender's write for it, at several rates.
 //!
-//! Both ends are times of the API server's audit log: from when the edit was answered to when the write of the Deployment
-//! was.
-//! An edit is followed by the first write that has its value, or that of a later edit of the same parent.
+//! Both times come from the API server's audit log: the answer to the edit and the answer to the write of the Deployment.
+//! The write for an edit is the first one with its value, or with the value of a later edit of the same parent.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -27,25 +26,25 @@ use crate::{
 };
 
 const PARENTS: usize = 500;
-/// Edits a second, and how many.
+/// Edits per second, and number of edits.
 const RATES: [(u32, usize); 3] = [(10, 200), (100, 1000), (300, 3000)];
-/// Edits that may be under way.
+/// Highest number of unanswered edits.
 const EDITORS: usize = 64;
-/// As whom the bench edits.
+/// The field manager of the edits.
 const EDITOR: &str = "bench-editor";
-/// What the first edit sets; every later one one more.
+/// The value of the first edit; each later edit adds 1, so that a value identifies its edit.
 const FIRST_VALUE: usize = 128;
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// What was measured of one contender at one rate.
+/// The measurements of one contender at one rate.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Edits {
     pub(crate) contender: Contender,
     pub(crate) per_second: u32,
-    /// What the API server could take of that.
+    /// The rate that the API server answered.
     pub(crate) reached_per_second: f64,
     pub(crate) count: usize,
-    /// From the edit's answer to that of the write.
+    /// Time from the answer to the edit to the answer to the write.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     /// The API server's own time for the write.
@@ -74,8 +73,8 @@ pub(crate) fn run(contender: Contender, cache: &Path) -> Result<Vec<Edits>> {
     Ok(measured)
 }
 
-/// Edits one parent after the other at a rate, whatever the answers take.
-#[expect(clippy::disallowed_methods, reason = "the bench plays the user")]
+/// Edits one parent after the other at a fixed rate, without waiting for the answers.
+#[expect(clippy::disallowed_methods, reason = "the bench acts as the user")]
 async fn edit(
     client: Client,
     names: &Names,
@@ -110,7 +109,7 @@ async fn edit(
     Ok(())
 }
 
-/// The value of the memory that an object declares, as edit or as argument.
+/// Returns the memory size in a write: of an edit, from the spec; of a Deployment, from the arguments.
 fn value_of(write: &Write) -> Option<u64> {
     if write.resource == "memcacheds.cache.example.com" {
         return write.body.pointer("/spec/memcached/maxMemoryMB")?.as_u64();
@@ -123,7 +122,7 @@ fn value_of(write: &Write) -> Option<u64> {
     arguments.get(at + 1).and_then(Value::as_str)?.parse().ok()
 }
 
-/// Waits until every edit is followed by a write, and says what that took.
+/// Waits until every edit has its write, and returns the measured times.
 fn follow(
     audit: &Audit,
     contender: Contender,
@@ -158,7 +157,7 @@ fn follow(
     }
 }
 
-/// An edit and the write that follows from it.
+/// The times of an edit and of the write for it.
 struct Pair {
     edited: Timestamp,
     received: Timestamp,
@@ -167,7 +166,7 @@ struct Pair {
 
 fn pairs(contender: Contender, writes: Vec<Write>) -> Vec<Pair> {
     let mut edits = Vec::new();
-    // By parent, from the value to the first write that has it.
+    // For each parent, the first write with each value.
     let mut followed: BTreeMap<(String, String), BTreeMap<u64, Write>> = BTreeMap::new();
     for write in writes {
         let Some(value) = value_of(&write).filter(|_| write.code < 300) else {
@@ -206,7 +205,7 @@ fn sorted(times: impl Iterator<Item = f64>) -> Vec<f64> {
     times
 }
 
-/// A quantile of sorted times.
+/// Returns a quantile of sorted times.
 fn quantile(times: &[f64], percent: usize) -> f64 {
     let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
     times.get(at).copied().unwrap_or(f64::NAN)

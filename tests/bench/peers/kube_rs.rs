@@ -1,9 +1,9 @@
-//! The job of the memcached plugin as an operator on kube-rs does it.
+//! A kube-rs operator that does the job of the memcached plugin.
 //!
-//! It is what `Controller` is made of (`applier` with triggers), put together so that each kind is watched once, into a
-//! store that reconciles read: the same with `Controller` takes features of kube that are not stable.
-//! What is desired is applied only where the store shows something else, and the status only where it changed.
-//! It runs in a process of its own and says on standard output how many reconciles it has run when it is ended.
+//! It uses the parts of `Controller` (`applier` with triggers), so that each kind is watched once, into a store that
+//! reconciles read: with `Controller` itself that takes unstable features of kube.
+//! It applies a child only where the store shows a difference, and the status only where it changed.
+//! It runs in a process of its own, and prints the number of its reconciles when it ends.
 
 mod children;
 
@@ -51,9 +51,9 @@ use tokio::{
 use self::children::{INSTANCE, OURS, Pool, ZERO_REQUESTED, covers};
 use crate::api::{Memcached, MemcachedStatus};
 
-/// The name under which it writes.
+/// The field manager of its writes.
 const MANAGER: &str = "memcached-operator";
-/// The name by which the audit log has it.
+/// The user agent that identifies it in the audit log.
 pub(crate) const AGENT: &str = "bench-kube-rs";
 
 /// A failed reconcile.
@@ -84,13 +84,13 @@ struct Context {
     services: Store<Service>,
     pods: Store<PartialObjectMeta<Pod>>,
     events: Recorder,
-    /// Whether all stores are filled: a store wakes only the last of those who wait for it.
+    /// Set once all stores are filled. One cell for all reconciles, because a store wakes only its last waiter.
     filled: OnceCell<()>,
     reconciles: AtomicU64,
 }
 
 /// Runs until SIGTERM.
-#[expect(clippy::print_stdout, reason = "whoever started it reads the count")]
+#[expect(clippy::print_stdout, reason = "the bench reads the count")]
 pub(crate) fn main(kubeconfig: &Path, concurrency: u16) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -103,7 +103,7 @@ pub(crate) fn main(kubeconfig: &Path, concurrency: u16) -> Result<()> {
 #[expect(
     clippy::disallowed_methods,
     clippy::print_stderr,
-    reason = "it is no part of the product"
+    reason = "the peer is no part of the product"
 )]
 async fn run(kubeconfig: &Path, concurrency: u16) -> Result<u64> {
     let mut ended = signal(SignalKind::terminate())?;
@@ -133,7 +133,7 @@ async fn run(kubeconfig: &Path, concurrency: u16) -> Result<u64> {
         filled: OnceCell::new(),
         reconciles: AtomicU64::new(0),
     });
-    // As `Controller` does it, so that reconciles run on all threads.
+    // `Controller` spawns as well, so that reconciles run on all threads.
     let reconcile = |parent, context| {
         tokio::spawn(reconcile(parent, context))
             .map(|joined| joined.unwrap_or_else(|error| Err(Error::Task(error))))
@@ -163,7 +163,7 @@ async fn run(kubeconfig: &Path, concurrency: u16) -> Result<u64> {
 
 type Requests = BoxStream<'static, Result<ReconcileRequest<Memcached>, watcher::Error>>;
 
-/// Parents whose generation or annotations changed.
+/// Requests for parents whose generation or annotations changed.
 fn declared(client: &Client, writer: Writer<Memcached>) -> Requests {
     let api = Api::<Memcached>::all(client.clone());
     let changed = watcher(api, watcher::Config::default())
@@ -178,7 +178,7 @@ fn declared(client: &Client, writer: Writer<Memcached>) -> Requests {
     trigger_self(changed, ()).boxed()
 }
 
-/// Owners of children of a kind that changed.
+/// Requests for the owners of changed children of a kind.
 fn owned<K>(client: &Client, writer: Writer<K>) -> Requests
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -198,7 +198,7 @@ where
     trigger_owners(changed, (), ()).boxed()
 }
 
-/// Parents of Pods that changed.
+/// Requests for the parents of changed Pods.
 fn observed(client: &Client, writer: Writer<PartialObjectMeta<Pod>>) -> Requests {
     let api = Api::<PartialObjectMeta<Pod>>::all(client.clone());
     let changed = watcher(api, watcher::Config::default().labels(OURS))
@@ -241,13 +241,16 @@ async fn reconcile(parent: Arc<Memcached>, context: Arc<Context>) -> Result<Acti
     context
         .report(&parent, pool.status(&deployment, nodes))
         .await?;
-    // A watch may lose something, says the documentation.
+    // The documentation of kube recommends a requeue, because a watch can miss a change.
     Ok(Action::requeue(Duration::from_hours(1)))
 }
 
-#[expect(clippy::disallowed_methods, reason = "it is no part of the product")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the peer is no part of the product"
+)]
 impl Context {
-    /// Applies a child, unless the store shows it as it is wanted.
+    /// Applies a child, unless the stored object has all wanted fields.
     async fn keep<K>(&self, store: &Store<K>, wanted: K) -> Result<Arc<K>, Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -273,7 +276,7 @@ impl Context {
         applied.map(Arc::new).map_err(Error::Request)
     }
 
-    /// Applies the status where it changed, and says what has become of the parent.
+    /// Applies the status if it changed, and publishes an event when the parent is scaled to zero.
     async fn report(&self, parent: &Memcached, status: MemcachedStatus) -> Result<(), Error> {
         let stored = parent.status.as_ref();
         if stored == Some(&status) {

@@ -1,10 +1,10 @@
-//! The host against peers that do the same job: a kube-rs and a controller-runtime operator for memcached.
+//! The host and two peers with the same job: a kube-rs and a controller-runtime operator for memcached.
 //!
-//! Each contender runs as a process of its own on a control plane of its own (an API server and etcd, nothing else), with
-//! four passes or reconciles at a time, and the order changes from round to round.
-//! `tests/bench/run` builds what is needed and starts it; `PARENTS` or `PARENTSxROUNDS` asks for a run from empty and a
-//! restart with so many parents, `edits` for the time from an edit to the write that follows.
-//! What is counted comes from the API server's audit log and from /proc; the figures stay in `target/bench-peers.json`.
+//! Each contender runs as a process on its own control plane (an API server and etcd only), with four concurrent passes
+//! or reconciles. The order changes from round to round.
+//! `tests/bench/run` builds everything and starts the bench. The argument `PARENTS` or `PARENTSxROUNDS` measures a start
+//! with parents without children and a restart; `edits` measures the time from an edit to the write for it.
+//! The figures come from the API server's audit log and /proc, and are written to `target/bench-peers.json`.
 
 mod api;
 mod contender;
@@ -23,9 +23,9 @@ use crate::{
     report::Report,
 };
 
-/// Without arguments: what the README shows.
+/// The measurements without arguments: those of the README.
 const USUAL: [&str; 4] = ["1000x3", "5000", "10000", "edits"];
-/// Compiles the plugin, and shows that all contenders do the job, before anything is measured.
+/// Parents of a run before the measurements. It compiles the plugin and shows that all contenders do the job.
 const WARM_UP: usize = 20;
 
 enum Task {
@@ -36,7 +36,7 @@ enum Task {
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args()
         .skip(1)
-        // Said by cargo.
+        // `cargo bench` adds this argument.
         .filter(|argument| argument != "--bench")
         .collect();
     if let [word, kubeconfig] = &arguments[..]
@@ -60,9 +60,9 @@ fn task(word: &str) -> Result<Task> {
     let (parents, rounds) = word.split_once('x').unwrap_or((word, "1"));
     let number = |text: &str| -> Result<usize> {
         let number = text.parse().with_context(|| {
-            format!("{word:?} is unknown: say PARENTS, PARENTSxROUNDS or edits")
+            format!("unknown argument {word:?}: use PARENTS, PARENTSxROUNDS or edits")
         })?;
-        ensure!(number > 0, "{word:?}: there is nothing to measure in 0");
+        ensure!(number > 0, "{word:?} has the number 0: use 1 or more");
         Ok(number)
     };
     Ok(Task::Converge {

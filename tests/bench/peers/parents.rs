@@ -1,4 +1,4 @@
-//! The parents: made before a contender starts, and watched until all of them have the final status.
+//! The parents: created before a contender starts, and watched until all of them have the final status.
 
 use std::{collections::BTreeSet, pin::pin, time::Duration};
 
@@ -15,18 +15,18 @@ use tokio::time::timeout;
 
 use crate::{api::Memcached, contender::Contender};
 
-/// Parents are spread over so many namespaces.
+/// Number of namespaces of the parents.
 const NAMESPACES: usize = 10;
-/// Requests at a time while parents are made.
+/// Concurrent requests while parents are created.
 const MAKERS: usize = 16;
-/// Between two changes of any parent.
+/// The longest time without a change of any parent.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// The names of all parents that were made.
+/// Namespace and name of each created parent.
 pub(crate) type Names = BTreeSet<(String, String)>;
 
-/// Makes parents of size 0, which need no Pods; gives namespace and name of each.
-#[expect(clippy::disallowed_methods, reason = "the bench plays the user")]
+/// Creates parents of size 0, which need no Pods.
+#[expect(clippy::disallowed_methods, reason = "the bench acts as the user")]
 pub(crate) fn make(plane: &ControlPlane, count: usize) -> Result<Names> {
     let user = plane.user();
     for crd in manifest::load("deploy/crds/memcacheds.cache.example.com.yaml")? {
@@ -61,7 +61,7 @@ pub(crate) fn make(plane: &ControlPlane, count: usize) -> Result<Names> {
     Ok(names)
 }
 
-/// Waits until all parents have the status that nothing is left to be added to.
+/// Waits until all parents have their final status.
 pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, names: &Names) -> Result<()> {
     let user = plane.user();
     let mut left = names.clone();
@@ -87,7 +87,9 @@ pub(crate) fn wait_final(plane: &ControlPlane, contender: Contender, names: &Nam
     })
 }
 
-/// Nothing acts on Deployments here, so that their status never follows.
+/// Returns true if a parent has its final status.
+///
+/// That is a status of Deployments without a controller: nothing acts on Deployments here, so `Progressing` stays true.
 fn is_final(parent: &Memcached, contender: Contender) -> bool {
     let Some(status) = &parent.status else {
         return false;

@@ -1,4 +1,4 @@
-//! The figures: as tables for people, as JSON for programs, and whether the promises are kept.
+//! The figures as tables and as JSON, and the verdict on the promises.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -8,21 +8,21 @@ use serde::Serialize;
 
 use crate::{contender::Contender, converge::Run, edits::Edits};
 
-/// Where the figures stay, below the root of the checkout.
+/// The file of the figures, below the root of the checkout.
 const OUT: &str = "target/bench-peers.json";
-/// How long after the last list a host with nothing to do may still be busy.
+/// The promise: a host with nothing to do is idle this long after its last list.
 const STEADY_AFTER_LISTS_S: f64 = 2.0;
-/// What the host may add to the API server's own time for a write, at the median.
+/// The promise: the median time that the host adds to the API server's own time for a write.
 const OVER_WRITE_MS: f64 = 2.0;
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Default, Serialize)]
 pub(crate) struct Report {
     runs: Vec<Run>,
     edits: Vec<Edits>,
 }
 
-/// A line of the table, and what it shows of a run.
+/// The name of a table line, and its figure of a run.
 type Line = (&'static str, fn(&Run) -> f64);
 
 const LINES: [Line; 15] = [
@@ -90,7 +90,7 @@ impl Report {
         self.save()
     }
 
-    /// After every run, so that one that is cut short leaves what it has.
+    /// Writes the figures. Called after every run, so that an interrupted bench leaves the figures so far.
     fn save(&self) -> Result<()> {
         let path = root().join(OUT);
         fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new("")))?;
@@ -98,7 +98,7 @@ impl Report {
             .with_context(|| format!("failed to write {}", path.display()))
     }
 
-    /// Prints the tables: medians over the rounds, and of what the host takes of what a peer takes in the same round.
+    /// Prints the tables: medians over the rounds, and medians of the ratio of host to peer in the same round.
     pub(crate) fn print(&self) {
         let sizes: BTreeSet<usize> = self.runs.iter().map(|run| run.parents).collect();
         for parents in sizes {
@@ -107,7 +107,7 @@ impl Report {
             self.print_runs(parents);
         }
         if !self.edits.is_empty() {
-            say("\nfrom an edit's answer to that of the write that follows, 500 parents");
+            say("\nfrom the answer to an edit to the answer to the write for it, 500 parents");
         }
         for edits in &self.edits {
             say(&format!(
@@ -164,7 +164,7 @@ impl Report {
             .filter(move |run| run.contender == contender && run.parents == parents)
     }
 
-    /// Fails where a promise is broken that does not depend on the machine, and says how the others are kept.
+    /// Fails if a promise that does not depend on the machine is broken; prints a verdict on the others.
     pub(crate) fn check(&self) -> Result<()> {
         let host = Contender::Innkeeper;
         for run in self.runs.iter().filter(|run| run.contender == host) {
@@ -230,7 +230,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     middle.copied().unwrap_or(f64::NAN)
 }
 
-/// With as many digits as mean something.
+/// Formats a figure: two decimals below 100, none above.
 fn shown(value: f64) -> String {
     match value {
         value if value.is_nan() => "-".to_owned(),
@@ -239,14 +239,14 @@ fn shown(value: f64) -> String {
     }
 }
 
-/// A count as a figure; exact up to 2^32.
+/// Converts a count to a figure; exact up to 2^32.
 pub(crate) fn count(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::INFINITY, f64::from)
 }
 
 fn of(number: u64) -> f64 {
     usize::try_from(number).map_or(f64::INFINITY, |number| {
-        // Bytes exceed 2^32 only where something is badly wrong.
+        // More than 2^32 bytes would be a defect, which infinity shows.
         count(number)
     })
 }

@@ -1,4 +1,4 @@
-//! What plugins cost that serve and have nothing to do: CPU time and memory of the host, with one and with many.
+//! The cost of active plugins without work: CPU time and memory of the host, with one plugin and with many.
 
 use std::{thread::sleep, time::Duration};
 
@@ -10,10 +10,10 @@ use crate::site::{Site, wait_logged};
 
 const MANY: u32 = 50;
 
-/// How long nothing happens.
+/// The observed period without work.
 const WATCHED_FOR: Duration = Duration::from_secs(30);
 
-/// None was promised; more than this in a second is beyond what clocks tick.
+/// The promise is no CPU time. The limit allows for /proc, which counts in steps of 10 ms.
 const CPU_PER_SECOND_MAX: Duration = Duration::from_millis(1);
 
 pub(crate) fn run() -> Result<()> {
@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Has plugins serve, each with a kind of parents of its own.
+/// Applies Plugins, each with a parent kind of its own, and waits until they are active.
 fn serve(site: &Site, host: &Host, numbers: std::ops::Range<u32>) -> Result<()> {
     for number in numbers.clone() {
         let group = format!("group-{number}.test");
@@ -90,7 +90,7 @@ fn definition(group: &str) -> Value {
     })
 }
 
-/// What the host uses while nothing happens; its memory at the end of that.
+/// Returns the host's CPU time during a period without work, and its memory at the end of the period.
 fn watch(site: &Site, host: &mut Host) -> Result<Usage> {
     site.settle(Duration::from_secs(3))?;
     let before = host.process().usage()?;

@@ -1,7 +1,7 @@
-//! Many components of distinct digest that one host has loaded, with what it has resident then.
+//! The resident memory of a host with many loaded components of distinct digests.
 //!
-//! Each is fetched, verified, compiled and described for a Plugin of its own that is granted nothing: all of them are a
-//! real guest, and only one plugin may serve its kind of parents.
+//! The host fetches, verifies, compiles and describes each component for its own Plugin. The Plugins have no grants: all
+//! components are the same real guest, and only one plugin can be active for a parent kind.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use crate::site::{Site, guest, wait_metric};
 
 const NAME: &str = "moody";
 
-/// The promise, for a thousand.
+/// The promise for 1000 components.
 const RESIDENT_MAX: u64 = 300 << 20;
 const ANONYMOUS_MAX: u64 = 64 << 20;
 const PROMISED_FOR: u32 = 1000;
 
-/// The host looks every 10 s for code that nobody has called for 30 s, and lets it go.
+/// Longer than an unused component stays mapped: every 10 s the host drops code that was not called for 30 s.
 const IDLE_AFTER: Duration = Duration::from_secs(45);
 
-/// How long loading may take, for each of them.
+/// The longest time to load one component.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(components: u32) -> Result<()> {
@@ -44,9 +44,12 @@ pub(crate) fn run(components: u32) -> Result<()> {
         "{components} components of {} bytes each and of distinct digest, compiled and loaded within {took:.0?}",
         bytes.len()
     );
-    println!("resident of a host without any: {}", shown(&before));
     println!(
-        "resident of the host that had them compiled: {}",
+        "resident memory of a host without plugins: {}",
+        shown(&before)
+    );
+    println!(
+        "resident memory of the host that compiled them: {}",
         shown(&compiled)
     );
 
@@ -55,7 +58,7 @@ pub(crate) fn run(components: u32) -> Result<()> {
     wait_loaded(&site, &host, components)?;
     let loaded = host.process().usage()?;
     println!(
-        "resident of the host that was started with them: {}, promised {} MiB, {} MiB of it anonymous, for {PROMISED_FOR}",
+        "resident memory of a host started with them: {}, promised {} MiB, {} MiB of it anonymous, for {PROMISED_FOR}",
         shown(&loaded),
         mebibytes(RESIDENT_MAX),
         mebibytes(ANONYMOUS_MAX),
@@ -63,12 +66,12 @@ pub(crate) fn run(components: u32) -> Result<()> {
     ensure!(
         components != PROMISED_FOR
             || loaded.resident_bytes < RESIDENT_MAX && loaded.anonymous_bytes < ANONYMOUS_MAX,
-        "that is more than was promised"
+        "the resident memory is above the promise"
     );
     Ok(())
 }
 
-/// Waits until all are described, and all that is to be said of them is said.
+/// Waits until all components are described and the host has written all conditions.
 fn wait_loaded(site: &Site, host: &Host, components: u32) -> Result<()> {
     let (name, label) = ("innkeeper_plugin_condition", "condition=\"Described\"");
     wait_metric(

@@ -1,7 +1,7 @@
-//! What Plugins cost beside their passes: swaps, cold starts, a thousand that are loaded, and those that are idle.
+//! The cost of Plugins beside their passes: swaps, cold starts, a thousand loaded components, idle plugins.
 //!
-//! Each on an API server and etcd of its own, and a host as its users start it. Run by `cargo bench`, with the
-//! environment of the suites; arguments after `--` ask for a part: `swaps`, `cold`, `loaded`, `loaded:COUNT`, `idle`.
+//! Each part has its own API server and etcd, and a host as users start it. Run by `cargo bench`, with the environment
+//! of the suites; arguments after `--` select parts: `swaps`, `cold`, `loaded`, `loaded:COUNT`, `idle`.
 
 #![expect(
     clippy::print_stdout,
@@ -18,13 +18,13 @@ use std::{env, fmt, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 
-/// How many components are loaded where nobody asks for another number.
+/// The default number of loaded components.
 const LOADED: u32 = 1000;
 
 fn main() -> Result<()> {
     let asked: Vec<String> = env::args()
         .skip(1)
-        // Said by cargo.
+        // `cargo bench` adds this argument.
         .filter(|argument| argument != "--bench")
         .collect();
     if asked.is_empty() {
@@ -43,13 +43,13 @@ fn measure(part: &str) -> Result<()> {
         ("loaded", "") => loaded::run(LOADED),
         ("loaded", count) => {
             let count = count.parse();
-            loaded::run(count.with_context(|| format!("{part:?} should have a number"))?)
+            loaded::run(count.with_context(|| format!("{part:?} has no number after the colon"))?)
         }
-        _ => bail!("{part:?} is unknown: say swaps, cold, loaded, loaded:COUNT or idle"),
+        _ => bail!("unknown argument {part:?}: use swaps, cold, loaded, loaded:COUNT or idle"),
     }
 }
 
-/// How long something took, several times; never empty.
+/// The sorted durations of several measurements; never empty.
 struct Times(Vec<Duration>);
 
 impl Times {

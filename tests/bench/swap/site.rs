@@ -1,4 +1,4 @@
-//! A control plane that knows Plugins, and the files that they come from.
+//! A control plane with the Plugin resource, and the directory of the plugins' files.
 
 use std::{
     fs, thread,
@@ -21,16 +21,16 @@ pub(crate) const PLUGIN: Kind<'static> = Kind {
     namespace: None,
 };
 
-/// How long one step may take on a busy machine.
+/// The longest time of one step on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Where no change is looked for less often.
+/// The time between two reads of the host's log; it bounds the error of a measurement.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(2);
 
 pub(crate) struct Site {
     pub(crate) plane: ControlPlane,
     options: HostOptions,
-    // All hosts of the site have one cache, as the restarts of one host would.
+    // All hosts of the site share one cache, as the restarts of one host do.
     _cache: TempDir,
     sources: TempDir,
 }
@@ -66,7 +66,7 @@ impl Site {
         Host::start(&self.plane.kubeconfig(), &self.options)
     }
 
-    /// Puts a file below the directory of sources, whole or not at all.
+    /// Writes a file below the source directory and renames it into place, so that the host never reads half of it.
     pub(crate) fn put(&self, file: &str, bytes: &[u8]) -> Result<()> {
         let path = self.sources.path().join(file);
         let new = path.with_extension("new");
@@ -74,14 +74,14 @@ impl Site {
         Ok(fs::rename(new, path)?)
     }
 
-    /// Applies an object of a kind that is about to be served: an API server says so a little too early.
+    /// Applies an object of a new kind. It retries, because an API server reports a new kind as served a little too early.
     pub(crate) fn apply_new(&self, object: &Value) {
         eventually("an object can be applied", || {
             self.plane.user().apply(object).map(drop)
         });
     }
 
-    /// Applies a Plugin that comes from a file, with these fields beside that.
+    /// Applies a Plugin with a file as its source, and with additional fields of the spec.
     pub(crate) fn apply(&self, name: &str, file: &str, more: &Value) -> Result<()> {
         let mut spec = json!({"source": {"file": {"path": file}}});
         for (field, value) in more.as_object().into_iter().flatten() {
@@ -98,7 +98,7 @@ impl Site {
         Ok(self.plane.user().get(PLUGIN, name)?.unwrap_or_default())
     }
 
-    /// Waits until a CRD is served.
+    /// Waits until a CRD is established.
     pub(crate) fn wait_served(&self, crd: &str) {
         let kind = Kind::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition");
         eventually(&format!("{crd} is served"), || -> Result<()> {
@@ -110,13 +110,13 @@ impl Site {
         });
     }
 
-    /// Waits until the host has written nothing for so long.
+    /// Waits until the host has written nothing for a period.
     pub(crate) fn settle(&self, quiet: Duration) -> Result<()> {
         let begin = Instant::now();
         let (mut mark, mut since) = (self.plane.audit().mark()?, Instant::now());
         while since.elapsed() < quiet {
             if begin.elapsed() > PATIENCE {
-                bail!("the host does not stop to write");
+                bail!("the host keeps writing for longer than {PATIENCE:?}");
             }
             thread::sleep(Duration::from_millis(100));
             if !self.plane.audit().by_host_since(mark)?.is_empty() {
@@ -127,37 +127,40 @@ impl Site {
     }
 }
 
-/// A guest of the tests.
+/// Returns the bytes of a guest of the tests.
 pub(crate) fn guest(name: &str) -> Result<Vec<u8>> {
     let guests = path_from_env("INNKEEPER_TEST_GUESTS")?;
     Ok(fs::read(guests.join(format!("{name}.wasm")))?)
 }
 
-/// How often a host has logged a message.
+/// Counts the lines of a host's log with a message.
 pub(crate) fn count(host: &Host, message: &str) -> Result<usize> {
     Ok(host.log()?.matches(&format!("\"{message}\"")).count())
 }
 
-/// Waits until a host has logged a message so often: its log costs it nothing to look at.
+/// Waits until a host has logged a message `times` times. Reading the log, unlike a request, costs the host nothing.
 pub(crate) fn wait_logged(host: &Host, message: &str, times: usize) -> Result<()> {
     let begin = Instant::now();
     while count(host, message)? < times {
         if begin.elapsed() > PATIENCE {
-            bail!("{message:?} is not there {times} times\n{}", host.log()?);
+            bail!(
+                "the host has not logged {message:?} {times} times\n{}",
+                host.log()?
+            );
         }
         thread::sleep(LOOKED_AT_EVERY);
     }
     Ok(())
 }
 
-/// Waits until a metric, summed over what is labelled so, comes to a number.
+/// Waits until the sum of the samples with a label reaches a number.
 pub(crate) fn wait_metric(host: &Host, name: &str, label: &str, wanted: f64, patience: Duration) {
     let address = admin::address(host);
     eventually_for(
         patience,
-        &format!("{name} comes to {wanted}"),
+        &format!("{name} reaches {wanted}"),
         || -> Result<()> {
-            // As often as does no harm to a host that is busy with it.
+            // Rarely, because each scrape costs a busy host CPU time.
             thread::sleep(Duration::from_millis(500));
             let value = admin::sum(&admin::scrape(&address)?, name, label);
             if value < wanted {

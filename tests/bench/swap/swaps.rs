@@ -1,4 +1,4 @@
-//! From a changed Plugin to the first pass on what it brought, as the host itself measures it.
+//! The time from a changed Plugin to the first pass of its new revision, as the host measures it.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ const NAME: &str = "moody";
 const API: &str = "test.innkeeper.dev/v1";
 const CRD: &str = "moodies.test.innkeeper.dev";
 
-/// Live parents, one after another on the same host.
+/// Numbers of live parents, measured one after another on the same host.
 const PARENTS: [u32; 3] = [1, 100, 1000];
-/// Of each kind, with each number of parents.
+/// Number of swaps of each kind for each number of parents.
 const SWAPS: usize = 7;
 
-/// The promise: so much for any swap, and so much for every live parent.
+/// The promise: a fixed time for a swap, and a time for each live parent.
 const FIXED: Duration = Duration::from_millis(10);
 const PER_PARENT: Duration = Duration::from_micros(100);
 
 const PATIENCE: Duration = Duration::from_mins(3);
 const FILES: [&str; 2] = ["one.wasm", "two.wasm"];
 
-/// What differs between the revisions that take turns.
+/// The difference between the revisions that take turns.
 #[derive(Clone, Copy)]
 enum Differs {
     Configuration,
@@ -52,9 +52,9 @@ struct Scene {
     host: Host,
     address: String,
     namespace: String,
-    /// Of the two components.
+    /// The digests of the two components.
     digests: [String; 2],
-    /// Makes every revision another one.
+    /// Counts the swaps; part of the configuration, so that each revision is a new one.
     turn: usize,
     parents: u32,
 }
@@ -91,14 +91,14 @@ pub(crate) fn run() -> Result<()> {
     }
     ensure!(
         late.is_empty(),
-        "not even the fastest is in time:\n{}",
+        "the fastest swap takes longer than promised:\n{}",
         late.join("\n")
     );
     Ok(())
 }
 
 impl Scene {
-    /// A host that has compiled and served both components.
+    /// A host that has compiled both components and had each of them active.
     fn new() -> Result<Self> {
         let site = Site::new()?;
         let bytes = guest(NAME)?;
@@ -123,7 +123,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// The digest of what serves, once so many revisions have.
+    /// Returns the digest of the active revision, once this number of revisions has been active.
     fn digest(&self, revisions: usize) -> Result<String> {
         wait_logged(&self.host, "serving plugin", revisions)?;
         self.site.settle(Duration::from_secs(1))?;
@@ -155,7 +155,7 @@ impl Scene {
         self.site.apply(NAME, file, &fields)
     }
 
-    /// Makes parents until there are so many, each with its child.
+    /// Creates parents up to this number and waits for their children.
     fn grow(&mut self, parents: u32) -> Result<()> {
         for number in self.parents..parents {
             self.site.apply_new(&json!({
@@ -168,11 +168,11 @@ impl Scene {
         self.wait_said()
     }
 
-    /// Waits until every child says what the present configuration does, and nothing more happens.
+    /// Waits until every child shows the present configuration and the host stops writing.
     fn wait_said(&self) -> Result<()> {
         let kind = Kind::new("v1", "ConfigMap", &self.namespace);
         let says = self.says();
-        eventually_for(PATIENCE, "all children are as they should be", || {
+        eventually_for(PATIENCE, "all children show the configuration", || {
             let children = self
                 .site
                 .plane
@@ -183,13 +183,13 @@ impl Scene {
                 .filter(|child| child["data"]["says"] == *says);
             match u32::try_from(good.count())? {
                 good if good == self.parents => Ok(()),
-                good => bail!("{good} of {} are", self.parents),
+                good => bail!("{good} of {} show it", self.parents),
             }
         });
         self.site.settle(Duration::from_secs(1))
     }
 
-    /// Swaps once; every child is another one afterwards.
+    /// Swaps once, which changes every child, and returns the time that the host measured.
     fn swap(&mut self, differs: Differs) -> Result<Duration> {
         self.turn += 1;
         let at = match differs {
@@ -209,7 +209,7 @@ impl Scene {
         Ok(Duration::from_secs_f64(seconds_now - seconds))
     }
 
-    /// How many swaps the host has measured, and their seconds all together.
+    /// Reads the number of swaps and their total seconds from the host's metrics.
     fn measured(&self) -> Result<(f64, f64)> {
         let metrics = admin::scrape(&self.address)?;
         let label = format!("plugin=\"{NAME}\"");

@@ -811,7 +811,7 @@ async fn live_reads_show_everything_and_say_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn o10_a_server_that_is_down_at_the_start_is_waited_for() {
+async fn f10_a_server_that_is_down_at_the_start_is_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

@@ -1,4 +1,4 @@
-//! What the kube-rs peer wants for a parent: the objects and the status of the shipped plugin, with its own labels.
+//! The desired objects and the status of the kube-rs peer: those of the shipped plugin, with labels of its own.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +24,13 @@ use serde_json::Value;
 use crate::api::{Memcached, MemcachedStatus};
 
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
-/// Selects what the operator has made.
+/// The label selector of the operator's own objects.
 pub(super) const OURS: &str = "app.kubernetes.io/managed-by=memcached-operator";
 pub(super) const ZERO_REQUESTED: &str = "zero replicas are requested";
 const PORT: &str = "memcached";
 const USER: i64 = 11211;
 
-/// Whether an object shows all that is wanted; what else it shows is the server's or somebody else's.
+/// Returns true if an object has all wanted fields; other fields belong to the API server or other field managers.
 pub(super) fn covers(shown: &Value, wanted: &Value) -> bool {
     match (shown, wanted) {
         (Value::Object(shown), Value::Object(wanted)) => wanted
@@ -47,7 +47,7 @@ pub(super) fn covers(shown: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// What is wanted for one parent.
+/// The desired state of one parent.
 pub(super) struct Pool<'a> {
     parent: &'a Memcached,
     size: i32,
@@ -72,7 +72,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Whether a Pod is one of the pool that is there to stay.
+    /// Returns true if a Pod belongs to the pool and is not being deleted.
     pub(super) fn has(&self, pod: &PartialObjectMeta<Pod>) -> bool {
         pod.metadata.deletion_timestamp.is_none()
             && pod.metadata.namespace == self.parent.metadata.namespace
@@ -210,7 +210,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// The status, from what the API server last said of the Deployment.
+    /// Returns the status for the last known state of the Deployment.
     pub(super) fn status(&self, deployment: &Deployment, nodes: Vec<String>) -> MemcachedStatus {
         let seen = deployment.status.clone().unwrap_or_default();
         let selector: Vec<String> = self
@@ -252,7 +252,7 @@ fn probe(initial_delay_seconds: i32, period_seconds: i32) -> Probe {
     }
 }
 
-/// Numbers of Pods.
+/// Numbers of Pods, and whether the Deployment's status lags behind its spec.
 struct Counts {
     wanted: i32,
     replicas: i32,
@@ -315,7 +315,7 @@ impl Counts {
     }
 }
 
-/// A condition, with the time of its last transition kept from the stored one.
+/// A condition that keeps the transition time of the stored one while its status stays the same.
 fn condition(
     parent: &Memcached,
     kind: &str,

@@ -1,4 +1,4 @@
-// Package files writes files that others read at any moment.
+// Package files writes files that other processes may read at any moment.
 package files
 
 import "os"

@@ -45,9 +45,9 @@ var identities = map[string]identity{
 	"kwok":               {"kwok", "system:masters"},
 }
 
-// Make fills dir with what is missing of the CA, the API server's
-// certificate, the service-account key pair, and the static tokens.
-// The file written last is the tokens, so its presence means completeness.
+// Make writes the CA, the certificate of the API server, the service-account
+// key pair and the static tokens into dir, unless they exist.
+// It writes the tokens last, so their presence means completeness.
 // serviceIP is the address of the Service kubernetes.
 func Make(dir, serviceIP string) error {
 	tokens := filepath.Join(dir, TokensFile)

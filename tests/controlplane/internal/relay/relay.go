@@ -1,4 +1,4 @@
-// Package relay is a TCP relay that can be cut and mended.
+// Package relay has a TCP relay that can be cut and mended.
 package relay
 
 import (
@@ -9,12 +9,12 @@ import (
 	"sync"
 )
 
-// Relay passes TCP connections on to a target that can be changed. While it is
-// cut nothing passes, in either direction, but connections stay open and new
-// ones are accepted: both ends see a network that swallows packets. Mending
-// lets everything go on, without a byte lost.
+// Relay forwards TCP connections to a target that can be changed. A cut relay
+// forwards no byte in either direction, but keeps its connections open and
+// accepts new ones, like a network that drops packets. Mending forwards the
+// held bytes; no byte is lost.
 type Relay struct {
-	// Name is how the relay was called when it was opened.
+	// Name identifies the relay in `ctl` and in messages.
 	Name     string
 	listener net.Listener
 
@@ -82,7 +82,7 @@ func (r *Relay) pass(to, from net.Conn, done chan<- struct{}) {
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			// What was read while the relay is cut waits here.
+			// Bytes that were read while the relay is cut wait here.
 			if _, ok := r.awaitOpen(); !ok {
 				return
 			}
@@ -114,7 +114,7 @@ func (r *Relay) SetCut(cut bool) {
 	r.opened.Broadcast()
 }
 
-// SetTarget sends new connections elsewhere and ends the present ones.
+// SetTarget sends new connections to another target and ends the existing ones.
 func (r *Relay) SetTarget(target string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +154,7 @@ func (r *Relay) Close() {
 	}
 }
 
-// Status is what `ctl status` shows of a relay.
+// Status is the entry of a relay in `ctl status`.
 type Status struct {
 	Name        string `json:"name"`
 	Cut         bool   `json:"cut"`
@@ -162,7 +162,7 @@ type Status struct {
 	Connections int    `json:"connections"` // both ends counted
 }
 
-// Status shows the relay at this moment.
+// Status returns the current state of the relay.
 func (r *Relay) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package stages is what kwok does with Nodes and Pods.
+// Package stages defines the behaviour of kwok for Nodes and Pods.
 package stages
 
 import (
@@ -28,8 +28,8 @@ const AnnotationPrefix = "controlplane.test/"
 // jqDefinitions stand before every jq expression on a Pod.
 //
 //   - ann: an annotation as it applies to one container: its own before the Pod's.
-//   - wanted and seen: what the annotations ask of the containers, and what the
-//     status says. Restart counts only grow, as with a real kubelet.
+//   - wanted and seen: the state of the containers in the annotations and in
+//     the status. Restart counts only grow, as with a real kubelet.
 //   - finite: the containers end by themselves.
 //   - failing: some container ends with a code other than 0.
 const jqDefinitions = `
@@ -82,8 +82,8 @@ const (
 )
 
 // templateDefinitions stand before every template of a Pod. The uid makes the
-// API server refuse a patch that was meant for an earlier Pod of that name,
-// which StatefulSets bring about all the time.
+// API server refuse a patch for an earlier Pod of the same name, which is
+// common with StatefulSets.
 const templateDefinitions = `
 {{ $now := Now }}{{ $root := . }}{{ $ann := default dict .metadata.annotations }}
 {{ $p := "` + AnnotationPrefix + `" }}
@@ -109,7 +109,7 @@ status:
   {{ end }}
 `
 
-// hold is "true" for the stage that starts a Pod which becomes ready later.
+// hold is true for the stage that starts a Pod which becomes ready later.
 func startTemplate(hold bool) string {
 	return fmt.Sprintf("{{ $hold := %t }}", hold) + conditionsTemplate + `
   startTime: {{ $now | Quote }}
