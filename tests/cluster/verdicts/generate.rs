@@ -79,7 +79,7 @@ impl<'s> Generator<'s> {
         }
     }
 
-    /// Makes sure that a rule is evaluated, and plays with what it speaks of.
+    /// Makes sure that a rule is evaluated, and varies the fields that it uses.
     fn aim(&mut self, parent: &mut Value, rule: &Rule<'_>) {
         self.draw.hints = rule.words().into_iter().map(str::to_owned).collect();
         let Some((place, schema)) = self.reach(parent, &rule.steps) else {
@@ -204,7 +204,7 @@ impl<'s> Generator<'s> {
         let word = self.draw.word();
         match self.draw.rng.u32(..10) {
             9 => {
-                // A bad prefix is shown with what a server appends, which is random.
+                // The server shows a bad prefix with a random suffix.
                 metadata["name"] = Value::Null;
                 metadata["generateName"] =
                     "g".repeat(*self.draw.choose(&[3, 57, 58, 59, 250])).into();
@@ -238,7 +238,7 @@ impl<'s> Generator<'s> {
     }
 }
 
-/// Whether a field is not for users to set.
+/// Tells fields that only the server sets.
 fn is_server_made(pointer: &str, name: &str) -> bool {
     pointer.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name)
 }

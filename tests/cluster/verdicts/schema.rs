@@ -21,7 +21,7 @@ pub(super) struct Rule<'s> {
     message: Said<'s>,
 }
 
-/// What the API server says of a broken rule.
+/// The message of the API server for a broken rule.
 #[derive(Clone, Debug)]
 enum Said<'s> {
     Whole(&'s str),
@@ -37,7 +37,7 @@ impl<'s> Rule<'s> {
         rules
     }
 
-    /// Whether a cause of a refusal is this rule's.
+    /// Tells whether a cause of a rejection is of this rule.
     pub(super) fn is_said(&self, field: &str, message: &str) -> bool {
         let is_here = places_of(field) == self.place();
         is_here
@@ -63,7 +63,7 @@ impl<'s> Rule<'s> {
         place
     }
 
-    /// The fields that the rule speaks of, as paths below its place.
+    /// The fields that the rule uses, as paths below its place.
     pub(super) fn fields(&self) -> Vec<Vec<&'s str>> {
         let mut found: Vec<Vec<&str>> = Vec::new();
         for (at, _) in self.text.match_indices("self.") {

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-/// Texts that some schema, rule or parser takes an interest in; which, is decided by trying.
+/// Texts to which some schema, rule or parser reacts; found by trying.
 const WORDS: [&str; 62] = [
     "a",
     "web",
