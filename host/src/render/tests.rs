@@ -268,7 +268,7 @@ fn rejects_rejected() {
     let (exit, out, err) = given(&parent).render(&pond(|_, _, _| desired(Vec::new())));
     assert_eq!((exit, out.as_str()), (Exit::Rejected, ""));
     expect![[r#"
-        error: Pond.example.com "koi" is invalid: spec: Invalid value: a pond is no lake
+        error: Pond.example.com "koi" is invalid: spec: a pond is no lake
     "#]]
     .assert_eq(&err);
 }

@@ -1,4 +1,4 @@
-//! Generated parents: examples with more fields, with values for a rule, and with faults.
+//! Parents made of examples: grown, aimed at a rule, broken.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use super::{
     values::Draw,
 };
 
-/// Generates parents of one kind; the same seed gives the same ones.
+/// Makes parents of one kind; the same seed makes the same ones.
 pub(super) struct Generator<'s> {
     schema: &'s Value,
     rules: &'s [Rule<'s>],
@@ -35,7 +35,7 @@ impl<'s> Generator<'s> {
         }
     }
 
-    /// The next parent: most aim at one rule, and half of all are broken in some way.
+    /// The next parent: most are aimed at one rule, and half of all are broken in some way.
     pub(super) fn next(&mut self) -> Value {
         let mut parent = self.draw.choose(self.examples).clone();
         self.draw.hints.clear();
@@ -54,7 +54,7 @@ impl<'s> Generator<'s> {
         parent
     }
 
-    /// Sets a missing field to a valid value.
+    /// Sets a field that is not there to a value that it takes.
     fn grow(&mut self, parent: &mut Value) {
         let mut missing: Vec<(String, &str, &Value)> = Vec::new();
         let inner = places(parent, self.schema);
@@ -104,7 +104,7 @@ impl<'s> Generator<'s> {
         }
     }
 
-    /// The value at the end of the steps, created where it is missing.
+    /// The value at the end of the steps, made where it is missing.
     fn reach<'p>(
         &mut self,
         parent: &'p mut Value,
@@ -142,7 +142,7 @@ impl<'s> Generator<'s> {
         Some((place, schema))
     }
 
-    /// Sets a field some steps below to a valid value.
+    /// Sets a field some steps below to a value that it takes.
     fn set(&mut self, mut place: &mut Value, mut schema: &Value, names: &[&str]) {
         for (index, name) in names.iter().enumerate() {
             let (Some(inner), Some(map)) = (below(schema, name), place.as_object_mut()) else {
@@ -204,8 +204,7 @@ impl<'s> Generator<'s> {
         let word = self.draw.word();
         match self.draw.rng.u32(..10) {
             9 => {
-                // Only the length varies: the message about a malformed prefix contains a suffix
-                // that the server makes up.
+                // The server shows a bad prefix with a random suffix.
                 metadata["name"] = Value::Null;
                 metadata["generateName"] =
                     "g".repeat(*self.draw.choose(&[3, 57, 58, 59, 250])).into();
@@ -239,7 +238,7 @@ impl<'s> Generator<'s> {
     }
 }
 
-/// Returns true for the fields that every object has, which the generator does not set.
+/// Tells fields that only the server sets.
 fn is_server_made(pointer: &str, name: &str) -> bool {
     pointer.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name)
 }

@@ -1,5 +1,4 @@
-//! The schema of a CustomResourceDefinition as the generator walks it: values with their schemas,
-//! and rules with their places.
+//! A CustomResourceDefinition's schema as the generator walks it: values with their schemas, and rules with their places.
 
 use serde_json::Value;
 
@@ -14,19 +13,19 @@ pub(super) enum Step {
     Entry,
 }
 
-/// A validation rule and its place.
+/// A validation rule and where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct Rule<'s> {
     pub(super) steps: Vec<Step>,
     pub(super) text: &'s str,
-    message: Message<'s>,
+    message: Said<'s>,
 }
 
-/// The API server's message about a broken rule.
+/// The message of the API server for a broken rule.
 #[derive(Clone, Debug)]
-enum Message<'s> {
+enum Said<'s> {
     Whole(&'s str),
-    /// Built by an expression that contains these texts.
+    /// Made by an expression, of which these are the texts.
     Parts(Vec<&'s str>),
 }
 
@@ -38,13 +37,13 @@ impl<'s> Rule<'s> {
         rules
     }
 
-    /// Returns true if a broken rule like this one has caused a refusal.
-    pub(super) fn is_cause(&self, field: &str, message: &str) -> bool {
+    /// Tells whether a cause of a rejection is of this rule.
+    pub(super) fn is_said(&self, field: &str, message: &str) -> bool {
         let is_here = places_of(field) == self.place();
         is_here
             && match &self.message {
-                Message::Whole(text) => message.ends_with(text),
-                Message::Parts(parts) => parts.iter().all(|part| message.contains(part)),
+                Said::Whole(text) => message.ends_with(text),
+                Said::Parts(parts) => parts.iter().all(|part| message.contains(part)),
             }
     }
 
@@ -118,8 +117,8 @@ fn collect<'s>(schema: &'s Value, steps: &mut Vec<Step>, rules: &mut Vec<Rule<'s
             continue;
         }
         let message = match rule["messageExpression"].as_str() {
-            Some(expression) => Message::Parts(quoted(expression)),
-            None => Message::Whole(rule["message"].as_str().expect("our rules have messages")),
+            Some(expression) => Said::Parts(quoted(expression)),
+            None => Said::Whole(rule["message"].as_str().expect("our rules have messages")),
         };
         rules.push(Rule {
             steps: steps.clone(),
@@ -151,7 +150,7 @@ pub(super) fn below<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
     })
 }
 
-/// Every value inside of an object by its JSON pointer, with its schema where there is one.
+/// Every value of an object by its JSON pointer, with its schema where there is one; the object itself is left out.
 pub(super) fn places<'s>(object: &Value, schema: &'s Value) -> Vec<(String, Option<&'s Value>)> {
     let mut found = Vec::new();
     walk(object, Some(schema), "", &mut found);

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-/// Texts that may matter to a schema, a rule or a parser.
+/// Texts to which some schema, rule or parser reacts; found by trying.
 const WORDS: [&str; 62] = [
     "a",
     "web",
@@ -70,7 +70,7 @@ const WORDS: [&str; 62] = [
     "\u{1d11e}",
 ];
 
-/// Names of objects, valid and invalid ones.
+/// Names of objects.
 const NAMES: [&str; 16] = [
     "web",
     "a",
@@ -93,11 +93,11 @@ const NAMES: [&str; 16] = [
 /// Lengths of names around the bounds of rules, labels and names.
 const NAME_LENGTHS: [usize; 12] = [40, 41, 44, 45, 50, 51, 52, 53, 63, 64, 253, 254];
 
-/// Draws random values.
+/// Makes values.
 #[derive(Debug)]
 pub(super) struct Draw {
     pub(super) rng: Rng,
-    /// Texts that the current rule compares with.
+    /// Texts that the rule in sight compares with.
     pub(super) hints: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ impl Draw {
         &all[self.rng.usize(..all.len())]
     }
 
-    /// The name of an object, valid or invalid.
+    /// The name of an object, good or bad.
     pub(super) fn name(&mut self) -> String {
         if self.one_in(2) {
             let length = *self.choose(&NAME_LENGTHS);
@@ -127,7 +127,7 @@ impl Draw {
         (*self.choose(&WORDS)).to_owned()
     }
 
-    /// A value that fits a schema, as far as one is found.
+    /// A value that a schema takes, as far as one is found.
     pub(super) fn value(&mut self, schema: &Value, depth: u32) -> Value {
         if let Some(options) = schema["enum"].as_array() {
             return self.choose(options).clone();
@@ -184,10 +184,10 @@ impl Draw {
         }
     }
 
-    /// A text that fits the schema, or the last one tried if none does.
+    /// A text that fits the schema; the last one tried if none does.
     fn text(&mut self, schema: &Value) -> String {
         let pattern = schema["pattern"].as_str();
-        // The regular expressions of Go and of this crate agree on the patterns that are used here.
+        // Go and this crate agree on the patterns that are used here.
         let pattern = pattern.map(|it| Regex::new(it).expect("a pattern of a schema is valid"));
         let min = size(&schema["minLength"]).unwrap_or(0);
         let max = size(&schema["maxLength"]).unwrap_or(usize::MAX);
@@ -203,7 +203,7 @@ impl Draw {
         text
     }
 
-    /// A value that probably does not fit a schema.
+    /// A value that a schema probably does not take.
     pub(super) fn misfit(&mut self, schema: Option<&Value>) -> Value {
         let none = Value::Null;
         let schema = schema.unwrap_or(&none);
@@ -268,13 +268,13 @@ fn strings(list: &Value) -> Vec<&str> {
     all.filter_map(Value::as_str).collect()
 }
 
-/// A numeric bound as an integer.
+/// A bound of numbers as an integer.
 fn bound(limit: &Value) -> Option<i64> {
     let float = || format!("{:.0}", limit.as_f64()?).parse().ok();
     limit.as_i64().or_else(float)
 }
 
-/// A bound of a length.
+/// A bound of lengths.
 fn size(limit: &Value) -> Option<usize> {
     usize::try_from(limit.as_u64()?).ok()
 }

@@ -1,4 +1,4 @@
-//! Plurals and scopes of kinds without asking a cluster.
+//! Plurals and scopes of kinds without a request to a cluster.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,63 +6,19 @@ use innkeeper_model::{GroupKind, Gvk, Manifest, Resource, Resources, Scope};
 use kube_core::{ApiResource, GroupVersionKind};
 use serde_json::{Map, Value};
 
-/// Kinds of Kubernetes that live outside of namespaces.
-const CLUSTER_SCOPED: [(&str, &str); 30] = [
-    ("", "ComponentStatus"),
-    ("", "Namespace"),
-    ("", "Node"),
-    ("", "PersistentVolume"),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
-    (
-        "admissionregistration.k8s.io",
-        "MutatingAdmissionPolicyBinding",
-    ),
-    (
-        "admissionregistration.k8s.io",
-        "MutatingWebhookConfiguration",
-    ),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-    (
-        "admissionregistration.k8s.io",
-        "ValidatingAdmissionPolicyBinding",
-    ),
-    (
-        "admissionregistration.k8s.io",
-        "ValidatingWebhookConfiguration",
-    ),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
-    ("apiregistration.k8s.io", "APIService"),
-    ("certificates.k8s.io", "CertificateSigningRequest"),
-    ("certificates.k8s.io", "ClusterTrustBundle"),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
-    ("gateway.networking.k8s.io", "GatewayClass"),
-    ("networking.k8s.io", "IngressClass"),
-    ("networking.k8s.io", "IPAddress"),
-    ("networking.k8s.io", "ServiceCIDR"),
-    ("node.k8s.io", "RuntimeClass"),
-    ("rbac.authorization.k8s.io", "ClusterRole"),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-    ("resource.k8s.io", "DeviceClass"),
-    ("resource.k8s.io", "ResourceSlice"),
-    ("scheduling.k8s.io", "PriorityClass"),
-    ("snapshot.storage.k8s.io", "VolumeSnapshotClass"),
-    ("storage.k8s.io", "CSIDriver"),
-    ("storage.k8s.io", "StorageClass"),
-    ("storage.k8s.io", "VolumeAttachment"),
-];
+/// The cluster-scoped kinds of Kubernetes and of its common extensions, as `group/kind`.
+const CLUSTER_SCOPED: &str = include_str!("cluster-scoped.txt");
 
-/// What a plugin's own description and the rules of Kubernetes say of kinds.
+/// The plurals and scopes of kinds, from the descriptions of plugins and the conventions of Kubernetes.
 ///
-/// Every kind counts as served. Of a kind that neither a plugin nor Kubernetes brings, the plural is the English one
-/// and the scope is a namespace, which is a guess.
+/// Every kind counts as served. For a kind that is in neither, the English plural and the namespaced scope are guesses.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds {
     known: BTreeMap<GroupKind, (Arc<str>, Scope)>,
 }
 
 impl Kinds {
-    /// Takes the kinds that plugins bring.
+    /// Collects the parent kinds and CustomResourceDefinitions of plugins.
     pub fn of<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> Self {
         let mut known = BTreeMap::new();
         for manifest in manifests {
@@ -95,7 +51,7 @@ impl Resources for Kinds {
     }
 }
 
-/// The kind that a CustomResourceDefinition is of.
+/// The kind that a CustomResourceDefinition defines.
 pub fn kind_of_crd(crd: &Map<String, Value>) -> Option<GroupKind> {
     let spec = crd.get("spec")?;
     let kind = spec.pointer("/names/kind")?.as_str()?;
@@ -104,13 +60,18 @@ pub fn kind_of_crd(crd: &Map<String, Value>) -> Option<GroupKind> {
 
 fn of_crd(crd: &Map<String, Value>) -> Option<(GroupKind, (Arc<str>, Scope))> {
     let spec = crd.get("spec")?;
-    let scope = if spec.get("scope")? == "Cluster" {
+    let scope = parse_scope(spec.get("scope")?.as_str()?);
+    let plural = spec.pointer("/names/plural")?.as_str()?;
+    Some((kind_of_crd(crd)?, (Arc::from(plural), scope)))
+}
+
+/// Reads `spec.scope` of a CustomResourceDefinition.
+pub(super) fn parse_scope(scope: &str) -> Scope {
+    if scope == "Cluster" {
         Scope::Cluster
     } else {
         Scope::Namespaced
-    };
-    let plural = spec.pointer("/names/plural")?.as_str()?;
-    Some((kind_of_crd(crd)?, (Arc::from(plural), scope)))
+    }
 }
 
 fn plural_of(kind: &Gvk) -> Arc<str> {
@@ -119,7 +80,8 @@ fn plural_of(kind: &Gvk) -> Arc<str> {
 }
 
 fn scope_of(kind: &Gvk) -> Scope {
-    if CLUSTER_SCOPED.contains(&(&*kind.group, &*kind.kind)) {
+    let name = format!("{}/{}", kind.group, kind.kind);
+    if CLUSTER_SCOPED.lines().any(|listed| listed == name) {
         Scope::Cluster
     } else {
         Scope::Namespaced

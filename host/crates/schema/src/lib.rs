@@ -1,72 +1,57 @@
-//! What the API server does with a custom resource before it stores one, without an API server.
+//! Admission of a custom resource as by the API server, without an API server.
 //!
-//! A [`Schema`] is one version of one CustomResourceDefinition. [`Schema::admit`] prunes, fills in defaults and
-//! validates as a create does, with the same verdict, the same paths and the same messages (Kubernetes 1.36).
-//! It knows nothing of admission webhooks and policies, of updates (transition rules are skipped, as on create), and of
-//! the cost limits of rules. Formats `isbn`, `creditcard`, `ssn` and `bsonobjectid` are accepted unseen.
+//! A [`Schema`] is one version of one CustomResourceDefinition. [`Schema::admit`] prunes, inserts defaults and validates
+//! as a create does (Kubernetes 1.36): with the same verdict and the same failing paths, but with messages of its own.
+//! Messages of validation rules come from the CustomResourceDefinition.
+//! It does not know about admission webhooks and policies, updates (transition rules are skipped, as on create), or the
+//! cost limits of rules.
 
 mod cause;
-mod embedded;
 mod format;
-mod go;
 mod kinds;
 mod lists;
 mod metadata;
-mod names;
 mod node;
 mod rules;
-mod scale;
 mod shape;
 mod structure;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Map, Value};
+use std::mem;
 
-pub use cause::{Cause, CauseKind, Rejection};
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+pub use cause::{Cause, Rejection};
 pub use kinds::{Kinds, kind_of_crd};
-use metadata::Scoped;
-use node::Node;
-pub use rules::CompileError;
-use rules::RuleTree;
-use scale::Scale;
-use structure::Structure;
+use node::{Node, Place};
+use rules::Rules;
 
-/// Why a CustomResourceDefinition cannot be used.
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// A CustomResourceDefinition that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A field that every CustomResourceDefinition has is missing or of another type.
-    #[error("the CustomResourceDefinition has no usable {0}")]
-    Field(&'static str),
-    /// The version is not in `spec.versions`.
-    #[error("the CustomResourceDefinition {crd} has no version {version}")]
-    Version {
-        /// Its name.
-        crd: String,
-        /// The version asked for.
-        version: String,
-    },
-    /// The schema is not a valid one.
-    #[error("the schema of {kind} is broken at \"{at}\": {problem}")]
+    /// A field or the version is missing, or of another type.
+    #[error("the CustomResourceDefinition has no valid {0}")]
+    Missing(String),
+    /// The schema or one of its rules is invalid.
+    #[error("failed to compile the schema at \"{at}\"")]
     Schema {
-        /// The kind.
-        kind: String,
-        /// The place, as a JSON pointer.
+        /// The place: a JSON pointer, or the path of the field that a rule is for.
         at: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// A validation rule does not compile.
-    #[error("the rule \"{rule}\" at \"{at}\" does not compile")]
-    Rule {
-        /// The rule.
-        rule: String,
-        /// The place, as a path of fields.
-        at: String,
-        /// What the compiler says.
+        /// The answer of the compiler.
         #[source]
-        source: CompileError,
+        source: Source,
     },
+}
+
+impl Error {
+    fn schema(at: &str, source: impl Into<Source>) -> Self {
+        let (at, source) = (at.to_owned(), source.into());
+        Self::Schema { at, source }
+    }
 }
 
 /// An object as the API server would store it.
@@ -74,108 +59,87 @@ pub enum Error {
 pub struct Admitted {
     /// The object: pruned, with defaults. A status is kept, although a create drops it.
     pub object: Map<String, Value>,
-    /// Paths of fields that the schema does not know; they were dropped, with a warning by `kubectl`.
+    /// The paths of the dropped fields; `kubectl` warns about these.
     pub unknown_fields: Vec<String>,
 }
 
 /// One version of one CustomResourceDefinition, compiled.
 #[derive(Debug)]
 pub struct Schema {
-    group: String,
-    version: String,
-    kind: String,
-    scope: Scoped,
+    /// Names the kind in errors.
+    subject: String,
     status_is_subresource: bool,
-    scale: Option<Scale>,
     root: Node,
-    structure: Structure,
-    rules: Option<RuleTree>,
+    rules: Rules,
+    validator: Validator,
 }
 
 impl Schema {
     /// Compiles a version of a CustomResourceDefinition.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a field, the version, the schema or a rule of the CustomResourceDefinition cannot be used.
     pub fn new(crd: &Map<String, Value>, version: &str) -> Result<Self, Error> {
-        let spec = crd.get("spec").ok_or(Error::Field("spec"))?;
-        let text = |pointer: &str, name: &'static str| {
-            spec.pointer(pointer)
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-                .ok_or(Error::Field(name))
+        let spec = crd.get("spec").unwrap_or(&Value::Null);
+        let text = |field: &str| {
+            let text = spec.pointer(field).and_then(Value::as_str);
+            text.ok_or_else(|| Error::Missing(format!("spec{field}")))
         };
-        let group = text("/group", "spec.group")?;
-        let kind = text("/names/kind", "spec.names.kind")?;
-        let plural = text("/names/plural", "spec.names.plural")?;
-        let scope = Scoped::parse(&text("/scope", "spec.scope")?);
-        let served = spec
-            .get("versions")
-            .and_then(Value::as_array)
-            .ok_or(Error::Field("spec.versions"))?
-            .iter()
-            .find(|one| one.get("name").and_then(Value::as_str) == Some(version))
-            .ok_or_else(|| Error::Version {
-                crd: format!("{plural}.{group}"),
-                version: version.to_owned(),
-            })?;
-        let raw = served
-            .pointer("/schema/openAPIV3Schema")
-            .filter(|schema| schema.is_object())
-            .ok_or(Error::Field("spec.versions[].schema.openAPIV3Schema"))?;
-        let structure = Structure::new(raw).map_err(|(at, problem)| Error::Schema {
-            kind: kind.clone(),
-            at,
-            problem,
-        })?;
-        let subresource = |name: &str| served.pointer(&format!("/subresources/{name}"));
+        let (group, kind) = (text("/group")?, text("/names/kind")?);
+        let scope = kinds::parse_scope(text("/scope")?);
+        let mut versions = spec["versions"].as_array().into_iter().flatten();
+        let served = versions.find(|served| served["name"] == version);
+        let schema = served.map(|served| &served["schema"]["openAPIV3Schema"]);
+        let (Some(served), Some(Value::Object(schema))) = (served, schema) else {
+            return Err(Error::Missing(format!("schema of version {version}")));
+        };
+        let mut schema = Value::Object(schema.clone());
+        metadata::complete(&mut schema, &format!("{group}/{version}"), kind, scope);
+        if let Some(Value::String(path)) = served.pointer("/subresources/scale/specReplicasPath")
+            && let Some(replicas) = schema.pointer_mut(&path.replace('.', "/properties/"))
+        {
+            let range = json!({"type": "integer", "minimum": 0, "maximum": i32::MAX});
+            replicas["x-innkeeper"] = json!({"allOf": [range]});
+        }
+        let validator = structure::compile(&schema)
+            .map_err(|error| Error::schema(error.instance_path().clone().as_str(), error))?;
+        let root = serde_json::from_value(schema).map_err(|error| Error::schema("", error))?;
+        let mut rules = Rules::default();
+        rules.collect(&root, &root, "")?;
         Ok(Self {
-            status_is_subresource: subresource("status").is_some(),
-            scale: subresource("scale").and_then(Scale::new),
-            root: Node::new(raw).into_root(),
-            rules: RuleTree::new(raw)?,
-            version: version.to_owned(),
-            structure,
-            group,
-            kind,
-            scope,
+            status_is_subresource: served.pointer("/subresources/status").is_some(),
+            subject: format!("{kind}.{group}"),
+            rules,
+            validator,
+            root,
         })
     }
 
-    /// Does to an object what a create does, once a name is made of `generateName`.
+    /// Prunes, defaults and validates an object as a create does after `generateName` became a name.
+    ///
+    /// # Errors
+    ///
+    /// Fails with all causes that the API server would report.
     pub fn admit(&self, object: Map<String, Value>) -> Result<Admitted, Rejection> {
-        let name = ["name", "generateName"]
-            .into_iter()
-            .find_map(|key| object.get("metadata")?.get(key)?.as_str())
-            .unwrap_or_default()
-            .to_owned();
-        let reject = |causes| Rejection::new(&self.group, &self.kind, &name, causes);
+        let metadata = object.get("metadata");
+        let text = |key| metadata?.get(key)?.as_str();
+        let name = text("name").or_else(|| text("generateName"));
+        let subject = format!("{} \"{}\"", self.subject, name.unwrap_or_default());
 
-        let (mut object, mut unknown_fields) =
-            metadata::decode(object).map_err(|cause| reject(vec![cause]))?;
-        unknown_fields.extend(shape::prune(&mut object, &self.root));
-        shape::drop_nulls(&mut object, &self.root);
-        shape::fill_in(&mut object, &self.root);
-        // The API server drops the status of a new object after decoding it, before it looks at values.
-        let status = self
-            .status_is_subresource
-            .then(|| object.remove("status"))
-            .flatten();
-
-        let mut causes = metadata::check_type(&object, &self.group, &self.version, &self.kind);
-        if causes.is_empty() {
-            let value = Value::Object(object);
-            causes.extend(metadata::check(&value, self.scope));
-            causes.extend(self.structure.check(&value));
-            causes.extend(self.scale.iter().filter_map(|scale| scale.check(&value)));
-            causes.extend(embedded::check(&value, &self.root));
-            causes.extend(lists::check(&value, &self.root));
-            self.check_rules(&value, &mut causes);
-            object = match value {
-                Value::Object(object) => object,
-                _ => Map::new(),
-            };
-        }
+        let mut object = Value::Object(object);
+        let unknown_fields = shape::normalize(&mut object, &self.root);
+        metadata::tidy(&mut object);
+        let fields = object.as_object_mut();
+        // The API server drops the status of a new object before it validates.
+        let status = fields
+            .filter(|_| self.status_is_subresource)
+            .and_then(|all| all.remove("status"));
+        let causes = self.check(&object);
         if !causes.is_empty() {
-            return Err(reject(causes));
+            return Err(Rejection::new(subject, causes));
         }
+        let mut object = object.as_object_mut().map(mem::take).unwrap_or_default();
         object.extend(status.map(|status| ("status".to_owned(), status)));
         Ok(Admitted {
             object,
@@ -183,13 +147,27 @@ impl Schema {
         })
     }
 
-    /// Rules are evaluated on objects of the right form only.
-    fn check_rules(&self, object: &Value, causes: &mut Vec<Cause>) {
-        let Some(rules) = &self.rules else { return };
-        if causes.iter().any(|cause| cause.kind.blocks_rules()) {
-            causes.push(Cause::rules_not_checked());
+    fn check(&self, object: &Value) -> Vec<Cause> {
+        let mut causes = structure::check(&self.validator, object);
+        let root = Place::new(&self.root, object, String::new(), String::new());
+        root.visit(&mut |place| {
+            let Place { node, path, .. } = place;
+            match place.value {
+                Value::Number(number) => causes.extend(structure::check_number(number, node, path)),
+                Value::Array(items) => causes.extend(lists::check(items, node, path)),
+                Value::Object(map) if node.x_kubernetes_embedded_resource == Some(true) => {
+                    causes.extend(metadata::check_annotations(map, path));
+                }
+                _ => {}
+            }
+        });
+        // Rules assume the types and sizes that the schema declares.
+        if causes.iter().any(|cause| cause.blocks_rules) {
+            let skipped = "not all rules were checked: correct the other fields first";
+            causes.extend((!self.rules.0.is_empty()).then(|| Cause::new("", skipped)));
         } else {
-            causes.extend(rules.check(object));
+            root.visit(&mut |place| causes.extend(self.rules.check(place)));
         }
+        causes
     }
 }

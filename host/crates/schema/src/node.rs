@@ -1,105 +1,92 @@
-//! The part of a schema that decides about the form of an object: which fields there are, and their defaults.
+//! The walk over a schema and a value, and the paths of fields.
 
-use std::collections::BTreeMap;
-
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use serde_json::Value;
 
-/// What a map holds besides its named fields.
-#[derive(Debug)]
-pub(super) enum Additional {
-    /// Anything, which is to say nothing that is kept of an object below it.
-    Any,
-    /// Values of one schema.
-    Of(Box<Node>),
-}
-
-/// How the entries of a list are told apart.
-#[derive(Debug)]
-pub(super) enum ListType {
-    /// Not at all.
-    Atomic,
-    /// By their value.
-    Set,
-    /// By the fields named.
-    Map(Vec<String>),
-}
-
 /// One node of a schema.
-#[derive(Debug)]
-pub(super) struct Node {
-    pub(super) properties: BTreeMap<String, Self>,
-    pub(super) additional: Option<Additional>,
-    pub(super) items: Option<Box<Self>>,
-    pub(super) list_type: ListType,
-    pub(super) default: Option<Value>,
-    pub(super) nullable: bool,
-    pub(super) preserves_unknown: bool,
-    /// Holds a whole object with `apiVersion`, `kind` and `metadata`.
-    pub(super) is_object: bool,
-}
+pub(super) type Node = JSONSchemaProps;
 
-impl Node {
-    pub(super) fn new(schema: &Value) -> Self {
-        let flag = |name: &str| schema.get(name) == Some(&Value::Bool(true));
-        Self {
-            properties: schema
-                .get("properties")
-                .and_then(Value::as_object)
-                .into_iter()
-                .flatten()
-                .map(|(name, property)| (name.clone(), Self::new(property)))
-                .collect(),
-            additional: match schema.get("additionalProperties") {
-                None | Some(Value::Bool(false)) => None,
-                Some(Value::Object(_)) => schema
-                    .get("additionalProperties")
-                    .map(|inner| Additional::Of(Box::new(Self::new(inner)))),
-                Some(_) => Some(Additional::Any),
-            },
-            items: schema.get("items").map(|items| Box::new(Self::new(items))),
-            list_type: list_type(schema),
-            default: schema
-                .get("default")
-                .filter(|default| !default.is_null())
-                .cloned(),
-            nullable: flag("nullable"),
-            preserves_unknown: flag("x-kubernetes-preserve-unknown-fields"),
-            is_object: flag("x-kubernetes-embedded-resource"),
-        }
-    }
-
-    /// The node of a whole object.
-    pub(super) fn into_root(self) -> Self {
-        Self {
-            is_object: true,
-            ..self
-        }
-    }
-
-    /// The schema of a field; none where the field has none.
-    pub(super) fn field(&self, name: &str) -> Option<&Self> {
-        match (self.properties.get(name), &self.additional) {
-            (Some(node), _) => Some(node),
-            (None, Some(Additional::Of(node))) => Some(node),
-            (None, Some(Additional::Any) | None) => None,
-        }
+/// The schema of the items of a list.
+pub(super) fn items(node: &Node) -> Option<&Node> {
+    match node.items.as_ref()? {
+        JSONSchemaPropsOrArray::Schema(inner) => Some(inner),
+        JSONSchemaPropsOrArray::Schemas(_) => None,
     }
 }
 
-fn list_type(schema: &Value) -> ListType {
-    match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
-        Some("set") => ListType::Set,
-        Some("map") => ListType::Map(
-            schema
-                .get("x-kubernetes-list-map-keys")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect(),
-        ),
-        _ => ListType::Atomic,
+/// The schema of the entries of a map.
+pub(super) fn entries(node: &Node) -> Option<&Node> {
+    match node.additional_properties.as_ref()? {
+        JSONSchemaPropsOrBool::Schema(inner) => Some(inner),
+        JSONSchemaPropsOrBool::Bool(_) => None,
+    }
+}
+
+/// The schema of a named field.
+pub(super) fn property<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
+    node.properties.as_ref()?.get(name)
+}
+
+/// The schema of a field or of an entry.
+pub(super) fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
+    property(node, name).or_else(|| entries(node))
+}
+
+/// A value with its schema.
+#[derive(Clone, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) node: &'a Node,
+    pub(super) value: &'a Value,
+    /// The path of the value: `spec.list[2].name`.
+    pub(super) path: String,
+    /// The path of the schema: `spec.list[].name`.
+    pub(super) schema_path: String,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn new(node: &'a Node, value: &'a Value, path: String, schema_path: String) -> Self {
+        Self {
+            node,
+            value,
+            path,
+            schema_path,
+        }
+    }
+
+    /// Calls `check` with this place and all below it that have a schema, except nulls, which the type alone judges.
+    pub(super) fn visit(&self, check: &mut impl FnMut(&Self)) {
+        if self.value.is_null() {
+            return;
+        }
+        check(self);
+        let (path, schema_path) = (&self.path, &self.schema_path);
+        let mut below = |node: Option<&'a Node>, value: &'a Value, path, schema_path| {
+            if let Some(node) = node {
+                Self::new(node, value, path, schema_path).visit(check);
+            }
+        };
+        match self.value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    match property(self.node, key) {
+                        None => {
+                            let inner = entries(self.node);
+                            below(inner, value, entry(path, key), entry(schema_path, ""));
+                        }
+                        inner => below(inner, value, child(path, key), child(schema_path, key)),
+                    }
+                }
+            }
+            Value::Array(values) => {
+                for (index, value) in values.iter().enumerate() {
+                    let inner = items(self.node);
+                    below(inner, value, item(path, index), entry(schema_path, ""));
+                }
+            }
+            _ => {}
+        }
     }
 }
 

@@ -1,126 +1,193 @@
 //! Validation rules in CEL (`x-kubernetes-validations`).
 //!
-//! The `kube-cel` crate compiles and evaluates one rule at a time on the value that it is for. Finding those values, and
-//! what the API server says of a failure, is done here, because the crate names neither the entries of maps nor the
-//! values as the API server does. Transition rules are skipped as on a create.
+//! The `kube-cel` crate compiles and evaluates the rules of one node. The walk over the values is done by [`Node`],
+//! because the crate does not report the keys of maps as the API server does. Transition rules are skipped, as on create.
+//!
+//! [`Node`]: super::node::Node
 
-mod compile;
+use std::{collections::BTreeMap, error::Error as _, sync::LazyLock};
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
-
-pub use compile::CompileError;
-use compile::Rule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
+use kube_cel::{CompiledSchema, ErrorKind, ValidationError, compile_schema, validate_compiled};
+use regex::{Captures, Regex};
+use serde_json::{Map, Number, Value, json};
 
 use super::{
     Error,
     cause::Cause,
-    node::{child, entry, item},
+    node::{Node, Place, child, entries, entry, field, items, property},
 };
 
-/// The rules of a schema and of everything below it.
+/// The longest message that the API server takes from an expression, in bytes.
+const MESSAGE_BYTES_MAX: usize = 5 * 1024;
+
+/// The beginning of the message of a rule without one, as by the API server.
+const FAILED: &str = "failed rule: ";
+
+/// The words that CEL reserves.
+const RESERVED: &str = "as break const continue else false for function if import in let loop \
+                        namespace null package return true var void while";
+
+/// The compiled rules of a schema by the path of their node.
 #[derive(Debug, Default)]
-pub(super) struct RuleTree {
-    rules: Vec<Rule>,
-    properties: BTreeMap<String, Self>,
-    additional: Option<Box<Self>>,
-    items: Option<Box<Self>>,
-    all_of: Vec<Self>,
-}
+pub(super) struct Rules(pub(super) BTreeMap<String, Vec<CompiledSchema>>);
 
-impl RuleTree {
-    /// Compiles all rules of a schema; none if it has none.
-    pub(super) fn new(raw: &Value) -> Result<Option<Self>, Error> {
-        Self::build(raw, raw, "", true)
-    }
-
-    /// `rules` is where rules are looked for: the schema itself, or one of its `allOf`, which names no types.
-    fn build(
-        rules: &Value,
-        typed: &Value,
-        path: &str,
-        is_root: bool,
-    ) -> Result<Option<Self>, Error> {
-        let mut tree = Self {
-            rules: compile::rules(rules, typed, path, is_root)?,
-            ..Self::default()
-        };
-        if let Some(properties) = rules.get("properties").and_then(Value::as_object) {
-            for (name, property) in properties {
-                let inner = typed.get("properties").and_then(|all| all.get(name));
-                if let Some(inner) = inner
-                    && let Some(below) = Self::build(property, inner, &child(path, name), false)?
-                {
-                    tree.properties.insert(name.clone(), below);
-                }
+impl Rules {
+    /// Compiles the rules of a schema; `typed` is the same node, or for a part of an `allOf` the node that has the types.
+    pub(super) fn collect(&mut self, node: &Node, typed: &Node, path: &str) -> Result<(), Error> {
+        let rules = node.x_kubernetes_validations.iter().flatten();
+        let rules: Vec<Value> = rules.map(translate).collect();
+        if !rules.is_empty() {
+            let mut schema = types(typed);
+            schema["x-kubernetes-validations"] = rules.into();
+            let mut compiled = compile_schema(&schema);
+            let broken = compiled.validations.iter().position(Result::is_err);
+            if let Some(Err(error)) = broken.map(|index| compiled.validations.remove(index)) {
+                return Err(Error::schema(path, error));
             }
+            self.0.entry(path.to_owned()).or_default().push(compiled);
         }
-        let inner = |name: &str, path: String| -> Result<Option<Box<Self>>, Error> {
-            match (rules.get(name), typed.get(name)) {
-                (Some(rules @ Value::Object(_)), Some(typed @ Value::Object(_))) => {
-                    Ok(Self::build(rules, typed, &path, false)?.map(Box::new))
-                }
-                _ => Ok(None),
-            }
-        };
-        tree.additional = inner("additionalProperties", entry(path, "*"))?;
-        tree.items = inner("items", entry(path, ""))?;
-        for branch in rules
-            .get("allOf")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
-            tree.all_of
-                .extend(Self::build(branch, typed, path, is_root)?);
+        for (name, inner) in node.properties.iter().flatten() {
+            let typed = property(typed, name).unwrap_or(inner);
+            self.collect(inner, typed, &child(path, name))?;
         }
-        Ok((!tree.is_empty()).then_some(tree))
+        if let Some(inner) = entries(node) {
+            self.collect(inner, entries(typed).unwrap_or(inner), &entry(path, ""))?;
+        }
+        if let Some(inner) = items(node) {
+            self.collect(inner, items(typed).unwrap_or(inner), &entry(path, ""))?;
+        }
+        let mut parts = node.all_of.iter().flatten();
+        parts.try_for_each(|part| self.collect(part, typed, path))
     }
 
-    fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-            && self.properties.is_empty()
-            && self.additional.is_none()
-            && self.items.is_none()
-            && self.all_of.is_empty()
-    }
-
-    /// Every rule that does not hold.
-    pub(super) fn check(&self, object: &Value) -> Vec<Cause> {
+    /// Returns a cause for every rule of a node that does not hold.
+    pub(super) fn check(&self, place: &Place<'_>) -> Vec<Cause> {
         let mut causes = Vec::new();
-        self.walk(object, "", &mut causes);
+        for compiled in self.0.get(&place.schema_path).into_iter().flatten() {
+            let value = convert(place.value, Some(place.node));
+            let errors = validate_compiled(compiled, &value, None).err();
+            let errors = errors.into_iter().flatten();
+            causes.extend(errors.map(|error| cause(&error, compiled, &place.path)));
+        }
         causes
     }
+}
 
-    fn walk(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
-        // Rules are not for nulls: the surrounding schema has to speak of them.
-        if value.is_null() {
-            return;
-        }
-        causes.extend(self.rules.iter().filter_map(|rule| rule.check(value, path)));
-        for branch in &self.all_of {
-            branch.walk(value, path, causes);
-        }
-        match value {
-            Value::Object(map) => {
-                for (key, value) in map {
-                    if let Some(tree) = &self.additional {
-                        tree.walk(value, &entry(path, key), causes);
-                    }
-                    if let Some(tree) = self.properties.get(key) {
-                        tree.walk(value, &child(path, key), causes);
-                    }
-                }
-            }
-            Value::Array(items) => {
-                if let Some(tree) = &self.items {
-                    for (index, value) in items.iter().enumerate() {
-                        tree.walk(value, &item(path, index), causes);
-                    }
-                }
-            }
-            _ => {}
-        }
+fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> Cause {
+    let mut rules = compiled.validations.iter().flatten();
+    let rule = rules.find(|compiled| compiled.rule.rule == error.rule);
+    let fixed = rule.and_then(|compiled| compiled.rule.message.as_deref());
+    let fixed = fixed.unwrap_or_default();
+    if error.kind != ErrorKind::ValidationFailure {
+        let source = error.source().map(ToString::to_string);
+        let problem = source.as_ref().unwrap_or(&error.message);
+        let fixed = fixed.trim_start_matches(FAILED);
+        let message = format!("failed to evaluate the rule \"{fixed}\": {problem}");
+        return Cause::new(path, message);
     }
+    let made = error.message.trim();
+    let is_usable = !made.is_empty() && !made.contains('\n') && made.len() <= MESSAGE_BYTES_MAX;
+    // `fieldPath` has one of the forms `.a.b` and `['a']`.
+    let field = error.field_path.replace("['", "[").replace("']", "]");
+    let path = match field.strip_prefix('.') {
+        Some(field) => child(path, field),
+        None => format!("{path}{field}"),
+    };
+    Cause::new(path, if is_usable { made } else { fixed })
+}
+
+/// Returns a rule as `kube-cel` evaluates it like the API server.
+///
+/// `kube-cel` has no `type()`. Rules use it to tell integers from texts, and a text is equal to itself as a text.
+/// The API server binds an optional `oldSelf` to an optional value, and `kube-cel` binds it to null; a comprehension
+/// over one empty optional value binds it as the API server does.
+fn translate(rule: &ValidationRule) -> Value {
+    static TYPE_TEST: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"\btype\(([^()\s]+)\)\s*(==|!=)\s*(int|string)\b")
+            .expect("the pattern is a literal")
+    });
+    let original = rule.rule.trim();
+    let mut text = TYPE_TEST.replace_all(original, |found: &Captures<'_>| {
+        let is_text = (&found[2] == "==") == (&found[3] == "string");
+        let not = if is_text { "" } else { "!" };
+        format!("{not}(string({0}) == {0})", &found[1])
+    });
+    if rule.optional_old_self == Some(true) && text.contains("oldSelf") {
+        text = format!("[optional.none()].all(oldSelf, ({text}))").into();
+    }
+    let message = rule
+        .message
+        .as_deref()
+        .map(str::trim)
+        .filter(|text| !text.is_empty());
+    json!({
+        "rule": text,
+        "message": message.map_or_else(|| format!("{FAILED}{original}"), str::to_owned),
+        "messageExpression": rule.message_expression,
+        "fieldPath": rule.field_path,
+        "optionalOldSelf": rule.optional_old_self,
+    })
+}
+
+/// Returns the types of a schema without rules, defaults and limits.
+///
+/// Every object is declared as a map whose keys are the names of its fields in rules, because `kube-cel` leaves the keys
+/// of maps alone, and has other names than the API server for fields with an underscore.
+fn types(node: &Node) -> Value {
+    let properties = node.properties.iter().flatten();
+    let properties = properties.map(|(name, inner)| (name_in_rules(name), types(inner)));
+    // A date is a point in time, of which `kube-cel` knows the longer form alone.
+    let format = node.format.as_deref();
+    let is_date = format == Some("date");
+    let format = if is_date { Some("date-time") } else { format };
+    json!({
+        "type": node.type_,
+        "format": format,
+        "x-kubernetes-embedded-resource": node.x_kubernetes_embedded_resource,
+        "x-kubernetes-int-or-string": node.x_kubernetes_int_or_string,
+        "properties": properties.collect::<Map<_, _>>(),
+        "additionalProperties": entries(node).map_or(json!(true), types),
+        "items": items(node).map(types),
+    })
+}
+
+/// Returns a value with the names and number types that rules see, because JSON does not tell 1 from 1.0.
+fn convert(value: &Value, node: Option<&Node>) -> Value {
+    let type_ = node.and_then(|node| node.type_.as_deref());
+    let format = node.and_then(|node| node.format.as_deref());
+    match value {
+        Value::Object(map) => {
+            let is_map = node.is_some_and(|node| entries(node).is_some());
+            let convert = |(key, value): (&String, &Value)| {
+                let value = convert(value, node.and_then(|node| field(node, key)));
+                let name = (!is_map).then(|| name_in_rules(key));
+                (name.unwrap_or_else(|| key.clone()), value)
+            };
+            map.iter().map(convert).collect()
+        }
+        Value::Array(values) => {
+            let inner = node.and_then(items);
+            values.iter().map(|value| convert(value, inner)).collect()
+        }
+        Value::Number(number) if type_ == Some("number") => {
+            let float = number.as_f64().and_then(Number::from_f64);
+            Value::Number(float.unwrap_or_else(|| number.clone()))
+        }
+        Value::String(text) if format == Some("date") => {
+            json!(format!("{text}T00:00:00Z"))
+        }
+        other => other.clone(),
+    }
+}
+
+/// Returns the name of a field in rules.
+fn name_in_rules(name: &str) -> String {
+    if RESERVED.split(' ').any(|word| word == name) {
+        return format!("__{name}__");
+    }
+    name.replace("__", "__underscores__")
+        .replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__")
 }

@@ -1,42 +1,173 @@
-//! Values against the schema: types, ranges, lengths, patterns, enumerations and alternatives.
+//! The constraints that JSON schema has, too: types, bounds, lengths, patterns, enumerations and alternatives.
 //!
-//! The `jsonschema` crate validates. Here the CustomResourceDefinition's dialect is turned into JSON schema, and what the
-//! crate finds into the API server's words.
+//! The `jsonschema` crate validates; the dialect of CustomResourceDefinitions is translated for it.
 
-mod convert;
-mod score;
-mod translate;
+use jsonschema::{
+    PatternOptions, ValidationError, Validator, error::ValidationErrorKind as Kind,
+    paths::LocationSegment,
+};
+use serde_json::{Map, Number, Value, json};
 
-use jsonschema::{PatternOptions, Validator};
-use serde_json::Value;
+use super::{
+    cause::{Cause, shown},
+    format,
+    node::{Node, child, item},
+};
 
-use super::{cause::Cause, format};
+/// The largest integer up to which a float represents every integer exactly.
+const FLOAT_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 
-/// A schema ready to validate values.
-#[derive(Debug)]
-pub(super) struct Structure {
-    raw: Value,
-    validator: Validator,
+/// The keywords that are left once a schema is translated; a CustomResourceDefinition cannot have others.
+const KEYWORDS: &str = "additionalProperties else enum exclusiveMaximum exclusiveMinimum format if items \
+                        maxItems maxLength maxProperties maximum minItems minLength minProperties minimum \
+                        multipleOf pattern properties required type uniqueItems";
+
+/// Compiles a schema.
+pub(super) fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+    let mut schema = schema.clone();
+    translate(&mut schema);
+    let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+    format::register(options).build(&schema)
 }
 
-impl Structure {
-    /// Compiles a schema; the error is a JSON pointer into it and what is wrong there.
-    pub(super) fn new(raw: &Value) -> Result<Self, (String, String)> {
-        let options = jsonschema::options()
-            .with_pattern_options(PatternOptions::regex())
-            .should_ignore_unknown_formats(true)
-            .with_keyword(convert::RANGE, convert::range);
-        let validator = format::register(options)
-            .build(&convert::schema(raw))
-            .map_err(|error| (error.instance_path().to_string(), error.to_string()))?;
-        Ok(Self {
-            raw: raw.clone(),
-            validator,
-        })
+fn translate(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else {
+        return;
+    };
+    let (types, format) = types(schema);
+    for (name, value) in schema.iter_mut() {
+        match (name.as_str(), value) {
+            ("properties", Value::Object(all)) => all.values_mut().for_each(translate),
+            ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => all.iter_mut().for_each(translate),
+            ("items" | "additionalProperties" | "not", inner) => translate(inner),
+            // An enumeration never takes null, even if it lists null.
+            ("enum", Value::Array(values)) => values.retain(|value| !value.is_null()),
+            _ => {}
+        }
     }
+    for flag in ["exclusiveMinimum", "exclusiveMaximum"] {
+        let bound = flag.trim_start_matches("exclusive").to_lowercase();
+        if schema.remove(flag) == Some(Value::Bool(true))
+            && let Some(limit) = schema.remove(&bound)
+        {
+            schema.insert(flag.to_owned(), limit);
+        }
+    }
+    let junctors = ["allOf", "anyOf", "oneOf", "not"].into_iter();
+    let junctors: Map<String, Value> = junctors
+        .filter_map(|name| schema.remove_entry(name))
+        .collect();
+    let more = schema.remove("x-innkeeper");
+    schema.insert("type".to_owned(), types);
+    schema.insert("format".to_owned(), format.into());
+    // The API server judges null by its type alone.
+    schema.insert("if".to_owned(), json!({"type": "null"}));
+    schema.insert("else".to_owned(), Value::Object(junctors));
+    schema.retain(|name, value| {
+        !value.is_null() && KEYWORDS.split(' ').any(|keyword| keyword == name)
+    });
+    if let Some(Value::Object(more)) = more {
+        schema.extend(more);
+    }
+}
 
-    /// Everything that is wrong with an object.
-    pub(super) fn check(&self, object: &Value) -> Vec<Cause> {
-        translate::causes(self.validator.iter_errors(object), &self.raw, object)
+/// The types that a schema allows, or null for all, and the format of a text, if the API server checks it.
+fn types(schema: &Map<String, Value>) -> (Value, Option<&'static str>) {
+    let is = |flag: &str| schema.get(flag) == Some(&Value::Bool(true));
+    let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();
+    let mut format = None;
+    let mut types = match text("type") {
+        _ if is("x-kubernetes-int-or-string") => vec!["integer", "string"],
+        name => {
+            let is_text = ["", "string"].contains(&name);
+            format = format::known(text("format")).filter(|_| is_text);
+            vec![name]
+        }
+    };
+    types.extend(is("nullable").then_some("null"));
+    // The API server leaves a text with a format to the check of the format, and takes lists there, too.
+    types.extend(format.map(|_| "array"));
+    let takes_all = types[0].is_empty();
+    (if takes_all { Value::Null } else { json!(types) }, format)
+}
+
+/// Returns everything that is wrong with an object.
+pub(super) fn check(validator: &Validator, object: &Value) -> Vec<Cause> {
+    let errors = validator.iter_errors(object);
+    errors.map(|error| cause(&error)).collect()
+}
+
+fn cause(error: &ValidationError<'_>) -> Cause {
+    let mut path = String::new();
+    for segment in error.instance_path() {
+        path = match segment {
+            LocationSegment::Property(name) => child(&path, &name),
+            LocationSegment::Index(index) => item(&path, index),
+        };
     }
+    let value = shown(error.instance());
+    let text = error.masked_with(value.as_str()).to_string();
+    // A list is not the remedy, although the API server accepts it there.
+    let text = text.replace(r#"types "string", "array""#, r#"type "string""#);
+    match error.kind() {
+        Kind::Required { property } => {
+            let name = property.as_str().unwrap_or_default();
+            Cause::blocking(child(&path, name), "is required")
+        }
+        Kind::AnyOf { context } => alternatives(path, "anyOf", context),
+        Kind::OneOfNotValid { context } => alternatives(path, "oneOf", context),
+        Kind::OneOfMultipleValid { .. } => {
+            Cause::new(path, "matches more than one alternative (oneOf)")
+        }
+        Kind::Not { schema } if *schema == json!({}) => Cause::new(path, "must not be set"),
+        Kind::Not { .. } => Cause::new(path, "has a form that is excluded (not)"),
+        Kind::Contains => Cause::new(path, "has more than one entry with controller: true"),
+        Kind::PropertyNames { error } => Cause::new(path, cause(error).message),
+        Kind::Format { format } => Cause {
+            blocks_rules: format::known(format).is_some(),
+            ..Cause::new(path, format!("{value} is not a valid {format}"))
+        },
+        kind => Cause {
+            blocks_rules: matches!(
+                kind,
+                Kind::Type { .. }
+                    | Kind::Enum { .. }
+                    | Kind::MaxLength { .. }
+                    | Kind::MaxItems { .. }
+                    | Kind::MaxProperties { .. }
+            ),
+            ..Cause::new(path, text)
+        },
+    }
+}
+
+/// Names the problems of every alternative, because nothing tells which one was meant.
+fn alternatives(path: String, keyword: &str, context: &[Vec<ValidationError<'_>>]) -> Cause {
+    let causes: Vec<Cause> = context.iter().flatten().map(cause).collect();
+    let problems: Vec<String> = causes.iter().map(Cause::to_string).collect();
+    let problems = problems.join(", ");
+    let message = format!("matches no alternative ({keyword}): {problems}");
+    Cause {
+        blocks_rules: causes.iter().any(|cause| cause.blocks_rules),
+        ..Cause::new(path, message)
+    }
+}
+
+/// Finds a number that its type cannot hold; JSON schema knows integers of any size.
+pub(super) fn check_number(number: &Number, node: &Node, path: &str) -> Option<Cause> {
+    let float = number.as_f64()?;
+    let type_ = node.type_.as_deref().unwrap_or_default();
+    let message = |format| format!("{number} is out of the range of {format}");
+    let is_integer = type_ == "integer" || node.x_kubernetes_int_or_string == Some(true);
+    // The API server reads numbers beyond 64 bits as floats, and takes only exact floats for integers.
+    if is_integer && !number.is_i64() && float.abs() > FLOAT_INTEGER_MAX {
+        return Some(Cause::blocking(path, message("int64")));
+    }
+    let format = node.format.as_deref()?;
+    let range = match (type_, format) {
+        ("integer", "int32") => f64::from(i32::MIN)..=f64::from(i32::MAX),
+        ("number", "float") if !number.is_i64() => f64::from(f32::MIN)..=f64::from(f32::MAX),
+        _ => return None,
+    };
+    (!range.contains(&float)).then(|| Cause::new(path, message(format)))
 }
