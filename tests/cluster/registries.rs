@@ -80,7 +80,9 @@ impl Publisher {
 }
 
 fn key_file(name: &str) -> String {
-    let path = root().join("host/crates/source/src/tests/fixtures").join(name);
+    let path = root()
+        .join("host/crates/source/src/tests/fixtures")
+        .join(name);
     path.to_str().unwrap().to_owned()
 }
 

@@ -41,6 +41,7 @@ const THREADS: usize = 2;
 struct Rendered {
     code: Option<i32>,
     /// The text after `error: `; empty if there is none.
+    #[expect(dead_code, reason = "a failed assertion prints it")]
     error: String,
     /// The failing paths.
     paths: BTreeSet<String>,

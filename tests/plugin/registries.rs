@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use innkeeper_tests::process::path_from_env;
 
 /// A reference to a port without a listener.
-const UNREACHABLE: &str = "127.0.0.1:1/plugins/pond:1";
+const CLOSED: &str = "127.0.0.1:1/plugins/pond:1";
 
 #[test]
 fn names_the_missing_input_and_ends_with_its_own_code() {
@@ -17,14 +17,10 @@ fn names_the_missing_input_and_ends_with_its_own_code() {
     fs::write(&broken, "no key, no JSON").unwrap();
     let broken = broken.to_str().unwrap();
     for (arguments, code, expected) in [
+        (&["push", plugin, CLOSED][..], 5, "failed to connect to"),
+        (&["pull", CLOSED], 5, "failed to connect to"),
         (
-            &["push", plugin, UNREACHABLE][..],
-            5,
-            "failed to connect to",
-        ),
-        (&["pull", UNREACHABLE], 5, "failed to connect to"),
-        (
-            &["inspect", &format!("oci://{UNREACHABLE}")],
+            &["inspect", &format!("oci://{CLOSED}")],
             5,
             "failed to connect to",
         ),
@@ -34,34 +30,34 @@ fn names_the_missing_input_and_ends_with_its_own_code() {
             "it must start with a registry",
         ),
         (&["push", plugin, "127.0.0.1:1/pond"], 4, "give a tag"),
-        (&["push", "/none", UNREACHABLE], 4, "/none"),
-        (&["verify", UNREACHABLE], 4, "--key"),
+        (&["push", "/none", CLOSED], 4, "/none"),
+        (&["verify", CLOSED], 4, "--key"),
         (
-            &["verify", UNREACHABLE, "--key", "/none"],
+            &["verify", CLOSED, "--key", "/none"],
             4,
             "failed to read /none, the key",
         ),
         (
-            &["verify", UNREACHABLE, "--key", broken],
+            &["verify", CLOSED, "--key", broken],
             4,
             "this is not a public key",
         ),
         (
-            &["sign", UNREACHABLE, "--key", broken],
+            &["sign", CLOSED, "--key", broken],
             4,
             "this is not a private key",
         ),
         (
-            &["pull", UNREACHABLE, "--docker-config", broken],
+            &["pull", CLOSED, "--docker-config", broken],
             4,
             "failed to use the credentials in",
         ),
         (
-            &["pull", UNREACHABLE, "--digest", "1"],
+            &["pull", CLOSED, "--digest", "1"],
             4,
             "\"1\" is not a digest",
         ),
-        (&["pull", UNREACHABLE, "--ca-file", "/none"], 4, "/none"),
+        (&["pull", CLOSED, "--ca-file", "/none"], 4, "/none"),
     ] {
         let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
         let output = command
