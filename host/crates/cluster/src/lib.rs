@@ -15,6 +15,8 @@ mod discovery;
 mod driver;
 mod error;
 mod fields;
+#[cfg(feature = "testing")]
+pub mod fixture;
 mod interest;
 mod lease;
 mod lines;
@@ -26,7 +28,6 @@ mod reads;
 mod registration;
 mod report;
 mod shared;
-mod shelf;
 mod standing;
 mod state;
 mod store;
@@ -51,7 +52,6 @@ pub use self::{
     reads::{Answer, PassReads, Recording},
     registration::Registration,
     report::{Status, WatchStatus},
-    shelf::Shelf,
     standing::{Said, Standing},
     stored::Malformed,
     triggers::{Cause, Trigger},
