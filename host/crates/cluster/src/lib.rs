@@ -15,6 +15,8 @@ mod discovery;
 mod driver;
 mod error;
 mod fields;
+#[cfg(feature = "testing")]
+pub mod fixture;
 mod interest;
 mod lease;
 mod lines;
@@ -26,7 +28,6 @@ mod reads;
 mod registration;
 mod report;
 mod shared;
-mod shelf;
 mod standing;
 mod state;
 mod store;
@@ -37,7 +38,7 @@ mod viewer;
 mod watch;
 mod wire;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use tokio::time::Instant;
 
@@ -51,7 +52,6 @@ pub use self::{
     reads::{Answer, PassReads, Recording},
     registration::Registration,
     report::{Status, WatchStatus},
-    shelf::Shelf,
     standing::{Said, Standing},
     stored::Malformed,
     triggers::{Cause, Trigger},
@@ -61,6 +61,7 @@ pub use self::{
 use innkeeper_model::{Access, GroupKind, Gvk, HashKey, Object, Resource, Resources};
 
 use self::{
+    discovery::Kinds,
     present::object_of,
     shared::Shared,
     stored::{Shape, keep},
@@ -206,7 +207,13 @@ impl Cluster {
 
     /// How reading is going, for people and metrics.
     pub fn status(&self) -> Status {
-        self.0.status()
+        let state = self.0.state.lock();
+        Status {
+            kinds: state.kinds().map(Kinds::len),
+            discovery_error: self.0.discovery_error.lock().clone(),
+            unauthorized: self.0.unauthorized.load(Ordering::Relaxed),
+            watches: state.statuses(),
+        }
     }
 }
 

@@ -145,13 +145,7 @@ impl Registration {
     }
 
     /// Remembers a write that the API server has confirmed: the parent is not observed before the cache shows it.
-    pub fn note_write(
-        &self,
-        parent: &ObjectId,
-        id: &ObjectId,
-        _uid: &Uid,
-        version: ResourceVersion,
-    ) {
+    pub fn note_write(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         let due = Instant::now() + self.0.shared.options.own_writes_timeout;
         self.expect(parent, id, Expected::Version(version), due);
     }

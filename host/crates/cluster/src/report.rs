@@ -1,11 +1,9 @@
 //! How reading is going, for people and metrics.
 
-use std::sync::atomic::Ordering;
-
 use innkeeper_model::{Access, Gvk, ResourceVersion};
 use tokio::time::Instant;
 
-use super::{interest::Why, shared::Shared};
+use super::interest::Why;
 
 /// How reading is going.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,17 +47,4 @@ pub struct WatchStatus {
     pub last_error: Option<String>,
     /// Complete lists so far: more than one says that a watch had to begin anew.
     pub lists: u64,
-}
-
-impl Shared {
-    /// How reading is going.
-    pub(super) fn status(&self) -> Status {
-        let state = self.state.lock();
-        Status {
-            kinds: state.kinds().map(super::discovery::Kinds::len),
-            discovery_error: self.discovery_error.lock().clone(),
-            unauthorized: self.unauthorized.load(Ordering::Relaxed),
-            watches: state.statuses(),
-        }
-    }
 }

@@ -659,11 +659,10 @@ async fn q5_own_writes_that_stay_unseen_are_read_live() {
     })
     .await;
     let [_, mut services, _] = world.synced().await;
-    let uid = Uid("uid-new".into());
     let note = |name: &str, version| {
         world
             .registration
-            .note_write(&web(), &service_id(name), &uid, ResourceVersion(version));
+            .note_write(&web(), &service_id(name), ResourceVersion(version));
     };
     note("new", 60);
     assert!(matches!(

@@ -130,7 +130,7 @@ async fn release_one(
         }
         Ok(Some(written)) => {
             info!(%plugin, parent = %id, "released the parent without its guest");
-            registration.note_write(&id, &id, &written.uid, written.resource_version);
+            registration.note_write(&id, &id, written.resource_version);
         }
         Ok(None) => {}
         // The next look sees what it is now.

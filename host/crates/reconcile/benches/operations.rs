@@ -4,7 +4,7 @@ use std::{hint::black_box, time::Duration};
 
 use anyhow::ensure;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, measurement::WallTime};
-use innkeeper_cluster::Shelf;
+use innkeeper_cluster::fixture::ObjectCache;
 use innkeeper_model::{GroupKind, Gvk, ObjectId};
 use innkeeper_reconcile::Next;
 use innkeeper_reconcile::controller::queue::{Class, Options, Queue};
@@ -87,7 +87,7 @@ fn delayed(group: &mut BenchmarkGroup<'_, WallTime>) {
 
 /// Every event changes the status of one of the objects.
 fn events(group: &mut BenchmarkGroup<'_, WallTime>) -> anyhow::Result<()> {
-    let mut shelf = Shelf::new(Gvk::new("", "v1", "Pod"));
+    let mut cache = ObjectCache::new(Gvk::new("", "v1", "Pod"));
     let mut version = 0;
     // Made of one text, because what thousands of JSON values leave behind them slows the allocator down.
     let template = json!({"type": "KIND", "object": pod()}).to_string();
@@ -102,9 +102,9 @@ fn events(group: &mut BenchmarkGroup<'_, WallTime>) -> anyhow::Result<()> {
             .replace("VERSION", &version.to_string())
     };
     for _ in 0..COUNT {
-        shelf.take(&line("ADDED"))?;
+        cache.take(&line("ADDED"))?;
     }
-    ensure!(shelf.len() == COUNT, "{} objects are cached", shelf.len());
+    ensure!(cache.len() == COUNT, "{} objects are cached", cache.len());
     let bytes = line("MODIFIED").len();
     ensure!(
         bytes.abs_diff(OBJECT_BYTES) <= OBJECT_BYTES / 50,
@@ -114,12 +114,12 @@ fn events(group: &mut BenchmarkGroup<'_, WallTime>) -> anyhow::Result<()> {
     group.bench_function("an event of 5 KB, 100,000 objects", |bencher| {
         bencher.iter_batched_ref(
             || line("MODIFIED"),
-            |line| shown &= shelf.take(black_box(line)).is_ok_and(|shown| shown),
+            |line| shown &= cache.take(black_box(line)).is_ok_and(|shown| shown),
             BatchSize::SmallInput,
         );
     });
     ensure!(shown, "an event was no change");
-    ensure!(shelf.len() == COUNT, "{} objects are cached", shelf.len());
+    ensure!(cache.len() == COUNT, "{} objects are cached", cache.len());
     Ok(())
 }
 

@@ -145,7 +145,7 @@ impl Reconciler {
             Ok(written) => {
                 self.wrote(&id, "status");
                 self.registration
-                    .note_write(&id, &id, &written.uid, written.resource_version);
+                    .note_write(&id, &id, written.resource_version);
                 Ok(())
             }
             Err(error) => {

@@ -335,8 +335,7 @@ impl Reconciler {
             // The answer shows the object as it was last seen, so that only its end tells that the cache is current.
             self.registration.note_stale(parent, id, version);
         } else {
-            self.registration
-                .note_write(parent, id, &written.uid, version);
+            self.registration.note_write(parent, id, version);
         }
     }
 

@@ -43,7 +43,7 @@ impl Manager {
             let written = written.map_err(failed)?;
             let id = id_of(name);
             self.registration
-                .note_write(&id, &id, &written.uid, written.resource_version);
+                .note_write(&id, &id, written.resource_version);
         }
         let parents = plugin.manifest().parents.iter();
         let parents = parents.map(|parent| parent.kind.clone());
@@ -138,8 +138,7 @@ impl Manager {
             }
             Ok(Some(written)) => {
                 let version = written.resource_version;
-                self.registration
-                    .note_write(&id, &id, &written.uid, version);
+                self.registration.note_write(&id, &id, version);
                 Next::UntilChanged
             }
             Err(error) => {

@@ -140,8 +140,7 @@ impl Manager {
         match written {
             Ok(written) => {
                 let version = written.resource_version;
-                self.registration
-                    .note_write(&id, &id, &written.uid, version);
+                self.registration.note_write(&id, &id, version);
                 Ok(())
             }
             Err(error) if error.is_silent() => {

@@ -1,4 +1,4 @@
-//! The objects of one kind without anybody who watches them: what an event costs by itself, for `benches/operations.rs`.
+//! A cache of one kind without a watch, for benchmarks that measure a single event.
 
 use innkeeper_model::{Access, Gvk};
 
@@ -8,15 +8,16 @@ use super::{
     wire::{Line, LineKind},
 };
 
-/// Objects as the cache keeps them.
+/// The objects of one kind as the cache keeps them.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct ObjectCache {
     shape: Shape,
     store: Store,
 }
 
-impl Shelf {
-    /// Nothing yet of a kind whose whole objects are kept, as of parents: the entries of foreign field managers are not.
+impl ObjectCache {
+    /// Returns an empty cache of a kind that is kept as parents are: whole objects, without the managedFields entries of
+    /// foreign field managers.
     pub fn new(kind: Gvk) -> Self {
         let shape = Shape {
             kind,
@@ -30,9 +31,9 @@ impl Shelf {
         }
     }
 
-    /// Takes a line in, as a watch brings it; whether guests would see a difference.
+    /// Applies one line of a watch and returns true if guests would see a difference.
     ///
-    /// Fails on a line that a watch would not go on after.
+    /// Fails on a line that ends a watch.
     pub fn take(&mut self, line: &str) -> Result<bool, Malformed> {
         let line: Line<'_> = serde_json::from_str(line)?;
         let stored = match line.kind {
@@ -50,12 +51,12 @@ impl Shelf {
         Ok(changes.iter().any(super::store::Change::shows))
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.store.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the cache holds no object.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
