@@ -212,7 +212,7 @@ fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
     publisher.apply(&two, "two", &verify);
     let unsigned = ["Verified=False/Unsigned", "Degraded=True/Unsigned"];
     publisher.check_kept(&host, &first, &unsigned);
-    check_message(fixture, "Verified", &["there is no signature", ".sig"]);
+    check_message(fixture, "Verified", &["no signature found", ".sig"]);
     publisher.sign(&registry, ":2", "other.key");
     let bad = ["Verified=False/BadSignature", "Degraded=True/BadSignature"];
     publisher.check_kept(&host, &first, &bad);
@@ -381,7 +381,7 @@ fn l5_a_silent_malformed_or_oversized_answer_of_a_registry_changes_nothing() {
     strange.set_held(false);
     let malformed = ["Fetched=False/ArtifactMalformed"];
     publisher.check_kept(&host, &first, &malformed);
-    check_message(fixture, "Fetched", &["the manifest cannot be understood"]);
+    check_message(fixture, "Fetched", &["failed to parse the manifest"]);
 
     let layer = json!({"mediaType": "application/wasm", "digest": NO_DIGEST, "size": 1 << 30});
     let manifest = json!({"schemaVersion": 2, "layers": [layer]}).to_string();

@@ -93,7 +93,7 @@ fn innkeeper_verifies_a_signature_of_cosign() {
             let words = ["verify", &tagged, "--insecure", "--key", key];
             words.map(str::to_owned).to_vec()
         };
-        let none = ["there is no signature"];
+        let none = ["no signature found"];
         check_refused(&innkeeper, &verify(&public), 2, &none);
         let sign = [&SIGN[..], &[format, &pinned]].concat();
         cosign.run(&sign).unwrap();

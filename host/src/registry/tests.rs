@@ -148,7 +148,7 @@ async fn a_signature_is_by_the_key_that_made_it() {
     let unsigned = site.pull(site.expecting(":1", &[P256_PUB])).await;
     assert_eq!(unsigned.exit, Exit::NotWell, "{unsigned:?}");
     assert!(
-        unsigned.error.contains("there is no signature"),
+        unsigned.error.contains("no signature found"),
         "{unsigned:?}"
     );
 

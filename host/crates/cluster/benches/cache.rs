@@ -1,4 +1,4 @@
-//! What the cache costs (W2, O4): resident bytes for each byte of JSON, time of a list and of an event.
+//! The costs of the cache (W2, O4): resident bytes for each byte of JSON, time of a list and of an event.
 //!
 //! With `soak`, five times as many objects come, change and go for ten minutes more, in which memory must not grow.
 //! A server in the same process makes its answers as they are asked for, so that next to nothing but the cache stays
@@ -25,16 +25,16 @@ const POD_BYTES: usize = 5 * 1024;
 const RATIO_MAX: f64 = 2.0;
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// How many objects there are without and with a soak.
+/// The number of objects without and with a soak.
 const PODS: usize = 20_000;
 const PODS_OF_SOAK: usize = 100_000;
 
-/// How long the soak lasts, and after how much of it memory must not grow any more: pages fill up as objects of other
-/// sizes take the places of those before.
+/// The duration of the soak, and the time after which memory must not grow any more: until then pages fill up, as
+/// objects of other sizes take the places of earlier ones.
 const SOAK: Duration = Duration::from_mins(10);
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(30);
 const SETTLED_AFTER: Duration = Duration::from_mins(5);
-/// How much more may be resident at any later time.
+/// The limit of resident memory after that time, as a multiple of its first value.
 const GROWTH_MAX: f64 = 1.05;
 /// Between two events of the soak.
 const PAUSE: Duration = Duration::from_micros(500);
@@ -66,7 +66,7 @@ fn main() -> anyhow::Result<()> {
         .block_on(measure(&url, &world, pods > PODS))
 }
 
-/// What the server has.
+/// The state of the server.
 struct World {
     pods: usize,
     state: Mutex<State>,
@@ -78,11 +78,11 @@ struct State {
     /// Version and size of every object that exists.
     objects: Vec<Option<(u64, usize)>>,
     rng: Rng,
-    /// How many requests there were; what happens is told to the last one alone.
+    /// The number of requests so far; events are sent to the last one only.
     requests: u64,
 }
 
-/// What the watch tells.
+/// The events that the watch sends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Nothing.
@@ -328,7 +328,7 @@ fn resident_bytes() -> anyhow::Result<u64> {
     Ok(kib * 1024)
 }
 
-/// Answers one request; whoever hangs up ends it.
+/// Answers one request; a client that hangs up ends it.
 fn serve(stream: TcpStream, world: &World) {
     let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
     let request = lines.next().unwrap_or_default();
@@ -402,7 +402,7 @@ fn answer(out: &mut impl Write, target: &str, world: &World) -> io::Result<()> {
     )
 }
 
-/// Tells what happens until a watch is over or another request has come.
+/// Sends events until the watch ends or another request has come.
 fn watch(out: &mut impl Write, world: &World, request: u64, end: Instant) -> io::Result<()> {
     while Instant::now() < end {
         let next = {
@@ -426,7 +426,7 @@ fn watch(out: &mut impl Write, world: &World, request: u64, end: Instant) -> io:
     out.flush()
 }
 
-/// A Pod of the usual shape and size; what the cache drops comes on top.
+/// A Pod of the usual shape and size; the fields that the cache drops come on top.
 fn pod(number: usize, version: u64, bytes: usize) -> String {
     let head = format!(
         r#"{{"metadata":{{"name":"web-{:010x}-{number:05}","namespace":"team-{}","uid":"00000000-0000-4000-8000-{number:012}","resourceVersion":"{version}","creationTimestamp":"2026-01-01T00:00:00Z","labels":{{"app.kubernetes.io/name":"web","app.kubernetes.io/instance":"web-{}","pod-template-hash":"{:010x}"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"11111111-0000-4000-8000-{:012}","controller":true}}]"#,

@@ -1,6 +1,6 @@
-//! Which kinds the cluster serves, in which versions and under which names.
+//! The kinds that the cluster serves, with their versions and names.
 //!
-//! Read from the aggregated discovery documents, which is two requests however many groups there are.
+//! Read from the aggregated discovery documents: two requests, for any number of groups.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,13 +10,13 @@ use serde::Deserialize;
 
 use super::wire::{Failure, Wire};
 
-/// Where the documents are: the core group, and all others.
+/// The paths of the two documents: the core group, and all others.
 const PATHS: [&str; 2] = ["/api", "/apis"];
 
 /// The kinds that can be listed and watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kinds {
-    /// The preferred version first.
+    /// The versions of each kind, the preferred one first.
     by_kind: BTreeMap<GroupKind, Vec<Resource>>,
 }
 
@@ -32,7 +32,7 @@ impl Kinds {
         self.by_kind.get(kind)?.first()
     }
 
-    /// How many kinds there are.
+    /// The number of kinds.
     pub(super) fn len(&self) -> usize {
         self.by_kind.len()
     }
@@ -46,8 +46,8 @@ impl Kinds {
 
     /// Adds the kinds of a document.
     ///
-    /// A group whose own server does not answer is marked stale and may have lost its kinds: those known before stay,
-    /// because a kind that seems to vanish takes its objects out of the cache.
+    /// If an aggregated API server does not answer, its groups are marked stale and may list no kinds. Their known
+    /// kinds stay, because a kind that disappears takes its objects out of the cache.
     fn add_document(&mut self, text: &str, former: &Self) -> Result<(), Problem> {
         #[derive(Deserialize)]
         struct Head {
@@ -99,7 +99,7 @@ impl Kinds {
     }
 }
 
-/// Why discovery has no answer.
+/// A failed discovery.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
     /// The request failed.
@@ -116,7 +116,7 @@ pub(super) enum Problem {
 }
 
 impl Problem {
-    /// How long the API server asks to wait.
+    /// The pause that the API server requests.
     pub(super) const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Request(Failure::Status { retry_after, .. }) => *retry_after,
@@ -125,7 +125,7 @@ impl Problem {
     }
 }
 
-/// The documents as they were read last.
+/// The last read documents.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     documents: [Option<(String, Option<String>)>; 2],
@@ -133,7 +133,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Asks again; none if nothing changed.
+    /// Reads the documents again; none if nothing changed.
     pub(super) async fn refresh(&mut self, wire: &Wire) -> Result<Option<Kinds>, Problem> {
         let mut changed = false;
         for (path, known) in PATHS.into_iter().zip(&mut self.documents) {
@@ -149,7 +149,8 @@ impl Reader {
         let mut kinds = Kinds::default();
         for (text, _) in self.documents.iter().flatten() {
             if let Err(problem) = kinds.add_document(text, &self.kinds) {
-                // Asked again with the same tag, the server would answer that nothing changed.
+                // With the same tag, the next request would be answered with "not modified", and the error would be
+                // lost.
                 self.documents = [None, None];
                 return Err(problem);
             }
@@ -163,7 +164,7 @@ impl Reader {
 pub(super) mod tests {
     use super::*;
 
-    /// Serves these kinds in namespaces, under plurals made by adding an `s`.
+    /// Returns these kinds as namespaced, with plurals formed by adding an `s`.
     pub(crate) fn kinds(served: &[Gvk]) -> Kinds {
         let mut kinds = Kinds::default();
         for kind in served {
@@ -186,7 +187,7 @@ pub(super) mod tests {
       {"metadata":{"name":"metrics.example.com"},"versions":[{"version":"v1","freshness":"Stale","resources":[]}]}]}"#;
 
     #[test]
-    fn shows_what_can_be_watched_preferred_version_first() {
+    fn lists_the_kinds_that_can_be_watched_preferred_version_first() {
         let mut kinds = Kinds::default();
         kinds.add_document(DOCUMENT, &Kinds::default()).unwrap();
         assert_eq!(kinds.len(), 1);

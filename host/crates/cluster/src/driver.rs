@@ -1,6 +1,6 @@
 //! The tasks that read: one per watch, and one for discovery.
 //!
-//! `run` owns the driver and the driver owns them: dropping it ends them all.
+//! `run` owns the driver and the driver owns the tasks: dropping it ends all of them.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use super::{
     wire::Failure,
 };
 
-/// How often an idle loop turns, only to show that it does.
+/// The interval at which an idle loop turns, only to report that it is alive.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// Keeps the cache up to date while it runs.
@@ -41,8 +41,7 @@ impl Driver {
         Self { shared, rng }
     }
 
-    /// Runs for ever; ends only when one of its tasks dies.
-    /// `beat` is called in every turn of the loop, at least every five seconds.
+    /// Runs until one of its tasks panics. Calls `beat` in every turn of the loop, at least every five seconds.
     ///
     /// Dropping the future ends every task and closes every connection.
     pub async fn run(mut self, beat: impl Fn() + Send) -> Result<Infallible, Error> {
@@ -56,10 +55,10 @@ impl Driver {
             self.arrange(&mut tasks, &mut running);
             tokio::select! {
                 () = self.shared.rearrange.notified() => {}
-                // None are left only while the runtime shuts down, which waits for this to wait.
+                // The set is empty only while the runtime shuts down, and the runtime waits until this future yields.
                 Some(ended) = tasks.join_next() => match ended {
                     Err(error) if error.is_panic() => return Err(Error::TaskDied(error)),
-                    // A watch that was given up.
+                    // A watch that is no longer wanted.
                     Ok(()) | Err(_) => {}
                 },
                 _ = turns.tick() => {}
@@ -67,7 +66,7 @@ impl Driver {
         }
     }
 
-    /// Starts the watches that are wanted and ends those that are not.
+    /// Starts the wanted watches and aborts the others.
     fn arrange(
         &mut self,
         tasks: &mut JoinSet<()>,
@@ -99,8 +98,8 @@ impl Driver {
     }
 }
 
-/// After a hint that the kinds changed, discovery is asked after each of these: a CustomResourceDefinition is seen
-/// before the API server serves it, mostly by some 20 ms, under load by seconds.
+/// The delays of discovery after a hint that the kinds changed. The event of a CustomResourceDefinition arrives before
+/// the API server serves the kind: mostly by some 20 ms, under load by seconds.
 const AFTER_HINT: [Duration; 4] = [
     Duration::from_millis(30),
     Duration::from_millis(200),
@@ -108,10 +107,10 @@ const AFTER_HINT: [Duration; 4] = [
     Duration::from_secs(3),
 ];
 
-/// How often discovery is asked while somebody waits for a kind.
+/// The interval of discovery while a caller waits for a kind.
 const WHILE_WAITED_FOR: Duration = Duration::from_millis(200);
 
-/// Whether the API server does not know who asks.
+/// Returns true if the API server does not accept the credentials.
 fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
     causes(error).any(|error| {
         matches!(
@@ -121,7 +120,7 @@ fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
     })
 }
 
-/// Asks again and again which kinds are served.
+/// Repeats discovery, after hints and periodically.
 async fn discover(shared: Arc<Shared>, mut rng: Rng) {
     let mut reader = Reader::default();
     let mut failures = pauses(&shared.options, rng.u64(..));
@@ -135,7 +134,7 @@ async fn discover(shared: Arc<Shared>, mut rng: Rng) {
                 }
                 shared.unauthorized.store(false, Ordering::Relaxed);
                 if let Some(kinds) = kinds {
-                    tracing::debug!(kinds = kinds.len(), "the API server serves other kinds");
+                    tracing::debug!(kinds = kinds.len(), "the served kinds changed");
                     if shared.state.lock().serve(kinds, Instant::now()) {
                         shared.rearrange.notify_one();
                     }
@@ -171,7 +170,7 @@ async fn discover(shared: Arc<Shared>, mut rng: Rng) {
             () = sleep(pause) => {}
             () = shared.rediscover.notified() => {
                 after_hint = AFTER_HINT.iter();
-                // Hints come in swarms.
+                // Hints come in bursts: let the rest of the burst arrive.
                 sleep(after_hint.next().copied().unwrap_or_default()).await;
             }
         }

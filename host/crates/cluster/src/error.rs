@@ -1,10 +1,10 @@
-//! Why a read of the API server failed.
+//! Errors of reads from the API server.
 
 use innkeeper_model::{Blame, Gvk, Retry, error_chain};
 
 use super::{stored::Malformed, wire::Failure};
 
-/// Why a read of the API server failed.
+/// A failed read from the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The cluster does not serve the kind.
@@ -22,7 +22,7 @@ pub enum Error {
         kind: Gvk,
         /// The object's name.
         name: String,
-        /// Why.
+        /// The failed request.
         #[source]
         source: Failure,
     },
@@ -33,7 +33,7 @@ pub enum Error {
         kind: Gvk,
         /// The object's name.
         name: String,
-        /// Why.
+        /// The defect of the object.
         #[source]
         source: Malformed,
     },
@@ -42,25 +42,25 @@ pub enum Error {
     List {
         /// The kind.
         kind: Gvk,
-        /// Why.
+        /// The failed request.
         #[source]
         source: Failure,
     },
-    /// The API server does not say which kinds it serves.
+    /// Discovery failed.
     #[error("failed to learn which kinds the cluster serves")]
     Discover(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A task that keeps the cache up to date is dead.
+    /// A task that keeps the cache up to date panicked.
     #[error("a task that reads the cluster died")]
     TaskDied(#[source] tokio::task::JoinError),
 }
 
 impl Error {
-    /// Whether the API server said that the host may not.
+    /// Returns true if the API server denied the host the permission.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Read { source, .. } | Self::List { source, .. } if source.is_forbidden())
     }
 
-    /// The word for metrics and conditions.
+    /// The error category in metrics and conditions.
     pub const fn category(&self) -> &'static str {
         match self {
             Self::NotServed { .. } => "kind-not-served",
@@ -72,7 +72,7 @@ impl Error {
         }
     }
 
-    /// Whose fault it is.
+    /// The party that is at fault.
     pub const fn blame(&self) -> Blame {
         match self {
             Self::NotServed { .. }
@@ -84,7 +84,7 @@ impl Error {
         }
     }
 
-    /// When to try again.
+    /// The time of the next attempt.
     pub const fn retry(&self) -> Retry {
         match self {
             Self::Read {
@@ -105,7 +105,7 @@ impl Error {
     }
 }
 
-/// An error with its sources, for people.
+/// Formats an error with its sources.
 pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     error_chain(error).to_string()
 }

@@ -1,7 +1,6 @@
 //! The fields of a JSON object as raw text, in their order.
 //!
-//! Values are not parsed: an object of many kilobytes is split into a handful of slices, so that most of it is copied
-//! and never looked into.
+//! Values are not parsed: an object of many kilobytes is split into a few slices, so most of it is only copied.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -11,7 +10,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// Room for the fields of most objects, and of their metadata.
+/// The initial capacity: most objects and their metadata have fewer fields.
 const FIELDS: usize = 16;
 
 /// The fields of one JSON object; the values borrow from the text.
@@ -29,19 +28,19 @@ impl<'a> Fields<'a> {
         Ok(fields.unwrap_or_else(|| Self(Vec::new())))
     }
 
-    /// Every name with the text of its value.
+    /// Returns every name with the text of its value.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
         self.0.iter().map(|(name, value)| (&**name, *value))
     }
 
-    /// How many bytes [`text`](Self::text) has where no name has escapes.
+    /// The length of [`text`](Self::text) if no name has escapes.
     pub(super) fn bytes(&self) -> usize {
         // A colon, a comma or brace, two quotes.
         let bytes = |(name, value): (&str, &str)| name.len() + value.len() + 4;
         1 + self.iter().map(bytes).sum::<usize>()
     }
 
-    /// All of them as the text of an object.
+    /// Returns all fields as the text of an object.
     pub(super) fn text(&self) -> String {
         let mut out = Writer::with_capacity(self.bytes());
         out.begin();
@@ -82,11 +81,11 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// An object as API servers write it, split together with its metadata, so that its text is gone through once.
+/// An object of the API server, split together with its metadata, so that its text is scanned only once.
 pub(super) struct ObjectFields<'a> {
     /// Its fields but `metadata`.
     pub(super) rest: Fields<'a>,
-    /// None: it has none.
+    /// None if it has no metadata.
     pub(super) metadata: Option<MetadataFields<'a>>,
 }
 
@@ -94,7 +93,7 @@ pub(super) struct ObjectFields<'a> {
 pub(super) struct MetadataFields<'a> {
     /// Its fields but `managedFields`.
     pub(super) rest: Fields<'a>,
-    /// Who has applied what.
+    /// The entries of all field managers.
     pub(super) managed: Vec<ManagedEntry<'a>>,
 }
 
@@ -134,7 +133,7 @@ impl<'a, 'de: 'a> Deserialize<'de> for MetadataFields<'a> {
     }
 }
 
-/// Reads one field as what it is, and all others as text.
+/// Deserializes one field as its type, and all others as raw text.
 struct Split<T> {
     on: &'static str,
     value: PhantomData<T>,
@@ -180,7 +179,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Begins with room for so many bytes.
+    /// Creates a writer with room for this number of bytes.
     pub(super) fn with_capacity(bytes: usize) -> Self {
         Self {
             text: String::with_capacity(bytes),
@@ -188,7 +187,7 @@ impl Writer {
         }
     }
 
-    /// Opens an object, as the document or as the value of [`name`](Self::name).
+    /// Opens an object: the document, or the value after [`name`](Self::name).
     pub(super) fn begin(&mut self) {
         self.text.push('{');
         self.open = true;
@@ -229,7 +228,7 @@ impl Writer {
         }
     }
 
-    /// How many bytes were written.
+    /// The number of written bytes.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }

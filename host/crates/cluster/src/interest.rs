@@ -1,25 +1,25 @@
-//! What a controller wants to know of the cluster, and what it is told when that cannot be had.
+//! The interest of a controller in the cluster, and the reasons why it cannot be satisfied.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use innkeeper_model::{Access, Gvk, Object, PluginName, ReadKind};
 use tokio::time::Instant;
 
-/// What one plugin needs for one kind of parent.
+/// The needs of one plugin for one kind of parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// The plugin.
     pub plugin: PluginName,
     /// The kind of parent.
     pub parent: Gvk,
-    /// Which parents, as a label selector; none: all.
+    /// The parents, as a label selector; none: all.
     pub selector: Option<String>,
-    /// The kinds of children: those declared, and those ever made.
-    /// Of two entries for one kind the first one counts.
+    /// The kinds of children: those declared now and those ever created. If a kind occurs twice, the first entry
+    /// counts.
     pub children: Vec<ChildInterest>,
-    /// What the plugin may read.
+    /// The granted reads.
     pub reads: Vec<ReadKind>,
-    /// Field managers, beyond those that begin with `innkeeper:`, whose managedFields entries are kept of children.
+    /// Field managers, beyond those that start with `innkeeper:`, whose managedFields entries of children are kept.
     pub field_managers: BTreeSet<Arc<str>>,
 }
 
@@ -28,9 +28,9 @@ pub struct Interest {
 pub struct ChildInterest {
     /// The kind in the version to watch.
     pub kind: Gvk,
-    /// Whether there is no pass without it.
+    /// True if no pass may run without it.
     pub required: bool,
-    /// How much of it is shown.
+    /// The part of each object that guests see.
     pub access: Access,
 }
 
@@ -39,29 +39,29 @@ pub struct ChildInterest {
 pub struct Observation {
     /// The parent.
     pub parent: Object,
-    /// Everything that belongs to it, in the order of [`child_order`](innkeeper_model::child_order).
+    /// The controlled and retained objects, in the order of [`child_order`](innkeeper_model::child_order).
     pub children: Vec<Object>,
-    /// Optional kinds that cannot be watched, so that their children are neither seen nor may be written.
+    /// Optional kinds that cannot be watched: their children are not seen and must not be written.
     pub unavailable: Vec<Unavailable>,
 }
 
-/// What `observe` found.
+/// The result of `observe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observed {
     /// Everything is there.
     Ready(Observation),
     /// There is no such parent.
     Gone,
-    /// Something that every pass needs cannot be read; a trigger comes when it can.
+    /// A kind that every pass needs cannot be read; a trigger follows when it can.
     NotReady {
         /// The parent, if it is known.
         parent: Option<Object>,
-        /// What is missing.
+        /// The missing kinds.
         waiting: Vec<Waiting>,
     },
-    /// Own writes are not seen yet; a trigger comes when they are.
+    /// Own writes are not seen yet; a trigger follows when they are.
     Behind {
-        /// When to ask again at the latest; the writes are read live then.
+        /// The latest time to ask again; the writes are read live then.
         until: Instant,
     },
 }
@@ -71,9 +71,9 @@ pub enum Observed {
 pub struct Waiting {
     /// The kind.
     pub kind: Gvk,
-    /// What it lacks.
+    /// The reason.
     pub why: Why,
-    /// Since when.
+    /// The start of the wait.
     pub since: Instant,
 }
 
@@ -82,43 +82,43 @@ pub struct Waiting {
 pub struct Unavailable {
     /// The kind.
     pub kind: Gvk,
-    /// What it lacks.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a kind cannot be read.
+/// The reason why a kind cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The API server has not yet said which kinds it serves.
+    /// Discovery has not answered yet.
     Discovering,
     /// The cluster does not serve it.
     NotServed,
-    /// The first list is on its way.
+    /// The first list is in progress.
     Listing,
-    /// The host may not list or watch it.
+    /// The host has no permission to list or watch it.
     Forbidden {
-        /// What the API server said.
+        /// The message of the API server.
         message: String,
     },
-    /// It was never read completely, and the last attempt failed.
+    /// It was never listed completely, and the last attempt failed.
     Failing {
-        /// What went wrong.
+        /// The last failure.
         message: String,
     },
     /// It is shown as keyed hashes, and there is no key.
     HashKeyMissing,
-    /// It is known, but may be behind what the process that wrote until now has written.
+    /// It is cached, but may lack the last writes of the previous writer: the freshness check has not passed yet.
     InDoubt,
 }
 
 impl Why {
-    /// Whether waiting alone will not help, so that an optional kind is left out instead of waited for.
+    /// Returns true if waiting alone does not help, so that an optional kind is left out.
     pub const fn is_lasting(&self) -> bool {
         matches!(self, Self::NotServed | Self::Forbidden { .. })
     }
 }
 
-/// Half a sentence that follows the kind: `is not served by the cluster`.
+/// The second half of a sentence that starts with the kind: `is not served by the cluster`.
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Reads the lease by which hosts agree on who writes, by a client of its own: renewals must not wait behind watches.
+//! Reads the lease by which hosts elect the writer, with a client of its own: renewals must not wait behind watches.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct LeaseReader {
 }
 
 impl LeaseReader {
-    /// Reads by a client that nothing else uses; `timeout` bounds each read.
+    /// Creates a reader with a client that is used for nothing else; `timeout` bounds each read.
     pub fn new(client: kube::Client, timeout: Duration, namespace: &str, name: &str) -> Self {
         let options = Options {
             request_timeout: timeout,
@@ -35,7 +35,7 @@ impl LeaseReader {
         }
     }
 
-    /// The lease from a quorum; none if there is none.
+    /// Returns the lease from a quorum; none if it does not exist.
     pub async fn read(&self) -> Result<Option<Lease>, Error> {
         let kind = || self.resource.kind.clone();
         let name = || self.name.clone();
@@ -57,7 +57,7 @@ impl LeaseReader {
     }
 }
 
-/// Reads what is there; what is missing or makes no sense is as if nobody had said it, because anybody can edit it.
+/// Parses a lease. A missing or senseless field counts as unset, because any user with access can edit a lease.
 fn parse(json: &str) -> Result<Lease, Malformed> {
     #[derive(Deserialize)]
     struct Object {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_client_go_writes() {
+    fn reads_a_lease_of_client_go() {
         let lease = parse(
             r#"{"kind": "Lease", "metadata": {"name": "a", "resourceVersion": "7"}, "spec": {
                 "holderIdentity": "a_1", "leaseDurationSeconds": 15, "leaseTransitions": 3,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn l2_reads_what_anybody_may_have_made_of_it() {
+    fn l2_reads_a_lease_that_a_user_has_edited() {
         for spec in [
             "{}",
             r#"{"holderIdentity": null, "leaseDurationSeconds": -1, "renewTime": "soon"}"#,

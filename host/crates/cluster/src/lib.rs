@@ -1,12 +1,12 @@
 //! The only reader of the API server: discovery, watches, the cache with its indexes, tracked reads.
 //!
-//! A controller registers what it needs and is told which parents are due; a pass observes its parent from memory, and
-//! its reads are answered from memory and subscribed to.
+//! A controller registers its interest and receives the parents that are queued. A pass observes its parent from
+//! memory; its reads are answered from memory, and each read is a subscription.
 //! It does not decide when a pass runs, knows no plan and writes nothing.
 //! `run` owns the [`Driver`], which owns every task.
 //!
 //! ```text
-//!   API server ---> watch task ---> store ---> changes ---> parents that are due ---> controller
+//!   API server ---> watch task ---> store ---> changes ---> queued parents ---> controller
 //!                  (one per kind     |
 //!                   and selector)    +--> observe, reads <--- pass
 //! ```
@@ -68,14 +68,32 @@ use self::{
     wire::Wire,
 };
 
-/// A handle to everything that is read; clones share it.
+/// A handle to the cache and its reads; clones share it.
+///
+/// The driver fills the cache: run it as long as a handle is in use.
+///
+/// ```
+/// use innkeeper_cluster::{Cluster, Error, Options};
+/// use innkeeper_model::GroupKind;
+///
+/// async fn serves_pods(client: kube::Client) -> Result<bool, Error> {
+///     let (cluster, driver) = Cluster::new(client, Options::new(1));
+///     tokio::select! {
+///         // Returns only when one of its tasks panics.
+///         died = driver.run(|| {}) => match died? {},
+///         () = cluster.wait_discovered() => {}
+///     }
+///     Ok(cluster.served_kind(&GroupKind::new("", "Pod")).is_some())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Cluster(Arc<Shared>);
 
 impl Cluster {
-    /// Makes a cache that stays empty until the driver runs.
+    /// Creates a cache that stays empty until the driver runs.
     ///
-    /// The client must not retry by itself, and must not be the one that writes: every watch takes a connection.
+    /// The client must not retry by itself: the watch tasks have their own backoff. It must not be the client that
+    /// writes either: every watch occupies a connection.
     pub fn new(client: kube::Client, options: Options) -> (Self, Driver) {
         let wire = Wire::new(client, options.clone());
         let shared = Arc::new(Shared::new(wire, options));
@@ -87,49 +105,49 @@ impl Cluster {
         (Self(shared), driver)
     }
 
-    /// The namespaces of which objects are seen; none: all.
+    /// The namespaces that the host is limited to; none: all.
     pub fn namespaces(&self) -> Option<&[Arc<str>]> {
         self.0.options.namespaces.as_deref()
     }
 
-    /// Whether CustomResourceDefinitions may be read; where they are left to others, the host need not be allowed to.
+    /// Returns true if CustomResourceDefinitions are watched; otherwise the host needs no permission to read them.
     pub fn reads_definitions(&self) -> bool {
         self.0.options.watch_definitions
     }
 
-    /// Gives the key of hashes, or takes it away: what is shown as hashes cannot be read without it.
+    /// Sets or removes the key of hashes. Kinds that are shown as hashes cannot be read without a key.
     pub fn set_hash_key(&self, key: Option<HashKey>) {
         self.0.state.lock().set_hash_key(key, Instant::now());
         self.0.rearrange.notify_one();
     }
 
-    /// Registers what one plugin needs for one kind of parent.
+    /// Registers the needs of one plugin for one kind of parent.
     ///
-    /// Watches that run already are shared; parents that are known already are triggered at once.
+    /// Existing watches are shared. Parents that are already known are triggered at once.
     pub fn register(&self, interest: Interest) -> Registration {
         Registration::new(&self.0, interest)
     }
 
-    /// A kind in exactly this version; none if it is not served, or not yet known to be.
+    /// Returns a kind in exactly this version; none if it is not served or not discovered yet.
     pub fn served(&self, kind: &Gvk) -> Option<Resource> {
         self.0.state.lock().kinds()?.get(kind).cloned()
     }
 
-    /// A kind in the version that the API server prefers.
+    /// Returns a kind in the version that the API server prefers.
     pub fn served_kind(&self, kind: &GroupKind) -> Option<Resource> {
         self.0.state.lock().kinds()?.preferred(kind).cloned()
     }
 
-    /// Waits until the API server has said once which kinds it serves.
+    /// Waits for the first complete answer of discovery.
     pub async fn wait_discovered(&self) {
         let mut discovered = self.0.discovered.subscribe();
-        // The sender lives as long as `self`.
+        // The sender lives as long as `self`, so this never ends early.
         if discovered.wait_for(|count| *count > 0).await.is_err() {
             std::future::pending().await
         }
     }
 
-    /// Waits until a kind is served; give it a timeout.
+    /// Waits until a kind is served. Callers add a timeout.
     pub async fn wait_served(&self, kind: &Gvk) -> Resource {
         let mut discovered = self.0.discovered.subscribe();
         let _expectant = self.0.expect_kind();
@@ -143,16 +161,17 @@ impl Cluster {
         }
     }
 
-    /// Asks soon which kinds are served: for whoever has changed that, or was told of a kind that there is not.
+    /// Requests a new discovery soon: for callers that changed the served kinds, or that met a kind that is unknown
+    /// here.
     pub fn refresh_discovery(&self) {
         self.0.rediscover.notify_one();
     }
 
-    /// Reads one object from the API server itself, in full and with the entries of all field managers; none if it does
-    /// not exist.
+    /// Reads one object from the API server, in full and with the entries of all field managers; none if it does not
+    /// exist.
     ///
-    /// For the few questions that the cache must not answer: what is in the way of a create, what a Secret holds, what
-    /// became of a write.
+    /// For the few questions that the cache must not answer: the object that blocks a create, the values of a Secret,
+    /// the outcome of a write.
     pub async fn live_get(
         &self,
         kind: &Gvk,
@@ -190,23 +209,25 @@ impl Cluster {
             })
     }
 
-    /// Doubts everything that is cached: another process has written until now, and what it wrote may not be here yet.
+    /// Marks the whole cache for a freshness check: another process has written until now, and its last writes may not
+    /// be cached yet.
     ///
-    /// No pass runs on a kind before [`prove`](Self::prove) has shown that it is current.
+    /// No pass runs on a kind before [`prove`](Self::prove) has shown that the kind is current.
     pub fn doubt(&self) {
         self.0.state.lock().doubt_all(Instant::now());
         self.0.rearrange.notify_one();
     }
 
-    /// Compares what is in doubt with the cluster, until nothing is.
+    /// Runs the freshness check of every marked watch, and returns when all have passed or are gone.
     pub async fn prove(&self) {
         let doubted = self.0.state.lock().doubted();
         let proofs = doubted.into_iter().map(|id| proof::prove(&self.0, id));
         futures::future::join_all(proofs).await;
     }
 
-    /// How reading is going, for people and metrics.
+    /// Returns the state of discovery and of every watch, for users and metrics.
     pub fn status(&self) -> Status {
+        // The only place that holds both locks: the state comes first.
         let state = self.0.state.lock();
         Status {
             kinds: state.kinds().map(Kinds::len),

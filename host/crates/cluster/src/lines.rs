@@ -1,10 +1,10 @@
 //! Cuts a stream of bytes into lines.
 //!
-//! Chunks end anywhere, also inside a character, so nothing is looked at before its line is complete.
+//! A chunk may end anywhere, even inside a character, so no byte is decoded before its line is complete.
 
 use bytes::{Bytes, BytesMut};
 
-/// The bytes that did not yet make a line.
+/// The bytes of a line that is not complete yet.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     buffer: BytesMut,
@@ -12,12 +12,12 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Takes the next chunk.
+    /// Appends the next chunk.
     pub(super) fn push(&mut self, chunk: &[u8]) {
         self.buffer.extend_from_slice(chunk);
     }
 
-    /// The next complete line without its end; empty lines are left out.
+    /// Returns the next complete line without its line break; empty lines are skipped.
     pub(super) fn next(&mut self) -> Option<Bytes> {
         loop {
             let rest = self.buffer.get(self.searched..).unwrap_or_default();
@@ -34,7 +34,7 @@ impl Lines {
         }
     }
 
-    /// How many bytes wait for the end of their line.
+    /// The number of bytes that wait for the end of their line.
     pub(super) fn pending(&self) -> usize {
         self.buffer.len()
     }

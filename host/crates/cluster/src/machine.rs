@@ -1,4 +1,4 @@
-//! What a watch does next.
+//! The state machine of a watch.
 //!
 //! Pure: no requests, no store, no clock.
 //!
@@ -14,89 +14,90 @@ use std::time::Duration;
 
 use innkeeper_model::ResourceVersion;
 
-/// What a watch is doing.
+/// The present step of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Asks for everything; then `Watch`.
+    /// Lists all objects; then `Watch`.
     List {
-        /// From when.
+        /// The required age.
         since: Since,
-        /// In pages; a list whose continuation expired is asked for in one piece, so that it ends.
+        /// In pages. A list whose continuation expired is repeated in one piece, because another list in pages may
+        /// expire as well.
         paged: bool,
     },
-    /// Asks for the version of the present state, then `Watch`, or `List` if it is before `from`: a watch from the
-    /// future is answered with silence, so after a restored etcd nothing else would tell.
+    /// Reads the present version; then `Watch`, or `List` if the version is before `from`. After etcd was restored from
+    /// a backup nothing else would tell: the API server answers a watch from a future version with silence.
     Check {
-        /// The version that was seen last.
+        /// The last seen version.
         from: ResourceVersion,
     },
     /// Follows the changes until the connection ends; then `Check`.
     Watch {
-        /// The version that was seen last.
+        /// The last seen version.
         from: ResourceVersion,
     },
 }
 
-/// How old a list may be.
+/// The required age of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Since {
-    /// The present state, from a quorum; the truth, whatever was seen before.
+    /// The present state from a quorum: the truth, whatever was seen before.
     Now,
-    /// Any state that is not older than this, from the API server's cache.
+    /// Any state that is at least this new, from the API server's cache.
     NotOlderThan(ResourceVersion),
 }
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// A list or a check is complete and shows this version.
     At(ResourceVersion),
     /// The watch ended after this version.
     Ended {
-        /// The version that was seen last.
+        /// The last seen version.
         version: ResourceVersion,
-        /// Whether it brought anything or held for a while.
+        /// True if it brought a line or lasted for a while.
         progressed: bool,
     },
-    /// Something was older than what had been seen before.
+    /// The server showed an older state than before.
     WentBack,
-    /// It failed; for a watch with the version that was seen last.
+    /// The step failed.
     Failed(Failed),
 }
 
-/// Why a step failed, as far as it decides what is done next.
+/// The causes of a failed step, as far as the next step depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
     /// The version or the continuation is too old (410).
     Gone,
-    /// The server has not reached the version that was asked for.
+    /// The server has not reached the requested version.
     Behind,
-    /// The kind may not be read, or is not there.
+    /// The kind may not be read, or does not exist.
     Refused,
-    /// What came could not be read.
+    /// The answer could not be read.
     Unreadable,
-    /// The server asks to wait.
+    /// The server requests a pause.
     Throttled(Duration),
     /// Anything else.
     Broken,
 }
 
-/// How long to wait before the next step.
+/// The pause before the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// Not at all, and forget former failures.
+    /// None, and earlier failures are forgotten.
     None,
-    /// Not at all, but remember former failures.
+    /// None, but earlier failures still count.
     Brief,
-    /// The first back-off, whatever failed before.
+    /// The first backoff, whatever failed before.
     First,
-    /// The next back-off.
+    /// The next backoff.
     Backoff,
-    /// At least so long.
+    /// At least this long.
     AtLeast(Duration),
 }
 
-/// Says what comes after a step; `last` is the last version that was seen by this watch.
+/// Returns the step that follows; `last` is the last version that this watch has seen.
 pub(super) fn next(step: Step, outcome: Outcome, last: ResourceVersion) -> (Step, Pause) {
     let again = if last == ResourceVersion::default() {
         Since::Now
@@ -125,7 +126,7 @@ pub(super) fn next(step: Step, outcome: Outcome, last: ResourceVersion) -> (Step
             (Step::Check { from: version }, pause)
         }
         (_, Outcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
-        // What a watch has brought before it failed is in the cache: from where it began, it would all come again, and
+        // The events before the failure are in the cache. From the start of the watch they would all come again and
         // look as if the server had gone back.
         (Step::Watch { from }, Outcome::Failed(Failed::Broken)) if last > from => {
             (Step::Check { from: last }, Pause::First)
@@ -156,7 +157,7 @@ fn after_failure(step: Step, failed: Failed, again: Since) -> (Step, Pause) {
         (Step::List { .. }, _) | (Step::Check { .. }, Failed::Behind | Failed::Broken) => {
             (step, Pause::Backoff)
         }
-        // What a refused watch missed meanwhile is not known, and an unreadable line would come again.
+        // The events during a refusal are lost, and an unreadable line would come again.
         (_, Failed::Gone | Failed::Refused | Failed::Unreadable) => {
             (list_since(again), Pause::Backoff)
         }
@@ -229,7 +230,7 @@ mod tests {
         ] {
             assert_eq!(next(step, outcome, v(9)), expected, "{step:?} {outcome:?}");
         }
-        // It has brought something before.
+        // The watch had brought events.
         let early = Step::Watch { from: v(5) };
         for (failed, expected) in [
             (Failed::Broken, (CHECK, Pause::First)),

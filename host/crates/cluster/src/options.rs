@@ -1,42 +1,43 @@
-//! The limits and times of reading; every field has a default.
+//! The limits and times of reading. Every option has a default.
 
 use std::{sync::Arc, time::Duration};
 
-/// How the cluster is read.
+/// The options of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where jitter begins; random, so that hosts that start together do not stay together.
+    /// The seed of all jitter; random, so that hosts that start together do not send their requests together.
     pub seed: u64,
-    /// The namespaces of which objects are seen; none: all. Kinds that live in none are seen either way.
+    /// The namespaces whose objects are watched; none: all. Cluster-scoped kinds are watched either way.
     pub namespaces: Option<Arc<[Arc<str>]>>,
-    /// Whether CustomResourceDefinitions are watched, to see at once when a kind appears or goes.
+    /// Watches CustomResourceDefinitions, to notice at once when a kind appears or disappears.
     pub watch_definitions: bool,
     /// Objects in one page of a list.
     pub page_objects_max: u32,
     /// Bytes of one page of a list, and of a discovery document.
     pub page_bytes_max: usize,
-    /// Bytes of one object; the API server itself takes about 1.5 MiB.
+    /// Bytes of one object or line of a watch. The API server itself accepts about 1.5 MiB.
     pub object_bytes_max: usize,
-    /// Pages that are fetched at the same time, so that a start needs little memory.
+    /// Pages that are fetched at the same time: bounds the memory of a start.
     pub pages_at_once_max: usize,
-    /// How long a request other than a watch may take.
+    /// The timeout of a request other than a watch.
     pub request_timeout: Duration,
-    /// A watch is asked for at least so long.
+    /// The shortest requested duration of a watch. The duration is drawn between the two limits, so that watches that
+    /// started together end apart.
     pub watch_min: Duration,
-    /// A watch is asked for at most so long. With the grace below 200 s: load balancers drop idle connections from
-    /// 240 s on and tell nobody.
+    /// The longest requested duration of a watch. With the grace it stays below 200 s: load balancers silently drop
+    /// idle connections after 240 s and more.
     pub watch_max: Duration,
-    /// A watch that the server should have ended is cut off after so long.
+    /// The time after which a watch that the server should have ended is cut off.
     pub watch_grace: Duration,
-    /// A watch that held so long was not refused, whatever ended it: what comes next begins with the first pause.
+    /// A watch that lasted this long was not refused, however it ended: the next failure starts with the first pause.
     pub watch_held: Duration,
-    /// The first pause after a failure; doubled each time.
+    /// The first pause after a failure; doubled after each further failure.
     pub retry_min: Duration,
     /// The longest pause after a failure.
     pub retry_max: Duration,
-    /// How often discovery is asked without a reason.
+    /// The interval of discovery without any hint, with 20 % jitter.
     pub discovery_interval: Duration,
-    /// How long own writes may stay unseen before they are read live.
+    /// The time after which unseen own writes are read live.
     pub own_writes_timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Objects as the rest of the host sees them.
+//! Objects in the form that the rest of the host uses.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,10 +13,10 @@ use super::{
     stored::{self, Malformed, Shape, Stored},
 };
 
-/// Shows any object as the cache would show it; for passes without a cluster.
+/// Converts any object as the cache would; for passes without a cluster.
 ///
-/// A missing UID is taken as empty and a missing resourceVersion as 0.
-/// Fails where `metadata.name` is missing or a field that the host looks into has the wrong type.
+/// A missing UID becomes empty and a missing resourceVersion becomes 0. Fails if `metadata.name` is missing or a field
+/// that the host reads has the wrong type.
 pub fn present(
     object: &Map<String, Value>,
     kind: &Gvk,
@@ -33,7 +33,7 @@ pub fn present(
     let shape = Shape {
         kind: kind.clone(),
         form: access,
-        // Which of them writes children is not known here.
+        // The field managers that write children are unknown here, so all entries stay.
         managers: None,
         hash_key: Some(key.clone()),
     };
@@ -41,7 +41,7 @@ pub fn present(
     object_of(&stored::keep(&text, &shape)?, kind, access)
 }
 
-/// All labels of an object as guests see it.
+/// Returns all labels of an object in the form of guests.
 pub fn labels(json: &str) -> BTreeMap<String, String> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -58,7 +58,7 @@ pub fn labels(json: &str) -> BTreeMap<String, String> {
     labelled.metadata.labels.unwrap_or_default()
 }
 
-/// Makes the model's object of a stored one.
+/// Converts a stored object into the model's object.
 pub(super) fn object_of(stored: &Stored, kind: &Gvk, form: Access) -> Result<Object, Malformed> {
     let metadata = Fields::parse(stored.metadata())?;
     let read = |name: &str| metadata.get(name).unwrap_or("null");
@@ -86,7 +86,7 @@ pub(super) fn object_of(stored: &Stored, kind: &Gvk, form: Access) -> Result<Obj
     })
 }
 
-/// Labels or annotations below the host's prefix.
+/// Labels or annotations with the host's prefix.
 fn ours(text: &str) -> Result<BTreeMap<Arc<str>, Arc<str>>, serde_json::Error> {
     let mut ours = BTreeMap::new();
     for (name, value) in Fields::parse_nullable(text)?.iter() {

@@ -1,9 +1,8 @@
-//! Proves that what is cached is current, for a process that begins to write after another one has written.
+//! Runs freshness checks, for a process that starts to write after another one.
 //!
-//! A watch that runs may be behind by any time: what it shows is proven once it has reached a version that a quorum
-//! gave afterwards.
-//! A quiet kind reaches none, because nothing happens in it and a bookmark comes about once a minute: then a quorum's
-//! list of nothing but metadata must show the same objects in the same versions.
+//! A running watch may lag by any time. It is current once it reaches a version that a quorum returned after the check
+//! began. A quiet kind reaches no new version: it has no events, and a bookmark comes about once a minute. So its
+//! metadata list from a quorum must show the same objects in the same versions.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,16 +21,18 @@ use super::{
     wire::{Failure, Page, Target},
 };
 
-/// What a quorum shows of a kind: which objects there are, in which versions.
+/// The objects of a kind and their versions, as a quorum shows them.
 pub(super) type Contents = BTreeMap<Key, (Uid, ResourceVersion)>;
 
-/// A kind in which something happens shows that within this time.
+/// The time in which a busy kind reaches the version by its own events.
+///
+/// Short, because a quiet kind waits for it in vain before it is listed.
 const MOVES_ON_WITHIN: Duration = Duration::from_millis(100);
 
-/// Between two looks at whether it has.
+/// The interval between two looks at the version.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(10);
 
-/// Asks until a watch is proven to be current, or is no more.
+/// Repeats the check until the watch is current or gone.
 pub(super) async fn prove(shared: &Shared, doubted: Doubted) {
     let mut pauses = pauses(&shared.options, shared.options.seed);
     loop {
@@ -39,7 +40,7 @@ pub(super) async fn prove(shared: &Shared, doubted: Doubted) {
             Ok(true) => return,
             Ok(false) => {}
             Err(failure) => {
-                tracing::debug!(error = %chain(&failure), "failed to prove that a kind is current, trying again");
+                tracing::debug!(error = %chain(&failure), "failed to check the freshness of a kind, trying again");
             }
         }
         sleep(pauses.next().unwrap_or(shared.options.retry_max)).await;

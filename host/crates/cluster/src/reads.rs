@@ -1,4 +1,4 @@
-//! The reads of one pass: answered from memory, the same throughout the pass, and remembered.
+//! The reads of one pass: answered from memory, constant throughout the pass, and recorded.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use super::{
     state::{Made, Reader},
 };
 
-/// What a read was answered with.
+/// The answer to a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// One object as guests see it; none: it does not exist.
@@ -20,19 +20,19 @@ pub enum Answer {
     Failed(ReadFailure),
 }
 
-/// Every read of a pass, each once, in the order in which they were made first.
+/// Every distinct read of a pass, in the order of its first occurrence.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// The reads with their answers.
     pub reads: Vec<(ReadKey, Answer)>,
-    /// The kind that is not yet cached, if the pass asked for one: it is to run again from its start.
+    /// The kind that is not cached yet, if the pass asked for one: the pass must run again from its start.
     pub parked: Option<Gvk>,
     pub(super) made: Made,
 }
 
 /// Answers the reads of one pass.
 ///
-/// Every read subscribes the parent at once; `commit` of the recording takes away what former passes read.
+/// Every read subscribes the parent at once. `commit` of the recording removes the subscriptions of earlier passes.
 pub struct PassReads {
     shared: Arc<Shared>,
     reader: Reader,
@@ -53,7 +53,7 @@ impl PassReads {
         }
     }
 
-    /// Keeps the parent subscribed to what was read for it before, whatever is asked for from now on.
+    /// Keeps the subscriptions of an earlier recording, whatever this pass reads.
     pub fn beside(mut self, before: &Recording) -> Self {
         self.recording.made.subscribe_to(&before.made);
         self
@@ -77,7 +77,7 @@ impl PassReads {
         answer
     }
 
-    /// Everything that was read.
+    /// Returns everything that was read.
     pub fn into_recording(self) -> Recording {
         self.recording
     }

@@ -1,4 +1,4 @@
-//! The handle of one controller: what is due, what is observed, what was read and written.
+//! The handle of one controller: queued parents, observations, reads, and own writes.
 
 use std::sync::Arc;
 
@@ -19,7 +19,27 @@ use super::{
     wire::Failure,
 };
 
-/// One plugin's view of one kind of parent; the watches that it needs run until the last clone is dropped.
+/// One plugin's view of one kind of parent; its watches run until the last clone is dropped.
+///
+/// # Expected flow
+///
+/// Take triggers, observe each parent, answer the reads of its pass, commit them, and note every write of the pass.
+///
+/// ```
+/// use innkeeper_cluster::{Cluster, Interest, Observed};
+///
+/// async fn passes(cluster: &Cluster, interest: Interest) {
+///     let registration = cluster.register(interest);
+///     loop {
+///         for (parent, trigger) in registration.triggers(10).await {
+///             // A parent that is not ready or behind is triggered again when that changes.
+///             if let Observed::Ready(observed) = registration.observe(&parent).await {
+///                 println!("{parent}: {} children, {}", observed.children.len(), trigger.cause.as_str());
+///             }
+///         }
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Registration(Arc<Handle>);
 
@@ -51,10 +71,10 @@ impl Registration {
         }))
     }
 
-    /// Changes what is wanted, for the same plugin and the same kind of parent.
+    /// Changes the interest, for the same plugin and the same kind of parent.
     ///
-    /// What stays wanted goes on undisturbed, and what parents read stays subscribed to.
-    /// Parents are triggered only where a watch begins anew; who else needs a pass, the caller has to say.
+    /// Watches that stay wanted continue undisturbed, and the subscriptions of parents stay. Parents are triggered only
+    /// where a watch starts over; the caller triggers all others that need a pass.
     pub fn update(&self, interest: Interest) {
         let mut state = self.0.shared.state.lock();
         state.change(self.0.member, interest, Instant::now());
@@ -62,7 +82,7 @@ impl Registration {
         self.0.shared.rearrange.notify_one();
     }
 
-    /// Makes parents due, in this order.
+    /// Queues parents, in this order.
     pub fn trigger(&self, parents: impl IntoIterator<Item = ObjectId>, cause: Cause) {
         let mut state = self.0.shared.state.lock();
         for parent in parents {
@@ -71,10 +91,10 @@ impl Registration {
         }
     }
 
-    /// Waits until at least one parent is due, and takes up to `max`, most urgent first.
+    /// Waits until at least one parent is queued, and takes up to `max`, most urgent first.
     ///
-    /// Nobody is due before the first lists are there, or for some seconds if they do not come.
-    /// Dropping the future loses nothing. For one consumer only: a second one may wait although something is due.
+    /// No parent is released before the first lists are complete, or before a few seconds have passed without them.
+    /// Dropping the future loses nothing. For one consumer only: a second one may wait although a parent is queued.
     pub async fn triggers(&self, max: usize) -> Vec<(ObjectId, Trigger)> {
         loop {
             let taken = {
@@ -91,9 +111,9 @@ impl Registration {
         }
     }
 
-    /// Everything observed of a parent, from memory.
+    /// Returns the cached observation of a parent.
     ///
-    /// Waits only when own writes stayed unseen for too long: then the written objects are read live.
+    /// Waits only when own writes stayed unseen for too long: then it reads the written objects live.
     pub async fn observe(&self, parent: &ObjectId) -> Observed {
         if let Some(missing) = self.missing(parent) {
             return missing;
@@ -111,7 +131,7 @@ impl Registration {
         match state.unseen(self.0.member, parent, Instant::now()) {
             Unseen::None => {}
             Unseen::Until(until) => return Observed::Behind { until },
-            // Some could not be read; their time is put off from when they were tried.
+            // Due again: the live reads took longer than the pause after a failed one. Ask again at once.
             Unseen::Read(_) => {
                 let until = Instant::now();
                 return Observed::Behind { until };
@@ -130,13 +150,14 @@ impl Registration {
         })
     }
 
-    /// The reads of the pass that is about to run for a parent, answered as far as they are among `granted`.
+    /// Returns the reads of the next pass of a parent, limited to the kinds in `granted`.
     pub fn reads(&self, parent: &Object, granted: &Arc<[ReadKind]>) -> PassReads {
         let reader = self.reader(&parent.id());
         PassReads::new(Arc::clone(&self.0.shared), reader, Arc::clone(granted))
     }
 
-    /// Makes what a pass read the subscriptions of its parent; after a parked pass it only adds.
+    /// Replaces the subscriptions of a parent by the reads of its pass. A parked pass stopped early, so its reads are
+    /// only added.
     pub fn commit(&self, parent: &ObjectId, recording: &Recording) {
         if recording.parked.is_none() {
             let mut state = self.0.shared.state.lock();
@@ -144,60 +165,61 @@ impl Registration {
         }
     }
 
-    /// Remembers a write that the API server has confirmed: the parent is not observed before the cache shows it.
+    /// Records a write that the API server has confirmed: the parent is not observed before the cache shows it.
     pub fn note_write(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         let due = Instant::now() + self.0.shared.options.own_writes_timeout;
         self.expect(parent, id, Expected::Version(version), due);
     }
 
-    /// Remembers a deletion that the API server has confirmed.
+    /// Records a deletion that the API server has confirmed.
     pub fn note_delete(&self, parent: &ObjectId, id: &ObjectId, uid: &Uid) {
         let due = Instant::now() + self.0.shared.options.own_writes_timeout;
         self.expect(parent, id, Expected::Deleted(uid.clone()), due);
     }
 
-    /// Remembers that the API server refused a write because the object is not any more what was observed, in this
-    /// version: the parent is not observed before the cache shows what came after it.
+    /// Records a write that the API server refused because the object is newer than the observed version: the parent is
+    /// not observed before the cache shows a newer version or the end of the object.
     pub fn note_stale(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         let due = Instant::now() + self.0.shared.options.own_writes_timeout;
         self.expect(parent, id, Expected::After(version), due);
     }
 
-    /// Remembers a write of which nobody knows whether it was done: the object is read live before the next pass.
+    /// Records a write with an unknown outcome: the object is read live before the next pass.
     pub fn note_unknown(&self, parent: &ObjectId, id: &ObjectId) {
         self.expect(parent, id, Expected::Unknown, Instant::now());
     }
 
-    /// Whether the cache has not yet shown all own writes for a parent; asking changes nothing.
+    /// Returns true if the cache has not yet shown all own writes for a parent. Asking changes nothing.
     pub fn is_behind(&self, parent: &ObjectId) -> bool {
         let state = self.0.shared.state.lock();
         state.is_behind(self.0.member, parent)
     }
 
-    /// Every known parent.
+    /// Returns every known parent.
     pub fn parents(&self) -> Vec<ObjectId> {
         self.0.shared.state.lock().parents(self.0.member)
     }
 
-    /// A known parent as it was last seen; to look at, not to act on.
+    /// Returns the last seen state of a parent, for display and not for decisions.
     pub fn parent(&self, id: &ObjectId) -> Option<Object> {
         self.0.shared.state.lock().parent(self.0.member, id)
     }
 
-    /// The metadata of an object of a cluster-scoped kind that is read, as it was last seen; none if that is not known.
+    /// Returns the last seen metadata of an object of a cluster-scoped kind that the plugin reads; none if it is
+    /// unknown.
     ///
-    /// To look at: nobody is subscribed to it.
+    /// Only for display: it makes no subscription.
     pub fn related(&self, kind: &Gvk, name: &str) -> Option<Arc<str>> {
         let state = self.0.shared.state.lock();
         state.related(self.0.member, kind, name)
     }
 
-    /// How many children of a kind the plugin has in the whole cluster; none if that is not known.
+    /// Returns the number of children of a kind that the plugin has in the whole cluster; none if it is unknown.
     pub fn child_count(&self, kind: &GroupKind) -> Option<usize> {
         self.0.shared.state.lock().child_count(self.0.member, kind)
     }
 
-    /// What every pass needs and does not have; nothing when passes can run.
+    /// Returns the kinds that block every pass; empty when passes can run.
     pub fn waiting(&self) -> Vec<Waiting> {
         self.0.shared.state.lock().waiting(self.0.member, None)
     }

@@ -1,24 +1,24 @@
-//! How reading is going, for people and metrics.
+//! The state of discovery and of the watches, for users and metrics.
 
 use innkeeper_model::{Access, Gvk, ResourceVersion};
 use tokio::time::Instant;
 
 use super::interest::Why;
 
-/// How reading is going.
+/// The state of discovery and of every watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// How many kinds the cluster serves; none before it has said so.
+    /// The number of kinds that the cluster serves; none before discovery has answered.
     pub kinds: Option<usize>,
-    /// Why discovery fails now.
+    /// The current failure of discovery.
     pub discovery_error: Option<String>,
-    /// Whether it fails because the API server refuses the credentials.
+    /// True if discovery fails because the API server refuses the credentials.
     pub unauthorized: bool,
-    /// Every watch.
+    /// One entry for each request that lists and watches.
     pub watches: Vec<WatchStatus>,
 }
 
-/// How one watch is doing.
+/// The state of one watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchStatus {
     /// The kind.
@@ -27,24 +27,24 @@ pub struct WatchStatus {
     pub namespace: Option<String>,
     /// The label selector; none: all objects.
     pub selector: Option<String>,
-    /// How much of each object is kept.
+    /// The kept part of each object.
     pub form: Access,
-    /// How many share it.
+    /// The number of registrations that share the watch.
     pub users: usize,
-    /// Why it cannot be used; none: it is synced.
+    /// The reason that it cannot be used; none: it is synced.
     pub why: Option<Why>,
-    /// Since when.
+    /// The time of its last change between synced, listing and refused.
     pub since: Instant,
     /// Objects in the cache.
     pub objects: usize,
-    /// Bytes of their texts.
+    /// Size of their JSON texts, in bytes.
     pub bytes: usize,
-    /// The version up to which everything was seen.
+    /// The version up to which every event has been seen.
     pub version: ResourceVersion,
-    /// When the last event or bookmark came.
+    /// The time of the last event or bookmark.
     pub last_event: Option<Instant>,
     /// The last failure.
     pub last_error: Option<String>,
-    /// Complete lists so far: more than one says that a watch had to begin anew.
+    /// Complete lists so far: more than one means that the watch started over.
     pub lists: u64,
 }

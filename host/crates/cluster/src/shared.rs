@@ -1,4 +1,4 @@
-//! What the handles and the tasks have in common.
+//! The state that the handles and the tasks share.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -11,17 +11,17 @@ pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) wire: Wire,
     pub(super) state: Mutex<State>,
-    /// Wakes the driver: other watches are wanted.
+    /// Wakes the driver: the set of wanted watches changed.
     pub(super) rearrange: Notify,
-    /// Wakes discovery: the kinds may have changed.
+    /// Wakes discovery: the served kinds may have changed.
     pub(super) rediscover: Notify,
     /// Counts the answers of discovery.
     pub(super) discovered: watch::Sender<u64>,
     /// The last failure of discovery, until it answers again.
     pub(super) discovery_error: Mutex<Option<String>>,
-    /// Whether that failure is that the credentials are refused.
+    /// True if that failure is a refusal of the credentials.
     pub(super) unauthorized: AtomicBool,
-    /// How many wait for a kind to be served.
+    /// The number of callers that wait for a kind to be served.
     expectant: AtomicUsize,
     /// Bounds the pages that are in memory at the same time.
     pub(super) pages: Semaphore,
@@ -43,20 +43,20 @@ impl Shared {
         }
     }
 
-    /// Says that somebody waits for a kind, until what is returned is dropped.
+    /// Counts the caller as one that waits for a kind, until the returned guard is dropped.
     pub(super) fn expect_kind(&self) -> Expectant<'_> {
         self.expectant.fetch_add(1, Ordering::Relaxed);
         self.rediscover.notify_one();
         Expectant(self)
     }
 
-    /// Whether somebody waits for a kind.
+    /// Returns true if a caller waits for a kind.
     pub(super) fn expects_kind(&self) -> bool {
         self.expectant.load(Ordering::Relaxed) > 0
     }
 }
 
-/// Somebody who waits for a kind.
+/// A caller that waits for a kind.
 pub(super) struct Expectant<'a>(&'a Shared);
 
 impl Drop for Expectant<'_> {

@@ -1,36 +1,36 @@
-//! How a parent stands: what its conditions say of its present generation.
+//! The conditions of a parent, as far as they are about its present generation.
 
 use innkeeper_model::{Object, reason};
 use serde::Deserialize;
 
-/// How a parent stands.
+/// The conditions Ready and Synced of a parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// The condition Ready; none where nothing is said of the present generation.
+    /// The condition Ready; none if it is missing or about an earlier generation.
     pub ready: Option<Said>,
     /// The condition Synced, likewise.
     pub synced: Option<Said>,
 }
 
-/// What one condition says.
+/// One condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Said {
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// One word.
+    /// A reason in CamelCase.
     pub reason: String,
     /// A sentence.
     pub message: String,
 }
 
 impl Standing {
-    /// Reads the conditions; what is not in the usual form says nothing.
+    /// Reads the conditions; an object in any other form has none.
     pub fn of(parent: &Object) -> Self {
         let Stated { status } = serde_json::from_str(&parent.json).unwrap_or_default();
         let mut standing = Self::default();
         for condition in status.conditions {
-            // What was said about an earlier generation says nothing about this one.
+            // The plugin has not judged the present generation yet.
             if condition.observed_generation != parent.generation {
                 continue;
             }
@@ -44,13 +44,13 @@ impl Standing {
         standing
     }
 
-    /// Whether the present generation is Synced and Ready.
+    /// Returns true if the present generation is Synced and Ready.
     pub fn is_ready(&self) -> bool {
         let holds = |said: &Option<Said>| said.as_ref().is_some_and(Said::holds);
         holds(&self.ready) && holds(&self.synced)
     }
 
-    /// The status of Ready: `True`, `False`, `Unknown`; none where nothing is said of the present generation.
+    /// The status of Ready: `True`, `False`, `Unknown`; none if it is missing or about an earlier generation.
     pub fn ready_status(&self) -> Option<&str> {
         self.ready.as_ref().map(|said| &*said.status)
     }
@@ -60,7 +60,9 @@ impl Standing {
         self.synced.as_ref().map(|said| &*said.status)
     }
 
-    /// The condition that says why it is not; none where both hold or nothing is said.
+    /// Returns the condition that is not `True`; none if both are or none is known.
+    ///
+    /// Synced comes first: a parent whose children could not be written is not ready for that reason.
     pub fn why(&self) -> Option<&Said> {
         let said = [&self.synced, &self.ready].into_iter().flatten();
         said.into_iter().find(|said| !said.holds())
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn synced_says_more_about_why_than_ready() {
+    fn synced_explains_a_parent_that_is_not_ready_better_than_ready() {
         let reason = |conditions| {
             let standing = standing(1, conditions);
             assert!(!standing.is_ready());

@@ -1,7 +1,9 @@
-//! Everything that is known, under one lock: watches with their objects, and who wants what of them.
+//! The whole known state under one lock: the watches with their objects, and the registrations that use them.
 //!
-//! Nothing here waits or makes requests: watch tasks bring what they read, controllers take what they need, and the
-//! mapping from one to the other is in between.
+//! No code here waits or makes requests. Watch tasks deliver the objects that they read, controllers take the parents
+//! that are queued, and this module maps one to the other.
+//! One lock, because an event must reach the store, the expectations and the triggers in one step: a pass between two
+//! of them would act on a state that never existed.
 
 mod dispatch;
 mod doubts;
@@ -40,14 +42,17 @@ use super::{
     triggers::{Cause, Trigger, Triggers},
 };
 
-/// For how long the first triggers wait for the first lists at most.
+/// The longest time that the first triggers wait for the first lists.
+///
+/// A kind whose list does not come must not hold up parents that do not need it. Parents that need it wait on their
+/// own.
 const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
 
-/// A registration, by a number that is never used twice.
+/// A registration, identified by a number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Member(u64);
 
-/// For what a registration uses a watch.
+/// The purpose for which a registration uses a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
     Parent,
@@ -63,11 +68,11 @@ struct Enrolled {
     triggers: Triggers,
     wake: Arc<Notify>,
     gates: BTreeMap<ObjectId, Gates>,
-    /// Parents that were told to wait for their own writes.
+    /// Parents that wait for their own writes.
     behind: BTreeSet<ObjectId>,
-    /// Where passes have all that they need.
+    /// The scopes in which passes have all that they need.
     ready: BTreeSet<District>,
-    /// Until when triggers wait for the first lists; none once these are there or that has passed.
+    /// The end of the wait for the first lists; none once they are complete or the time has passed.
     held_until: Option<Instant>,
 }
 
@@ -79,7 +84,7 @@ struct Held {
     reads: Vec<(ReadKind, SlotId)>,
 }
 
-/// What is known of the cluster, and who wants to know it.
+/// The known state of the cluster and its registrations.
 #[derive(Debug, Default)]
 pub(super) struct State {
     kinds: Option<Kinds>,
@@ -92,7 +97,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Knows nothing yet, and will see objects of these namespaces only, where there are any given.
+    /// Creates a state without knowledge, limited to these namespaces if there are any.
     pub(super) fn within(namespaces: Option<Arc<[Arc<str>]>>) -> Self {
         Self {
             namespaces,
@@ -100,7 +105,7 @@ impl State {
         }
     }
 
-    /// Adds a registration. It is told of every parent that is known already.
+    /// Adds a registration and triggers all parents that are already known.
     pub(super) fn enrol(&mut self, interest: Interest, wake: Arc<Notify>, now: Instant) -> Member {
         let member = Member(self.number());
         let held = self.acquire(member, &interest, now);
@@ -124,7 +129,7 @@ impl State {
         member
     }
 
-    /// Changes what a registration wants; what its parents read stays subscribed to.
+    /// Changes the interest of a registration; the subscriptions of its parents stay.
     pub(super) fn change(&mut self, member: Member, interest: Interest, now: Instant) {
         let before = self.held_by(member);
         for (slot, role) in &before {
@@ -150,7 +155,7 @@ impl State {
         self.settle(slot, now);
     }
 
-    /// Takes a registration away.
+    /// Removes a registration.
     pub(super) fn leave(&mut self, member: Member, now: Instant) {
         let held = self.held_by(member);
         self.members.remove(&member);
@@ -160,10 +165,10 @@ impl State {
         self.settle_all(&held, now);
     }
 
-    /// Takes the most urgent triggers; none as long as the first lists are on their way, and until when that is waited
-    /// for.
+    /// Takes the most urgent triggers; while the first lists are in progress, returns the end of that wait instead.
     ///
-    /// Whoever is listed would have a pass for nothing, and another one for every list that comes.
+    /// A parent that a list has just shown would have a useless pass, and another one for every list that completes
+    /// later.
     pub(super) fn take(
         &mut self,
         member: Member,
@@ -184,7 +189,7 @@ impl State {
         Ok(enrolled.triggers.take(max))
     }
 
-    /// Whether a list of anything that a registration wants, needed or not, is still to be expected soon.
+    /// Returns true if the first list of any watch of the registration is still expected soon, required or not.
     fn is_listing(&self, member: Member) -> bool {
         let held = self.held_by(member);
         let mut slots = held.iter().filter_map(|(slot, _)| self.slots.get(slot));
@@ -194,7 +199,7 @@ impl State {
         })
     }
 
-    /// Sets or takes away the key of hashes.
+    /// Sets or removes the key of hashes.
     pub(super) fn set_hash_key(&mut self, key: Option<HashKey>, now: Instant) {
         if self.hash_key != key {
             self.hash_key = key;
@@ -202,7 +207,7 @@ impl State {
         }
     }
 
-    /// Which kinds are served; none before the API server has said so.
+    /// The served kinds; none before discovery has answered.
     pub(super) const fn kinds(&self) -> Option<&Kinds> {
         self.kinds.as_ref()
     }
@@ -227,7 +232,7 @@ impl State {
         object_of(stored, &enrolled.interest.parent, Access::Full).ok()
     }
 
-    /// How many children of a kind there are; none if that is not known.
+    /// Returns the number of children of a kind; none if it is unknown.
     pub(super) fn child_count(&self, member: Member, kind: &GroupKind) -> Option<usize> {
         let enrolled = self.members.get(&member)?;
         let (_, slot) = enrolled
@@ -239,7 +244,7 @@ impl State {
         self.why(slot, None).is_none().then(|| slot.store.len())
     }
 
-    /// Everything that belongs to a parent.
+    /// Returns the children of a parent, controlled or retained.
     pub(super) fn children(&self, member: Member, parent: &Object) -> Vec<Object> {
         let Some(enrolled) = self.members.get(&member) else {
             return Vec::new();
@@ -268,7 +273,7 @@ impl State {
         children
     }
 
-    /// What every pass needs and does not have; with a namespace: every pass for a parent in it.
+    /// Returns the kinds that block every pass; with a namespace: the passes of parents in it.
     pub(super) fn waiting(&self, member: Member, namespace: Option<&str>) -> Vec<Waiting> {
         let Some(enrolled) = self.members.get(&member) else {
             return Vec::new();
@@ -298,7 +303,7 @@ impl State {
         waiting
     }
 
-    /// Optional kinds that are left out for parents in a namespace.
+    /// Returns the optional kinds that are left out for parents in a namespace.
     pub(super) fn unavailable(&self, member: Member, namespace: Option<&str>) -> Vec<Unavailable> {
         let enrolled = self.members.get(&member);
         let children = enrolled
@@ -319,11 +324,11 @@ impl State {
         self.count
     }
 
-    /// Takes every watch that an interest needs.
+    /// Acquires every watch that an interest needs.
     fn acquire(&mut self, member: Member, interest: &Interest, now: Instant) -> Held {
         let mut take = |kind: &Gvk, selector: Option<&str>, role, access| {
             let none = BTreeSet::new();
-            // Only children are written by these.
+            // Field managers write children only, so their entries matter for children only.
             let managers = match role {
                 Role::Child => &interest.field_managers,
                 Role::Parent | Role::Read => &none,
@@ -390,7 +395,7 @@ fn id_of(kind: &GroupKind, stored: &Stored) -> ObjectId {
     }
 }
 
-/// Where an object is in the store of its kind.
+/// The key of an object in the store of its kind.
 fn key_of(id: &ObjectId) -> Key {
     Key {
         namespace: id.namespace.clone().unwrap_or_else(|| "".into()),

@@ -1,7 +1,7 @@
 //! The objects of one watch, with the indexes by which they are found.
 //!
 //! Pure: lists and events go in, the differences come out.
-//! It does not know what a difference means to anybody.
+//! It does not know the consequences of a difference.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,9 +36,9 @@ impl Key {
     }
 }
 
-/// One difference: an object came, changed or went.
+/// One difference: an object was added, changed or removed.
 ///
-/// An object that took the place of another of its name is two differences.
+/// A new object under the name of another one is two differences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) before: Option<Stored>,
@@ -46,7 +46,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// The object as it is, or as it was when it went.
+    /// The present object, or its last state before it was removed.
     pub(super) fn last(&self) -> Option<&Stored> {
         self.after.as_ref().or(self.before.as_ref())
     }
@@ -58,29 +58,29 @@ impl Change {
         }
     }
 
-    /// Whether guests see a difference in the whole object.
+    /// Returns true if guests see a difference in the whole object.
     pub(super) fn shows(&self) -> bool {
         self.differs(|stored| &stored.json)
     }
 
-    /// Whether guests see a difference in the metadata.
+    /// Returns true if guests see a difference in the metadata.
     pub(super) fn shows_in_metadata(&self) -> bool {
         self.differs(Stored::metadata)
     }
 
-    /// Whether the host sees a difference: also in what its field managers own.
+    /// Returns true if the host sees a difference, which includes the fields that its field managers own.
     pub(super) fn matters(&self) -> bool {
         self.shows() || self.differs(|stored| &stored.managed)
     }
 
-    /// Whether nothing but the status changed. A kind without a generation cannot tell.
+    /// Returns true if only the status changed. Without a generation that is unknown, and the answer is false.
     pub(super) fn is_status_only(&self) -> bool {
         let tells = |stored: &Option<Stored>| stored.as_ref().is_some_and(|s| s.has_generation);
         tells(&self.before) && tells(&self.after) && !self.shows_in_metadata()
     }
 }
 
-/// Handles by some text.
+/// Handles by a text.
 type Index = BTreeMap<Arc<str>, BTreeSet<usize>>;
 
 /// Objects and their indexes.
@@ -92,32 +92,32 @@ pub(super) struct Store {
     by_controller: Index,
     by_retained: Index,
     by_label: Index,
-    /// The last list of everything.
+    /// The last list of the whole cluster.
     whole: Listing,
-    /// The last lists of single namespaces; where there are any, there is none of everything.
+    /// The last lists of single namespaces; if there are any, there is none of the whole cluster.
     within: BTreeMap<Arc<str>, Listing>,
     bytes: usize,
 }
 
-/// A list that came, or comes.
+/// A list that is complete or in progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Listing {
     number: u32,
-    /// It is the truth even where it is older than what is here.
+    /// It is the truth even if it is older than the stored objects.
     reset: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     stored: Stored,
-    /// The list in which it was seen last.
+    /// The list that showed it last.
     list: u32,
 }
 
 impl Store {
-    /// Begins a list, of one namespace or of everything: what it does not show there is gone when it ends.
+    /// Begins a list of one namespace or of the whole cluster. Objects that it does not show are removed at its end.
     ///
-    /// With `reset` the list is the truth even where it is older than what is here.
+    /// With `reset` the list is the truth even if it is older than the stored objects.
     pub(super) fn begin_list(&mut self, namespace: Option<&Arc<str>>, reset: bool) {
         let listing = self.listing_of(namespace);
         listing.number = listing.number.wrapping_add(1);
@@ -134,7 +134,7 @@ impl Store {
         let Listing { number, reset } = *listing;
         listing.reset = false;
         let unseen = |entry: &Entry| {
-            // What is newer than the list came by a live read and cannot be in it.
+            // A newer object came by a live read and cannot be in the list.
             entry.list != number
                 && (reset || entry.stored.version <= version)
                 && namespace.is_none_or(|name| *name == entry.stored.namespace)
@@ -150,7 +150,7 @@ impl Store {
             .collect()
     }
 
-    /// Takes an object from a list or an event.
+    /// Stores an object from a list or an event.
     pub(super) fn put(&mut self, mut stored: Stored) -> Vec<Change> {
         let Some(&handle) = self.by_name.get(&Key::of(&stored)) else {
             self.share_namespace(&mut stored);
@@ -166,7 +166,7 @@ impl Store {
         };
         let older = stored.version < entry.stored.version;
         if older && !reset {
-            // A list may be served from a state before a live read.
+            // The API server may serve a list from a state before a live read. It still shows that the object exists.
             entry.list = list;
             return Vec::new();
         }
@@ -175,7 +175,7 @@ impl Store {
             return Vec::new();
         }
         if stored.is_found_as(&entry.stored) {
-            // No index has to hear of it.
+            // The keys are the same, so no index changes.
             stored.share_texts(&entry.stored);
             entry.list = list;
             let before = std::mem::replace(&mut entry.stored, stored.clone());
@@ -203,7 +203,7 @@ impl Store {
         }
     }
 
-    /// Takes the end of an object, as of `version`; a newer state stays.
+    /// Removes an object as of `version`; a newer state stays.
     pub(super) fn remove(&mut self, key: &Key, version: ResourceVersion) -> Option<Change> {
         let handle = *self.by_name.get(key)?;
         let entry = self.entries.get(handle)?;
@@ -213,7 +213,7 @@ impl Store {
         self.take(handle).map(Change::went)
     }
 
-    /// Takes the end of everything.
+    /// Removes everything.
     pub(super) fn clear(&mut self) -> Vec<Change> {
         let all = std::mem::take(self).entries;
         all.into_iter()
@@ -231,22 +231,22 @@ impl Store {
         self.by_uid.get(uid).and_then(|handle| self.at(*handle))
     }
 
-    /// What is controlled by an owner.
+    /// Returns the objects that an owner controls.
     pub(super) fn controlled_by(&self, uid: &Uid) -> impl Iterator<Item = &Stored> {
         self.indexed(&self.by_controller, &uid.0)
     }
 
-    /// What is kept for an identity.
+    /// Returns the objects that are retained for an identity.
     pub(super) fn retained_for(&self, identity: &str) -> impl Iterator<Item = &Stored> {
         self.indexed(&self.by_retained, identity)
     }
 
-    /// What carries a label, given as `key=value`.
+    /// Returns the objects with a label, given as `key=value`.
     pub(super) fn labelled(&self, label: &str) -> impl Iterator<Item = &Stored> {
         self.indexed(&self.by_label, label)
     }
 
-    /// How many objects carry a label, given as `key=value`.
+    /// Returns the number of objects with a label, given as `key=value`.
     pub(super) fn labelled_count(&self, label: &str) -> usize {
         self.by_label.get(label).map_or(0, BTreeSet::len)
     }
@@ -260,17 +260,17 @@ impl Store {
             .filter_map(|(_, handle)| self.at(*handle))
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The bytes of all kept texts.
+    /// The size of all kept texts, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many objects there are in a namespace, or in all, and the bytes of their texts.
+    /// The number of objects in a namespace, or in all, and the size of their texts in bytes.
     pub(super) fn size_of(&self, namespace: Option<&str>) -> (usize, usize) {
         if namespace.is_none() {
             return (self.len(), self.bytes());
@@ -287,7 +287,7 @@ impl Store {
         }
     }
 
-    /// The list in which an object of this namespace would be.
+    /// The last list that covered this namespace.
     fn listing_at(&self, namespace: &str) -> Listing {
         self.within.get(namespace).copied().unwrap_or(self.whole)
     }
@@ -337,7 +337,7 @@ impl Store {
         let Entry { stored, .. } = self.entries.try_remove(handle)?;
         self.bytes -= bytes_of(&stored);
         self.by_name.remove(&Key::of(&stored));
-        // Corrupted data can give two objects one UID; the entry belongs to who came last.
+        // Corrupted data can give two objects one UID; the entry belongs to the one that came last.
         if self.by_uid.get(&stored.uid) == Some(&handle) {
             self.by_uid.remove(&stored.uid);
         }
@@ -370,7 +370,7 @@ impl Change {
     }
 }
 
-/// A label as it stands in the index.
+/// The text of a label in the index.
 pub(super) fn label(key: &str, value: &str) -> String {
     format!("{key}={value}")
 }

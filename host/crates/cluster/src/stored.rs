@@ -1,7 +1,7 @@
-//! Turns the JSON text of an object into what the cache keeps of it.
+//! Converts the JSON text of an object into its cached form.
 //!
-//! One text per object, as guests see it, and beside it only what is decided by often; everything else is read out of
-//! the text when somebody asks.
+//! The cache keeps one text per object, as guests see it, and beside it only the fields that are needed for frequent
+//! decisions. All other fields are read out of the text on demand.
 
 use std::{borrow::Cow, collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -12,28 +12,28 @@ use sha2::Sha256;
 
 use super::fields::{Fields, ManagedEntry, MetadataFields, ObjectFields, Text, Writer};
 
-/// kubectl keeps the whole applied object here, values of Secrets included.
+/// kubectl stores the whole applied object here, including the values of Secrets.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Managers with this prefix are the host's own.
 const MANAGER_PREFIX: &str = "innkeeper:";
 
-/// Why a text is not an object that can be cached.
+/// The reason why a text cannot be cached as an object.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
-    /// It is no JSON of the expected shape.
+    /// It is not JSON of the expected shape.
     #[error("failed to parse an object")]
     Parse(#[from] serde_json::Error),
     /// A field that every stored object has is missing.
     #[error("an object has no {0}")]
     Missing(&'static str),
-    /// The version is no integer.
+    /// The version is not an integer.
     #[error("\"{0}\" is not a resourceVersion")]
     Version(String),
-    /// It is no text.
+    /// It is not UTF-8.
     #[error("the text is not UTF-8")]
     NotUtf8,
-    /// The connection ended within the same line as the one before it.
+    /// The connection ended twice within the same line.
     #[error("the same event was cut off twice")]
     CutOff,
     /// A hash was asked for without a key.
@@ -41,14 +41,14 @@ pub enum Malformed {
     NoHashKey,
 }
 
-/// How much of every object is kept.
+/// The kept part of every object.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// The kind to say, because typed lists leave it out of their items and metadata lists say another.
+    /// The kind to write: typed lists omit it from their items, and metadata lists name another one.
     pub(super) kind: Gvk,
     /// The form.
     pub(super) form: Access,
-    /// Names of field managers, beyond those with our prefix, whose entries are kept; none: all are.
+    /// Names of field managers, beyond those with our prefix, whose entries are kept; none: all.
     pub(super) managers: Option<BTreeSet<Arc<str>>>,
     /// The key for the form `hash`.
     pub(super) hash_key: Option<HashKey>,
@@ -71,15 +71,15 @@ pub(super) struct Stored {
     pub(super) version: ResourceVersion,
     /// The UID of the controlling owner.
     pub(super) controller: Option<Uid>,
-    /// The identity of the parent that it is kept for.
+    /// The identity of the parent for which it is retained.
     pub(super) retained_for: Option<Arc<str>>,
-    /// The managedFields entries that are kept, as a JSON list without times; none if there is none.
+    /// The kept managedFields entries as a JSON list without times; none if there is none.
     pub(super) managed: Option<Arc<str>>,
     pub(super) deleting: bool,
     pub(super) has_generation: bool,
-    /// Where `metadata` stands in `json`.
+    /// The position of `metadata` in `json`.
     pub(super) metadata: Range<u32>,
-    /// The object as guests see it.
+    /// The object in the form of guests.
     pub(super) json: Arc<str>,
 }
 
@@ -96,7 +96,7 @@ impl Stored {
         Fields::parse(self.metadata()).ok()?.get("labels")
     }
 
-    /// Whether it is found under the same texts as another version of it.
+    /// Returns true if all indexes find it under the same keys as another version of it.
     pub(super) fn is_found_as(&self, other: &Self) -> bool {
         self.uid == other.uid
             && self.controller == other.controller
@@ -104,7 +104,8 @@ impl Stored {
             && (self.metadata() == other.metadata() || self.labels() == other.labels())
     }
 
-    /// Takes the texts of another version of it that it [is found as](Self::is_found_as), which the indexes hold.
+    /// Takes over the shared texts of another version with [the same keys](Self::is_found_as), so that the indexes and
+    /// the object share them.
     pub(super) fn share_texts(&mut self, other: &Self) {
         self.namespace = Arc::clone(&other.namespace);
         self.name = Arc::clone(&other.name);
@@ -113,7 +114,7 @@ impl Stored {
         self.retained_for.clone_from(&other.retained_for);
     }
 
-    /// Calls with every label.
+    /// Calls a function with every label.
     pub(super) fn each_label(&self, mut see: impl FnMut(&str, &str)) {
         let labels = self
             .labels()
@@ -126,7 +127,7 @@ impl Stored {
     }
 }
 
-/// Which object it is, and which version of it.
+/// The name, UID and version of an object.
 pub(super) struct Identity<'a> {
     /// Empty for cluster-scoped objects.
     pub(super) namespace: Cow<'a, str>,
@@ -136,7 +137,7 @@ pub(super) struct Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    /// Fails where something is missing that every object has.
+    /// Fails if a field is missing that every object has.
     pub(super) fn of(object: &ObjectFields<'a>) -> Result<Self, Malformed> {
         let metadata = &metadata_of(object)?.rest;
         let name = string(metadata, "name")?.ok_or(Malformed::Missing("metadata.name"))?;
@@ -156,12 +157,12 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// Keeps of an object's text what the shape says.
+/// Keeps the part of an object's text that the shape selects.
 pub(super) fn keep(text: &str, shape: &Shape) -> Result<Stored, Malformed> {
     keep_fields(&ObjectFields::parse(text)?, shape)
 }
 
-/// Keeps of an object what the shape says.
+/// Keeps the part of an object that the shape selects.
 pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<Stored, Malformed> {
     let Identity {
         namespace,
@@ -214,7 +215,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
     })
 }
 
-/// Shows a kept text in a poorer form; the same form is the same text.
+/// Converts a kept text to a poorer form; for the same form it returns the same text.
 pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Arc<str>, Malformed> {
     if from == shape.form {
         return Ok(Arc::clone(&stored.json));
@@ -234,7 +235,7 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
     Ok(out.finish().into())
 }
 
-/// Writes metadata as guests see it; what is returned is the annotation of retained objects.
+/// Writes metadata in the form of guests, and returns the annotation of retained objects.
 fn write_metadata(out: &mut Writer, metadata: &Fields<'_>) -> Result<Option<Arc<str>>, Malformed> {
     let mut retained_for = None;
     out.begin();
@@ -264,7 +265,7 @@ fn write_metadata(out: &mut Writer, metadata: &Fields<'_>) -> Result<Option<Arc<
     Ok(retained_for)
 }
 
-/// Writes type and data keys with a keyed hash in the place of every value.
+/// Writes the type and the data keys, with a keyed hash in place of every value.
 fn write_hashes(
     out: &mut Writer,
     fields: &Fields<'_>,
@@ -293,10 +294,10 @@ fn write_hashes(
     Ok(())
 }
 
-/// The hash of one data value as guests see it: `hmac-sha256:<hex>`.
+/// Returns the hash of one data value in the form of guests: `hmac-sha256:<hex>`.
 ///
-/// Every part goes in behind its length, so that no two different inputs are the same bytes.
-/// A length begins with a zero byte, so that this can never be the input of another use of the key, which hashes JSON.
+/// The length of every part precedes it, so that different inputs are never the same bytes. A length starts with a zero
+/// byte, so that this input never equals one of the key's other use, which hashes JSON.
 fn value_hash(key: &HashKey, namespace: &str, name: &str, data_key: &str, value: &str) -> String {
     let mut mac =
         Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of every length");
@@ -334,7 +335,7 @@ fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
         .map(|Owner { uid: Text(uid), .. }| Uid(uid.into())))
 }
 
-/// Our managedFields entries without their times, which change with every write whether or not the fields do.
+/// Returns the kept managedFields entries without their times, which change with every write even if no field does.
 fn managed(entries: &[ManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
     let mut text = String::new();
     for entry in entries {

@@ -1,7 +1,7 @@
-//! Who read what of one watch.
+//! The subscriptions of readers to the objects and lists of one watch.
 //!
-//! A list is found by a label that everything it chooses must have, so that one changed object is not tested against
-//! the selectors of thousands of parents.
+//! A list is indexed by one label that all its objects must have, so that a changed object is not tested against the
+//! selectors of thousands of parents.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,25 +15,25 @@ use super::{
     stored::Stored,
 };
 
-/// One thing that is subscribed to.
+/// The subject of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subscription {
     /// One object.
     Object(Key),
     /// A list.
     List(ListKey),
-    /// That the kind can be read at all.
+    /// The availability of the kind.
     Kind,
 }
 
-/// One list: where, and what it chooses.
+/// One list: its place and its selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ListKey {
     bucket: Bucket,
     selector: Arc<str>,
 }
 
-/// Where a list is found.
+/// The place of a list in the index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bucket {
     /// None: all.
@@ -43,7 +43,7 @@ struct Bucket {
 }
 
 impl ListKey {
-    /// Makes the key of a list, by the rarest label that everything in it must have.
+    /// Creates the key of a list, with the rarest label that all its objects must have.
     pub(super) fn new(
         namespace: Option<&str>,
         selector: &LabelSelector,
@@ -96,7 +96,7 @@ impl<R> Default for Subscriptions<R> {
 }
 
 impl<R: Clone + Ord> Subscriptions<R> {
-    /// Adds a subscription; for a list with its selector.
+    /// Adds a subscription; the selector is that of a list.
     pub(super) fn add(
         &mut self,
         reader: &R,
@@ -121,7 +121,7 @@ impl<R: Clone + Ord> Subscriptions<R> {
         held.insert(to.clone());
     }
 
-    /// Takes away all of a reader but these.
+    /// Removes all subscriptions of a reader except these.
     pub(super) fn retain(&mut self, reader: &R, keep: &BTreeSet<Subscription>) {
         let Some(held) = self.held.get_mut(reader) else {
             return;
@@ -166,17 +166,17 @@ impl<R: Clone + Ord> Subscriptions<R> {
         }
     }
 
-    /// Who subscribed to anything.
+    /// Returns every reader with a subscription.
     pub(super) fn readers(&self) -> impl Iterator<Item = &R> {
         self.held.keys()
     }
 
-    /// Who could not read the kind.
+    /// Returns the readers that could not read the kind.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &R> {
         self.kind.keys()
     }
 
-    /// Who read something that this change makes different.
+    /// Returns the readers for which a change makes a difference.
     pub(super) fn touched(&self, change: &Change) -> BTreeSet<R> {
         let mut touched = BTreeSet::new();
         if self.held.is_empty() || !change.shows() {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_those_who_read_it_are_touched() {
+    fn a_change_touches_exactly_its_readers() {
         let mut read = Read(Subscriptions::default());
         let absent = Subscription::Object(Key::new("demo", "a"));
         read.0

@@ -5,7 +5,7 @@ mod server;
 use std::{collections::BTreeSet, time::Duration};
 
 use innkeeper_model::{
-    ObjectId, ObjectRef, PluginName, ReadFailure, ReadKind, ReadScope, Reads, ResourceVersion, Uid,
+    ObjectId, ObjectRef, PluginName, ReadFailure, ReadKind, ReadScope, Reads, ResourceVersion,
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -136,7 +136,7 @@ impl World {
             .find_map(|watch| watch.why)
     }
 
-    /// Whether a watch has come to this version.
+    /// Returns true if a watch has reached this version.
     fn is_at(&self, version: u64) -> bool {
         let watches = self.cluster.status().watches;
         watches
@@ -260,7 +260,7 @@ async fn f7_lines_are_read_however_they_are_cut() {
         tokio::task::yield_now().await;
     }
     world.sees(&["s", "é漢"]).await;
-    // A line that was cut off never counts; the watch goes on from what was seen.
+    // A line that was cut off never counts; the watch continues after the last complete one.
     services
         .write(br#"{"type":"DELETED","object":{"metadata":{"name":"s""#)
         .await;
@@ -314,7 +314,7 @@ async fn f7_a_watch_that_brought_something_is_followed_by_a_short_pause() {
 }
 
 #[tokio::test]
-async fn w6_f7_a_watch_that_breaks_goes_on_from_what_it_saw_last() {
+async fn w6_f7_a_broken_watch_continues_from_the_last_seen_version() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;
     for (name, version) in [("t", 20), ("u", 21)] {
@@ -536,7 +536,7 @@ async fn f12_lost_and_regained_permission() {
 async fn w6_f9_time_that_went_back_resets_the_cache() {
     let world = World::start(options()).await;
     let [_, mut services, _] = world.synced().await;
-    // An event that is older than what was seen.
+    // An event that is older than the known state.
     services.send("MODIFIED", &service("s", 7)).await;
     let list = world.server.list("services").await;
     assert_eq!(
@@ -773,7 +773,7 @@ async fn reads_of_a_pass_are_recorded_and_subscribed_to() {
 }
 
 #[tokio::test]
-async fn live_reads_show_everything_and_say_what_is_wrong() {
+async fn live_reads_show_the_whole_object_and_report_failures() {
     let kind = service_kind();
     let world = World::start(options()).await;
     let (found, ()) = tokio::join!(world.cluster.live_get(&kind, Some("demo"), "x"), async {
@@ -830,7 +830,7 @@ async fn f10_a_server_that_is_down_at_the_start_is_waited_for() {
     assert!(tasks.try_join_next().is_none(), "it goes on trying");
 }
 
-/// What a quorum shows of an object.
+/// The metadata of an object in a list from a quorum.
 fn in_metadata(name: &str, uid: &str, version: u64) -> Value {
     json!({"metadata": {
         "namespace": "demo", "name": name, "uid": uid, "resourceVersion": version.to_string(),
@@ -838,7 +838,7 @@ fn in_metadata(name: &str, uid: &str, version: u64) -> Value {
 }
 
 #[tokio::test]
-async fn a10_discovery_waits_as_long_as_it_is_told_to() {
+async fn a10_discovery_waits_as_long_as_the_api_server_requests() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut config = kube::Config::new(url.parse().unwrap());
@@ -863,7 +863,7 @@ async fn a10_discovery_waits_as_long_as_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn l2_what_was_cached_before_is_used_only_once_it_is_proven_to_be_current() {
+async fn l2_cached_objects_are_used_only_after_a_freshness_check() {
     let world = World::start(options()).await;
     let [_caches, mut services, _pods] = world.synced().await;
     world.cluster.doubt();
@@ -875,7 +875,7 @@ async fn l2_what_was_cached_before_is_used_only_once_it_is_proven_to_be_current(
         // The version that was seen last is the present one.
         server.check("caches").await.items(10, &[]).await;
         server.check("pods").await.items(12, &[]).await;
-        // This kind is behind: the process that wrote until now has replaced its only object.
+        // This kind lags: the previous writer has replaced its only object.
         server.check("services").await.items(30, &[]).await;
         let list = server.list("services").await;
         assert_eq!(list.query("resourceVersion"), None, "asked of a quorum");
@@ -886,7 +886,7 @@ async fn l2_what_was_cached_before_is_used_only_once_it_is_proven_to_be_current(
         list.items(30, &[in_metadata("s", "uid-new", 30)]).await;
         let again = server.check("services").await;
         assert_eq!(world.children().await, None, "the objects differ");
-        // An hour passes in which nothing happens, and the watch has nothing to say but what it had missed.
+        // An hour passes without an event; then the watch shows only the missed one.
         let mut new = service("s", 30);
         new["metadata"]["uid"] = json!("uid-new");
         services.send("MODIFIED", &new).await;
@@ -901,7 +901,7 @@ async fn l2_what_was_cached_before_is_used_only_once_it_is_proven_to_be_current(
 }
 
 #[tokio::test]
-async fn l2_a_kind_in_which_something_happens_proves_itself() {
+async fn l2_a_busy_kind_passes_its_freshness_check_by_its_events() {
     let world = World::start(options()).await;
     let [_caches, mut services, _pods] = world.synced().await;
     world.cluster.doubt();

@@ -1,36 +1,36 @@
-//! Why parents are to have a pass: a set, not a queue, so that it never holds more than one entry for a parent.
+//! The triggers of passes: a set and not a queue, so that it never holds more than one entry for a parent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_model::ObjectId;
 
-/// What made a pass due, most urgent first.
+/// The cause of a trigger, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// The parent was created, or anything but its status changed.
     ParentChanged,
     /// The parent is gone.
     ParentGone,
-    /// A child came, changed or went.
+    /// A child was added, changed or removed.
     ChildChanged,
-    /// An object or a list that the last pass read is different.
+    /// An object or a list that the last pass read has changed.
     RelatedChanged,
-    /// A kind that the parent depends on can be read now, or cannot any more.
+    /// A kind that the parent depends on became readable or unreadable.
     KindChanged,
-    /// Own writes that were waited for are seen.
+    /// Expected own writes have been seen.
     CaughtUp,
-    /// Another revision of the plugin serves.
+    /// The active revision of the plugin changed.
     Swapped,
     /// Only the parent's status changed.
     ParentStatus,
     /// The parent was found by the first list, or the registration is new.
     Listed,
-    /// Nothing is known to have happened, only time has passed.
+    /// No known change: the resync interval has passed.
     Resync,
 }
 
 impl Cause {
-    /// The word for logs and metrics.
+    /// The name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ParentChanged => "parent-changed",
@@ -47,16 +47,16 @@ impl Cause {
     }
 }
 
-/// Why a parent is to have a pass; for order and logs only, never for decisions.
+/// The trigger of a pass; for order and logs only, never for decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
-    /// What happened.
+    /// The cause.
     pub cause: Cause,
-    /// To which object; none where it is not about one.
+    /// The object that it is about, if there is one.
     pub object: Option<ObjectId>,
 }
 
-/// The parents that wait to be taken.
+/// The parents that wait for a pass.
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
     waiting: BTreeMap<ObjectId, (u64, Trigger)>,
@@ -65,10 +65,11 @@ pub(super) struct Triggers {
 }
 
 impl Triggers {
-    /// Adds a trigger; of several for one parent the most urgent stays.
+    /// Adds a trigger. Of several triggers for one parent the most urgent stays.
     pub(super) fn add(&mut self, parent: ObjectId, trigger: Trigger) {
         if let Some((number, known)) = self.waiting.get(&parent) {
-            // A parent that came back is not gone, and one that is gone did not change.
+            // The later of "changed" and "gone" is true: a parent that was created again is not gone, and a deleted one
+            // did not change.
             let gone = known.cause == Cause::ParentChanged && trigger.cause == Cause::ParentGone;
             if known.cause <= trigger.cause && !gone {
                 return;
@@ -81,7 +82,7 @@ impl Triggers {
         self.waiting.insert(parent, (self.count, trigger));
     }
 
-    /// Takes the most urgent ones, first come first.
+    /// Takes the most urgent triggers; equally urgent ones in their order of arrival.
     pub(super) fn take(&mut self, max: usize) -> Vec<(ObjectId, Trigger)> {
         let mut taken = Vec::new();
         while taken.len() < max

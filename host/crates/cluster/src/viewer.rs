@@ -1,6 +1,6 @@
-//! Looks at the cluster once, for people: which kinds there are, and what is there of them.
+//! A one-time look at the cluster for commands: the served kinds and their objects.
 //!
-//! Nothing is cached and nothing is watched.
+//! Nothing is cached or watched.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
     wire::{Failure, Page, Wire, path},
 };
 
-/// Somebody who looks.
+/// A client that reads without a cache.
 pub struct Viewer {
     wire: Wire,
     kinds: Kinds,
@@ -25,7 +25,7 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Learns what the cluster serves; `timeout` bounds each request.
+    /// Discovers the served kinds; `timeout` bounds each request.
     pub async fn open(client: kube::Client, timeout: Duration) -> Result<Self, Error> {
         let options = Options {
             request_timeout: timeout,
@@ -36,18 +36,19 @@ impl Viewer {
         let kinds = kinds.map_err(|problem| Error::Discover(Box::new(problem)))?;
         Ok(Self {
             wire,
-            // None would say that nothing changed, and nothing was known before.
+            // None means "not modified", which the first answer cannot be.
             kinds: kinds.unwrap_or_default(),
             options,
         })
     }
 
-    /// A kind in the version that the API server prefers; none if it is not served.
+    /// Returns a kind in the version that the API server prefers; none if it is not served.
     pub fn served(&self, kind: &GroupKind) -> Option<&Resource> {
         self.kinds.preferred(kind)
     }
 
-    /// The objects of a kind that a label selector chooses, in all namespaces or in one, as the API server sorts them.
+    /// Lists the objects of a kind that match a label selector, in all namespaces or in one, in the order of the API
+    /// server.
     pub async fn list(
         &self,
         served: &Resource,

@@ -1,6 +1,6 @@
-//! One watch task: lists, follows, checks, and tells the state what it read.
+//! One watch task: lists, watches, checks, and applies the results to the state.
 //!
-//! What comes next is decided by `machine`, what is kept by `stored`, whom it concerns by `state`.
+//! `machine` decides the next step, `stored` the kept part of an object, and `state` the parents that it concerns.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
     wire::{Failure, Line, LineKind, Page, Stream, bookmark_version, error_line},
 };
 
-/// Why a step has no outcome.
+/// The reason why a step has no outcome.
 enum Stop {
     /// Another task has taken over.
     Superseded,
@@ -54,13 +54,13 @@ pub(super) struct Watcher {
     pub(super) task: (SlotId, u64),
     pub(super) order: Order,
     pub(super) rng: Rng,
-    /// The last failure, so that one that goes on is told once.
+    /// The last logged failure, so that a lasting one is logged only once.
     pub(super) told: Option<String>,
-    /// Whether the connection broke and nothing has come since.
+    /// True if the connection broke and no watch has made progress since.
     pub(super) broke: bool,
-    /// Whether the last watch was not refused, however it ended.
+    /// True if the last watch was not refused, however it ended.
     pub(super) held: bool,
-    /// After which version the last watch ended within a line, if it did.
+    /// The version after which the last watch ended within a line, if it did.
     pub(super) cut_after: Option<ResourceVersion>,
 }
 
@@ -75,7 +75,7 @@ impl Watcher {
                 Err(Stop::Superseded) => return,
                 Err(Stop::WentBack) => {
                     let seen = self.shared.state.lock().version(self.task);
-                    tracing::warn!(kind = %self.kind(), ?step, %seen, "the API server shows an older state than before, listing anew");
+                    tracing::warn!(kind = %self.kind(), ?step, %seen, "the API server shows an older state than before, listing again");
                     Outcome::WentBack
                 }
                 Err(Stop::Failed(failure)) => match self.note(&failure) {
@@ -101,7 +101,8 @@ impl Watcher {
                     sleep(self.pause(&mut pauses)).await;
                 }
                 Pause::Backoff => sleep(self.pause(&mut pauses)).await,
-                // Jitter on top, or all who were told to wait come back together.
+                // The jittered backoff comes on top, because all watches that were told to wait would come back
+                // together.
                 Pause::AtLeast(wait) => {
                     sleep(wait.min(self.shared.options.retry_max) + self.pause(&mut pauses)).await;
                 }
@@ -157,7 +158,7 @@ impl Watcher {
         }
     }
 
-    /// Asks for the present version with as little else as possible.
+    /// Reads the present version with the smallest possible list.
     async fn check(&self) -> Result<Outcome, Stop> {
         let mut target = self.order.target.clone();
         target.form = Access::Metadata;
@@ -185,7 +186,7 @@ impl Watcher {
         })
     }
 
-    /// Refuses to wait a third time for a line that ended too early twice: a list shows what it would have told.
+    /// Fails after the same line was cut off twice: a list shows the object that the line was about.
     fn check_cut(&mut self, is_cut: bool) -> Result<(), Stop> {
         let after = is_cut.then(|| self.shared.state.lock().version(self.task));
         let before = std::mem::replace(&mut self.cut_after, after);
@@ -196,7 +197,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Takes lines until a watch ends; answers with the version that was seen last, and whether there was any line.
+    /// Takes lines until the watch ends; returns the last seen version, and true if there was any line.
     async fn lines(
         &self,
         stream: &mut Stream,
@@ -211,7 +212,7 @@ impl Watcher {
         Ok((version, progressed))
     }
 
-    /// Takes one line; answers with the version up to which everything has been seen.
+    /// Takes one line; returns the version up to which every event has been seen.
     fn line(&self, line: &[u8]) -> Result<ResourceVersion, Stop> {
         let text = std::str::from_utf8(line).map_err(|_| Malformed::NotUtf8)?;
         let line: Line<'_> = serde_json::from_str(text).map_err(Malformed::Parse)?;
@@ -251,7 +252,7 @@ impl Watcher {
             || failure.is_initializing()
             || self.is_outage(failure);
         if expected || self.told.as_ref() == Some(&message) {
-            tracing::debug!(kind = %self.kind(), error = %message, "a watch begins anew");
+            tracing::debug!(kind = %self.kind(), error = %message, "restarting a watch");
         } else {
             tracing::warn!(kind = %self.kind(), error = %message, "failed to watch, trying again");
             self.told = Some(message);
@@ -264,8 +265,8 @@ impl Watcher {
         Ok(failed)
     }
 
-    /// Whether the API server as a whole is away, which discovery says once for all watches; a connection that breaks now
-    /// and then is not worth a word.
+    /// Returns true if the API server as a whole is unreachable, which discovery logs once for all watches, or if a
+    /// single connection broke for the first time, which is normal.
     fn is_outage(&mut self, failure: &Failure) -> bool {
         if !matches!(failure, Failure::Transport(_)) {
             return false;
@@ -275,7 +276,7 @@ impl Watcher {
         first || self.shared.discovery_error.lock().is_some()
     }
 
-    /// Any change of a CustomResourceDefinition may be one of the kinds.
+    /// Any change of a CustomResourceDefinition may change the served kinds.
     fn hint(&self) {
         if self.kind().group_kind() == crd_kind().group_kind() {
             self.shared.rediscover.notify_one();
@@ -301,7 +302,7 @@ impl Watcher {
     }
 }
 
-/// Growing pauses with jitter, without an end.
+/// Returns growing pauses with jitter, without an end.
 pub(super) fn pauses(options: &super::options::Options, seed: u64) -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(options.retry_min)

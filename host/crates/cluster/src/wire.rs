@@ -1,7 +1,7 @@
-//! The requests: lists in pages, watches line by line, single objects, discovery.
+//! The requests: lists in pages, watches by line, single objects, discovery.
 //!
-//! The only place of the host that reads from the API server.
-//! Every request has a deadline, and none is repeated here.
+//! The only module of the host that reads from the API server. Every request has a deadline, and no request is retried
+//! here.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the one module that reads from the API server"
@@ -32,10 +32,10 @@ use super::{
     stored::Malformed,
 };
 
-/// An error's text is cut off here.
+/// The largest error body that is read; the text of a larger one is dropped.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// Why a request has no answer.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The request could not be made, sent or answered.
@@ -44,17 +44,17 @@ pub enum Failure {
     /// The request could not be built.
     #[error("failed to build a request")]
     Build(#[source] kube::core::request::Error),
-    /// Nothing came in time.
+    /// The deadline passed.
     #[error("the API server did not answer within {0:?}")]
     Timeout(Duration),
-    /// The API server refused.
+    /// The API server returned an error status.
     #[error("the API server answered {code}: {message}")]
     Status {
         /// The HTTP status.
         code: u16,
-        /// What it said.
+        /// The message of the API server.
         message: String,
-        /// How long it asks to wait.
+        /// The pause that it requests.
         retry_after: Option<Duration>,
     },
     /// The answer is larger than the limit.
@@ -69,12 +69,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the API server has only just begun to serve the kind, and asks for a moment.
+    /// Returns true if the API server has just started to serve the kind and requests a moment.
     pub(super) fn is_initializing(&self) -> bool {
         matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
     }
 
-    /// What it means for a watch.
+    /// The meaning of the failure for a watch.
     pub(super) fn meaning(&self) -> Failed {
         match self {
             Self::Status { code: 410, .. } => Failed::Gone,
@@ -92,12 +92,12 @@ impl Failure {
         }
     }
 
-    /// Whether the API server said that there is no such thing.
+    /// Returns true if the object or the kind does not exist.
     pub(super) fn is_not_found(&self) -> bool {
         matches!(self, Self::Status { code: 404, .. })
     }
 
-    /// Whether the API server said that we may not.
+    /// Returns true if the API server denied access.
     pub(super) fn is_forbidden(&self) -> bool {
         matches!(
             self,
@@ -115,16 +115,16 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// What is listed and watched.
+/// The request of a list or a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// The kind as it is served.
+    /// The served kind.
     pub(super) served: Resource,
     /// Only the objects of this namespace.
     pub(super) namespace: Option<Arc<str>>,
-    /// Only the objects that this selector chooses.
+    /// Only the objects that match this label selector.
     pub(super) selector: Option<String>,
-    /// Whether only metadata is asked for.
+    /// Metadata requests return metadata only; the other forms request whole objects.
     pub(super) form: Access,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Page<'a> {
         parse_version(self.metadata.version.as_deref())
     }
 
-    /// Where the next page begins; none after the last one.
+    /// The continuation of the next page; none after the last one.
     pub(super) fn next(&self) -> Option<String> {
         self.metadata.next.clone().filter(|next| !next.is_empty())
     }
@@ -166,7 +166,7 @@ impl<'a> Page<'a> {
 /// One line of a watch.
 #[derive(Deserialize)]
 pub(super) struct Line<'a> {
-    /// What happened.
+    /// The type of the event.
     #[serde(rename = "type")]
     pub(super) kind: LineKind,
     /// The object, or the status that ends the watch.
@@ -174,7 +174,7 @@ pub(super) struct Line<'a> {
     pub(super) object: ObjectFields<'a>,
 }
 
-/// What a line of a watch says.
+/// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum LineKind {
@@ -195,7 +195,7 @@ pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVers
     parse_version(version.as_ref().map(|Text(version)| &**version))
 }
 
-/// The failure that an error line tells.
+/// The failure in an error line.
 pub(super) fn error_line(object: &ObjectFields<'_>) -> Failure {
     let text = object.rest.text();
     let code = serde_json::from_str::<StatusText>(&text)
@@ -205,7 +205,7 @@ pub(super) fn error_line(object: &ObjectFields<'_>) -> Failure {
     status_failure(code, &HeaderMap::new(), &text)
 }
 
-/// Makes requests.
+/// The client with its limits.
 #[derive(Clone)]
 pub(super) struct Wire {
     client: Client,
@@ -245,7 +245,7 @@ impl Wire {
         self.text(request.map_err(Failure::Build)?, bytes_max).await
     }
 
-    /// Begins a watch that the API server ends after `duration`.
+    /// Starts a watch that the API server ends after `duration`.
     pub(super) async fn watch(
         &self,
         target: &Target,
@@ -264,7 +264,7 @@ impl Wire {
             Access::Full | Access::Hash => urls.watch(&params, &from.to_string()),
         };
         let mut request = request.map_err(Failure::Build)?;
-        // A compressed watch is one member per event, which not every decoder reads to its end.
+        // A compressed watch has one member per event, and not every decoder reads all of them.
         let identity = header::HeaderValue::from_static("identity");
         request
             .headers_mut()
@@ -282,7 +282,7 @@ impl Wire {
         })
     }
 
-    /// One object from a quorum; none if it does not exist.
+    /// Returns one object from a quorum; none if it does not exist.
     pub(super) async fn object(
         &self,
         served: &Resource,
@@ -300,7 +300,7 @@ impl Wire {
         }
     }
 
-    /// A discovery document with its tag; none if the one of `tag` still holds.
+    /// Returns a discovery document with its tag; none if the document with `tag` is still valid.
     pub(super) async fn discovery(
         &self,
         path: &str,
@@ -330,7 +330,7 @@ impl Wire {
         Ok(Some((text, tag)))
     }
 
-    /// The text of an answer.
+    /// Returns the body of an answer.
     pub(super) async fn text(
         &self,
         request: Request<Vec<u8>>,
@@ -356,7 +356,7 @@ impl Wire {
             .map_err(|_| Failure::Malformed(Malformed::NotUtf8))
     }
 
-    /// Sends a request; everything but success and "not modified" is a failure.
+    /// Sends a request. Every status except success and "not modified" is a failure.
     async fn send(
         &self,
         request: Request<Vec<u8>>,
@@ -391,7 +391,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// The next line; none at the end. What is cut off before its end is left out.
+    /// Returns the next line; none at the end. An incomplete last line is dropped.
     ///
     /// Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
@@ -418,7 +418,7 @@ impl Stream {
         }
     }
 
-    /// Whether what came so far ends within a line.
+    /// Returns true if the received bytes end within a line.
     pub(super) fn is_within_line(&self) -> bool {
         self.lines.pending() > 0
     }
@@ -430,7 +430,7 @@ impl Target {
     }
 }
 
-/// Where the objects of a kind are, all of them or those of a namespace.
+/// The URL path of the objects of a kind, in all namespaces or in one.
 pub(super) fn path(served: &Resource, namespace: Option<&str>) -> String {
     let root = match &*served.kind.group {
         "" => format!("/api/{}", served.kind.version),

@@ -1,7 +1,7 @@
-//! Which addresses a plugin may come from.
+//! The addresses that a plugin may come from.
 //!
-//! The check is in the resolver that the client connects by: what has been checked is what is connected to, so a name
-//! that answers differently the next time gains nothing.
+//! The check is in the resolver of the client, so the checked address is the one that is connected to. A name that
+//! resolves differently the next time gains nothing.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use std::{
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::net::lookup_host;
 
-/// A name stands for addresses that are not public.
+/// A host that resolves to addresses that are not public.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{host} is at {address}, which is not a public address")]
 pub(super) struct Refused {
@@ -20,12 +20,12 @@ pub(super) struct Refused {
     pub(super) address: IpAddr,
 }
 
-/// Resolves names to addresses that may be connected to.
+/// Resolves names to allowed addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
-    /// Whether all may.
+    /// Allows all addresses.
     pub(super) allow_local: bool,
-    /// Hosts that may be anywhere: the proxies.
+    /// Hosts that may have any address: the proxies.
     pub(super) trusted: Arc<[String]>,
 }
 
@@ -34,7 +34,7 @@ impl Resolve for Guard {
         let guard = self.clone();
         Box::pin(async move {
             let host = name.as_str();
-            // The client puts in the port that it wants.
+            // The client sets the port later.
             let found: Vec<SocketAddr> = lookup_host((host, 0)).await?.collect();
             let allowed = guard.select(host, found)?;
             let addresses: Addrs = Box::new(allowed.into_iter());
@@ -44,7 +44,7 @@ impl Resolve for Guard {
 }
 
 impl Guard {
-    /// Whether a host may be anywhere.
+    /// Returns true if a host may have any address.
     pub(super) fn trusts(&self, host: &str) -> bool {
         self.trusted.iter().any(|trusted| trusted == host)
     }
@@ -77,7 +77,7 @@ impl Guard {
     }
 }
 
-/// Whether an address belongs to one server for all of the Internet.
+/// Returns true if an address belongs to one server for all of the Internet.
 ///
 /// An address that carries an IPv4 address inside is as public as that one.
 pub(super) fn is_public(address: IpAddr) -> bool {
@@ -126,7 +126,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         // Protocol assignments, Teredo among them; documentation.
         [0x2001, second, ..] => second >= 0x200 && second != 0xdb8,
-        // 6to4: the tunnel's end is an IPv4 address that anybody can choose.
+        // 6to4: the end of the tunnel is an IPv4 address inside this one, and any user can choose it.
         [0x2002, ..] => false,
         // Documentation.
         [0x3fff, second, ..] => second > 0xfff,

@@ -1,4 +1,4 @@
-//! A plugin in a ConfigMap, which somebody else has read.
+//! A plugin in a ConfigMap object that the caller has read.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::Digest;
@@ -34,7 +34,7 @@ pub(super) fn fetch(
     accept(bytes, digest, expectation, signature.as_deref())
 }
 
-/// Text may stand in `data` as well: that is where kubectl puts it.
+/// The signature may also be in `data`: kubectl puts text there.
 fn signature(object: &Value, key: &str) -> Result<Vec<u8>, Failure> {
     if let Some(text) = object["data"][key].as_str() {
         return Ok(text.as_bytes().to_vec());

@@ -1,4 +1,4 @@
-//! Pull secrets: which name and password are for which registry.
+//! Pull secrets: credentials by registry.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ pub struct DockerConfig {
     logins: Vec<(Place, Login)>,
 }
 
-/// How to sign in to a registry.
+/// The credentials of one registry entry.
 #[derive(Clone, Debug)]
 pub(super) enum Login {
     Password(Credentials),
-    /// Buys tokens.
+    /// An identity token, which buys access tokens.
     Identity(SecretString),
-    /// Is a token.
+    /// An access token.
     Registry(SecretString),
 }
 
-/// What credentials are for: a host, in which `*` stands for one label, and the start of repositories' names.
+/// The scope of credentials: a host, in which `*` stands for one label, and a prefix of repository names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     host: String,
@@ -49,7 +49,7 @@ struct StoredLogin {
 impl DockerConfig {
     /// Reads the value of `.dockerconfigjson`.
     pub fn from_json(text: &[u8]) -> Result<Self, Failure> {
-        // The text may have passwords where it is wrong, so its errors are not shown.
+        // The text may hold passwords where it is malformed, so its parse errors are not shown.
         let stored: Stored = serde_json::from_slice(text).map_err(|_| Failure::Credentials {
             host: "all registries".to_owned(),
             problem: "the pull secret is not of the form {\"auths\": {\"registry\": {\"auth\": ...}}}",
@@ -63,8 +63,8 @@ impl DockerConfig {
         Ok(Self { logins })
     }
 
-    /// What is meant for a repository of a registry: of several, the one with the longest path, and rather one that
-    /// names the host than one that has a star.
+    /// Returns the credentials for a repository. Of several entries the one with the longest path wins, and then one
+    /// with the exact host.
     pub(super) fn login(&self, host: &str, repository: &str) -> Option<&Login> {
         self.logins
             .iter()
@@ -105,7 +105,7 @@ impl StoredLogin {
                     problem: "auth in the pull secret is not the base64 of name:password",
                 })?
         };
-        // `docker login` with a helper leaves entries without anything behind.
+        // `docker login` with a credential helper leaves empty entries.
         Ok((!user.is_empty()).then(|| {
             Login::Password(Credentials::Basic {
                 user,

@@ -1,4 +1,4 @@
-//! Why a plugin could not be fetched or pushed.
+//! Errors of fetching, pushing and signing plugins.
 
 use std::{io, net::IpAddr, path::PathBuf, time::Duration};
 
@@ -6,40 +6,40 @@ use innkeeper_model::{Blame, Digest, Retry};
 
 use super::Reference;
 
-/// Why a plugin could not be fetched or pushed: which one.
+/// A failed operation, with its subject.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The settings cannot be used.
     #[error("failed to set up fetching of plugins")]
     Settings {
-        /// Why.
+        /// The failed step.
         #[source]
         source: Failure,
     },
-    /// There are no bytes, or they are not what they must be.
+    /// There are no bytes, or they do not meet the expectation.
     #[error("failed to fetch {origin}")]
     Fetch {
-        /// The source, for people.
+        /// The source, for users.
         origin: String,
-        /// Why.
+        /// The failed step.
         #[source]
         source: Box<Failure>,
     },
-    /// The registry does not have the artifact.
+    /// The artifact was not pushed.
     #[error("failed to push {reference}")]
     Push {
-        /// Where to.
+        /// The target.
         reference: Reference,
-        /// Why.
+        /// The failed step.
         #[source]
         source: Box<Failure>,
     },
-    /// The registry does not have the signature.
+    /// The signature was not pushed.
     #[error("failed to sign {reference}")]
     Sign {
-        /// What.
+        /// The artifact.
         reference: Reference,
-        /// Why.
+        /// The failed step.
         #[source]
         source: Box<Failure>,
     },
@@ -56,52 +56,52 @@ impl Error {
         }
     }
 
-    /// The word for metrics and conditions.
+    /// The error category in metrics and conditions.
     pub fn category(&self) -> &'static str {
         self.failure().category()
     }
 
-    /// When to try again.
+    /// The time of the next attempt.
     pub fn retry(&self) -> Retry {
         self.failure().retry()
     }
 }
 
-/// Why a plugin could not be fetched or pushed: which step, and what to do.
+/// A failed step, with its remedy.
 ///
-/// Addresses are shown without what follows a question mark, which often is a secret.
+/// Addresses are shown without their query, which often is a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// A certificate of the settings is none.
-    #[error("the certificates of trusted authorities cannot be used: give them as PEM")]
+    /// A certificate in the settings is invalid.
+    #[error("failed to use the certificates of trusted authorities: give them as PEM")]
     Certificates {
-        /// Why.
+        /// The defect.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A proxy of the settings is none, or the client cannot be built.
-    #[error("the HTTP client cannot be set up")]
+    /// A proxy in the settings is invalid, or the client cannot be built.
+    #[error("failed to set up the HTTP client")]
     Client {
-        /// Why.
+        /// The defect.
         #[source]
         source: reqwest::Error,
     },
-    /// The host reads no files.
+    /// The host has no directory for plugin files.
     #[error("the host has no directory for plugin files: start it with --source-dir DIR")]
     NoSourceDir,
-    /// The directory is not there.
+    /// The directory cannot be opened.
     #[error("failed to open {}, the directory for plugin files", path.display())]
     OpenSourceDir {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The path leads elsewhere.
+    /// The path is not allowed.
     #[error("the path is refused: {problem}")]
     PathRefused {
-        /// Why.
+        /// The reason.
         problem: &'static str,
     },
     /// There is no such file.
@@ -110,11 +110,11 @@ pub enum Failure {
     /// The file cannot be read.
     #[error("failed to read the file")]
     ReadFile {
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Reading panicked: an error of the host.
+    /// The reading task panicked: an error of the host.
     #[error("failed to finish reading")]
     Panicked(#[source] tokio::task::JoinError),
     /// The ConfigMap has no such key.
@@ -128,22 +128,22 @@ pub enum Failure {
         key: String,
         /// The keys that are there.
         found: Vec<String>,
-        /// Whether `data` has it.
+        /// True if `data` has it.
         is_text: bool,
     },
-    /// The ConfigMap's value is broken.
+    /// The value in the ConfigMap is invalid.
     #[error("the value of {key} in binaryData is not base64")]
     KeyNotBase64 {
         /// The key.
         key: String,
-        /// Why.
+        /// The defect.
         #[source]
         source: base64::DecodeError,
     },
-    /// There are more bytes than allowed.
+    /// The bytes exceed the limit.
     #[error("{what} is larger than the {max} bytes that are allowed")]
     TooLarge {
-        /// Of what.
+        /// The oversized part.
         what: &'static str,
         /// The limit, in bytes.
         max: u64,
@@ -153,10 +153,10 @@ pub enum Failure {
     UrlRefused {
         /// The address.
         url: String,
-        /// Why.
+        /// The reason.
         problem: &'static str,
     },
-    /// The server is where no plugin may come from.
+    /// The server has an address that plugins may not come from.
     #[error(
         "{host} is at {address}, which is not a public address: move it, or let the host use local addresses"
     )]
@@ -166,97 +166,97 @@ pub enum Failure {
         /// Its address.
         address: IpAddr,
     },
-    /// A name or a password cannot be sent.
+    /// The credentials cannot be sent.
     #[error("the credentials for {host} cannot be used: {problem}")]
     Credentials {
-        /// The server, or what the credentials are.
+        /// The server, or the kind of credentials.
         host: String,
-        /// Why.
+        /// The reason.
         problem: &'static str,
     },
-    /// There is no connection.
+    /// The connection failed.
     #[error("failed to connect to {url}{between}")]
     Connect {
         /// The address.
         url: String,
-        /// The proxy that may be between, for people; empty if there is none.
+        /// A note about the proxy in between, for users; empty if there is none.
         between: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: reqwest::Error,
     },
-    /// There is a server, and nobody whom we know says that it is the right one.
+    /// The certificate of the server is not signed by a trusted authority.
     #[error(
-        "the certificate of {url} is not trusted: where an authority of your own made it, give that as PEM by --source-ca-file to the host, by --ca-file to other commands"
+        "the certificate of {url} is not trusted: for a private authority, give its certificate as PEM with --source-ca-file (host) or --ca-file (other commands)"
     )]
     Untrusted {
         /// The address.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: reqwest::Error,
     },
     /// The connection broke.
-    #[error("the connection to {url} broke before everything was there")]
+    #[error("the connection to {url} broke before the answer was complete")]
     Interrupted {
         /// The address.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: reqwest::Error,
     },
-    /// The server says nothing.
+    /// The server sent nothing for too long.
     #[error("{url} was silent for {} s", waited.as_secs())]
     Silent {
         /// The address.
         url: String,
-        /// For how long.
+        /// The allowed silence.
         waited: Duration,
     },
-    /// The server says too little.
+    /// The server is too slow.
     #[error("{url} sends less than {rate_min} bytes per second: {received} bytes came")]
     TooSlow {
         /// The address.
         url: String,
-        /// What came, in bytes.
+        /// The received bytes.
         received: u64,
-        /// What has to come, in bytes per second.
+        /// The required rate, in bytes per second.
         rate_min: u64,
     },
-    /// Everything together took too long.
-    #[error("it was not done after {} s", waited.as_secs())]
+    /// The whole operation took too long.
+    #[error("not finished within {} s", waited.as_secs())]
     TimedOut {
-        /// For how long it was tried.
+        /// The timeout.
         waited: Duration,
     },
-    /// The server sends us elsewhere.
+    /// The redirect is not allowed.
     #[error("{from} redirects to {to}, which is not followed: {problem}")]
     RedirectRefused {
         /// The address.
         from: String,
-        /// Where it points.
+        /// The target of the redirect.
         to: String,
-        /// Why not.
+        /// The reason.
         problem: &'static str,
     },
-    /// The server does not let us.
-    #[error("{url} answered {status}, {advice}{detail}")]
+    /// The server denied access.
+    #[error("{url} answered {status}: {advice}{detail}")]
     Denied {
         /// The address.
         url: String,
         /// 401 or 403.
         status: u16,
-        /// What to do.
+        /// The remedy.
         advice: &'static str,
-        /// The server's own words, with a colon before them; empty if it had none.
+        /// The message of the server, after a colon; empty if it had none.
         detail: String,
     },
-    /// The server does not have it.
+    /// The server does not have the object.
     #[error("{url} answered 404: {what} is not there")]
     NotFound {
         /// The address.
         url: String,
-        /// What.
+        /// The missing object.
         what: &'static str,
     },
     /// The server asks for a pause.
@@ -264,77 +264,77 @@ pub enum Failure {
     Throttled {
         /// The address.
         url: String,
-        /// How long to wait.
+        /// The length of the pause.
         retry_after: Duration,
     },
-    /// The server answers something else.
+    /// Any other error status.
     #[error("{url} answered {status}{detail}")]
     Status {
         /// The address.
         url: String,
         /// The status.
         status: u16,
-        /// The server's own words, with a colon before them; empty if it had none.
+        /// The message of the server, after a colon; empty if it had none.
         detail: String,
     },
-    /// An answer of the server is not what the protocol says.
+    /// The answer of the server violates the protocol.
     #[error("{url} does not answer as registries do: {problem}")]
     Protocol {
         /// The address.
         url: String,
-        /// What is wrong.
+        /// The defect.
         problem: &'static str,
     },
-    /// JSON is expected and something else is there.
-    #[error("{what} cannot be understood")]
+    /// The text is not the expected JSON.
+    #[error("failed to parse {what}")]
     Malformed {
-        /// What.
+        /// The parsed text.
         what: &'static str,
-        /// Why.
+        /// The defect.
         #[source]
         source: serde_json::Error,
     },
-    /// The artifact is something else.
+    /// The artifact is not a plugin.
     #[error("the artifact is not a plugin: {problem}")]
     NotAPlugin {
-        /// What it is instead, and what to do.
+        /// The difference, and the remedy.
         problem: String,
     },
-    /// The bytes are others.
+    /// The bytes have another digest.
     #[error("{what} has the digest {found}, {expected} is expected")]
     WrongDigest {
-        /// Of what.
+        /// The checked bytes.
         what: &'static str,
-        /// What is expected.
+        /// The expected digest.
         expected: Digest,
-        /// What is there.
+        /// The computed digest.
         found: Digest,
     },
-    /// Nobody signed.
-    #[error("there is no signature: {looked_for} is not there; sign it with the key's other half")]
+    /// There is no signature.
+    #[error("no signature found: {looked_for} is missing; sign it with `innkeeper sign` or cosign")]
     Unsigned {
-        /// Where a signature was looked for.
+        /// The places that were searched.
         looked_for: String,
     },
-    /// Somebody else signed, or something else was signed.
+    /// The signature is invalid: by another key or of other content.
     #[error("{problem}")]
     BadSignature {
-        /// What is wrong with it.
+        /// The defect.
         problem: &'static str,
     },
-    /// What is to be pushed names no place.
+    /// The target of a push is invalid.
     #[error("{problem}")]
     Target {
-        /// What is wrong, and what to do.
+        /// The defect, and the remedy.
         problem: &'static str,
     },
-    /// The operating system gave no randomness, or the key cannot be used.
+    /// The operating system returned no random bytes, or the key is unusable.
     #[error("failed to make the signature")]
     MakeSignature,
 }
 
 impl Failure {
-    /// The word for metrics and conditions.
+    /// The error category in metrics and conditions.
     pub const fn category(&self) -> &'static str {
         match self {
             Self::Certificates { .. } | Self::Client { .. } => "settings-invalid",
@@ -363,8 +363,8 @@ impl Failure {
         }
     }
 
-    /// Whose fault it is: the guest's author's what is there and is something else, the parent's what was asked for, the
-    /// cluster's whoever does not answer.
+    /// The party that is at fault: the author of the guest if the bytes are wrong, the author of the Plugin if the
+    /// request is wrong, and the cluster if a server does not answer.
     pub const fn blame(&self) -> Blame {
         match self {
             Self::WrongDigest { .. }
@@ -401,10 +401,10 @@ impl Failure {
         }
     }
 
-    /// When to try again.
+    /// The time of the next attempt.
     ///
-    /// What was looked at and found wrong stays wrong until somebody gives another source or other expectations.
-    /// What is not there yet, or cannot be reached, may be there later: nothing tells the host.
+    /// Content that was checked and found wrong stays wrong until a user changes the source or the expectation. A
+    /// missing or unreachable source may appear later, and no event tells the host.
     pub const fn retry(&self) -> Retry {
         match self {
             Self::Certificates { .. } | Self::Client { .. } | Self::NoSourceDir => Retry::Never,
@@ -420,7 +420,8 @@ impl Failure {
             | Self::WrongDigest { .. }
             | Self::BadSignature { .. } => Retry::OnChange,
             Self::Throttled { retry_after, .. } => Retry::At(*retry_after),
-            // A server that moves, a Secret that is mended, a signature that follows its artifact.
+            // These can change without an event: a server that moves, a corrected Secret, a signature that follows its
+            // artifact.
             Self::AddressRefused { .. }
             | Self::RedirectRefused { .. }
             | Self::FileMissing

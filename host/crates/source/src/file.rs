@@ -14,7 +14,7 @@ use rustix::{
 
 use super::{Expectation, Failure, Fetched, File, Settings, accept};
 
-/// More than any signature takes.
+/// An upper limit for every known form of a signature.
 const SIGNATURE_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) async fn fetch(
@@ -89,7 +89,8 @@ fn read(
 
 /// Opens a file below the directory.
 ///
-/// The kernel holds the boundary while it follows the path, so nobody can move a link between a check and the open.
+/// The kernel enforces the boundary while it follows the path, so no process can move a link between a check and the
+/// open.
 /// Links inside of the directory are followed: a mounted ConfigMap consists of them.
 fn open(directory: &OwnedFd, path: &str) -> Result<OwnedFd, Failure> {
     let plain = !path.is_empty()
@@ -101,7 +102,7 @@ fn open(directory: &OwnedFd, path: &str) -> Result<OwnedFd, Failure> {
             problem: "it must be a path from the directory downwards, without ..",
         });
     }
-    // Without NONBLOCK, opening a pipe would wait for somebody to write into it.
+    // Without NONBLOCK, opening a pipe would block until another process writes into it.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     openat2(directory, path, flags, Mode::empty(), resolve).map_err(|error| match error {

@@ -9,7 +9,7 @@ use super::{
     transport::{Call, Transport, authorization, parse_url},
 };
 
-/// More than any signature takes.
+/// An upper limit for every known form of a signature.
 const SIGNATURE_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) async fn fetch(
@@ -48,7 +48,7 @@ pub(super) async fn fetch(
     accept(bytes, digest, expectation, signature.as_deref())
 }
 
-/// The address with `.sig` at the end of its path; what follows a question mark stays.
+/// Returns the address with `.sig` at the end of its path and with the same query.
 fn signature_url(mut url: Url) -> Url {
     let path = format!("{}.sig", url.path());
     url.set_path(&path);

@@ -1,4 +1,4 @@
-//! Keys that sign plugins: those that cosign makes, which are ECDSA on P-256 with SHA-256, and Ed25519.
+//! Keys that sign plugins: ECDSA on P-256 with SHA-256, as cosign makes them, and Ed25519.
 
 use std::fmt;
 
@@ -15,21 +15,21 @@ use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer, pem::PemObj
 
 use super::Failure;
 
-/// What stands before an uncompressed point in a P-256 key (RFC 5480). DER has one form, so it can be compared.
+/// The DER prefix of a P-256 key with an uncompressed point (RFC 5480). DER has one form, so bytes can be compared.
 const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 /// An uncompressed point, in bytes.
 const P256_POINT: usize = 65;
-/// What stands before an Ed25519 key (RFC 8410).
+/// The DER prefix of an Ed25519 key (RFC 8410).
 const ED25519_PREFIX: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
 /// An Ed25519 key, in bytes.
 const ED25519_KEY: usize = 32;
 
-/// A text that is not a key that can be used.
+/// A text that is not a usable key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
     /// There is no public key in it.
@@ -57,7 +57,7 @@ pub enum InvalidKey {
     PrivateKind,
 }
 
-/// A key that says who signed.
+/// A public key of an accepted signer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     kind: Kind,
@@ -79,7 +79,7 @@ enum Pair {
 }
 
 impl PublicKey {
-    /// Reads a PEM text: `cosign.pub`, or what `openssl pkey -pubout` prints.
+    /// Reads a PEM text: `cosign.pub`, or the output of `openssl pkey -pubout`.
     pub fn from_pem(text: &str) -> Result<Self, InvalidKey> {
         let der = SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes())
             .map_err(|_| InvalidKey::NotPublic)?;
@@ -95,7 +95,8 @@ impl PublicKey {
             .ok_or(InvalidKey::PublicKind)
     }
 
-    /// What identifies the key: the digest of its DER form, as `openssl pkey -pubin -outform DER | sha256sum` has it.
+    /// The identity of the key: the digest of its DER form, as printed by `openssl pkey -pubin -outform DER |
+    /// sha256sum`.
     pub fn id(&self) -> Digest {
         Digest::of_parts([self.kind.prefix(), self.key.as_slice()])
     }
@@ -110,7 +111,7 @@ impl PublicKey {
         format!("-----BEGIN PUBLIC KEY-----\n{lines}\n-----END PUBLIC KEY-----\n")
     }
 
-    /// Whether this key's other half signed the message.
+    /// Returns true if the private key of this public key signed the message.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let algorithm: &dyn VerificationAlgorithm = match self.kind {
             Kind::P256 => &ECDSA_P256_SHA256_ASN1,
@@ -150,13 +151,13 @@ impl SigningKey {
         if let Ok(pair) = p256 {
             return Ok(Self(Pair::P256(Box::new(pair))));
         }
-        // openssl leaves the public half out.
+        // openssl omits the public key.
         Ed25519KeyPair::from_pkcs8_maybe_unchecked(der)
             .map(|pair| Self(Pair::Ed25519(Box::new(pair))))
             .map_err(|_| InvalidKey::PrivateKind)
     }
 
-    /// The other half.
+    /// The public key of this private key.
     pub fn public(&self) -> PublicKey {
         let (kind, key) = match &self.0 {
             Pair::P256(pair) => (Kind::P256, pair.public_key().as_ref()),
@@ -168,7 +169,7 @@ impl SigningKey {
         }
     }
 
-    /// Signs a message: the text that `cosign sign-blob --key` prints, and that belongs into the file `.sig`.
+    /// Signs a message. The text is the output of `cosign sign-blob --key` and the content of a `.sig` file.
     pub fn sign(&self, message: &[u8]) -> Result<String, Failure> {
         match &self.0 {
             Pair::P256(pair) => pair

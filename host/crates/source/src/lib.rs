@@ -1,9 +1,9 @@
-//! Where plugin bytes come from: a file, HTTP, an OCI registry, a ConfigMap; their digest and their signature.
+//! Sources of plugin bytes: a file, HTTP, an OCI registry, a ConfigMap; with the digest and the signature of the bytes.
 //!
-//! Bytes leave [`Fetcher::fetch`] only if they are what was asked for: within the limit, of the expected digest, signed
+//! [`Fetcher::fetch`] returns only bytes that meet the expectation: within the limit, with the expected digest, signed
 //! by one of the expected keys.
 //! Everything that a fetch needs is handed in: this module reads no Secret, no ConfigMap and no environment.
-//! It remembers nothing between two fetches, does not try again by itself, and does not know what a plugin is.
+//! It keeps no state between two fetches, does not retry, and does not know the form of a plugin.
 
 mod address;
 mod config_map;
@@ -39,7 +39,7 @@ use innkeeper_model::{Digest, error_chain};
 
 use self::{oci::Registry, transport::Transport};
 
-/// Where the bytes of a plugin are.
+/// The place of a plugin's bytes.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// An artifact in a registry.
@@ -55,12 +55,11 @@ pub enum Source {
 /// An artifact in a registry.
 #[derive(Clone, Debug)]
 pub struct Oci {
-    /// What and where.
+    /// The name of the artifact.
     pub reference: Reference,
     /// The pull secret; none: anonymous.
     pub docker_config: Option<DockerConfig>,
-    /// Speaks plain HTTP with the registry: whoever is in between can read and change everything, so give a digest or
-    /// keys.
+    /// Uses plain HTTP. Anyone on the network path can read and change everything, so give a digest or keys.
     pub insecure: bool,
 }
 
@@ -69,7 +68,7 @@ pub struct Oci {
 pub struct Http {
     /// The address: `http` or `https`, without user and password.
     pub url: String,
-    /// What to sign in with; sent to the scheme, host and port of the address and to no other.
+    /// The credentials; sent only to the scheme, host and port of the address.
     pub credentials: Option<Credentials>,
 }
 
@@ -89,7 +88,7 @@ pub struct File {
     pub path: String,
 }
 
-/// What to sign in with.
+/// Credentials of a web server or a registry.
 #[derive(Clone, Debug)]
 pub enum Credentials {
     /// A name and a password.
@@ -103,7 +102,7 @@ pub enum Credentials {
     Bearer(SecretString),
 }
 
-/// Shows where, and never a secret: of an address without what follows a question mark.
+/// Shows the place without secrets: an address is shown without its query.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -118,17 +117,17 @@ impl fmt::Display for Source {
     }
 }
 
-/// What the bytes must be.
+/// The requirements that fetched bytes must meet.
 #[derive(Clone, Debug, Default)]
 pub struct Expectation {
     /// Their digest; none: any.
     pub digest: Option<Digest>,
-    /// Who may have signed them: one of these keys is enough, so that keys can be rotated.
-    /// Empty: signatures are not looked at.
+    /// The accepted signers: one of these keys is enough, so that keys can be rotated.
+    /// Empty: signatures are not checked.
     pub keys: Vec<PublicKey>,
 }
 
-/// Bytes that are what they must be.
+/// Bytes that meet the expectation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Fetched {
     /// The bytes.
@@ -152,14 +151,30 @@ impl fmt::Debug for Fetched {
     }
 }
 
-/// Fetches plugins, and pushes them to registries.
+/// Fetches plugins, pushes them to registries, and signs them.
+///
+/// Remembers nothing between two calls, so one fetcher serves a whole process.
+///
+/// ```
+/// use innkeeper_source::{Error, Expectation, Fetcher, File, Settings, Source};
+///
+/// async fn read(digest: innkeeper_model::Digest) -> Result<Vec<u8>, Error> {
+///     let fetcher = Fetcher::new(Settings {
+///         source_dir: Some("/plugins".into()),
+///         ..Settings::default()
+///     })?;
+///     let source = Source::File(File { path: "memcached.wasm".to_owned() });
+///     let expectation = Expectation { digest: Some(digest), keys: Vec::new() };
+///     Ok(fetcher.fetch(&source, &expectation).await?.bytes)
+/// }
+/// ```
 pub struct Fetcher {
     settings: Settings,
     transport: Transport,
 }
 
 impl Fetcher {
-    /// Fails if the certificates or the proxies cannot be used.
+    /// Creates a fetcher; fails if the certificates or the proxies are invalid.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let transport = Transport::new(&settings).map_err(|source| Error::Settings { source })?;
         Ok(Self {
@@ -168,7 +183,7 @@ impl Fetcher {
         })
     }
 
-    /// Fetches bytes and checks them against everything that is expected of them.
+    /// Fetches bytes and checks them against the expectation.
     ///
     /// Takes at most [`Settings::total`].
     pub async fn fetch(
@@ -194,10 +209,10 @@ impl Fetcher {
         })
     }
 
-    /// Pushes a plugin as an artifact, in the one layout that every tool for WebAssembly artifacts reads.
+    /// Pushes a plugin as an artifact, in the layout that all tools for WebAssembly artifacts read.
     ///
-    /// The same package gives the same manifest, so pushing again changes nothing.
-    /// The reference names a tag, and no digest.
+    /// The same package has the same manifest, so pushing again changes nothing.
+    /// The reference must have a tag and no digest.
     pub async fn push(&self, target: &Oci, package: &Package) -> Result<Pushed, Error> {
         let pushed = async {
             let mut registry = Registry::to_push(&self.transport, target)?;
@@ -209,7 +224,8 @@ impl Fetcher {
         })
     }
 
-    /// Signs what has been pushed, where [`Fetcher::fetch`] and `cosign verify --key ... --insecure-ignore-tlog` look.
+    /// Signs a pushed artifact. [`Fetcher::fetch`] and `cosign verify --key ... --insecure-ignore-tlog` find the
+    /// signature.
     ///
     /// Signatures by other keys stay.
     pub async fn sign(
@@ -228,7 +244,7 @@ impl Fetcher {
         })
     }
 
-    /// Asks the mirrors of the registry in their order, and then the registry itself.
+    /// Tries the mirrors of the registry in their order, and then the registry itself.
     async fn fetch_artifact(
         &self,
         oci: &Oci,
@@ -270,7 +286,7 @@ impl Fetcher {
     }
 }
 
-/// Checks bytes that are signed as they are: all that do not come from a registry.
+/// Checks bytes whose signature covers the bytes themselves: those of every source except a registry.
 fn accept(
     bytes: Vec<u8>,
     digest: Digest,

@@ -1,4 +1,4 @@
-//! Plugins as artifacts in registries: what is pulled, what is pushed, and what signatures are about.
+//! Plugins as artifacts in registries: pull, push and signatures.
 //!
 //! The layout is that of the CNCF for WebAssembly: an image manifest with the configuration
 //! `application/vnd.wasm.config.v0+json` and one layer `application/wasm`.
@@ -22,12 +22,12 @@ pub(super) use self::{
 };
 use super::{Expectation, Failure, Fetched, Oci};
 
-/// What is between a manifest and the bytes of the plugin.
+/// The name of the layer in errors.
 const PLUGIN: &str = "the plugin";
 
-/// Pulls a plugin: manifest, signatures, layer.
+/// Pulls a plugin: first the manifest, then the signatures, then the layer.
 ///
-/// Signatures come before the layer, which may be large.
+/// Signatures are checked before the layer is read: it may be large.
 pub(super) async fn fetch(
     registry: &mut Registry<'_>,
     oci: &Oci,

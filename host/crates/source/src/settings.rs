@@ -1,50 +1,50 @@
-//! What bounds a fetch, and how to reach servers.
+//! The limits of a fetch and the network settings.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-/// What bounds a fetch, and how to reach servers.
+/// The limits of a fetch and the network settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The directory that plugins may be read from; none: no plugin is a file.
+    /// The directory of plugin files; none: files are not allowed as sources.
     pub source_dir: Option<PathBuf>,
     /// The largest plugin, in bytes.
     pub bytes_max: u64,
-    /// Whether servers may be in the cluster's own network, on this node or in this Pod.
+    /// Allows servers in the cluster's own network, on this node or in this Pod.
     ///
-    /// Whoever writes a Plugin chooses the address, and the host may reach what they may not: a cloud's metadata
-    /// service, for one.
+    /// The author of a Plugin chooses the address, and the host can reach servers that the author must not reach, such
+    /// as a cloud's metadata service.
     pub allow_local: bool,
     /// Certificates of authorities that are trusted in addition to the system's, as PEM.
     pub certificates_pem: Vec<u8>,
-    /// Through what to speak with servers.
+    /// The proxies.
     pub proxies: Proxies,
-    /// Other registries that have what a registry has, by its name; asked first, in this order, for pulls only.
+    /// Mirrors of registries, by the name of the registry; tried first, in this order, for pulls only.
     pub mirrors: BTreeMap<String, Vec<String>>,
-    /// For how long to wait for a connection.
+    /// The timeout of a connection attempt.
     pub connect: Duration,
-    /// For how long a server may be silent.
+    /// The longest silence of a server.
     pub silence: Duration,
-    /// How long a whole fetch may take.
+    /// The timeout of a whole fetch.
     pub total: Duration,
-    /// The slowest that a server may send, in bytes per second, beyond one silence.
+    /// The slowest accepted rate in bytes per second, measured after the first allowed silence.
     pub rate_bytes_min: u64,
 }
 
-/// Through what to speak with servers.
+/// The proxies for requests to servers.
 ///
-/// A proxy resolves names itself, so the addresses behind it are its business and not checked here.
+/// A proxy resolves names itself, so the addresses behind it are not checked here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies {
     /// For `https` addresses, as in `HTTPS_PROXY`.
     pub https: Option<String>,
     /// For `http` addresses, as in `HTTP_PROXY`.
     pub http: Option<String>,
-    /// Which hosts are spoken with directly, as in `NO_PROXY`.
+    /// The hosts that are reached without a proxy, as in `NO_PROXY`.
     pub no_proxy: Option<String>,
 }
 
 impl From<[Option<String>; 3]> for Proxies {
-    /// From the proxies for `https` and for `http`, and what needs none.
+    /// Converts the proxies for `https` and for `http`, and the list of exceptions.
     fn from([https, http, no_proxy]: [Option<String>; 3]) -> Self {
         Self {
             https,

@@ -1,4 +1,4 @@
-//! An artifact in a registry as a command line names it: the reference, and how its registry is spoken with.
+//! An artifact in a registry as a command line names it: the reference and the connection settings.
 
 use std::path::PathBuf;
 
@@ -10,44 +10,44 @@ use super::{
     Pushed, Reference, Settings, SigningKey, Source,
 };
 
-/// What may stand before a reference, as other tools write it.
+/// The optional prefix of a reference, as other tools write it.
 const SCHEME: &str = "oci://";
 
-/// How registries are spoken with.
+/// The connection settings of registries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrySettings {
-    /// By plain HTTP.
+    /// Use plain HTTP.
     pub insecure: bool,
-    /// Authorities that are trusted as well, as PEM.
+    /// Additional trusted authorities, as PEM.
     pub certificates_pem: Vec<u8>,
-    /// What to sign in with; none: as nobody.
+    /// The registry credentials; none: anonymous.
     pub docker_config: Option<DockerConfigText>,
-    /// Proxies for `https` and for `http`, and what needs none.
+    /// Proxies for `https` and for `http`, and the list of exceptions.
     pub proxies: [Option<String>; 3],
 }
 
 /// A file in the form of `~/.docker/config.json`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DockerConfigText {
-    /// Where it was read.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// The content of the file.
     pub text: Vec<u8>,
-    /// Whether it was named, and not only found where it usually is.
+    /// True if the user named the file, false if it was found in its usual place.
     pub is_named: bool,
 }
 
-/// Shows no password.
+/// Hides the passwords.
 impl std::fmt::Debug for DockerConfigText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "DockerConfigText({})", self.path.display())
     }
 }
 
-/// Why an artifact cannot be spoken of.
+/// Errors of the reference and the connection settings.
 #[derive(Debug, thiserror::Error)]
 pub enum ShelfError {
-    /// The reference names nothing.
+    /// The reference is invalid.
     #[error("failed to understand the reference")]
     Reference(#[source] InvalidReference),
     /// The credentials cannot be used.
@@ -55,7 +55,7 @@ pub enum ShelfError {
     DockerConfig {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The defect.
         #[source]
         source: Box<Failure>,
     },
@@ -71,7 +71,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// Understands what was given; speaks with nobody yet.
+    /// Parses the reference and prepares the client; sends nothing yet.
     pub fn open(reference: &str, settings: &RegistrySettings) -> Result<Self, ShelfError> {
         let RegistrySettings {
             insecure,
@@ -83,7 +83,7 @@ impl Shelf {
         let reference: Reference = reference.parse().map_err(ShelfError::Reference)?;
         let docker_config = docker_config
             .as_ref()
-            // Where others only keep the names of programs that know passwords.
+            // A file that only names credential helpers is ignored, unless the user named the file.
             .filter(|found| found.is_named || has_logins(&found.text))
             .map(|given| {
                 DockerConfig::from_json(&given.text).map_err(|source| ShelfError::DockerConfig {
@@ -93,7 +93,7 @@ impl Shelf {
             })
             .transpose()?;
         let fetcher = Fetcher::new(Settings {
-            // Whoever types the address may reach it anyway.
+            // The user who types the address can reach it anyway.
             allow_local: true,
             certificates_pem: certificates_pem.clone(),
             proxies: proxies.clone().into(),
@@ -110,30 +110,30 @@ impl Shelf {
         })
     }
 
-    /// The artifact's name.
+    /// The reference of the artifact.
     pub const fn reference(&self) -> &Reference {
         &self.artifact.reference
     }
 
-    /// The artifact's name by the digest of its manifest.
+    /// Returns the name of the artifact with the digest of its manifest.
     pub fn pinned(&self, manifest: Option<&Digest>) -> String {
         let reference = self.reference();
         let name = format!("{}/{}", reference.registry(), reference.repository());
         manifest.map_or_else(|| name.clone(), |digest| format!("{name}@{digest}"))
     }
 
-    /// Fetches it.
+    /// Fetches the artifact.
     pub async fn fetch(&self, expectation: &Expectation) -> Result<Fetched, Error> {
         let source = Source::Oci(self.artifact.clone());
         self.fetcher.fetch(&source, expectation).await
     }
 
-    /// Puts a plugin there.
+    /// Pushes a plugin to the reference.
     pub async fn push(&self, package: &Package) -> Result<Pushed, Error> {
         self.fetcher.push(&self.artifact, package).await
     }
 
-    /// Signs what is there under a manifest.
+    /// Signs the artifact with this manifest.
     pub async fn sign(&self, manifest: &Digest, key: &SigningKey) -> Result<(), Error> {
         self.fetcher.sign(&self.artifact, manifest, key).await
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_docker_keeps_elsewhere_is_no_reason_to_fail() {
+    fn a_found_config_without_logins_is_ignored() {
         let elsewhere = r#"{"credsStore": "desktop"}"#;
         let shelf = open(elsewhere, false).unwrap();
         assert!(shelf.artifact.docker_config.is_none());

@@ -1,9 +1,9 @@
-//! What signatures say, and whether they are by a key that is expected.
+//! The content of signatures, and the check against the expected keys.
 //!
 //! Three forms are read, all of them made by `cosign sign --key` and `cosign sign-blob --key`:
 //! a signature of the bytes alone, a signature of a small document that names a manifest (simple signing), and a bundle,
 //! which holds one of the bytes or of a statement about a digest.
-//! Transparency logs and certificates are not looked at: the key alone is trusted.
+//! Transparency logs and certificates are not checked: only the key is trusted.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::Digest;
@@ -11,23 +11,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{Failure, PublicKey, Reference};
 
-/// What the document of a simple signature calls itself.
+/// The type that a simple signature names in its document.
 const SIMPLE_TYPE: &str = "cosign container image signature";
-/// The form of a statement.
+/// The payload type of a statement.
 const STATEMENT_TYPE: &str = "application/vnd.in-toto+json";
-/// The only statement that is a signature. Others are made with the same keys: one may say that a plugin is bad.
+/// The only predicate that is a signature. Other statements use the same keys: one may say that a plugin is bad.
 pub(super) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 const NOT_BASE64: &str = "the signature is not base64";
 const OTHER_KEY: &str = "none of the expected keys made the signature";
-const NOT_UNDERSTOOD: &str = "what was signed is not a signature of cosign";
-const OTHER_CONTENT: &str = "the signature is of something else";
+const NOT_UNDERSTOOD: &str = "the signed content is not a signature of cosign";
+const OTHER_CONTENT: &str = "the signature is of other content";
 
 /// The document of a simple signature.
 #[derive(Deserialize, Serialize)]
 struct Simple {
     critical: Critical,
-    /// Who signed when, as they like it.
+    /// Free data of the signer.
     optional: Option<serde_json::Value>,
 }
 
@@ -93,7 +93,7 @@ struct SubjectDigest {
     sha256: Option<String>,
 }
 
-/// The document that is signed for a manifest.
+/// The document to sign for a manifest.
 pub(super) fn simple(reference: &Reference, manifest: &Digest) -> Vec<u8> {
     let document = Simple {
         critical: Critical {
@@ -107,18 +107,18 @@ pub(super) fn simple(reference: &Reference, manifest: &Digest) -> Vec<u8> {
         },
         optional: None,
     };
-    // Writing texts into a buffer cannot fail.
+    // Serializing strings into a buffer cannot fail.
     serde_json::to_vec(&document).unwrap_or_default()
 }
 
-/// Checks the signature of a manifest, made of a document that names it. Gives the key that signed.
+/// Checks a simple signature, which covers a document that names the manifest. Returns the key that signed.
 pub(super) fn check_simple(
     document: &[u8],
     signature: &str,
     manifest: &Digest,
     keys: &[PublicKey],
 ) -> Result<Digest, Failure> {
-    // What nobody signed is not even parsed.
+    // The signature comes first: unsigned bytes are not even parsed.
     let key = signed_by(document, signature, keys)?;
     let simple: Simple = serde_json::from_slice(document).map_err(|_| bad(NOT_UNDERSTOOD))?;
     if simple.critical.kind != SIMPLE_TYPE {
@@ -130,7 +130,7 @@ pub(super) fn check_simple(
     Ok(key)
 }
 
-/// Checks the signature of bytes, which are handed in with their digest. Gives the key that signed.
+/// Checks a signature of bytes, which come with their digest. Returns the key that signed.
 pub(super) fn check_blob(
     signature: &[u8],
     bytes: &[u8],
@@ -146,7 +146,7 @@ pub(super) fn check_blob(
     signed_by(bytes, text, keys)
 }
 
-/// Checks a bundle about bytes or, where there are none, about the manifest of that digest. Gives the key that signed.
+/// Checks a bundle about the bytes or, without bytes, about the manifest with that digest. Returns the key that signed.
 pub(super) fn check_bundle(
     bundle: &[u8],
     bytes: Option<&[u8]>,
@@ -173,7 +173,7 @@ fn check_envelope(
         .decode(&envelope.payload)
         .map_err(|_| bad(NOT_BASE64))?;
     let kind = &envelope.payload_type;
-    // What is signed covers the type, so that bytes cannot be taken for something else (DSSE's pre-authentication
+    // The signed message includes the type, so that bytes cannot be taken for another type (DSSE's pre-authentication
     // encoding).
     let mut message = format!("DSSEv1 {} {kind} {} ", kind.len(), payload.len()).into_bytes();
     message.extend_from_slice(&payload);
@@ -194,7 +194,7 @@ fn check_envelope(
     }
 }
 
-/// The expected key that signed a message.
+/// Returns the expected key that signed a message.
 fn signed_by(message: &[u8], signature: &str, keys: &[PublicKey]) -> Result<Digest, Failure> {
     let signature = STANDARD.decode(signature).map_err(|_| bad(NOT_BASE64))?;
     keys.iter()

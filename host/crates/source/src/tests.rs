@@ -28,7 +28,7 @@ use super::{
     Source,
 };
 
-/// What is signed by `fixtures`.
+/// The content signed by `fixtures`.
 const PLUGIN: &[u8] = include_bytes!("tests/fixtures/plugin.txt");
 const SIGNATURE: &str = include_str!("tests/fixtures/plugin.txt.sig");
 const ED25519_SIGNATURE: &str = include_str!("tests/fixtures/plugin.txt.ed25519.sig");
@@ -80,7 +80,7 @@ async fn fetch(
     fetcher(settings).fetch(source, expectation).await
 }
 
-/// Why nothing is fetched; the text holds what people need to find the reason.
+/// Checks that a fetch fails, and that the error text holds the given parts.
 #[track_caller]
 fn check_refused(
     result: Result<Fetched, Error>,
@@ -222,7 +222,7 @@ fn settings_that_cannot_be_used_are_told_at_the_start() {
         _ => panic!("the settings should be refused"),
     };
     let broken = b"-----BEGIN CERTIFICATE-----\n%\n-----END CERTIFICATE-----\n".to_vec();
-    // What has none would trust nobody more, and nobody would know why.
+    // Certificates that add no trust must be an error: the missing trust would show only much later.
     for unusable in [broken, b"no certificate".to_vec()] {
         let certificates = refused(Settings {
             certificates_pem: unusable,

@@ -1,7 +1,7 @@
 //! The HTTP client: one request, its redirects, and an answer that is bounded in size and time.
 //!
-//! Credentials go to the scheme, host and port that they are for; a redirect elsewhere goes on without them, and stays
-//! without them should it come back.
+//! Credentials are sent only to their scheme, host and port. A redirect to another origin continues without them, even
+//! if it later returns.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -22,22 +22,22 @@ use super::{
     trust::{is_untrusted, trust},
 };
 
-/// Redirects that are followed: registries need one or two.
+/// The limit of redirects: registries need one or two.
 const REDIRECTS_MAX: usize = 5;
-/// What is read of an answer that says no, in bytes.
+/// The read part of an error body, in bytes.
 const REFUSAL_BYTES_MAX: usize = 4 * 1024;
-/// What is shown of it, in characters.
+/// The shown part of it, in characters.
 const DETAIL_MAX: usize = 200;
-/// How long to wait when a server asks for a pause without saying how long.
+/// The pause if a server requests one without its length.
 const PAUSE_DEFAULT: Duration = Duration::from_mins(1);
-/// The longest pause that is taken from an answer.
+/// The longest pause that a server can request.
 const PAUSE_MAX: Duration = Duration::from_hours(1);
 
-/// The client and its bounds.
+/// The client and its limits.
 pub(super) struct Transport {
     client: Client,
     guard: Guard,
-    /// Whether there are proxies for `https` and for `http`.
+    /// True for `https` and for `http` if there is a proxy.
     proxied: [bool; 2],
     silence: Duration,
     rate_bytes_min: u64,
@@ -47,14 +47,14 @@ pub(super) struct Transport {
 pub(super) struct Call {
     pub(super) method: Method,
     pub(super) url: Url,
-    /// All headers but the credentials.
+    /// All headers except the credentials.
     pub(super) headers: HeaderMap,
-    /// For the origin of the address alone.
+    /// Sent only to the origin of the address.
     pub(super) credentials: Option<HeaderValue>,
     pub(super) body: Bytes,
 }
 
-/// The head of an answer, with a body that has not been read.
+/// The head of an answer with an unread body.
 pub(super) struct Answer {
     response: Response,
     url: Url,
@@ -102,7 +102,7 @@ impl Transport {
         })
     }
 
-    /// What is to be looked at as well where a connection fails.
+    /// Returns a note for users about the proxy of a failed connection.
     fn between(&self, url: &Url) -> &'static str {
         match (url.scheme(), self.proxied) {
             ("https", [true, _]) => {
@@ -115,7 +115,7 @@ impl Transport {
         }
     }
 
-    /// Sends a request, and follows redirects of one that only reads.
+    /// Sends a request, and follows the redirects of a GET or HEAD.
     pub(super) async fn send(&self, mut call: Call) -> Result<Answer, Failure> {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send_once(&call).await?;
@@ -150,7 +150,7 @@ impl Transport {
             .client
             .request(call.method.clone(), call.url.clone())
             .headers(call.headers.clone())
-            // The digest is of the bytes as they are.
+            // The digest is that of the uncompressed bytes, so compression is not accepted.
             .header(ACCEPT_ENCODING, "identity");
         if let Some(credentials) = &call.credentials {
             request = request.header(AUTHORIZATION, credentials.clone());
@@ -158,7 +158,7 @@ impl Transport {
         if !matches!(call.method, Method::GET | Method::HEAD) {
             request = request.body(call.body.clone());
         }
-        // A server has nothing to say before it has got everything.
+        // A server answers only after it has received the whole body, so the upload at the slowest rate comes on top.
         let sent = u64::try_from(call.body.len()).unwrap_or(u64::MAX);
         let patience = self.silence + at_rate(sent, self.rate_bytes_min);
         match timeout(patience, request.send()).await {
@@ -171,7 +171,7 @@ impl Transport {
         }
     }
 
-    /// Refuses addresses that can be refused by how they are written; the resolver refuses the others.
+    /// Refuses addresses by their text; the resolver refuses the others.
     fn check(&self, url: &Url) -> Result<(), Failure> {
         let refused = |problem| {
             Err(Failure::UrlRefused {
@@ -188,7 +188,7 @@ impl Transport {
         let Some(host) = url.host_str() else {
             return refused("it has no host");
         };
-        // What is let through for the sake of the proxy must not be reached as a source.
+        // The proxy may have any address, so it must not be usable as a source.
         if self.guard.trusts(host) && !self.guard.allow_local {
             return refused("this is the proxy");
         }
@@ -217,7 +217,7 @@ impl Answer {
         &self.url
     }
 
-    /// The body of an answer that says yes.
+    /// Returns the body of a successful answer.
     pub(super) async fn body_if_ok(
         self,
         what: &'static str,
@@ -230,7 +230,7 @@ impl Answer {
         }
     }
 
-    /// The body, which must not be larger than allowed, and its digest.
+    /// Returns the body, within the limit, and its digest.
     async fn body(
         mut self,
         what: &'static str,
@@ -260,8 +260,8 @@ impl Answer {
         Ok((bytes, digester.finish()))
     }
 
-    /// The next piece of the body, which has to come before the server has been silent for too long, and before it has
-    /// fallen behind the slowest rate by as much.
+    /// Returns the next chunk of the body. Fails after too long a silence, and after the transfer has fallen behind the
+    /// slowest rate by the same time.
     async fn chunk(&mut self, started: Instant, received: u64) -> Result<Option<Bytes>, Failure> {
         let url = shown(self.url.as_str());
         let silent_at = Instant::now() + self.silence;
@@ -284,7 +284,7 @@ impl Answer {
         }
     }
 
-    /// What an answer that says no means for `what` was asked for.
+    /// Returns the failure for an error status of a request for the named object.
     pub(super) async fn refusal(mut self, what: &'static str) -> Failure {
         let (status, url) = (self.status(), shown(self.url.as_str()));
         let pause = pause(self.headers());
@@ -294,9 +294,9 @@ impl Answer {
                 url,
                 status: status.as_u16(),
                 advice: if self.signed_in {
-                    "so the credentials are wrong or do not allow this"
+                    "the credentials are wrong or do not allow this"
                 } else {
-                    "so it wants credentials: name a Secret that holds them"
+                    "credentials are required: name a Secret that holds them"
                 },
                 detail,
             },
@@ -316,7 +316,7 @@ impl Answer {
         }
     }
 
-    /// As much of a body as explains a refusal; a body that does not come explains nothing.
+    /// Returns the start of an error body; if it does not come, the error has no detail.
     async fn start_of_body(&mut self) -> Vec<u8> {
         let (started, mut bytes) = (Instant::now(), Vec::new());
         while bytes.len() < REFUSAL_BYTES_MAX {
@@ -330,19 +330,19 @@ impl Answer {
     }
 }
 
-/// How long bytes take at a rate in bytes per second.
+/// The transfer time of bytes at a rate in bytes per second.
 fn at_rate(bytes: u64, rate: u64) -> Duration {
     Duration::from_micros(bytes.saturating_mul(1_000_000) / rate.max(1))
 }
 
-/// An address without what may be a secret in it.
+/// Returns an address without the parts that may be secret.
 pub(super) fn shown(address: &str) -> String {
     let Ok(mut url) = Url::parse(address) else {
         return "an address that cannot be read".to_owned();
     };
     url.set_query(None);
     url.set_fragment(None);
-    // These fail where an address can have neither, and then it has none.
+    // These fail only for addresses that can have neither, and then there is none to remove.
     let cleared = url.set_username("").and_then(|()| url.set_password(None));
     cleared.map_or_else(|()| url.scheme().to_owned(), |()| url.to_string())
 }
@@ -354,14 +354,14 @@ pub(super) fn parse_url(address: &str) -> Result<Url, Failure> {
     })
 }
 
-/// The header that signs in.
+/// Returns the header with the credentials.
 pub(super) fn authorization(credentials: &Credentials) -> Result<HeaderValue, Failure> {
     let (text, what) = match credentials {
         Credentials::Basic { user, password } => {
             let pair = format!("{user}:{}", password.expose_secret());
             (format!("Basic {}", STANDARD.encode(pair)), "a password")
         }
-        // Files, and so Secrets, end in a line break.
+        // Files, and so Secrets, end with a line break.
         Credentials::Bearer(token) => (
             format!("Bearer {}", token.expose_secret().trim()),
             "a token",
@@ -375,7 +375,7 @@ pub(super) fn authorization(credentials: &Credentials) -> Result<HeaderValue, Fa
     Ok(value)
 }
 
-/// The name of a proxy's host, if it has to be resolved; the proxy may be written without its scheme.
+/// Returns the host name of a proxy if it must be resolved. The proxy may be written without a scheme.
 fn proxy_name(proxy: &str) -> Option<String> {
     let url = Url::parse(proxy)
         .ok()
@@ -385,14 +385,14 @@ fn proxy_name(proxy: &str) -> Option<String> {
     literal(host).is_none().then(|| host.to_owned())
 }
 
-/// The address that stands in place of a name.
+/// Returns the IP address if the host is one.
 ///
-/// The parser of addresses has brought every way to write one into the usual form, and IPv6 into brackets.
+/// The URL parser has already normalized every way to write an address, and put IPv6 into brackets.
 fn literal(host: &str) -> Option<IpAddr> {
     host.trim_matches(['[', ']']).parse().ok()
 }
 
-/// Where a redirect leads.
+/// Returns the target of a redirect.
 fn follow(from: &Url, location: &HeaderValue) -> Result<Url, Failure> {
     let refused = |to: String, problem| Failure::RedirectRefused {
         from: shown(from.as_str()),
@@ -441,7 +441,7 @@ fn pause(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(PAUSE_MAX))
 }
 
-/// What a server said, in one line: the messages of a registry, or the start of a text.
+/// Returns the message of a server in one line: the errors of a registry, or the first line of a text.
 fn detail(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let messages = serde_json::from_slice::<serde_json::Value>(body)

@@ -1,4 +1,4 @@
-//! Whose certificates are trusted.
+//! The trusted certificate authorities.
 
 use std::{error::Error, io, sync::Arc};
 
@@ -9,10 +9,10 @@ use rustls::{
 
 use super::Failure;
 
-/// Trusts the system's authorities and those given.
+/// Trusts the authorities of the system and those given.
 pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
     let mut roots = RootCertStore::empty();
-    // A system may have none, or some that are broken: servers that need them will not be trusted.
+    // The system may have no certificates or some invalid ones: then servers that need them are not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let known = roots.len();
     for certificate in CertificateDer::pem_slice_iter(certificates_pem) {
@@ -41,7 +41,7 @@ pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
     Ok(config)
 }
 
-/// Whether a connection ended because nobody whom we know made the server's certificate.
+/// Returns true if a connection ended because no trusted authority signed the server's certificate.
 pub(super) fn is_untrusted(error: &reqwest::Error) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(next) = cause {
@@ -50,7 +50,7 @@ pub(super) fn is_untrusted(error: &reqwest::Error) -> bool {
         {
             return true;
         }
-        // An error of input and output does not give what it holds as its cause.
+        // `io::Error` does not return the error inside it as its source.
         let held = next.downcast_ref().and_then(io::Error::get_ref);
         cause = match held {
             Some(held) => Some(held),

@@ -1,4 +1,4 @@
-//! From a changed object to the parents that it concerns.
+//! Maps a changed object to the parents that it concerns.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,13 +15,13 @@ use crate::{
 struct Hit {
     member: Member,
     parent: ObjectId,
-    /// None: nothing that a pass could see, but perhaps a write of our own that was waited for.
+    /// None: no visible change, but possibly an own write that was expected.
     cause: Option<Cause>,
     object: ObjectId,
 }
 
 impl State {
-    /// Tells everybody whom the changes of one watch concern; `first` if they are from its first list.
+    /// Triggers the parents that the changes of one watch concern; `first` marks changes from its first list.
     pub(super) fn dispatch(&mut self, id: SlotId, changes: &[Change], first: bool) {
         let hits: Vec<Hit> = changes
             .iter()
@@ -92,7 +92,7 @@ impl State {
         hits
     }
 
-    /// The parent that a child belongs to, if it is known.
+    /// The parent of a child, if it is known.
     fn parent_of(&self, enrolled: &Enrolled, child: &Stored) -> Option<ObjectId> {
         let parents = &self.slots.get(&enrolled.held.parent)?.store;
         let kind = enrolled.interest.parent.group_kind();
@@ -104,9 +104,9 @@ impl State {
         known.then_some(identity)
     }
 
-    /// Tells those who depend on a kind that it can be read now, or cannot any more.
+    /// Triggers the parents that depend on a kind when it becomes readable or unreadable.
     ///
-    /// With a namespace only the objects of this one are concerned, and the parents there.
+    /// With a namespace, only parents in that namespace are concerned.
     pub(super) fn kind_changed(&mut self, id: SlotId, namespace: Option<&Arc<str>>) {
         let Some(slot) = self.slots.get(&id) else {
             return;
@@ -119,7 +119,8 @@ impl State {
         };
         for (member, _) in slot.users() {
             if let Some(enrolled) = self.members.get(&member) {
-                // Nobody may be triggered where nobody has had a pass.
+                // Wake the consumer even without a trigger: it may be waiting for the first lists of parents that never
+                // had a pass.
                 enrolled.wake.notify_one();
             }
         }
@@ -133,7 +134,7 @@ impl State {
             self.trigger(member, parent, trigger);
         }
         let mut districts = self.districts();
-        // Parents that are in no namespace may have something in every one.
+        // Cluster-scoped parents may have objects in every namespace.
         districts.retain(|district| {
             let both = district.as_ref().zip(namespace);
             both.is_none_or(|(district, namespace)| district == namespace)
@@ -141,7 +142,8 @@ impl State {
         for member in members {
             let told = self.recheck(member);
             for district in &districts {
-                // Optional kinds come and go without the readiness of the whole.
+                // An optional kind may come or go without a change of readiness, so these parents were not triggered
+                // above.
                 if !told.contains(district) && self.is_ready(member, district) {
                     self.trigger_district(member, district, Cause::KindChanged);
                 }
@@ -149,7 +151,8 @@ impl State {
         }
     }
 
-    /// Looks whether everything that passes need is there, tells all parents where that is new, and answers where it is.
+    /// Recomputes the scopes in which passes can run, triggers the parents of every scope that changed, and returns
+    /// those scopes.
     pub(super) fn recheck(&mut self, member: Member) -> BTreeSet<District> {
         let ready = self.ready_districts(member);
         let Some(enrolled) = self.members.get_mut(&member) else {
@@ -186,7 +189,7 @@ impl State {
         enrolled.is_some_and(|enrolled| enrolled.ready.contains(district))
     }
 
-    /// Drops all that is remembered of a parent.
+    /// Drops the expectations, waits and subscriptions of a parent.
     fn forget(&mut self, member: Member, parent: &ObjectId) {
         let Some(enrolled) = self.members.get_mut(&member) else {
             return;

@@ -1,4 +1,5 @@
-//! Watches that may be behind what another process has written: until that is disproven, they count as not listed.
+//! Freshness checks: a watch may be behind the writes of another process. Until its check passes, it counts as not
+//! listed.
 
 use std::sync::Arc;
 
@@ -8,24 +9,23 @@ use tokio::time::Instant;
 use super::{SlotId, State, lanes::Lane, slots::Health};
 use crate::{proof::Contents, store::Key, wire::Target};
 
-/// What a lane of a watch is known by, whichever task writes to it.
+/// The identity of a namespace watch, whichever task writes to it.
 pub(crate) type Doubted = (SlotId, Option<Arc<str>>);
 
-/// Whether a lane of a watch is in doubt.
+/// The state of a freshness check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Doubt {
-    /// It is not, or is no more.
+    /// Passed, or not needed.
     None,
-    /// It is, and has nothing yet that could be compared.
+    /// Needed, but the watch has no complete list yet to compare with.
     NotListed,
-    /// It is; this is what to ask for, in metadata.
+    /// Needed; this is the request to compare with, in metadata form.
     Of(Target),
 }
 
 impl State {
-    /// Doubts every watch that there is; one that has shown nothing yet begins anew instead.
-    ///
-    /// A first list is from a quorum, so that a watch that comes later needs no proof.
+    /// Requires a freshness check of every watch. A watch without any version starts over instead:
+    /// its first list comes from a quorum, so it needs no check. The same holds for watches that are added later.
     pub(crate) fn doubt_all(&mut self, now: Instant) {
         let ids: Vec<SlotId> = self.slots.keys().copied().collect();
         for slot in self.slots.values_mut() {
@@ -45,7 +45,7 @@ impl State {
         }
     }
 
-    /// Every lane in doubt.
+    /// The watches whose freshness check has not passed.
     pub(crate) fn doubted(&self) -> Vec<Doubted> {
         let slots = self.slots.iter();
         let lanes = slots.flat_map(|(id, slot)| slot.lanes.iter().map(|lane| (*id, lane)));
@@ -55,7 +55,7 @@ impl State {
             .collect()
     }
 
-    /// What to ask about a lane.
+    /// The state of the freshness check of a watch.
     pub(crate) fn doubt(&self, doubted: &Doubted) -> Doubt {
         let slot = self.slots.get(&doubted.0);
         let lane = self.doubted_lane(doubted).filter(|lane| lane.in_doubt);
@@ -68,7 +68,7 @@ impl State {
         }
     }
 
-    /// Trusts a lane again if it has reached a version; whether it has.
+    /// Passes the check if the watch has reached a version, and returns true if it has.
     pub(crate) fn prove_by_version(&mut self, doubted: &Doubted, version: ResourceVersion) -> bool {
         let lane = self.doubted_lane(doubted);
         let reached =
@@ -79,7 +79,7 @@ impl State {
         reached
     }
 
-    /// Trusts a lane again if it has exactly these objects in these versions; whether it has.
+    /// Passes the check if the watch holds exactly these objects in these versions, and returns true if it does.
     pub(crate) fn prove_by_contents(&mut self, doubted: &Doubted, contents: &Contents) -> bool {
         let (id, namespace) = doubted;
         let lane = self.doubted_lane(doubted);

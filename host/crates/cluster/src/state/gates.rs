@@ -1,5 +1,6 @@
-//! Own writes that the cache has not shown yet: until it does, a parent has no pass, because the pass would do again
-//! what was done already. It is the same with what refused a write: a pass would rest on the same old knowledge again.
+//! Expectations: own writes that the cache has not shown yet. Until it does, the parent has no pass, because the pass
+//! would repeat the writes. The same holds for a write that was refused as stale: the next pass would act on the same
+//! outdated state.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,53 +13,53 @@ use crate::{
     triggers::{Cause, Trigger},
 };
 
-/// What the cache must show.
+/// The state that the cache must show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// This version or a later one.
     Version(ResourceVersion),
-    /// A later version than this, which the API server said is not the last, or that the object is gone.
+    /// A version later than this outdated one, or the end of the object.
     After(ResourceVersion),
-    /// That the object is gone or being deleted.
+    /// The end or the deletion timestamp of the object.
     Deleted(Uid),
-    /// Nobody knows: only a live read can tell.
+    /// Unknown: only a live read can tell.
     Unknown,
 }
 
-/// One write that was not seen yet.
+/// One expectation.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     expected: Expected,
-    /// When it is read live.
+    /// The time at which the object is read live instead.
     due: Instant,
 }
 
-/// The writes of one parent, by object.
+/// The expectations of one parent, by object.
 pub(super) type Gates = BTreeMap<ObjectId, Gate>;
 
-/// What is to be done before a parent is observed.
+/// The step that must come before a parent is observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unseen {
     /// Nothing.
     None,
-    /// To wait.
+    /// Wait until then at the latest.
     Until(Instant),
-    /// To read these live.
+    /// Read these objects live.
     Read(Vec<ObjectId>),
 }
 
-/// How one object is read live.
+/// The parameters of a live read.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveRead {
     slot: SlotId,
     pub(crate) served: Resource,
     pub(crate) shape: Shape,
-    /// What the cache had of it before.
+    /// The cached version before the read.
     version: Option<ResourceVersion>,
 }
 
 impl State {
-    /// Remembers a write.
+    /// Adds an expectation.
     pub(crate) fn expect(
         &mut self,
         member: Member,
@@ -71,7 +72,8 @@ impl State {
             return;
         };
         let gates = enrolled.gates.entry(parent.clone()).or_default();
-        // A write of which nothing is known stays so until it was read.
+        // A write with an unknown outcome stays unknown until a live read: a later write of the same object says
+        // nothing about it.
         let unknown = gates
             .get(id)
             .is_some_and(|gate| gate.expected == Expected::Unknown);
@@ -80,7 +82,7 @@ impl State {
         }
     }
 
-    /// Whether a parent still waits for its own writes.
+    /// Returns the step that is needed before a parent can be observed, and remembers a parent that has to wait.
     pub(crate) fn unseen(&mut self, member: Member, parent: &ObjectId, now: Instant) -> Unseen {
         self.drop_seen(member, parent);
         let Some(enrolled) = self.members.get_mut(&member) else {
@@ -103,7 +105,7 @@ impl State {
         first.map_or(Unseen::None, Unseen::Until)
     }
 
-    /// Whether a parent's own writes have not all been seen; nobody is told when they are.
+    /// Returns true if a parent has open expectations. Unlike [`unseen`](Self::unseen) it registers no wait.
     pub(crate) fn is_behind(&self, member: Member, parent: &ObjectId) -> bool {
         let enrolled = self.members.get(&member);
         let gates = enrolled.and_then(|enrolled| enrolled.gates.get(parent));
@@ -111,7 +113,7 @@ impl State {
         gates.any(|(id, gate)| !self.is_seen(member, parent, id, &gate.expected))
     }
 
-    /// How to read an object live; none if its kind cannot be read, so that there is nothing to wait for.
+    /// Prepares a live read; none if the kind cannot be read, so that there is nothing to wait for.
     pub(crate) fn live_read(
         &mut self,
         member: Member,
@@ -141,7 +143,7 @@ impl State {
         found
     }
 
-    /// Takes what a live read found.
+    /// Applies the result of a live read.
     pub(crate) fn live(
         &mut self,
         member: Member,
@@ -154,11 +156,12 @@ impl State {
         let Some(slot) = self.slots.get_mut(&read.slot) else {
             return;
         };
-        // An object that the watch does not choose would stay for ever: no event would ever take it out.
+        // An object outside the selector of the watch would stay in the cache for ever, because no event would remove
+        // it.
         let found = found.filter(|stored| chosen(slot, stored));
         let changes = match found {
             Some(stored) => slot.store.put(stored),
-            // What came meanwhile is newer than the answer.
+            // The object is missing. A version that arrived during the read is newer than this answer and stays.
             None => read
                 .version
                 .and_then(|version| slot.store.remove(&key_of(id), version))
@@ -168,7 +171,7 @@ impl State {
         self.dispatch(read.slot, &changes, false);
     }
 
-    /// Puts a live read that failed off.
+    /// Postpones a live read that failed.
     pub(crate) fn live_failed(
         &mut self,
         member: Member,
@@ -184,7 +187,7 @@ impl State {
         }
     }
 
-    /// Whether a parent that was told to wait need not wait any more.
+    /// Ends the wait of a parent whose expectations are met, and returns true if it did.
     pub(super) fn caught_up(&mut self, member: Member, parent: &ObjectId) -> bool {
         let waits = |state: &Self| {
             let enrolled = state.members.get(&member)?;
@@ -204,7 +207,7 @@ impl State {
         done
     }
 
-    /// Looks through all who wait after a watch has moved on without a change.
+    /// Ends waits after a watch has advanced without a change of an object.
     pub(super) fn moved_on(&mut self, id: SlotId) {
         let Some(slot) = self.slots.get(&id) else {
             return;
@@ -251,7 +254,7 @@ impl State {
         expected: &Expected,
     ) -> bool {
         let Some((slot, _)) = self.gate_slot(member, parent, id) else {
-            // A kind that is not watched any more will never show anything.
+            // A kind that is no longer watched shows no event, so waiting for one would never end.
             return *expected != Expected::Unknown;
         };
         let Some(slot) = self.slots.get(&slot) else {
@@ -284,7 +287,7 @@ impl State {
         }
     }
 
-    /// The watch in which a written object must show up.
+    /// The watch in which a written object must appear.
     fn gate_slot(&self, member: Member, parent: &ObjectId, id: &ObjectId) -> Option<(SlotId, Gvk)> {
         let enrolled = self.members.get(&member)?;
         if id == parent {

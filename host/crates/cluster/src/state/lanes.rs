@@ -1,7 +1,7 @@
 //! The requests behind a watch: one for the whole cluster, or one for each namespace that the host is limited to.
 //!
-//! What they show is merged in one store, and everything else is kept for each of them: how far it has come, how it is
-//! doing, and whether it is in doubt. So a namespace that cannot be read holds up nobody but its own parents.
+//! Their objects are merged in one store. Version, health and freshness are kept for each request. So a namespace that
+//! cannot be read blocks only its own parents.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,19 +16,19 @@ use crate::{
     wire::Target,
 };
 
-/// One request that lists and follows.
+/// The request that lists and watches one namespace, or the whole cluster.
 #[derive(Debug)]
 pub(super) struct Lane {
     /// None: everywhere, or a cluster-scoped kind.
     pub(super) namespace: Option<Arc<str>>,
-    /// Which task may write: one that was started for another form or another URL may not. Never used twice.
+    /// The task that may write to this watch: a task that was started for another form or URL may not. Never reused.
     pub(super) generation: u64,
-    /// The kept texts have another form than the one wanted, so the next list replaces everything.
+    /// The kept texts do not have the wanted form, so the next list replaces everything.
     pub(super) reshaped: bool,
     pub(super) health: Health,
-    /// Another process may have written what it has not shown yet.
+    /// The freshness check is still to pass: another process may have made writes that this watch has not shown yet.
     pub(super) in_doubt: bool,
-    /// Since when it is as it is.
+    /// The time of the last change of its state.
     pub(super) since: Instant,
     pub(super) version: ResourceVersion,
     pub(super) last_event: Option<Instant>,
@@ -36,11 +36,11 @@ pub(super) struct Lane {
     pub(super) lists: u64,
 }
 
-/// Parents that are held up together: those of one namespace, or all where the host is not limited to any.
+/// The parents that are blocked together: those of one namespace, or all if the host is not limited to namespaces.
 pub(super) type District = Option<Arc<str>>;
 
 impl Lane {
-    /// One that has shown nothing yet.
+    /// Creates a watch that has shown nothing yet.
     pub(super) fn new(namespace: Option<Arc<str>>, generation: u64, now: Instant) -> Self {
         Self {
             namespace,
@@ -56,7 +56,7 @@ impl Lane {
         }
     }
 
-    /// Whether it shows anything of a namespace; of none: of the whole.
+    /// Returns true if it covers a namespace; without a namespace every watch counts.
     pub(super) fn is_about(&self, namespace: Option<&str>) -> bool {
         match (&self.namespace, namespace) {
             (Some(own), Some(asked)) => **own == *asked,
@@ -64,7 +64,7 @@ impl Lane {
         }
     }
 
-    /// Sets the health and, if it is another one, since when.
+    /// Sets the health and, if it differs, the time of the change.
     pub(super) fn set_health(&mut self, health: Health, now: Instant) {
         if std::mem::discriminant(&self.health) != std::mem::discriminant(&health) {
             self.since = now;
@@ -72,7 +72,7 @@ impl Lane {
         self.health = health;
     }
 
-    /// Lets another task list everything anew.
+    /// Starts over: another task lists everything.
     pub(super) fn restart(&mut self, generation: u64, reshaped: bool, now: Instant) {
         self.generation = generation;
         self.reshaped = reshaped;
@@ -95,12 +95,12 @@ impl Lane {
 }
 
 impl Slot {
-    /// The lane in which the objects of a namespace are.
+    /// The watch that covers a namespace.
     pub(super) fn lane_at(&self, namespace: Option<&str>) -> Option<&Lane> {
         self.lanes.iter().find(|lane| lane.is_about(namespace))
     }
 
-    /// What a lane asks for in a form; none while the kind is not served.
+    /// The request of a watch in a form; none while the kind is not served.
     pub(super) fn target(&self, lane: &Lane, form: Access) -> Option<Target> {
         Some(Target {
             served: self.served.clone()?,
@@ -110,7 +110,7 @@ impl Slot {
         })
     }
 
-    /// Since when that holds up parents in a namespace, or any.
+    /// The time since which parents in a namespace, or any parents, are blocked.
     pub(super) fn since(&self, namespace: Option<&str>) -> Option<Instant> {
         let lanes = self.lanes.iter().filter(|lane| lane.is_about(namespace));
         let holding = lanes.clone().filter(|lane| lane.why().is_some());
@@ -120,7 +120,7 @@ impl Slot {
 }
 
 impl State {
-    /// The namespaces that a kind is watched in, as it is served.
+    /// The namespaces in which a served kind is watched.
     fn layout(&self, served: Option<&Resource>) -> Vec<Option<Arc<str>>> {
         let limited = self.namespaces.as_ref();
         match limited.filter(|_| served.is_some_and(|kind| kind.scope == Scope::Namespaced)) {
@@ -129,20 +129,20 @@ impl State {
         }
     }
 
-    /// The lanes of a watch that begins.
+    /// The requests of a watch that starts.
     pub(super) fn lanes(&mut self, served: Option<&Resource>, now: Instant) -> Vec<Lane> {
         let layout = self.layout(served).into_iter();
         let lane = |namespace| Lane::new(namespace, self.number(), now);
         layout.map(lane).collect()
     }
 
-    /// Whether the host sees objects of this namespace at all.
+    /// Returns true if the host is not limited to other namespaces.
     pub(super) fn is_seen_at_all(&self, namespace: &str) -> bool {
         let limited = self.namespaces.as_ref();
         limited.is_none_or(|names| names.iter().any(|name| **name == *namespace))
     }
 
-    /// Why the objects of a watch cannot be used, as far as they are of a namespace; none if they can.
+    /// The reason that the objects of a watch in a namespace cannot be used; none if they can.
     pub(crate) fn why(&self, slot: &Slot, namespace: Option<&str>) -> Option<Why> {
         if self.kinds.is_none() {
             return Some(Why::Discovering);
@@ -157,7 +157,7 @@ impl State {
         lanes.find_map(Lane::why)
     }
 
-    /// How every request is doing, for people.
+    /// The state of every request, for users.
     pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
         let mut statuses = Vec::new();
         for slot in self.slots.values() {
@@ -184,21 +184,21 @@ impl State {
         statuses
     }
 
-    /// Every district.
+    /// Returns every scope.
     pub(super) fn districts(&self) -> Vec<District> {
-        // Parents of cluster-scoped kinds are in none of the namespaces.
+        // Cluster-scoped parents are in no namespace, so they have a scope of their own.
         let limited = self.namespaces.as_deref().unwrap_or_default();
         limited.iter().cloned().map(Some).chain([None]).collect()
     }
 
-    /// The districts in which passes have all that they need.
+    /// The scopes in which passes have all that they need.
     pub(super) fn ready_districts(&self, member: Member) -> BTreeSet<District> {
         let mut districts = self.districts();
         districts.retain(|district| self.waiting(member, district.as_deref()).is_empty());
         districts.into_iter().collect()
     }
 
-    /// Triggers the known parents of a district.
+    /// Triggers the known parents of a scope.
     pub(super) fn trigger_district(&mut self, member: Member, district: &District, cause: Cause) {
         let limited = self.namespaces.is_some();
         for parent in self.parents(member) {
@@ -209,8 +209,8 @@ impl State {
         }
     }
 
-    /// Lets another task list everything anew; until then the objects cannot be used, because their form is not the one
-    /// that is wanted.
+    /// Starts over with every request of a watch. Until the next lists the objects cannot be used: their form is not
+    /// the wanted one.
     pub(super) fn restart(&mut self, id: SlotId, now: Instant) {
         let Some(slot) = self.slots.get_mut(&id) else {
             return;

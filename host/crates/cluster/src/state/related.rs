@@ -1,4 +1,5 @@
-//! Answers the reads of a pass and subscribes its parent to what it was told, at the same moment.
+//! Answers the reads of a pass and subscribes its parent to each answer under the same lock, so that no change is lost
+//! between the two.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,18 +26,19 @@ pub(crate) struct Reader {
     pub(crate) parent: ObjectId,
 }
 
-/// What one pass has been told and is subscribed to.
+/// The answers and subscriptions of one pass.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Made {
-    /// What the pass may read of all that is watched; none: everything.
+    /// The reads that are granted to the pass; none: all.
     within: Option<Arc<[ReadKind]>>,
-    /// Objects as they were shown first; none: as absent.
+    /// The first shown text of each object; none: shown as absent. A second read in the same pass returns the same
+    /// text.
     shown: BTreeMap<(Gvk, Key), Option<Arc<str>>>,
     subscriptions: BTreeMap<SlotId, BTreeSet<Subscription>>,
 }
 
 impl Made {
-    /// Nothing so far, of a pass that may read only so much.
+    /// Creates an empty record for a pass that is limited to these grants.
     pub(crate) fn within(granted: Arc<[ReadKind]>) -> Self {
         Self {
             within: Some(granted),
@@ -44,7 +46,7 @@ impl Made {
         }
     }
 
-    /// Adds what somebody else has subscribed to for the same parent.
+    /// Adds the subscriptions of another pass of the same parent.
     pub(crate) fn subscribe_to(&mut self, other: &Self) {
         for (watch, subscriptions) in &other.subscriptions {
             let known = self.subscriptions.entry(*watch).or_default();
@@ -59,10 +61,10 @@ impl Made {
     }
 }
 
-/// One place where the answer of a read is found.
+/// One place from which a read is answered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    /// Richest first.
+    /// The richest form comes first in the order.
     access: Access,
     watch: SlotId,
     /// None: everywhere, or a cluster-scoped kind.
@@ -183,7 +185,7 @@ impl State {
         project(stored, slot.form(), &shape).ok()
     }
 
-    /// Makes what a pass read the subscriptions of its parent, in the place of what former passes read.
+    /// Replaces the subscriptions of a parent by those of its last pass.
     pub(crate) fn commit(&mut self, reader: &Reader, made: &Made) {
         let Some(enrolled) = self.members.get(&reader.member) else {
             return;
@@ -209,7 +211,7 @@ impl State {
             .collect()
     }
 
-    /// Where the objects of a kind live, if it is granted at all and served.
+    /// The scope of a kind, if it is granted and served.
     fn scope(
         &mut self,
         reader: &Reader,
@@ -233,7 +235,7 @@ impl State {
         Err(ReadFailure::NotServed(kind.clone()))
     }
 
-    /// Where a read is answered from, the richest form first; what no grant covers has no place.
+    /// The places from which a read is answered, the richest form first. Only granted places are included.
     fn places(
         &self,
         reader: &Reader,
@@ -259,7 +261,7 @@ impl State {
             return Err(ReadFailure::NotGranted(kind.clone()));
         }
         let names = places.iter().filter_map(|place| place.namespace.as_ref());
-        // Leaving it out would show less than there is as if that were all.
+        // Leaving the namespace out would show an incomplete list as if it were complete.
         if let Some(unseen) = names.clone().find(|name| !self.is_seen_at_all(name)) {
             return Err(ReadFailure::OutOfSight {
                 kind: kind.clone(),
@@ -283,7 +285,7 @@ impl State {
                 self.why(slot, place.namespace.as_deref())
             })
         };
-        // Also a full object is only shown as a hash if there is a key.
+        // A full object, too, can be shown as a hash only with a key.
         let keyless = |access: Access| access == Access::Hash && self.hash_key.is_none();
         let lacking: Vec<(SlotId, Access)> = places
             .iter()

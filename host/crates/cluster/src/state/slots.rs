@@ -1,4 +1,4 @@
-//! Watches by what they watch: shared by all who want the same, and gone with the last of them.
+//! Watches by kind and selector: shared by all registrations that want the same, and dropped with the last of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::{Member, Role, State, lanes::Lane};
 use crate::{state::related::Reader, store::Store, stored::Shape, subscriptions::Subscriptions};
 
-/// A watch, by a number that is never used twice.
+/// A watch, identified by a number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SlotId(u64);
 
-/// What is watched; one watch for each.
+/// The kind and selector of a watch; there is one watch for each.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WatchKey {
     pub(super) kind: Gvk,
@@ -31,25 +31,25 @@ impl WatchKey {
     }
 }
 
-/// How much of the objects one user wants.
+/// The part of the objects that one user wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Need {
     access: Access,
     managers: BTreeSet<Arc<str>>,
 }
 
-/// How far a watch has come.
+/// The state of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// The objects are complete; next: `Refused` when the API server says so, `Listing` when the watch begins anew.
+    /// The objects are complete. Next: `Refused` if the API server denies access, `Listing` if the watch starts over.
     Synced,
-    /// The first list is on its way, with the last failure.
+    /// The first list is in progress, with the last failure.
     Listing(Option<String>),
-    /// The API server refuses to show them, with what it said.
+    /// The API server denies access, with its message.
     Refused(String),
 }
 
-/// One watch: its objects, its users, and how it is doing.
+/// One watch: its objects, its users and its state.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(super) key: WatchKey,
@@ -57,33 +57,33 @@ pub(crate) struct Slot {
     form: Access,
     managers: BTreeSet<Arc<str>>,
     pub(super) served: Option<Resource>,
-    /// What is asked for; never none.
+    /// The requests of the watch; never empty.
     pub(super) lanes: Vec<Lane>,
     pub(super) store: Store,
     pub(super) subscriptions: Subscriptions<Reader>,
 }
 
 impl Slot {
-    /// The richest form that a user wants.
+    /// The richest form that any user wants.
     pub(super) const fn form(&self) -> Access {
         self.form
     }
 
-    /// Who uses it, and for what.
+    /// The registrations that use it, and their purposes.
     pub(super) fn users(&self) -> impl Iterator<Item = (Member, Role)> {
         self.users.keys().copied()
     }
 
-    /// Takes the form that all users together need; true if that is another one.
+    /// Changes to the form that satisfies all users, and returns true if it differs.
     fn settle(&mut self) -> bool {
         let needs = || self.users.values().flatten();
-        // Richer forms come first in the order.
+        // Richer forms are smaller in the order.
         let form = needs().map(|need| need.access).min();
         let form = form.unwrap_or(self.form);
         let managers: BTreeSet<Arc<str>> = needs()
             .flat_map(|need| need.managers.iter().cloned())
             .collect();
-        // What is kept although nobody needs it any more is not worth a list.
+        // Dropping entries that no user needs any more is not worth a new list.
         let same = form == self.form && managers.is_subset(&self.managers);
         if !same {
             self.form = form;
@@ -94,7 +94,7 @@ impl Slot {
 }
 
 impl State {
-    /// Takes a watch for a user, and makes it when there is none; [`settle`](Self::settle) must follow.
+    /// Acquires a watch for a user and creates it if there is none; [`settle`](Self::settle) must follow.
     pub(super) fn acquire_slot(
         &mut self,
         key: WatchKey,
@@ -130,16 +130,17 @@ impl State {
         id
     }
 
-    /// Gives a watch back; [`settle`](Self::settle) must follow.
+    /// Releases a watch; [`settle`](Self::settle) must follow.
     pub(super) fn release_slot(&mut self, id: SlotId, user: (Member, Role)) {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.users.remove(&user);
         }
     }
 
-    /// Ends a watch that nobody uses, and begins anew with one of which another form is wanted.
+    /// Drops a watch without users, and starts over with a watch whose form changed.
     ///
-    /// Separate from taking and giving back, so that what is wanted before and after a change goes on undisturbed.
+    /// Separate from acquiring and releasing: a watch that is wanted before and after a change of interest must
+    /// continue undisturbed.
     pub(super) fn settle(&mut self, id: SlotId, now: Instant) {
         let Some(slot) = self.slots.get_mut(&id) else {
             return;
@@ -163,7 +164,7 @@ impl State {
         }
     }
 
-    /// Begins anew with every watch that shows hashes.
+    /// Starts over with every watch that is kept as hashes.
     pub(super) fn reshape_hashed(&mut self, now: Instant) {
         let hashed = |slot: &Slot| slot.form == Access::Hash;
         let slots = self.slots.iter().filter(|(_, slot)| hashed(slot));
@@ -174,7 +175,7 @@ impl State {
         }
     }
 
-    /// How a user with `access` sees what the watch keeps.
+    /// The shape in which a user with `access` sees the kept objects.
     pub(super) fn shape(&self, slot: &Slot, access: Access) -> Shape {
         Shape {
             kind: slot.key.kind.clone(),

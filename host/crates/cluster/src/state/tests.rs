@@ -152,12 +152,12 @@ impl World {
         );
     }
 
-    /// `name cause` of everything that is due to whoever does not wait for first lists any more.
+    /// Returns the queued triggers as `name cause`, past the wait for the first lists.
     fn due(&mut self, member: Member) -> Vec<String> {
         self.due_at(member, self.now + FIRST_LISTS_WAIT).unwrap()
     }
 
-    /// The same; until when it is waited for first lists if it is.
+    /// The same; the end of the wait for the first lists if it has not passed.
     fn due_at(&mut self, member: Member, now: Instant) -> Result<Vec<String>, Instant> {
         let taken = self.state.take(member, usize::MAX, now)?;
         let line =
@@ -289,7 +289,7 @@ fn w8_the_first_passes_wait_for_every_list_that_is_on_its_way() {
         Ok(vec!["web kind-changed".to_owned()])
     );
 
-    // Only the first: whoever has had a pass is told of what changes at once.
+    // Only the first passes wait: later changes are released at once.
     world.serve(&[CACHE, SERVICE, SECRET, POD, MONITOR]);
     world.put(CACHE, cache("other"));
     assert_eq!(
@@ -300,7 +300,7 @@ fn w8_the_first_passes_wait_for_every_list_that_is_on_its_way() {
         ])
     );
 
-    // What does not come is not waited for.
+    // A list that does not come ends the wait after its limit.
     let late = world.enrol();
     assert_eq!(world.due_at(late, begin), Err(until));
     assert_eq!(
@@ -371,7 +371,7 @@ fn children_are_found_by_uid_and_by_identity() {
     );
     assert_eq!(world.children(member, "db"), [""; 0]);
 
-    // What is controlled by another is not ours by an annotation.
+    // An object with another controller is not ours, whatever its annotation.
     let mut stolen = retained("kept", "cache.example.com/Cache/demo/web");
     stolen["metadata"]["ownerReferences"] = json!([{"uid": "uid-db", "controller": true}]);
     world.put(SECRET, stolen);
@@ -410,7 +410,7 @@ fn a_secret_child_shows_hashes_only() {
 }
 
 #[test]
-fn a_parent_tells_what_changed_of_it() {
+fn the_trigger_of_a_parent_names_its_change() {
     let mut world = World::new();
     let member = world.enrol();
     world.list_all();
@@ -430,7 +430,7 @@ fn a_parent_tells_what_changed_of_it() {
 }
 
 #[test]
-fn w1_a_late_registration_sees_what_is_there_and_what_follows() {
+fn w1_a_late_registration_sees_present_and_later_objects() {
     let mut world = World::new();
     let early = world.enrol();
     world.list_all();
@@ -476,7 +476,7 @@ fn a_pass_reads_only_what_is_granted_to_it() {
 }
 
 #[test]
-fn an_update_goes_on_with_what_stays_wanted() {
+fn an_update_continues_the_watches_that_stay_wanted() {
     let mut world = World::new();
     let member = world.enrol();
     world.list_all();
@@ -501,7 +501,7 @@ fn an_update_goes_on_with_what_stays_wanted() {
 }
 
 #[test]
-fn the_richest_form_that_somebody_needs_is_kept_and_each_sees_his_own() {
+fn the_richest_needed_form_is_kept_and_each_plugin_sees_its_own() {
     let mut world = World::new();
     let poor = world.enrol();
     world.list_all();
@@ -608,7 +608,7 @@ fn lists_are_sorted_and_repeatable() {
 }
 
 #[test]
-fn what_is_not_granted_is_not_answered() {
+fn a_read_without_a_grant_is_not_answered() {
     let mut world = World::new();
     let member = world.enrol_reading(vec![
         read(POD, Access::Metadata, ReadScope::ParentNamespace, None),
@@ -774,14 +774,14 @@ fn q5_own_writes_are_waited_for() {
     assert_eq!(world.due(member), ["web child-changed"]);
     assert_eq!(unseen(&mut world), Unseen::None);
 
-    // A write that changes nothing that a pass sees still opens the gate.
+    // A write that changes nothing that a pass sees still meets the expectation.
     let next = ResourceVersion(world.version + 1);
     expect(&mut world, &service, Expected::Version(next));
     assert_eq!(unseen(&mut world), Unseen::Until(due));
     world.put(SERVICE, owned("s", "web"));
     assert_eq!(world.due(member), ["web caught-up"]);
 
-    // And so does a bookmark: the object may be gone again.
+    // And a bookmark does, too: the object may be gone again.
     let next = ResourceVersion(world.version + 1);
     expect(&mut world, &service, Expected::Version(next));
     assert_eq!(unseen(&mut world), Unseen::Until(due));
@@ -798,7 +798,7 @@ fn q5_own_writes_are_waited_for() {
 }
 
 #[test]
-fn q5_what_refused_a_write_is_waited_for() {
+fn q5_the_newer_object_that_refused_a_write_is_waited_for() {
     let mut world = World::new();
     let member = world.enrol();
     world.list_all();
@@ -810,7 +810,7 @@ fn q5_what_refused_a_write_is_waited_for() {
     let stale = Expected::After(known);
     world.state.expect(member, &web, &web, stale, due);
 
-    // That the watch of its kind has moved on says nothing about the object.
+    // A newer version of the whole watch says nothing about the object.
     world.put(CACHE, cache("other"));
     let wait = world.state.unseen(member, &web, world.now);
     assert_eq!(wait, Unseen::Until(due));
@@ -866,7 +866,7 @@ fn q5_writes_that_stay_unseen_are_read_live() {
     assert_eq!(world.children(member, "web"), ["Service demo/new"]);
     assert_eq!(world.due(member), ["web child-changed"]);
 
-    // A child that lost our label is outside of the watch, which would never tell its end.
+    // A child that lost our label is outside of the watch, which would never show its end.
     world
         .state
         .expect(member, &web, &id("new"), Expected::Unknown, world.now);
@@ -879,7 +879,7 @@ fn q5_writes_that_stay_unseen_are_read_live() {
         .live(member, &web, &id("new"), &read, Some(unlabelled));
     assert_eq!(world.children(member, "web"), [""; 0]);
 
-    // A failed read is put off.
+    // The next attempt of a failed read has to wait.
     world
         .state
         .expect(member, &web, &id("new"), Expected::Unknown, world.now);
@@ -892,7 +892,7 @@ fn q5_writes_that_stay_unseen_are_read_live() {
 }
 
 #[test]
-fn w6_what_goes_back_is_refused_unless_it_is_the_truth() {
+fn w6_an_older_state_is_refused_unless_it_is_the_truth() {
     let mut world = World::new();
     let member = world.enrol();
     world.list_all();
@@ -951,8 +951,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whoever registers at any time ends with the same view as who was there from the start, and is triggered for
-    /// every parent that its view is not up to date for.
+    /// A registration that joins at any time ends with the same view as one that was there from the start, and is
+    /// triggered for every parent for which its view is outdated.
     #[test]
     fn w1_joining_late_equals_a_full_replay(steps in steps(), join in 0_usize..40) {
         let mut world = World::new();

@@ -1,4 +1,4 @@
-//! What discovery and the watch tasks bring, and which tasks there are to be.
+//! Input from discovery and the watch tasks, and the set of tasks that should run.
 
 use std::collections::BTreeMap;
 
@@ -15,28 +15,28 @@ use crate::{
     wire::{Failure, Target},
 };
 
-/// A watch task that is to run.
+/// A watch task that should run.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) target: Target,
     pub(crate) shape: Shape,
-    /// With what it begins.
+    /// Its first step.
     pub(crate) first: Step,
 }
 
-/// What became of what a task brought.
+/// The outcome of an update by a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Applied {
-    /// It is in.
+    /// Applied.
     Current,
-    /// It is older than what was seen before, and was left out.
+    /// Ignored: older than the known state.
     WentBack,
-    /// Another task has taken over.
+    /// Ignored: another task has taken over.
     Superseded,
 }
 
 impl State {
-    /// Takes what the cluster serves now; true if that changes anything for a watch.
+    /// Applies newly discovered kinds and returns true if a watch is affected.
     pub(crate) fn serve(&mut self, kinds: Kinds, now: Instant) -> bool {
         let first = self.kinds.is_none();
         self.kinds = Some(kinds);
@@ -58,7 +58,7 @@ impl State {
                 let lanes = lanes.iter();
                 lanes.map(|lane| lane.namespace.clone()).collect()
             };
-            // What was seen elsewhere says nothing about what is asked for now.
+            // Versions and objects of other namespaces say nothing about the new requests.
             if served.is_none() || places(&slot.lanes) != places(&lanes) {
                 slot.lanes = lanes;
                 let changes = slot.store.clear();
@@ -71,7 +71,7 @@ impl State {
         !affected.is_empty()
     }
 
-    /// Every task that is to run, by watch and generation.
+    /// Returns every task that should run, by watch and generation.
     pub(crate) fn orders(&self) -> BTreeMap<(SlotId, u64), Order> {
         let mut orders = BTreeMap::new();
         for (id, slot) in &self.slots {
@@ -106,7 +106,8 @@ impl State {
 
     /// Begins a list that shows the state at `version`.
     ///
-    /// A list of the present is the truth; any other one that is older than what was seen is refused.
+    /// A list of the present state from a quorum is the truth, even if older. Any other list older than the known state
+    /// is refused.
     pub(crate) fn begin_list(
         &mut self,
         task: (SlotId, u64),
@@ -124,7 +125,7 @@ impl State {
         Applied::Current
     }
 
-    /// Takes a page of a list.
+    /// Applies a page of a list.
     pub(crate) fn page(&mut self, task: (SlotId, u64), objects: Vec<Stored>) -> Applied {
         let Some((lane, store)) = self.of_task(task) else {
             return Applied::Superseded;
@@ -138,7 +139,7 @@ impl State {
         Applied::Current
     }
 
-    /// Ends a list: what it did not show is gone.
+    /// Ends a list: objects that it did not show are gone.
     pub(crate) fn end_list(
         &mut self,
         task: (SlotId, u64),
@@ -165,7 +166,7 @@ impl State {
         Applied::Current
     }
 
-    /// Takes an object that came or changed.
+    /// Applies an added or modified object.
     pub(crate) fn put(&mut self, task: (SlotId, u64), stored: Stored, now: Instant) -> Applied {
         let applied = self.advance(task, stored.version, now);
         if applied == Applied::Current
@@ -177,7 +178,7 @@ impl State {
         applied
     }
 
-    /// Takes the end of an object.
+    /// Applies a deletion.
     pub(crate) fn remove(&mut self, task: (SlotId, u64), stored: &Stored, now: Instant) -> Applied {
         let applied = self.advance(task, stored.version, now);
         if applied == Applied::Current
@@ -189,7 +190,7 @@ impl State {
         applied
     }
 
-    /// Takes a bookmark: everything up to this version has been seen.
+    /// Applies a bookmark: every event up to this version has been seen.
     pub(crate) fn bookmark(
         &mut self,
         task: (SlotId, u64),
@@ -203,7 +204,7 @@ impl State {
         applied
     }
 
-    /// Takes note of a failure.
+    /// Records a failure.
     pub(crate) fn failed(
         &mut self,
         task: (SlotId, u64),
@@ -221,7 +222,8 @@ impl State {
             lane.set_health(Health::Listing(Some(message.clone())), now);
         }
         lane.last_error = Some(message);
-        // From "being listed" to "failing" nobody has to be told; who asks is told.
+        // Between "being listed" and "failing" no parent is triggered: neither can be used, and the message is read on
+        // demand.
         let usable = |health: &Health| std::mem::discriminant(health);
         if usable(&before) != usable(&lane.health) {
             let namespace = lane.namespace.clone();
@@ -230,7 +232,7 @@ impl State {
         Applied::Current
     }
 
-    /// What a task may write to; none if another task has taken over.
+    /// Returns the watch and store that a task may write to; none if another task has taken over.
     fn of_task(&mut self, (id, generation): (SlotId, u64)) -> Option<(&mut Lane, &mut Store)> {
         let Slot { lanes, store, .. } = self.slots.get_mut(&id)?;
         let lane = lanes
@@ -239,7 +241,7 @@ impl State {
         Some((lane, store))
     }
 
-    /// Moves a watch on, never back.
+    /// Advances the version of a watch, never back.
     fn advance(&mut self, task: (SlotId, u64), version: ResourceVersion, now: Instant) -> Applied {
         let Some((lane, _)) = self.of_task(task) else {
             return Applied::Superseded;

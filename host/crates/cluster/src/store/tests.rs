@@ -73,7 +73,7 @@ fn list(store: &mut Store, reset: bool, pods: &[Pod], version: u64) -> Vec<Strin
 }
 
 #[test]
-fn w3_a_relist_tells_what_vanished_and_what_was_replaced() {
+fn w3_a_relist_reports_vanished_and_replaced_objects() {
     let mut store = Store::default();
     let first = [pod("a", 1, 5), pod("b", 2, 6), pod("c", 3, 7)];
     assert_eq!(
@@ -153,7 +153,7 @@ fn finds_by_every_index() {
 }
 
 #[test]
-fn knows_what_a_change_is_about() {
+fn a_change_knows_the_parts_that_differ() {
     let change = |before: &str, after: &str| {
         let stored = |text: &str, version: u8| {
             let text = format!(
@@ -220,7 +220,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// The changes, applied to a plain map, give what the store holds, and every index tells the same.
+    /// The changes, applied to a plain map, equal the content of the store, and so does every index.
     #[test]
     fn changes_add_up_to_the_state(steps in steps()) {
         let mut store = Store::default();

@@ -56,7 +56,7 @@ fn parts_of_a_hash_cannot_be_shifted() {
 }
 
 #[test]
-fn projections_equal_what_would_have_been_kept() {
+fn projections_equal_the_kept_form() {
     let full = keep(SECRET, &shape(Access::Full)).unwrap();
     for form in [Access::Full, Access::Hash, Access::Metadata] {
         let kept = keep(SECRET, &shape(form)).unwrap();
@@ -74,7 +74,7 @@ fn projections_equal_what_would_have_been_kept() {
 }
 
 #[test]
-fn rejects_what_is_no_stored_object() {
+fn rejects_text_that_is_not_a_stored_object() {
     for (text, problem) in [
         ("[]", "failed to parse an object"),
         (r#"{"metadata":{}"#, "failed to parse an object"),

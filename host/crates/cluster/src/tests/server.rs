@@ -1,4 +1,4 @@
-//! An API server that says what a test tells it to say.
+//! An API server that answers as a test scripts it.
 //!
 //! Discovery and the watch of CustomResourceDefinitions are answered by themselves; every other request waits for its
 //! test, which may answer it in pieces, break it off, or never answer.
@@ -19,7 +19,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Long for the slowest machine, and only waited for when something is broken.
+/// Long enough for the slowest machine; reached only if a test fails.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A scripted API server on a loopback port.
@@ -61,7 +61,7 @@ impl Server {
         }
     }
 
-    /// Changes what discovery shows.
+    /// Changes the discovery document.
     pub(super) fn serve(&self, served: &[Gvk]) {
         *self.served.lock() = served.to_vec();
     }
@@ -92,7 +92,7 @@ impl Server {
         self.next(&format!("/{name}"), |_| true).await
     }
 
-    /// Whether a request for a plural waits.
+    /// Returns true if a request for a plural waits.
     pub(super) fn is_asked(&self, plural: &str) -> bool {
         self.waiting
             .lock()
@@ -181,7 +181,7 @@ impl Exchange {
 
     /// Sends bytes as they are, at once.
     pub(super) async fn write(&mut self, bytes: &[u8]) {
-        // The other side may have given up, which is what some tests are about.
+        // The client may have hung up, which some tests are about.
         if self.stream.write_all(bytes).await.is_ok() {
             self.stream.flush().await.unwrap_or_default();
         }

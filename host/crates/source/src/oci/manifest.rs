@@ -25,19 +25,19 @@ pub(super) struct Manifest {
     pub(super) config: Option<Descriptor>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) layers: Vec<Descriptor>,
-    /// What a list lists.
+    /// The manifests in a list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) manifests: Vec<Descriptor>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// What a manifest says of a blob, or a list of a manifest.
+/// The reference to a blob in a manifest, or to a manifest in a list.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Descriptor {
     pub(super) media_type: String,
-    /// As text, because what is not used may have another kind of digest.
+    /// As text: a part that is not used may have a digest of another algorithm.
     pub(super) digest: String,
     pub(super) size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ impl Manifest {
         })
     }
 
-    /// The one layer that is WebAssembly.
+    /// Returns the only WebAssembly layer.
     pub(super) fn plugin(&self) -> Result<Blob, Failure> {
         let not_a_plugin = |problem: String| Err(Failure::NotAPlugin { problem });
         if !self.manifests.is_empty() {
@@ -108,7 +108,7 @@ impl Descriptor {
         }
     }
 
-    /// What can be pulled.
+    /// Returns the blob, if its digest can be checked.
     pub(super) fn blob(&self) -> Result<Blob, Failure> {
         match self.digest.parse() {
             Ok(digest) => Ok(Blob {
@@ -121,7 +121,7 @@ impl Descriptor {
         }
     }
 
-    /// `application/wasm`, and what tools called it before: `application/vnd.wasm.content.layer.v1+wasm` and others.
+    /// `application/wasm` and its predecessors: `application/vnd.wasm.content.layer.v1+wasm` and others.
     fn is_wasm(&self) -> bool {
         matches!(
             self.media_type.strip_prefix("application/"),
@@ -140,7 +140,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-        /// Whatever a registry says is a manifest, it is an error or a layer that can be checked.
+        /// Any text from a registry is either an error or a layer that can be checked.
         #[test]
         fn no_manifest_is_a_panic(
             text in proptest::collection::vec(any::<u8>(), 0..200),

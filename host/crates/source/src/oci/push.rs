@@ -1,4 +1,4 @@
-//! Putting plugins and their signatures into a registry.
+//! Pushes plugins and their signatures to a registry.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use crate::{Failure, Oci, SigningKey, signature, transport::shown};
 
 /// The configuration of an artifact that is WebAssembly.
 const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
-/// The configuration of an image, which cosign gives its signatures.
+/// The type of an image configuration, as cosign uses it for signatures.
 const IMAGE_CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 /// The layer of an artifact that is WebAssembly.
 const LAYER_TYPE: &str = "application/wasm";
-/// The time of all artifacts, so that the same bytes have the same manifest; readers insist on one.
+/// The constant time of all artifacts, so that the same bytes have the same manifest. Readers require a time.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 
-/// What something is called; of a layer, the file that clients make of it.
+/// The title of an artifact; of a layer, the file name that clients use for it.
 const TITLE_ANNOTATION: &str = "org.opencontainers.image.title";
 
 /// A plugin to be pushed.
@@ -34,15 +34,15 @@ const TITLE_ANNOTATION: &str = "org.opencontainers.image.title";
 pub struct Package {
     /// The component.
     pub bytes: Vec<u8>,
-    /// The interfaces that it imports, for those who search a registry.
+    /// The imported interfaces, for searches in a registry.
     pub imports: Vec<String>,
     /// The interfaces that it exports.
     pub exports: Vec<String>,
-    /// What to say of it: `org.opencontainers.image.version` and others.
+    /// The annotations: `org.opencontainers.image.version` and others.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What has been pushed.
+/// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// The digest of the plugin's bytes.
@@ -51,7 +51,7 @@ pub struct Pushed {
     pub manifest_digest: Digest,
 }
 
-/// Pushes a plugin: layer, configuration, and the manifest last, so that it never names what is not there.
+/// Pushes a plugin: layer, configuration, and the manifest last, so that it never refers to a missing blob.
 pub(crate) async fn push(
     registry: &mut Registry<'_>,
     target: &Oci,
@@ -95,9 +95,10 @@ pub(crate) async fn push(
     })
 }
 
-/// Adds a signature to those of a manifest, unless the key has signed it before.
+/// Adds a signature to those of a manifest, unless the key has already signed it.
 ///
-/// Of two who sign at the same moment, one may have to sign again: registries cannot add to a manifest.
+/// If two clients sign at the same moment, one signature may be lost and must be made again: registries cannot append
+/// to a manifest.
 pub(crate) async fn sign(
     registry: &mut Registry<'_>,
     target: &Oci,

@@ -6,7 +6,7 @@ use innkeeper_model::Digest;
 
 /// The name of an artifact: registry, repository, and a tag or the digest of its manifest or both.
 ///
-/// Nothing is filled in: a registry that is not named would be somebody's default, and so would be a tag.
+/// Nothing is filled in: a default registry or tag would be a guess.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     registry: String,
@@ -21,11 +21,11 @@ pub struct Reference {
 pub struct InvalidReference {
     /// The text as given.
     pub text: String,
-    /// What is wrong, and what to do.
+    /// The defect, and the remedy.
     pub problem: &'static str,
 }
 
-/// The longest repository and the longest tag, in bytes, as registries have it.
+/// The limits of registries for the length of a repository and of a tag, in bytes.
 const REPOSITORY_MAX: usize = 255;
 const TAG_MAX: usize = 128;
 
@@ -50,7 +50,7 @@ impl Reference {
         self.digest.as_ref()
     }
 
-    /// What to ask the registry for: the digest rather than the tag, which may have moved.
+    /// The version to request: the digest if there is one, because a tag may have moved.
     pub(super) fn version(&self) -> String {
         match (&self.digest, &self.tag) {
             (Some(digest), _) => digest.to_string(),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_not_guessed() {
+    fn missing_parts_of_a_name_are_not_guessed() {
         for (text, problem) in [
             ("memcached:1", "must start with a registry"),
             ("plugins/memcached:1", "must start with a registry"),

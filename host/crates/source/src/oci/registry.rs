@@ -1,6 +1,6 @@
-//! One conversation with a registry about one repository.
+//! A session with a registry about one repository.
 //!
-//! Asks without credentials first, signs in when it is told to, and keeps what it got until it ends.
+//! Starts without credentials, signs in when the registry requires it, and keeps the authorization until the end.
 
 use ::http::{
     HeaderMap, HeaderValue, Method, StatusCode,
@@ -20,16 +20,17 @@ use crate::{
     transport::{Answer, Call, Transport, parse_url},
 };
 
-/// What registries commonly take; manifests of plugins have less than a kilobyte.
+/// The common limit of registries; the manifests of plugins have less than a kilobyte.
 const MANIFEST_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The kinds of manifest that are asked for. A list of them cannot be used, but the reason can be told.
+/// The requested types of manifests. A list of manifests cannot be used, but it is requested so that the error can name
+/// it.
 pub(super) const ARTIFACT_TYPES: &str = "application/vnd.oci.image.manifest.v1+json, \
     application/vnd.docker.distribution.manifest.v2+json, \
     application/vnd.oci.image.index.v1+json, \
     application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// A conversation about one repository.
+/// A session about one repository.
 pub(crate) struct Registry<'a> {
     transport: &'a Transport,
     /// The repository's address, with a slash at its end.
@@ -39,7 +40,7 @@ pub(crate) struct Registry<'a> {
     authorization: Option<HeaderValue>,
 }
 
-/// What a registry has under the name of a manifest.
+/// The answer to a request for a manifest.
 pub(super) enum Found {
     Manifest(Vec<u8>, Digest),
     Nothing(Failure),
@@ -65,7 +66,8 @@ impl<'a> Registry<'a> {
         Self::open(transport, oci, host, &repository, "pull,push", oci.insecure)
     }
 
-    /// A mirror is written as a host, or as a host and a prefix for repositories; `http://` before it does without TLS.
+    /// Opens a session with a mirror: a host, or a host and a prefix for repositories. `http://` before it selects
+    /// plain HTTP.
     pub(crate) fn mirror(
         transport: &'a Transport,
         oci: &'a Oci,
@@ -107,7 +109,7 @@ impl<'a> Registry<'a> {
         })
     }
 
-    /// A manifest by its tag or digest. Bytes of another digest than the one that they were asked for by are an error.
+    /// Returns a manifest by its tag or digest. Bytes that do not have the requested digest are an error.
     pub(super) async fn manifest(
         &mut self,
         version: &str,
@@ -133,7 +135,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// The manifests that are about a manifest, as a list; none if the registry does not know any.
+    /// Returns the list of manifests that refer to a manifest; none if the registry knows none.
     pub(super) async fn referrers(&mut self, digest: &Digest) -> Result<Option<Vec<u8>>, Failure> {
         let url = self.url(&format!("referrers/{digest}"))?;
         let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(INDEX_TYPE))]);
@@ -144,7 +146,7 @@ impl<'a> Registry<'a> {
                 .await?;
             return Ok(Some(text));
         }
-        // Registries that do not keep such lists have them under a tag, where clients put them.
+        // Registries without this API keep the list under a tag, where clients put it.
         let tag = format!("sha256-{}", digest.to_hex());
         match self
             .manifest(&tag, INDEX_TYPE, "the list of signatures")
@@ -186,7 +188,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// An address below the repository's.
+    /// Returns an address below the repository's.
     pub(super) fn url(&self, path: &str) -> Result<Url, Failure> {
         self.repository.join(path).map_err(|_| Failure::UrlRefused {
             url: self.repository.to_string(),
@@ -194,7 +196,7 @@ impl<'a> Registry<'a> {
         })
     }
 
-    /// Sends a request, and sends it again after signing in if it has to.
+    /// Sends a request; signs in and repeats it if the registry requires that.
     pub(super) async fn call(
         &mut self,
         method: Method,
@@ -231,7 +233,8 @@ impl<'a> Registry<'a> {
     }
 }
 
-/// The host of a registry and the repository there: the two of the Docker Hub are not what they are called.
+/// The host of a registry and the repository there. The Docker Hub has another host than its name, and `library/`
+/// before the names of its own images.
 fn place(oci: &Oci) -> (&str, String) {
     match (oci.reference.registry(), oci.reference.repository()) {
         ("docker.io" | "index.docker.io", repository) => {

@@ -1,4 +1,4 @@
-//! Where signatures of an artifact are: the tag `sha256-<digest>.sig`, and bundles that refer to the manifest.
+//! The places of an artifact's signatures: the tag `sha256-<digest>.sig`, and bundles that refer to the manifest.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,22 @@ use super::{
 };
 use crate::{Failure, PublicKey, signature};
 
-/// A document that names a manifest.
+/// The type of a document that names a manifest.
 pub(super) const SIMPLE_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
-/// Where the signature of such a document stands.
+/// The annotation that holds the signature of such a document.
 pub(super) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
-/// What the type of a bundle starts with; its version follows.
+/// The prefix of the type of a bundle; its version follows.
 const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
-/// What registries call an artifact, whatever it is, that tell artifacts apart by their configurations alone.
+/// The type that some registries return for every artifact, because they tell artifacts apart only by their
+/// configurations.
 const UNTOLD_TYPE: &str = "application/vnd.oci.empty.v1+json";
-/// Where a bundle says what it is about.
+/// The annotation with the subject of a bundle.
 const PREDICATE_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
-/// How many signatures of each form are looked at: whoever may push may push any number.
+/// The limit of checked signatures of each form: a client that may push can push any number.
 const SIGNATURES_MAX: usize = 16;
-/// A document has some hundred bytes.
+/// The limit of a document; real ones have a few hundred bytes.
 const SIMPLE_BYTES_MAX: u64 = 64 * 1024;
-/// A bundle may hold proofs of a transparency log.
+/// The limit of a bundle, which may hold proofs of a transparency log.
 const BUNDLE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The tag of a manifest's signatures.
@@ -32,9 +33,10 @@ pub(super) fn tag(manifest: &Digest) -> String {
     format!("sha256-{}.sig", manifest.to_hex())
 }
 
-/// Looks for a signature of the manifest by one of the keys. Gives the key.
+/// Looks for a signature of the manifest by one of the keys, and returns the key.
 ///
-/// A signature that is wrong does not hide another that is right; what cannot be read may be the right one.
+/// A wrong signature does not hide a valid one. If a signature cannot be read now, it might be the valid one, so that
+/// is an error.
 pub(super) async fn check(
     registry: &mut Registry<'_>,
     manifest: &Digest,
@@ -59,7 +61,7 @@ pub(super) async fn check(
         let referrers = Manifest::parse(&text)?.manifests;
         let bundles = referrers.into_iter().filter(may_be_signature);
         let mut bundles: Vec<Descriptor> = bundles.collect();
-        // Those that are sure to be bundles first.
+        // Certain bundles come first, so that the limit drops uncertain ones.
         bundles.sort_by_key(|it| !is_bundle(it.artifact_type.as_deref()));
         signatures.extend(
             bundles
@@ -87,7 +89,7 @@ enum Signature {
 }
 
 impl Signature {
-    /// Gives the key that signed; none if it turns out to be no signature.
+    /// Returns the key that signed; none if the candidate is not a signature.
     async fn check(
         &self,
         registry: &mut Registry<'_>,
@@ -133,8 +135,7 @@ impl Signature {
     }
 }
 
-/// Whether a list's entry is a bundle, or may be one for all that the list tells, and is not said to be about something
-/// else.
+/// Returns true if an entry of a list is a bundle or may be one, and its annotations name no other subject.
 fn may_be_signature(descriptor: &Descriptor) -> bool {
     let kind = descriptor.artifact_type.as_deref();
     let is_untold = kind.is_none_or(|kind| kind == UNTOLD_TYPE);
@@ -145,7 +146,7 @@ fn is_bundle(kind: Option<&str>) -> bool {
     kind.is_some_and(|kind| kind.starts_with(BUNDLE_TYPE))
 }
 
-/// Whether annotations do not say that a bundle is about something else: lists of materials come in bundles, too.
+/// Returns true unless the annotations name another subject: software bills of materials come in bundles, too.
 fn is_about_signing(annotations: &BTreeMap<String, String>) -> bool {
     let about = annotations.get(PREDICATE_ANNOTATION);
     about.is_none_or(|about| about == signature::SIGNED)

@@ -1,4 +1,4 @@
-//! Signing in to a registry, in the way that it asks for.
+//! Signs in to a registry by the method that it requires.
 
 use ::http::{
     HeaderMap, HeaderValue, Method,
@@ -16,27 +16,27 @@ use crate::{
     transport::{Call, Transport, authorization, parse_url, shown},
 };
 
-/// More than any token takes.
+/// An upper limit for every known form of a token.
 const TOKEN_BYTES_MAX: u64 = 256 * 1024;
 
-/// What a token is to be for.
+/// The scope of a token.
 pub(super) struct Realm {
     /// Repository and actions, as registries write them.
     pub(super) scope: String,
-    /// Whether tokens may go over plain HTTP, because everything does.
+    /// Allows tokens over plain HTTP, because the user chose it for everything.
     pub(super) insecure: bool,
 }
 
 #[derive(Deserialize)]
 struct Answered {
     token: Option<String>,
-    /// The same as OAuth calls it.
+    /// The same under its OAuth name.
     access_token: Option<String>,
 }
 
-/// The header that answers the registry's challenges; none if nothing can.
+/// Returns the header that answers the registry's challenges; none if there is no answer.
 ///
-/// A token comes from where the registry says: credentials for a registry are as good for a server that it names.
+/// The token server is named by the registry: credentials for a registry are valid for any server that it names.
 pub(super) async fn authorize(
     transport: &Transport,
     challenges: &[String],
@@ -77,7 +77,7 @@ async fn bearer(
     let answer = transport.send(ask(url, service, realm, login)?).await?;
     let asked = shown(answer.url().as_str());
     let (text, _) = answer.body_if_ok("the token", TOKEN_BYTES_MAX).await?;
-    // What cannot be understood may still be a token, so it is not shown.
+    // An answer that cannot be parsed may still hold a token, so it is not shown.
     serde_json::from_slice(&text)
         .ok()
         .and_then(
@@ -93,7 +93,7 @@ async fn bearer(
         .and_then(|token| authorization(&Credentials::Bearer(SecretString::from(token))))
 }
 
-/// The request for a token: with a password or nothing as registries have it, with an identity token as OAuth has it.
+/// Builds the request for a token: the registry protocol for a password or none, OAuth for an identity token.
 fn ask(
     mut url: Url,
     service: Option<String>,
@@ -111,7 +111,7 @@ fn ask(
     let service = service.iter().map(|service| ("service", service.as_str()));
     let wanted = service.chain([("scope", realm.scope.as_str())]);
     if let Some(Login::Identity(token)) = login {
-        // The encoding of a form is that of a query.
+        // A form has the same encoding as a query.
         let form = [
             ("grant_type", "refresh_token"),
             ("client_id", "innkeeper"),

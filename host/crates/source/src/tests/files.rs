@@ -37,7 +37,7 @@ async fn read(inner: &Path, path: &str, expectation: &Expectation) -> Result<Fet
 #[tokio::test]
 async fn a_file_below_the_directory_is_read() {
     let (_outer, inner) = directory();
-    // What a mounted ConfigMap looks like.
+    // The layout of a mounted ConfigMap.
     symlink("below", inner.join("..data")).unwrap();
     symlink("..data/pond.wasm", inner.join("pond.wasm")).unwrap();
     for path in ["below/pond.wasm", "./below/./pond.wasm", "pond.wasm"] {
@@ -76,7 +76,7 @@ async fn no_file_elsewhere_is_read() {
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_not_waited_for() {
+async fn only_a_regular_file_within_the_limit_is_read() {
     let (_outer, inner) = directory();
     mknodat(CWD, inner.join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     check_refused(

@@ -215,7 +215,7 @@ async fn local_addresses_are_refused_however_they_are_written() {
     }
     assert!(server.asked().is_empty());
 
-    // The first server is let through as if it were public: what it redirects to is checked as well.
+    // The proxy setting lets the first server through as if it were public; its redirect is checked as well.
     let mut settings = Settings::default();
     settings.proxies.http = Some(redirect.origin.clone());
     let source = at("http://plugins.test/pond.wasm".to_owned());
@@ -255,7 +255,7 @@ async fn a_proxy_is_used_and_is_no_source() {
 #[tokio::test]
 async fn a_proxy_that_is_down_is_named() {
     let mut settings = local();
-    // Nobody listens on the first port of loopback.
+    // No process listens on the first port of loopback.
     let nobody = Some("http://127.0.0.1:1".to_owned());
     (settings.proxies.https, settings.proxies.http) = (nobody.clone(), nobody);
     settings.proxies.no_proxy = Some("127.0.0.1".to_owned());
@@ -267,7 +267,7 @@ async fn a_proxy_that_is_down_is_named() {
         let text = format!("/pond.wasm, through the proxy of {name} unless NO_PROXY names");
         check_refused(refused, "unreachable", Retry::Backoff, &[&text]);
     }
-    // What is spoken with directly needs none.
+    // A host in NO_PROXY is reached without the proxy.
     let server = Server::start(|_| Reply::new(200, PLUGIN)).await;
     let source = at(format!("{}/pond.wasm", server.origin));
     assert_eq!(anything(settings, &source).await.unwrap().bytes, PLUGIN);
@@ -293,7 +293,7 @@ async fn addresses_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_not_read() {
+async fn an_oversized_answer_is_not_read() {
     let settings = || Settings {
         bytes_max: 1000,
         ..local()
@@ -329,7 +329,7 @@ async fn a_slow_server_is_given_up() {
     };
     for (settings, reply, text) in [
         (rate, drops.clone(), "sends less than 1000 bytes per second"),
-        (total, drops, "not done after"),
+        (total, drops, "not finished within"),
         (
             impatient(),
             Reply::new(200, "").manner(Manner::Silent),
@@ -350,7 +350,7 @@ async fn a_body_that_is_cut_off_is_not_taken() {
         anything(local(), &at(format!("{}/x", server.origin))).await,
         "unreachable",
         Retry::Backoff,
-        &["broke before everything was there"],
+        &["broke before the answer was complete"],
     );
 }
 

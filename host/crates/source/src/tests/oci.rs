@@ -43,7 +43,7 @@ fn put_layers(registry: &Registry, layers: &[(&str, &[u8])]) -> Digest {
 }
 
 #[tokio::test]
-async fn what_is_pushed_can_be_pulled() {
+async fn a_pushed_plugin_can_be_pulled() {
     for sign_in in [SignIn::Not, SignIn::Basic, SignIn::Token] {
         let registry = Registry::start(sign_in).await;
         let target = registry.private(":1");
@@ -64,7 +64,7 @@ async fn what_is_pushed_can_be_pulled() {
 }
 
 #[tokio::test]
-async fn an_artifact_is_laid_out_as_everybody_does() {
+async fn an_artifact_has_the_common_layout() {
     let registry = Registry::start(SignIn::Not).await;
     let pushed = fetcher(local())
         .push(&registry.artifact(":1"), &package())
@@ -80,7 +80,7 @@ async fn an_artifact_is_laid_out_as_everybody_does() {
 }
 
 #[tokio::test]
-async fn a_layer_has_the_name_of_its_plugin_for_who_makes_files_of_layers() {
+async fn a_layer_carries_the_file_name_of_its_plugin() {
     const TITLE: &str = "org.opencontainers.image.title";
 
     let registry = Registry::start(SignIn::Not).await;
@@ -125,7 +125,7 @@ async fn pushing_again_sends_nothing_but_the_manifest() {
 }
 
 #[tokio::test]
-async fn tokens_are_bought_with_what_the_pull_secret_has() {
+async fn tokens_are_bought_with_the_login_of_the_pull_secret() {
     let registry = Registry::start(SignIn::Token).await;
     put_layers(&registry, &[("application/wasm", PLUGIN)]);
     for login in [
@@ -199,7 +199,7 @@ async fn a_token_that_cannot_be_sent_is_an_error_and_no_panic() {
 }
 
 #[tokio::test]
-async fn tokens_are_not_asked_for_where_anybody_can_listen() {
+async fn tokens_are_not_requested_over_plain_http() {
     let registry = Registry::start_tls(SignIn::Token).await;
     let settings = Settings {
         certificates_pem: include_bytes!("fixtures/ca.pem").to_vec(),
@@ -288,8 +288,8 @@ async fn artifacts_that_are_no_plugins_are_told_apart() {
             r#"{"schemaVersion": 2, "layers": [{"mediaType": "application/wasm", "digest": "md5:b", "size": 1}]}"#,
             "md5:b",
         ),
-        ("<html>", "the manifest cannot be understood"),
-        ("", "the manifest cannot be understood"),
+        ("<html>", "failed to parse the manifest"),
+        ("", "failed to parse the manifest"),
     ] {
         registry.put_manifest("1", manifest);
         let refused = anything(registry.artifact(":1")).await;
@@ -490,7 +490,7 @@ async fn mirrors_are_asked_first_and_the_registry_last() {
         .await
         .unwrap();
     assert_eq!(fetched.bytes, b"original");
-    // A mirror that has something else than what is expected does not stand in the way.
+    // A mirror with other bytes than expected is skipped.
     let expected = expect_digest(b"original");
     let fetched = fetch(with_mirrors(&[&mirror]), &source, &expected)
         .await

@@ -15,7 +15,7 @@ pub(super) const PASSWORD: &str = "pass:word";
 pub(super) const IDENTITY: &str = "identity";
 const TOKEN: &str = "a-token";
 
-/// How the registry wants its clients to sign in.
+/// The sign-in method of the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignIn {
     Not,
@@ -23,7 +23,7 @@ pub(super) enum SignIn {
     Token,
 }
 
-/// What the registry has.
+/// The content of the registry.
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) blobs: BTreeMap<String, Vec<u8>>,
@@ -31,7 +31,7 @@ pub(super) struct Kept {
     pub(super) manifests: BTreeMap<String, Vec<u8>>,
     /// The answer to requests whose path contains the text.
     pub(super) instead: Vec<(String, Reply)>,
-    /// Whether it knows which manifests are about which.
+    /// Serves the list of manifests that refer to another one.
     pub(super) referrers: bool,
 }
 
@@ -99,7 +99,7 @@ impl Registry {
         put_manifest(&mut self.kept.lock(), tag, text.into())
     }
 
-    /// What was asked for, as methods and paths.
+    /// The received requests, as methods and paths.
     pub(super) fn asked(&self) -> Vec<String> {
         let asked = self.server.asked();
         asked
@@ -164,7 +164,7 @@ fn answer(asked: &Asked, kept: &mut Kept, sign_in: SignIn) -> Reply {
             Reply::new(201, "")
         }
         ("PUT", Some(("manifests", tag))) => {
-            // A registry refuses a manifest that names what it does not have.
+            // A registry refuses a manifest with a missing blob.
             let manifest: serde_json::Value = serde_json::from_slice(&asked.body).unwrap();
             let mut parts = manifest["layers"].as_array().unwrap().clone();
             parts.push(manifest["config"].clone());

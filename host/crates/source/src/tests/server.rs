@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// What came in.
+/// A received request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
     pub(super) method: String,
@@ -27,7 +27,7 @@ pub(super) struct Asked {
     pub(super) body: Vec<u8>,
 }
 
-/// What goes out.
+/// A scripted answer.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -36,7 +36,7 @@ pub(super) struct Reply {
     pub(super) manner: Manner,
 }
 
-/// How a body goes out.
+/// The way in which a body is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Manner {
     Whole,

@@ -8,7 +8,7 @@ use super::registry::{PASSWORD, Registry, SignIn, USER};
 pub struct TestRegistry(Registry);
 
 impl TestRegistry {
-    /// One that lets anybody do anything, or one that wants a name and a password.
+    /// Starts a registry for anonymous clients, or one that requires a name and a password.
     pub async fn start(is_private: bool) -> Self {
         let sign_in = if is_private {
             SignIn::Basic
@@ -23,7 +23,7 @@ impl TestRegistry {
         self.0.artifact(version).reference.to_string()
     }
 
-    /// What `docker login` would write.
+    /// The file that `docker login` writes.
     pub fn docker_config(&self) -> Vec<u8> {
         let login = json!({"username": USER, "password": PASSWORD});
         let config = json!({"auths": {self.0.server.host(): login}});

@@ -1,4 +1,4 @@
-//! Who signed what, with signatures that openssl made, and with the host's own.
+//! Signatures made by cosign, by openssl, and by the host itself.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ const P384_PUB: &str = include_str!("fixtures/p384.pub");
 /// The only statement that is a signature.
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// The key that cosign made, and what it signed with the other half.
+/// The public key that cosign made, and a signature by its private key.
 const COSIGN_PUB: &str = include_str!("fixtures/cosign/cosign.pub");
 const COSIGN_SIGNATURE: &str = include_str!("fixtures/cosign/plugin.txt.sig");
 const COSIGN_BUNDLE: &str = include_str!("fixtures/cosign/plugin.txt.bundle");
@@ -25,9 +25,9 @@ const DOCUMENT: &str = include_str!("fixtures/cosign/document.json");
 const BUNDLE_MANIFEST: &str = include_str!("fixtures/cosign/bundle-manifest.json");
 const BUNDLE: &str = include_str!("fixtures/cosign/bundle.json");
 
-/// What lists of referrers call a bundle.
+/// The type of a bundle in lists of referrers.
 const BUNDLE_KIND: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-/// What some registries call everything without a configuration.
+/// The type that some registries give every artifact without a configuration.
 const EMPTY_KIND: &str = "application/vnd.oci.empty.v1+json";
 
 fn signing(pem: &str) -> SigningKey {
@@ -99,7 +99,7 @@ fn files_that_cosign_signed_are_by_its_key() {
     }
 }
 
-/// A registry with the artifact that cosign signed, and the list of what refers to it.
+/// A registry with the artifact that cosign signed, and the list of manifests that refer to it.
 async fn signed_by_cosign(beside: bool, referrers: &[serde_json::Value]) -> Registry {
     let registry = Registry::start(SignIn::Token).await;
     registry.kept.lock().referrers = false;
@@ -156,7 +156,7 @@ async fn artifacts_that_cosign_signed_are_by_its_key() {
 }
 
 #[tokio::test]
-async fn what_else_refers_to_an_artifact_is_no_signature() {
+async fn other_referrers_of_an_artifact_are_not_signatures() {
     let notes = json!({"schemaVersion": 2, "layers": []}).to_string();
     let about = SIGNED.replace("sign/v1", "notes/v1");
     let statement = BUNDLE_MANIFEST.replace(SIGNED, &about);
@@ -172,13 +172,13 @@ async fn what_else_refers_to_an_artifact_is_no_signature() {
             pull(&registry, &[COSIGN_PUB]).await,
             "unsigned",
             Retry::Backoff,
-            &["there is no signature"],
+            &["no signature found"],
         );
     }
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn a_mismatching_signature_is_refused() {
     for (text, bytes, pem) in [
         (SIGNATURE, PLUGIN, OTHER_PUB),
         (SIGNATURE, PLUGIN, ED25519_PUB),
@@ -227,7 +227,7 @@ fn a_signature_does_not_count_for_something_else() {
         ),
         (
             bundle(&key, SIGNED, statement, &"0".repeat(64)),
-            "of something else",
+            "of other content",
         ),
         (
             bundle(&signing(OTHER_KEY), SIGNED, statement, &hex),
@@ -252,7 +252,7 @@ fn a_signature_does_not_count_for_something_else() {
         Some(key_id(P256_PUB))
     );
     let refused = check_simple(&document, &Digest::of(b"other")).unwrap_err();
-    assert!(refused.contains("of something else"), "{refused}");
+    assert!(refused.contains("of other content"), "{refused}");
     let atomic = String::from_utf8(document)
         .unwrap()
         .replace("cosign container", "atomic container");
@@ -372,7 +372,7 @@ async fn a_signature_of_another_artifact_is_not_taken() {
         .sign(&registry.private(":1"), &manifest, &signing(P256_KEY))
         .await
         .unwrap();
-    // Somebody moves the tag, and copies the signature along.
+    // An attacker moves the tag and copies the signature to it.
     let evil = registry.put_blob(b"evil");
     let layer = json!({"mediaType": "application/wasm", "digest": evil, "size": 4});
     let text = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
@@ -384,7 +384,7 @@ async fn a_signature_of_another_artifact_is_not_taken() {
         pull(&registry, &[P256_PUB]).await,
         "bad-signature",
         Retry::OnChange,
-        &["of something else"],
+        &["of other content"],
     );
 }
 

@@ -16,7 +16,7 @@ fn limited(scope: ReadScope) -> (World, Member) {
     world.state = State::within(Some(names.into()));
     let key = Some(HashKey::new([7_u8; 32]));
     world.state.set_hash_key(key, world.now);
-    // The watches are wanted before anybody knows that the kinds are namespaced.
+    // The watches are wanted before discovery has shown that the kinds are namespaced.
     let member = world.enrol_reading(vec![read(POD, Access::Metadata, scope, None)]);
     world.serve(&[CACHE, SERVICE, SECRET, POD]);
     (world, member)
@@ -81,7 +81,7 @@ fn named(namespace: &str, name: &str, uid: &str) -> Value {
     json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})
 }
 
-/// `namespace/name` of what is kept of a kind.
+/// The kept objects of a kind as `namespace/name`.
 fn kept(world: &World, kind: &str) -> Vec<String> {
     let mut slots = world.state.slots.values();
     let slot = slots.find(|slot| slot.key.kind == gvk(kind)).unwrap();
@@ -107,7 +107,7 @@ fn w1_there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
         .flat_map(|kind| ["a", "b"].map(|name| format!("{kind} {name}")));
     assert_eq!(asked(&world), expected.collect());
 
-    // What lives in no namespace has one request as ever, also when that is learned late.
+    // A cluster-scoped kind still has a single request, even if its scope is learned late.
     let node = gvk(NODE);
     world.state.watch_metadata(&node, world.now);
     let mut kinds = kinds(&[CACHE, SERVICE, SECRET, POD].map(gvk));
@@ -122,12 +122,12 @@ fn w1_there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
 }
 
 #[test]
-fn w3_a_list_of_one_namespace_says_nothing_about_another() {
+fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
     let (mut world, member) = limited(ReadScope::ParentNamespace);
     put_parents(&mut world);
     world.due(member);
     assert_eq!(kept(&world, CACHE), ["a/web", "b/web"]);
-    // In a another one came and the first went while nobody looked; b is as it was.
+    // In `a` an object was replaced by another while the watch was down; `b` did not change.
     list_in(&mut world, CACHE, "a", vec![named("a", "db", "other")]);
     assert_eq!(kept(&world, CACHE), ["a/db", "b/web"]);
     assert_eq!(world.due(member), ["db parent-changed", "web parent-gone"]);
@@ -223,7 +223,7 @@ fn q5_own_writes_are_waited_for_in_their_own_namespace() {
 }
 
 #[test]
-fn l2_doubt_is_proven_for_each_namespace() {
+fn l2_each_namespace_has_its_own_freshness_check() {
     let (mut world, member) = limited(ReadScope::ParentNamespace);
     for namespace in ["a", "b"] {
         list_all_in(&mut world, namespace);
