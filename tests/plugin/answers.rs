@@ -76,10 +76,10 @@ rejected! {
     f16_rejects_a_duplicate_member: "member-twice", "OutputRejected", r#"the member "key" is stated twice"#;
     f16_rejects_a_duplicate_key: "key-twice", "OutputRejected", r#"the key "only" is given to two children"#;
     f16_rejects_a_duplicate_object: "object-twice", "OutputRejected", r#"it is the same object as child "only""#;
-    f16_rejects_children_that_wait_for_each_other: "after-circle", "OutputRejected", "wait for each other in a circle";
+    f16_rejects_children_that_wait_for_each_other: "after-circle", "OutputRejected", "wait for each other in a cycle";
     f16_rejects_a_child_that_waits_for_an_unknown_key: "after-unknown", "OutputRejected", r#"after "nobody", which is not a key"#;
     f16_rejects_an_empty_name: "empty-name", "OutputRejected", "object.metadata.name: it is missing";
-    f16_rejects_a_name_of_three_hundred_characters: "long-name", "OutputRejected", "is not a name: use at most 253";
+    f16_rejects_a_name_of_three_hundred_characters: "long-name", "OutputRejected", "is not a valid name: use at most 253";
     f16_rejects_a_name_with_a_slash: "name-with-slash", "OutputRejected", r#""../configmaps/x" is not a name"#;
     f16_rejects_finalizers: "finalizers", "OutputRejected", "leave out `metadata.finalizers`";
     f16_rejects_managed_fields: "managed-fields", "OutputRejected", "leave out `metadata.managedFields`";
@@ -91,7 +91,7 @@ rejected! {
     f16_rejects_the_parent_as_a_child: "the-parent-itself", "ChildForbidden", "it is the parent itself";
     f16_rejects_a_plugin_resource_as_a_child: "the-plugin", "ChildForbidden", "is not granted children of kind innkeeper.dev/v1alpha1 Plugin";
     f16_rejects_a_thousand_conditions: "many-conditions", "OutputRejected", "conditions: there are 1000, 64 are allowed";
-    f16_rejects_a_condition_of_the_host: "host-condition", "OutputRejected", "the condition Synced is the host's";
+    f16_rejects_a_condition_of_the_host: "host-condition", "OutputRejected", "the condition type Synced is reserved for the host";
 }
 
 /// A misspelled behaviour in a test must fail the test, not count as a rejected answer.

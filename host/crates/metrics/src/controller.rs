@@ -1,4 +1,4 @@
-//! What one controller measures: its queue and its passes.
+//! The metrics of one controller: its queue and its passes.
 
 use std::{
     collections::BTreeMap,
@@ -13,16 +13,16 @@ use super::{
     labels::{Controller, ControllerResult, Name},
 };
 
-/// How a pass ended, in controller-runtime's words.
+/// The result of a pass, with the label values of controller-runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassResult {
-    /// All is well until something changes.
+    /// The pass succeeded; the next one runs after a change.
     Success,
-    /// All is well, and another pass was asked for at a time.
+    /// The pass succeeded, and the guest requested another one after a delay.
     RequeueAfter,
-    /// It could not run yet.
+    /// The pass could not run yet.
     Requeue,
-    /// It failed.
+    /// The pass failed.
     Error,
 }
 
@@ -45,14 +45,16 @@ pub struct ControllerMetrics {
     began: Arc<Mutex<Began>>,
 }
 
-/// When the passes that run began, by a number that is never used twice.
+/// The start times of the running passes, by a number that is never reused.
 #[derive(Default)]
 struct Began {
     next: u64,
     passes: BTreeMap<u64, Instant>,
 }
 
-/// A pass that runs; says so until it is told how it ended, or dropped.
+/// A running pass.
+///
+/// It counts as running until [`end`](Self::end) is called or it is dropped; only `end` counts it as a finished pass.
 pub struct Running {
     metrics: ControllerMetrics,
     number: u64,
@@ -73,7 +75,7 @@ impl ControllerMetrics {
             .get_or_create_owned(&label)
             .set(workers_max);
         families.active_workers.get_or_create_owned(&label).set(0);
-        // Shown from the start: an alert on its rate needs a zero to begin with.
+        // Created at zero: without a first value, the rate over the first error would be unknown to an alert.
         families.reconcile_errors.get_or_create_owned(&label);
         families
             .queue_depth
@@ -82,19 +84,20 @@ impl ControllerMetrics {
         metrics
     }
 
-    /// The controller's name.
+    /// Returns the controller's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Triggers were taken in, and so many parents wait.
+    /// Counts accepted triggers, and sets the number of waiting parents.
     pub fn triggered(&self, count: usize, depth: usize) {
         let adds = self.families.queue_adds.get_or_create_owned(&self.queue());
         adds.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
         self.depth(depth);
     }
 
-    /// A pass begins, after its parent waited for so long; so many others wait.
+    /// Counts the start of a pass: `waited` is the time of its parent in the queue, `depth` the number of parents that
+    /// still wait.
     pub fn begin(&self, waited: Duration, depth: usize) -> Running {
         let queued = self
             .families
@@ -119,7 +122,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// For how long the passes that run have been running: all together, and the longest.
+    /// Returns the run time of the running passes so far: the sum, and that of the longest.
     pub fn unfinished(&self) -> (Duration, Duration) {
         let now = Instant::now();
         let running = self.began.lock();
@@ -132,7 +135,7 @@ impl ControllerMetrics {
         })
     }
 
-    /// How many parents wait for a pass that is due.
+    /// Returns the number of queued parents.
     pub fn waiting(&self) -> u64 {
         let depth = self
             .families
@@ -142,7 +145,7 @@ impl ControllerMetrics {
         u64::try_from(depth).unwrap_or_default()
     }
 
-    /// How many passes run.
+    /// Returns the number of running passes.
     pub fn running(&self) -> usize {
         self.began.lock().passes.len()
     }
@@ -166,7 +169,7 @@ impl ControllerMetrics {
 }
 
 impl Running {
-    /// The pass has ended.
+    /// Counts the pass as finished.
     pub fn end(self, result: PassResult) {
         let families = &self.metrics.families;
         let controller = self.metrics.controller();

@@ -1,73 +1,73 @@
-//! The labels, one type for each set.
+//! The label sets, one type for each.
 
 use prometheus_client::encoding::EncodeLabelSet;
 
-/// Of a controller, as controller-runtime has it.
+/// The labels of a controller, as in controller-runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Controller {
     pub(super) controller: String,
 }
 
-/// Of a controller's passes.
+/// The labels of a controller's passes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ControllerResult {
     pub(super) controller: String,
     pub(super) result: &'static str,
 }
 
-/// Of a queue, as client-go has it.
+/// The labels of a queue, as in client-go.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Name {
     pub(super) name: String,
 }
 
-/// Of requests to the API server.
+/// The labels of requests to the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Code {
     pub(super) code: String,
     pub(super) method: String,
 }
 
-/// Of a lease.
+/// The labels of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Lease {
     pub(super) name: String,
 }
 
-/// Of a plugin.
+/// The labels of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Plugin {
     pub(super) plugin: String,
 }
 
-/// Of a plugin's faults.
+/// The labels of a plugin's faults.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PluginReason {
     pub(super) plugin: String,
     pub(super) reason: String,
 }
 
-/// Of a Plugin resource's conditions.
+/// The labels of a Plugin resource's conditions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PluginCondition {
     pub(super) plugin: String,
     pub(super) condition: String,
 }
 
-/// Of a plugin's writes.
+/// The labels of a plugin's writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PluginVerb {
     pub(super) plugin: String,
     pub(super) verb: String,
 }
 
-/// Of a watch.
+/// The labels of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Watch {
     pub(super) group: String,
     pub(super) version: String,
     pub(super) kind: String,
-    /// Not `namespace`, which is where the host itself runs for whoever collects.
+    /// Not named `namespace`: Prometheus sets that label to the namespace in which the host runs.
     pub(super) in_namespace: String,
     pub(super) selector: String,
 }

@@ -1,10 +1,10 @@
-//! Every metric of the process and its labels, in one place.
+//! All metrics of the process and their labels.
 //!
-//! Whoever measures something holds a handle from here and says what happened; names, labels and units are nobody
-//! else's business, and neither is who asks: `admin` serves the text.
-//! Names that controller-runtime and client-go have are theirs, so that their dashboards and alerts work unchanged.
-//! What would only repeat what another module knows already (watches, queues) is read when somebody asks, from a
-//! [`Source`].
+//! Other modules report events through the handles of this crate, which alone knows names, labels and units.
+//! This crate serves nothing: `admin` serves the text.
+//! Metrics that controller-runtime and client-go also have use the same names, so that existing dashboards and alerts
+//! work unchanged.
+//! Values that another module holds anyway, such as the state of watches, are read from a [`Source`] at each scrape.
 
 mod controller;
 mod labels;
@@ -31,16 +31,18 @@ use labels::{
     PluginVerb,
 };
 
-/// What the text of [`Metrics::encode`] is.
+/// The content type of the text of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Seconds of a pass or of a wait: what controller-runtime uses, in the part that a host of this kind can show.
+/// Histogram buckets for passes and waits, in seconds.
+///
+/// The range follows the buckets of controller-runtime, reduced to the durations that this host can show.
 const SECONDS: [f64; 17] = [
     0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
     120.0, 600.0,
 ];
 
-/// Seconds that a guest takes: from well below a usual call to the longest deadline.
+/// Histogram buckets for guest calls, in seconds: from well below a usual call to the longest deadline.
 const CALL_SECONDS: [f64; 13] = [
     0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0,
     10.0,
@@ -48,15 +50,15 @@ const CALL_SECONDS: [f64; 13] = [
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// Every metric.
+/// All metrics of the process.
 pub struct Metrics {
     registry: Mutex<Registry>,
     families: Families,
-    /// The conditions that are shown, by plugin.
+    /// The condition types with a gauge, by plugin.
     conditions: Mutex<BTreeMap<String, BTreeSet<String>>>,
 }
 
-/// The families; a clone shares the values.
+/// The metric families; a clone shares the values.
 #[derive(Clone)]
 struct Families {
     reconciles: Family<ControllerResult, Counter>,
@@ -92,7 +94,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// With nothing measured yet.
+    /// Registers all families, without values.
     pub fn new() -> Self {
         let seconds: fn() -> Histogram = || Histogram::new(SECONDS);
         let families = Families {
@@ -130,26 +132,26 @@ impl Metrics {
         }
     }
 
-    /// Adds what is read when somebody asks.
+    /// Adds a source that is read at each scrape.
     pub fn add_source(&self, source: Arc<dyn Source>) {
         let collector = scrape::Collector::new(source);
         self.registry.lock().register_collector(Box::new(collector));
     }
 
-    /// All metrics as OpenMetrics text.
-    /// Fails only if a source names something that cannot be encoded.
+    /// Returns all metrics as OpenMetrics text.
+    /// Fails only if a value of a source cannot be encoded.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry.lock())?;
         Ok(text)
     }
 
-    /// The handle of one controller; `name` is plugin and kind.
+    /// Returns the handle of one controller; `name` is plugin and kind.
     pub fn controller(&self, name: &str, workers_max: usize) -> ControllerMetrics {
         ControllerMetrics::new(&self.families, name, workers_max)
     }
 
-    /// The handle of one plugin.
+    /// Returns the handle of one plugin.
     pub fn plugin(&self, name: &str) -> PluginMetrics {
         PluginMetrics {
             families: self.families.clone(),
@@ -159,7 +161,7 @@ impl Metrics {
         }
     }
 
-    /// An answer of the API server, or `<error>` where there was none.
+    /// Counts a request to the API server; `code` is `<error>` if there was no response.
     pub fn request(&self, method: &str, code: &str) {
         let label = Code {
             code: code.to_owned(),
@@ -168,7 +170,7 @@ impl Metrics {
         self.families.requests.get_or_create_owned(&label).inc();
     }
 
-    /// Which conditions of a Plugin resource hold.
+    /// Sets the conditions of a Plugin resource.
     pub fn plugin_conditions<'a>(
         &self,
         plugin: &str,
@@ -187,7 +189,7 @@ impl Metrics {
         }
     }
 
-    /// A Plugin resource is gone, and its conditions with it.
+    /// Removes the conditions of a deleted Plugin resource.
     pub fn plugin_gone(&self, plugin: &str) {
         let shown = self.conditions.lock().remove(plugin);
         for condition in shown.into_iter().flatten() {
@@ -198,7 +200,7 @@ impl Metrics {
         }
     }
 
-    /// Whether this process holds the lease.
+    /// Sets whether this process holds the lease.
     pub fn leads(&self, lease: &str, leads: bool) {
         let label = Lease {
             name: lease.to_owned(),
@@ -208,7 +210,7 @@ impl Metrics {
     }
 }
 
-/// What one plugin does, over all its kinds and revisions.
+/// The metrics of one plugin, over all its kinds and revisions.
 #[derive(Clone)]
 pub struct PluginMetrics {
     families: Families,
@@ -216,13 +218,14 @@ pub struct PluginMetrics {
 }
 
 impl PluginMetrics {
-    /// A call of the guest that ended, however it ended, and whether it waited for memory that others might have needed.
+    /// Counts a finished guest call, successful or not; `waited_for_memory` is true if it waited for guest memory.
     pub fn called(&self, cpu: Duration, memory_peak_bytes: usize, waited_for_memory: bool) {
         let seconds = self.families.call_seconds.get_or_create_owned(&self.plugin);
         seconds.observe(cpu.as_secs_f64());
         let peak = self.families.memory_peak.get_or_create_owned(&self.plugin);
         let bytes = i64::try_from(memory_peak_bytes).unwrap_or(i64::MAX);
-        // Between reading and writing another call may raise it: the next higher peak mends that.
+        // Race: another call may raise the gauge between `get` and `set`, and this lower value then overwrites it.
+        // A later call with a higher peak corrects the gauge, so no lock is needed.
         if bytes > peak.get() {
             peak.set(bytes);
         }
@@ -232,7 +235,7 @@ impl PluginMetrics {
         }
     }
 
-    /// A fault, by the reason that the parent's condition gives.
+    /// Counts a fault by the reason in the parent's condition.
     pub fn fault(&self, reason: &str) {
         let label = PluginReason {
             plugin: self.plugin.plugin.clone(),
@@ -241,12 +244,12 @@ impl PluginMetrics {
         self.families.faults.get_or_create_owned(&label).inc();
     }
 
-    /// A pass whose inputs were those of the one before, so that the guest was not called.
+    /// Counts a pass without a guest call, because its inputs were those of the previous pass.
     pub fn skipped(&self) {
         self.families.skips.get_or_create_owned(&self.plugin).inc();
     }
 
-    /// A write for one of its parents that the API server took.
+    /// Counts a write for one of its parents that the API server accepted.
     pub fn wrote(&self, verb: &str) {
         let label = PluginVerb {
             plugin: self.plugin.plugin.clone(),
@@ -255,8 +258,8 @@ impl PluginMetrics {
         self.families.writes.get_or_create_owned(&label).inc();
     }
 
-    /// A change of a parent, a child or a related object was followed by a write that the API server took, so long after
-    /// it was seen.
+    /// Records the time from the observation of a change (of a parent, a child or a related object) to the first write
+    /// for it that the API server accepted.
     pub fn reacted(&self, after: Duration) {
         let seconds = self
             .families
@@ -265,24 +268,24 @@ impl PluginMetrics {
         seconds.observe(after.as_secs_f64());
     }
 
-    /// Another revision, or the same under other rules, took over.
+    /// Counts a swap of the active revision, or of its grants or limits.
     pub fn swapped(&self) {
         self.families.swaps.get_or_create_owned(&self.plugin).inc();
     }
 
-    /// The first pass on what a change brought began, so long after the change was seen.
+    /// Records the time from the observation of a change of the Plugin to the first pass with its result.
     pub fn took_over(&self, after: Duration) {
         let seconds = self.families.swap_seconds.get_or_create_owned(&self.plugin);
         seconds.observe(after.as_secs_f64());
     }
 
-    /// Somebody else keeps changing a child, and it is put back less often from now on.
+    /// Counts a child that another field manager keeps changing, and that the host restores less often from now on.
     pub fn contested(&self) {
         let conflicts = self.families.conflicts.get_or_create_owned(&self.plugin);
         conflicts.inc();
     }
 
-    /// Log lines of the guest that were dropped.
+    /// Counts dropped log lines of the guest.
     pub fn log_dropped(&self, lines: u64) {
         let dropped = self.families.log_dropped.get_or_create_owned(&self.plugin);
         dropped.inc_by(lines);
@@ -299,49 +302,45 @@ impl Families {
         let reconciles = registry.sub_registry_with_prefix("controller_runtime");
         reconciles.register(
             "reconcile",
-            "Passes per controller, by how they ended",
+            "Passes per controller, by result",
             self.reconciles.clone(),
         );
         reconciles.register(
             "reconcile_errors",
-            "Passes per controller that failed",
+            "Failed passes per controller",
             self.reconcile_errors.clone(),
         );
         reconciles.register(
             "reconcile_time_seconds",
-            "How long passes take",
+            "Duration of passes",
             self.reconcile_seconds.clone(),
         );
         reconciles.register(
             "active_workers",
-            "Passes that run at the moment",
+            "Running passes",
             self.active_workers.clone(),
         );
         reconciles.register(
             "max_concurrent_reconciles",
-            "Passes that may run at the same time",
+            "Maximum number of concurrent passes",
             self.workers_max.clone(),
         );
         let queue = registry.sub_registry_with_prefix("workqueue");
-        queue.register(
-            "depth",
-            "Parents that wait for a pass that is due",
-            self.queue_depth.clone(),
-        );
-        queue.register("adds", "Triggers taken in", self.queue_adds.clone());
+        queue.register("depth", "Queued parents", self.queue_depth.clone());
+        queue.register("adds", "Accepted triggers", self.queue_adds.clone());
         queue.register(
             "retries",
-            "Passes asked for after a failure",
+            "Passes queued again after a failure",
             self.queue_retries.clone(),
         );
         queue.register(
             "queue_duration_seconds",
-            "How long parents wait from being due to their pass",
+            "Time of parents in the queue until their pass starts",
             self.queue_seconds.clone(),
         );
         queue.register(
             "work_duration_seconds",
-            "How long passes take",
+            "Duration of passes",
             self.work_seconds.clone(),
         );
         registry.register(
@@ -351,7 +350,7 @@ impl Families {
         );
         registry.register(
             "leader_election_master_status",
-            "Whether this process may write",
+            "1 if this process holds the lease, else 0",
             self.leader.clone(),
         );
     }
@@ -365,7 +364,7 @@ impl Families {
         );
         plugins.register(
             "passes_skipped",
-            "Passes without a call of the guest, as its inputs were unchanged",
+            "Passes without a guest call, because the inputs were unchanged",
             self.skips.clone(),
         );
         plugins.register(
@@ -380,42 +379,42 @@ impl Families {
         );
         plugins.register(
             "event_to_write_seconds",
-            "From a change that was seen to the first write of the pass for it",
+            "Time from the observation of a change to the first write of the pass for it",
             self.event_to_write.clone(),
         );
         plugins.register(
             "swaps",
-            "Revisions, grants and limits that took over while the plugin served, per kind of parents",
+            "Swaps of revision, grants or limits while the plugin served, per parent kind",
             self.swaps.clone(),
         );
         plugins.register(
             "swap_seconds",
-            "From a change of the Plugin that was seen to the first pass on what it brought, per kind of parents",
+            "Time from the observation of a change of the Plugin to the first pass with its result, per parent kind",
             self.swap_seconds.clone(),
         );
         plugins.register(
             "conflicts",
-            "Children that somebody else keeps changing, from when they are put back less often",
+            "Children that another field manager keeps changing and that the host restores less often",
             self.conflicts.clone(),
         );
         plugins.register(
             "condition",
-            "Whether a condition of the Plugin resource holds",
+            "1 if the condition of the Plugin resource is True, else 0",
             self.conditions.clone(),
         );
         plugins.register(
             "memory_peak_bytes",
-            "The most memory that one call took",
+            "Peak memory of a single guest call, in bytes",
             self.memory_peak.clone(),
         );
         plugins.register(
             "memory_waits",
-            "Calls that waited for memory which other calls might have needed",
+            "Guest calls that waited for guest memory",
             self.memory_waits.clone(),
         );
         plugins.register(
             "log_lines_dropped",
-            "Log lines of the guest above its limits",
+            "Log lines of the guest dropped because of its limits",
             self.log_dropped.clone(),
         );
     }

@@ -1,4 +1,4 @@
-//! What is read when somebody asks, because another module knows it anyway.
+//! Metrics that are read from other modules at each scrape, because these modules hold the values anyway.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,26 +10,26 @@ use prometheus_client::{
 
 use super::labels::{Name, Plugin, Watch};
 
-/// Somebody who knows how things are at the moment.
+/// A module that knows the current values.
 pub trait Source: Send + Sync + 'static {
-    /// How things are.
+    /// Returns the current values.
     fn sample(&self) -> Sample;
 }
 
-/// How things are.
+/// The values of one scrape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Every watch.
+    /// All watches.
     pub watches: Vec<WatchSample>,
-    /// Every plugin.
+    /// All plugins.
     pub plugins: Vec<PluginSample>,
-    /// Plugins that were tried and do not serve.
+    /// The number of plugins given as files that were loaded and do not serve.
     pub left_out: usize,
-    /// Every controller: its name, and for how long its running passes have run, together and the longest.
+    /// All controllers: the name, and the run time of its running passes, as a sum and for the longest.
     pub unfinished: Vec<(String, Duration, Duration)>,
 }
 
-/// How one watch is doing.
+/// The state of one watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchSample {
     /// The kind's group; empty for the core group.
@@ -38,36 +38,36 @@ pub struct WatchSample {
     pub version: String,
     /// The kind.
     pub kind: String,
-    /// The namespace; empty for all, and for a cluster-scoped kind.
+    /// The namespace; empty for all namespaces and for a cluster-scoped kind.
     pub namespace: String,
     /// The label selector; empty for all objects.
     pub selector: String,
-    /// Whether it can be used.
+    /// True if the watch has all objects, so that passes can read from it.
     pub synced: bool,
     /// Objects in the cache.
     pub objects: usize,
-    /// Bytes of their texts.
+    /// Bytes of the objects' texts in the cache.
     pub bytes: usize,
-    /// Complete lists so far.
+    /// The number of complete lists so far.
     pub lists: u64,
-    /// Since the last event or bookmark; none: there was none.
+    /// The time since the last event or bookmark; `None` before the first.
     pub stale: Option<Duration>,
 }
 
-/// How one plugin is doing.
+/// The state of one plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSample {
-    /// Its name.
+    /// The plugin's name.
     pub plugin: String,
-    /// Whether it serves.
+    /// True if the plugin serves.
     pub serving: bool,
-    /// Its parents in the cluster, as far as they are selected.
+    /// The number of its selected parents in the cluster.
     pub parents: usize,
-    /// Kinds without which its passes cannot run.
+    /// The number of kinds that must be synced before its passes can run.
     pub waiting: usize,
 }
 
-/// A source as the registry wants it.
+/// The adapter of a source to the registry.
 pub(super) struct Collector(Arc<dyn Source>);
 
 impl Collector {
@@ -94,7 +94,7 @@ impl collector::Collector for Collector {
         encode_plugins(&mut encoder, &plugins)?;
         let family = encoder.encode_descriptor(
             "innkeeper_plugins_left_out",
-            "Plugins that were given as files, were tried and do not serve",
+            "Plugins given as files that were loaded and do not serve",
             None,
             MetricType::Gauge,
         )?;
@@ -103,7 +103,7 @@ impl collector::Collector for Collector {
         gauges(
             &mut encoder,
             "workqueue_unfinished_work_seconds",
-            "For how long the passes that run have been running, together",
+            "Sum of the run times of all running passes",
             unfinished
                 .iter()
                 .map(|entry| (name(entry), entry.1.as_secs_f64())),
@@ -111,7 +111,7 @@ impl collector::Collector for Collector {
         gauges(
             &mut encoder,
             "workqueue_longest_running_processor_seconds",
-            "For how long the longest of the passes that run has been running",
+            "Run time of the longest running pass",
             unfinished
                 .iter()
                 .map(|entry| (name(entry), entry.2.as_secs_f64())),
@@ -130,7 +130,7 @@ fn encode_watches(encoder: &mut DescriptorEncoder<'_>, watches: &[WatchSample]) 
     gauges(
         encoder,
         "innkeeper_watch_synced",
-        "Whether the watch shows all objects",
+        "1 if the watch has all objects, else 0",
         watches
             .iter()
             .map(|watch| (label(watch), f64::from(u8::from(watch.synced)))),
@@ -146,7 +146,7 @@ fn encode_watches(encoder: &mut DescriptorEncoder<'_>, watches: &[WatchSample]) 
     gauges(
         encoder,
         "innkeeper_watch_bytes",
-        "Bytes of the objects' texts in the cache",
+        "Size of the watch's objects in the cache, in bytes of text",
         watches
             .iter()
             .map(|watch| (label(watch), count(watch.bytes))),
@@ -154,7 +154,7 @@ fn encode_watches(encoder: &mut DescriptorEncoder<'_>, watches: &[WatchSample]) 
     gauges(
         encoder,
         "innkeeper_watch_stale_seconds",
-        "Since the last event or bookmark of the watch",
+        "Seconds since the last event or bookmark of the watch",
         watches
             .iter()
             .filter_map(|watch| Some((label(watch), watch.stale?.as_secs_f64()))),
@@ -162,7 +162,7 @@ fn encode_watches(encoder: &mut DescriptorEncoder<'_>, watches: &[WatchSample]) 
     gauges(
         encoder,
         "innkeeper_watch_lists",
-        "Complete lists of the watch: more than one says that it began anew",
+        "Complete lists of the watch; more than one means that the watch restarted",
         watches.iter().map(|watch| {
             let lists = usize::try_from(watch.lists).unwrap_or(usize::MAX);
             (label(watch), count(lists))
@@ -177,7 +177,7 @@ fn encode_plugins(encoder: &mut DescriptorEncoder<'_>, plugins: &[PluginSample])
     gauges(
         encoder,
         "innkeeper_plugin_serving",
-        "Whether the plugin serves",
+        "1 if the plugin serves, else 0",
         plugins
             .iter()
             .map(|plugin| (label(plugin), f64::from(u8::from(plugin.serving)))),
@@ -185,7 +185,7 @@ fn encode_plugins(encoder: &mut DescriptorEncoder<'_>, plugins: &[PluginSample])
     gauges(
         encoder,
         "innkeeper_plugin_parents",
-        "The plugin's parents in the cluster, as far as they are selected",
+        "Selected parents of the plugin in the cluster",
         plugins
             .iter()
             .map(|plugin| (label(plugin), count(plugin.parents))),
@@ -193,14 +193,16 @@ fn encode_plugins(encoder: &mut DescriptorEncoder<'_>, plugins: &[PluginSample])
     gauges(
         encoder,
         "innkeeper_plugin_waiting",
-        "Kinds that have to be read before the plugin's passes can run",
+        "Kinds that must be synced before the plugin's passes can run",
         plugins
             .iter()
             .map(|plugin| (label(plugin), count(plugin.waiting))),
     )
 }
 
-/// One gauge with all its label sets; nothing where there are none, as an empty family would be an error of the text.
+/// Encodes one gauge with all its label sets.
+///
+/// Writes nothing if there are none, because a family without values would be an encoding error.
 fn gauges<L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -218,7 +220,7 @@ fn gauges<L: EncodeLabelSet>(
     Ok(())
 }
 
-/// Exact up to 2^32, more than any cache holds.
+/// Converts a count; larger counts are shown as 2^32 - 1, which is more than any cache holds.
 fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::*;
 
-/// Whether the text has this line, whatever its value.
+/// Returns true if the text has this line, with any value.
 #[track_caller]
 fn assert_line(text: &str, line: &str) {
     assert!(
@@ -39,7 +39,7 @@ fn o1_a_pass_is_counted_under_the_names_of_controller_runtime() {
 }
 
 #[test]
-fn a_pass_that_runs_is_seen_until_it_is_dropped() {
+fn a_pass_counts_as_running_until_it_is_dropped() {
     let metrics = Metrics::new();
     let controller = metrics.controller("web/pond", 1);
     let running = controller.begin(Duration::ZERO, 0);
@@ -56,7 +56,7 @@ fn a_pass_that_runs_is_seen_until_it_is_dropped() {
         &text,
         "controller_runtime_active_workers{controller=\"web/pond\"} 0",
     );
-    // A pass that was cut off did not end.
+    // An aborted pass has no result.
     assert!(
         !text.contains("controller_runtime_reconcile_total{"),
         "{text}"
@@ -64,7 +64,7 @@ fn a_pass_that_runs_is_seen_until_it_is_dropped() {
 }
 
 #[test]
-fn what_a_plugin_does_is_counted() {
+fn the_events_of_a_plugin_are_counted() {
     let metrics = Metrics::new();
     let plugin = metrics.plugin("web");
     plugin.called(Duration::from_micros(80), 2_000_000, false);
@@ -117,7 +117,7 @@ fn conditions_of_a_plugin_are_shown_until_it_is_gone() {
 }
 
 #[test]
-fn what_others_know_is_read_when_somebody_asks() {
+fn sources_are_read_at_each_scrape() {
     struct Fixed;
     impl Source for Fixed {
         fn sample(&self) -> Sample {

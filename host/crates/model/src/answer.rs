@@ -1,13 +1,13 @@
-//! What a guest answers.
+//! The answers of a guest.
 
 use serde_json::{Map, Value};
 
 use super::{Condition, Gvk};
 
-/// Why a pass runs.
+/// The phase of a pass: the reason why it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// The parent is to be brought to what it declares.
+    /// The host brings the children to the state that the parent declares.
     Reconcile,
     /// The parent is being deleted and carries our finalizer.
     Finalize,
@@ -20,49 +20,49 @@ pub enum Outcome {
     Desired(Desired),
     /// Leave the children as they are.
     Keep(Report),
-    /// The parent may go; phase finalize only.
+    /// The host may remove its finalizer, so that the parent is deleted; phase finalize only.
     Finalized(Report),
 }
 
-/// The whole desired set, and the report.
+/// The whole desired set of children, and the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Desired {
-    /// Every child that is to exist.
+    /// Every child that must exist; the host prunes other children of this parent.
     pub children: Vec<Child>,
-    /// What is to be said about the parent.
+    /// The status, conditions and events for the parent.
     pub report: Report,
 }
 
-/// What is to be said about a parent.
+/// The guest's statements about a parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The status without conditions; none: no status is stated.
+    /// The status without conditions; `None` if the guest states no status.
     pub status: Option<Map<String, Value>>,
     /// The plugin's conditions.
     pub conditions: Vec<Condition>,
     /// Events about the parent.
     pub events: Vec<Event>,
-    /// Asks for another pass after so many milliseconds.
+    /// Requests another pass after this time in milliseconds.
     pub requeue_after_ms: Option<u64>,
 }
 
 /// A Kubernetes Event about a parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whether somebody should worry.
+    /// The type: normal or warning.
     pub kind: EventType,
     /// One word in CamelCase.
     pub reason: String,
-    /// A sentence for people.
+    /// A sentence for the user.
     pub message: String,
 }
 
 /// The type of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventType {
-    /// For information.
+    /// Information only.
     Normal,
-    /// Something may need attention.
+    /// A problem that may need the user's attention.
     Warning,
 }
 
@@ -73,21 +73,21 @@ pub struct Child {
     pub key: String,
     /// The kind as stated.
     pub kind: Gvk,
-    /// The namespace as stated; the parent's is filled in where it is left out.
+    /// The namespace as stated; `None` means the parent's namespace, which the policy check fills in.
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
-    /// The fields that the plugin cares about, as stated.
+    /// The fields that the plugin owns, as stated.
     pub object: Map<String, Value>,
     /// Secret keys to generate at creation.
     pub generate: Vec<Generated>,
-    /// When the child is written.
+    /// The rule for writing the child.
     pub apply: ApplyPolicy,
-    /// What becomes of it when the parent goes.
+    /// The fate of the child when the parent is deleted.
     pub removal: RemovalPolicy,
-    /// Who decides whether it is ready.
+    /// The source of its readiness.
     pub readiness: Readiness,
-    /// Keys that must be ready before it is created.
+    /// Keys of the children that must be ready before it is created.
     pub after: Vec<String>,
 }
 
@@ -96,13 +96,13 @@ pub struct Child {
 pub struct Generated {
     /// The key below `data`.
     pub key: String,
-    /// How many characters.
+    /// The number of characters.
     pub length: u32,
     /// The characters to draw from.
     pub alphabet: String,
 }
 
-/// When a child is written.
+/// The rule for writing a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ApplyPolicy {
     /// Created when missing and kept as stated.
@@ -113,19 +113,19 @@ pub enum ApplyPolicy {
     Hold,
 }
 
-/// What becomes of a child when its parent goes.
+/// The fate of a child when its parent is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RemovalPolicy {
-    /// Owned by the parent and collected with it.
+    /// Owned by the parent; Kubernetes' garbage collector deletes it with the parent.
     Delete,
-    /// Kept, never deleted by the host.
+    /// Kept without an owner; the host never deletes it.
     Retain,
 }
 
-/// Who decides whether a child is ready.
+/// The source of a child's readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Readiness {
-    /// The host, from the object.
+    /// The host derives it from the object.
     Derive,
     /// The guest says that it is.
     Ready,
@@ -133,24 +133,24 @@ pub enum Readiness {
     NotReady,
 }
 
-/// The guest answered that it could not do its work.
+/// A failure that the guest reports instead of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: FaultKind,
-    /// A sentence for people.
+    /// A sentence for the user.
     pub message: String,
-    /// Status and conditions; none leaves them as they are.
+    /// Status and conditions; `None` leaves them as they are.
     pub report: Option<Report>,
 }
 
 /// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
-    /// Passes by itself: tried again with back-off.
+    /// A temporary failure; the host retries with back-off.
     Retry,
-    /// The parent is wrong: tried again when an input changes.
+    /// The parent is invalid; the host retries when an input changes.
     Invalid,
-    /// The plugin is wrong: tried again with another revision or configuration.
+    /// The plugin cannot work; the host retries with another revision or configuration.
     Fatal,
 }

@@ -1,29 +1,29 @@
-//! Whose fault a failure is, and when to try again: the only questions that the loop asks an error.
+//! The blame and the retry rule of a failure: the only properties of an error that the loop reads.
 
 use std::time::Duration;
 
-/// Whose fault a failure is, which decides where it is reported.
+/// The party that caused a failure; it decides where the failure is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Blame {
     /// The plugin's code.
     Guest,
-    /// What the parent says, or what it refers to.
+    /// The parent, or an object that it refers to.
     Parent,
     /// The cluster: its API server, its permissions, its policies.
     Cluster,
-    /// Innkeeper itself.
+    /// The host itself.
     Host,
 }
 
-/// When a failed pass is to be tried again.
+/// The rule for retrying a failed pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retry {
-    /// Not at all.
+    /// No retry.
     Never,
-    /// When an input of the pass changes.
+    /// A retry when an input of the pass changes.
     OnChange,
-    /// With the parent's back-off.
+    /// A retry with the parent's back-off.
     Backoff,
-    /// Not before so much time has passed, because the API server said so.
+    /// A retry after this time at the earliest, as the API server requested.
     At(Duration),
 }

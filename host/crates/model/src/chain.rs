@@ -1,18 +1,18 @@
-//! An error with everything that caused it, as one line.
+//! An error with all its causes, as one line.
 
 use std::{error::Error, fmt, iter};
 
-/// Shows an error and its sources: `failed to apply x: failed to connect: refused`.
+/// The display of an error and its sources: `failed to apply x: failed to connect: refused`.
 ///
-/// For logs and conditions; errors themselves never repeat their source in their text.
+/// Logs and conditions use it, because the text of an error never repeats its source.
 pub struct Chain<'a>(&'a (dyn Error + 'static));
 
-/// Shows an error with its sources.
+/// Returns the display of an error with its sources.
 pub fn error_chain<'a>(error: &'a (dyn Error + 'static)) -> Chain<'a> {
     Chain(error)
 }
 
-/// An error and its sources, from the outermost to the first.
+/// Iterates over an error and its sources, from the outermost to the root cause.
 pub fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -25,7 +25,7 @@ impl fmt::Display for Chain<'_> {
         f.write_str(&shown)?;
         for error in causes(self.0).skip(1) {
             let text = error.to_string();
-            // Libraries like to repeat their source; people need it once.
+            // Some libraries repeat the source in their own text; it is shown only once.
             if !shown.contains(&text) {
                 write!(f, ": {text}")?;
             }

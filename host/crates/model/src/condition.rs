@@ -1,40 +1,42 @@
-//! Conditions, and every reason that the host gives.
+//! Conditions, and the reasons that the host uses in them.
 
 use jiff::Timestamp;
 
-/// A time without what is below a second: so the API server gives the times of conditions back.
+/// Truncates a time to whole seconds, the precision in which the API server stores the times of conditions.
+///
+/// Without this, a time that was written would differ from the time that is read back.
 pub fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// A condition on a parent as the host or the guest states it.
+/// A condition of a parent, as the host or the guest states it.
 ///
-/// `observedGeneration` and `lastTransitionTime` are added where it is written.
+/// The plan adds `observedGeneration` and `lastTransitionTime`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// The type in CamelCase.
     pub kind: String,
-    /// Whether it holds.
+    /// The status of the condition.
     pub status: ConditionStatus,
     /// One word in CamelCase.
     pub reason: String,
-    /// A sentence for people.
+    /// A sentence for the user.
     pub message: String,
 }
 
 /// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not hold.
+    /// The condition does not hold.
     False,
-    /// Nothing is known yet.
+    /// The host does not know yet.
     Unknown,
 }
 
 impl ConditionStatus {
-    /// The text in the API: `True`, `False` or `Unknown`.
+    /// Returns the text in the API: `True`, `False` or `Unknown`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -51,7 +53,7 @@ pub mod reason {
     /// Condition type: all children are ready.
     pub const READY: &str = "Ready";
 
-    /// `Synced=True`: everything is as the guest wants it.
+    /// `Synced=True`: the cluster matches the guest's answer.
     pub const APPLIED: &str = "Applied";
     /// The guest trapped or panicked.
     pub const GUEST_TRAPPED: &str = "GuestTrapped";
@@ -61,47 +63,47 @@ pub mod reason {
     pub const MEMORY_EXCEEDED: &str = "MemoryExceeded";
     /// The answer breaks a rule of the contract.
     pub const OUTPUT_REJECTED: &str = "OutputRejected";
-    /// The answer holds a child that the plugin may not have.
+    /// The answer holds a child that the plugin may not create.
     pub const CHILD_FORBIDDEN: &str = "ChildForbidden";
-    /// An object of that name exists and is not ours.
+    /// An object with the child's name exists and does not belong to this parent.
     pub const CHILD_NOT_OWNED: &str = "ChildNotOwned";
     /// The API server rejected a child.
     pub const CHILD_REJECTED: &str = "ChildRejected";
-    /// A child is being deleted and has to go before it can be made again.
+    /// A child is being deleted, and the host can create it again only after it is gone.
     pub const CHILD_DELETING: &str = "ChildDeleting";
     /// The cluster does not serve an optional kind; everything else is applied.
     pub const KIND_NOT_SERVED: &str = "KindNotServed";
-    /// A write failed and will be tried again.
+    /// A write failed; the host retries it.
     pub const APPLY_FAILED: &str = "ApplyFailed";
     /// The API server rejected the guest's status.
     pub const STATUS_REJECTED: &str = "StatusRejected";
-    /// The guest says that the parent is wrong.
+    /// The guest reports that the parent is invalid.
     pub const INVALID: &str = "Invalid";
-    /// The guest asks to be tried again.
+    /// The guest requests a retry.
     pub const RETRYING: &str = "Retrying";
-    /// The guest says that it cannot work at all.
+    /// The guest reports that it cannot work at all.
     pub const FATAL: &str = "Fatal";
-    /// A kind that the pass needs is not yet cached.
+    /// The cache does not hold a kind that the pass needs yet.
     pub const WAITING_FOR_CACHE: &str = "WaitingForCache";
-    /// The plugin does not serve.
+    /// The plugin does not serve; the Plugin's conditions give the reason.
     pub const PLUGIN_NOT_READY: &str = "PluginNotReady";
-    /// The parent is outside the plugin's selection.
+    /// The selectors of the Plugin do not match the parent.
     pub const NOT_SELECTED: &str = "NotSelected";
-    /// The parent is paused by annotation.
+    /// An annotation on the parent pauses it.
     pub const PAUSED: &str = "Paused";
     /// A limit on answers, reads or output was exceeded.
     pub const LIMIT_EXCEEDED: &str = "LimitExceeded";
-    /// Writes are held back by a rate limit.
+    /// A rate limit delays the writes.
     pub const THROTTLED: &str = "Throttled";
-    /// Another manager keeps changing a field that the plugin owns.
+    /// Another field manager keeps changing a field that the plugin owns.
     pub const FIELD_CONFLICT: &str = "FieldConflict";
-    /// Objects could be adopted, but adoption is not allowed.
+    /// Objects could be adopted, but the parent or the grants do not allow adoption.
     pub const ADOPTION_PENDING: &str = "AdoptionPending";
-    /// The cluster's hash key is lost.
+    /// The Secret with the cluster's hash key is missing.
     pub const HASH_KEY_MISSING: &str = "HashKeyMissing";
 
     /// `Ready=False`: at least one child is not ready.
     pub const CHILDREN_NOT_READY: &str = "ChildrenNotReady";
-    /// `Ready=Unknown`: no answer of the guest was accepted so far.
+    /// `Ready=Unknown`: the host has not accepted any answer of the guest yet.
     pub const NO_ANSWER_YET: &str = "NoAnswerYet";
 }

@@ -7,44 +7,44 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-/// What a digest of this kind starts with, as registries write it.
+/// The algorithm prefix, as registries write it.
 const PREFIX: &str = "sha256:";
 
-/// A SHA-256, shown as `sha256:` and 64 hexadecimal digits.
+/// A SHA-256 digest, displayed as `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
 /// A text that is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not a digest: write sha256: and 64 hexadecimal digits in lower case")]
+#[error("\"{0}\" is not a digest: use sha256: and 64 hexadecimal digits in lower case")]
 pub struct InvalidDigest(
     /// The text as given.
     pub String,
 );
 
-/// A digest of bytes that come in pieces.
+/// The state of a digest over bytes that arrive in pieces.
 #[derive(Clone, Debug, Default)]
 pub struct Digester(Sha256);
 
 impl Digester {
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
-    /// The digest of all pieces.
+    /// Returns the digest of all pieces.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }
 }
 
 impl Digest {
-    /// The digest of bytes.
+    /// Computes the digest of bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of bytes in parts.
+    /// Computes the digest of the concatenated parts.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut digester = Digester::default();
         for part in parts {
@@ -53,12 +53,12 @@ impl Digest {
         digester.finish()
     }
 
-    /// The bytes of the digest.
+    /// Returns the bytes of the digest.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The digest as 64 hexadecimal digits.
+    /// Returns the digest as 64 hexadecimal digits.
     pub fn to_hex(&self) -> String {
         let mut text = String::with_capacity(64);
         for byte in self.0 {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_it_shows_and_nothing_else() {
+    fn parses_only_its_own_form() {
         let digest = Digest::of(b"pond");
         let shown = digest.to_string();
         assert_eq!(shown.parse(), Ok(digest));

@@ -2,7 +2,9 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-/// A kind without its version: what identifies objects, because one object can be had in several versions.
+/// A kind without its version.
+///
+/// It identifies objects, because the API server serves one object in several versions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKind {
     /// The API group; empty for the core group.
@@ -12,7 +14,7 @@ pub struct GroupKind {
 }
 
 impl GroupKind {
-    /// Makes a kind of its two parts.
+    /// Makes a kind from its two parts.
     pub fn new(group: impl Into<Arc<str>>, kind: impl Into<Arc<str>>) -> Self {
         Self {
             group: group.into(),
@@ -44,14 +46,14 @@ pub struct Gvk {
 
 /// An `apiVersion` that is neither `version` nor `group/version`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not an apiVersion: give group/version, or version alone for the core group")]
+#[error("\"{0}\" is not an apiVersion: use group/version, or version alone for the core group")]
 pub struct InvalidApiVersion(
     /// The text as given.
     pub String,
 );
 
 impl Gvk {
-    /// Makes a kind of its three parts.
+    /// Makes a kind from its three parts.
     pub fn new(
         group: impl Into<Arc<str>>,
         version: impl Into<Arc<str>>,
@@ -64,7 +66,7 @@ impl Gvk {
         }
     }
 
-    /// Makes a kind from `apiVersion` and `kind` as they stand in a manifest.
+    /// Parses `apiVersion` and `kind` as a manifest states them.
     pub fn parse(api_version: &str, kind: &str) -> Result<Self, InvalidApiVersion> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let grouped = api_version.contains('/');
@@ -74,7 +76,7 @@ impl Gvk {
         Ok(Self::new(group, version, kind))
     }
 
-    /// `group/version`, or `version` alone for the core group.
+    /// Returns `group/version`, or `version` alone for the core group.
     pub fn api_version(&self) -> String {
         match &*self.group {
             "" => self.version.to_string(),
@@ -82,7 +84,7 @@ impl Gvk {
         }
     }
 
-    /// The kind without its version.
+    /// Returns the kind without its version.
     pub fn group_kind(&self) -> GroupKind {
         GroupKind {
             group: Arc::clone(&self.group),
@@ -98,28 +100,28 @@ impl fmt::Display for Gvk {
     }
 }
 
-/// Where the objects of a kind live.
+/// The scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// In namespaces.
+    /// Every object is in a namespace.
     Namespaced,
-    /// In the cluster.
+    /// Objects are in no namespace.
     Cluster,
 }
 
-/// What identifies an object for its users: a later object of the same name has the same identity, but another UID.
+/// The identity of an object for its users: a later object of the same name has the same identity, but another UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     /// The kind.
     pub kind: GroupKind,
-    /// The namespace; none for cluster-scoped objects.
+    /// The namespace; `None` for cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
     /// The name.
     pub name: Arc<str>,
 }
 
 impl ObjectId {
-    /// Makes an identity of its parts.
+    /// Makes an identity from its parts.
     pub fn new(kind: GroupKind, namespace: Option<&str>, name: &str) -> Self {
         Self {
             kind,
@@ -128,7 +130,7 @@ impl ObjectId {
         }
     }
 
-    /// `<group>/<kind>/<namespace>/<name>`, the value of [`ANNOTATION_RETAINED_FOR`](super::ANNOTATION_RETAINED_FOR);
+    /// Returns `<group>/<kind>/<namespace>/<name>`, the value of [`ANNOTATION_RETAINED_FOR`](super::ANNOTATION_RETAINED_FOR);
     /// the parts of the core group and of cluster-scoped objects are empty.
     pub fn identity(&self) -> String {
         let namespace = self.namespace.as_deref().unwrap_or_default();
@@ -136,7 +138,7 @@ impl ObjectId {
         format!("{group}/{kind}/{namespace}/{}", self.name)
     }
 
-    /// Reads what [`identity`](Self::identity) wrote; none if the text is something else.
+    /// Parses the form of [`identity`](Self::identity); returns `None` for any other text.
     pub fn parse_identity(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (group, kind) = (parts.next()?, parts.next()?);
@@ -149,7 +151,7 @@ impl ObjectId {
     }
 }
 
-/// The order in which children are handed over: kind, group, namespace, name.
+/// Compares two children in the order in which the guest receives them: kind, group, namespace, name.
 pub fn child_order(left: &ObjectId, right: &ObjectId) -> Ordering {
     fn rank(id: &ObjectId) -> (&str, &str, Option<&str>, &str) {
         let ObjectId {

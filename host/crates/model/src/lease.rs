@@ -1,4 +1,4 @@
-//! The lease by which hosts agree on who writes, as it is stored in the cluster.
+//! The lease that decides which host writes, as stored in the cluster.
 
 use jiff::Timestamp;
 
@@ -7,25 +7,26 @@ use super::ResourceVersion;
 /// A lease as it was read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The version that a write must replace.
+    /// The version that the next write must replace; the API server rejects the write if it is no longer current.
     pub version: ResourceVersion,
-    /// What it says.
+    /// The content.
     pub record: LeaseRecord,
 }
 
-/// What a lease says.
+/// The content of a lease.
 ///
-/// Its times are those of the clock of whoever wrote them: they are for people, nothing is decided by them.
+/// Each time comes from the clock of the host that wrote it. The times inform the user only: no host decides by them,
+/// because clocks of different hosts differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// Who holds it; empty: nobody.
+    /// The holder; empty if the lease is free.
     pub holder: String,
-    /// For how long it is held after each renewal, in seconds.
+    /// The time for which each renewal holds the lease, in seconds.
     pub duration_s: u32,
-    /// When the holder got it.
+    /// The time at which the holder acquired it.
     pub acquired: Option<Timestamp>,
-    /// When the holder renewed it last.
+    /// The time of the holder's last renewal.
     pub renewed: Option<Timestamp>,
-    /// How often it went from one holder to another.
+    /// The number of changes from one holder to another.
     pub transitions: u32,
 }

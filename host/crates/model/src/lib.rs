@@ -1,8 +1,8 @@
-//! The words of the domain as plain types.
+//! The terms of the domain as plain types.
 //!
-//! Everything that passes between the sandbox, the cache and the writer is said in these types: WIT types end in
-//! `plugin`, Kubernetes JSON ends in `cluster` and `apply`.
-//! Nothing here does I/O, waits, or knows the Kubernetes client, the Kubernetes types or wasmtime.
+//! The sandbox, the cache and the writer exchange data in these types: `sandbox` converts WIT types to and from them,
+//! `cluster` and `apply` the JSON of the Kubernetes API.
+//! This crate does no I/O, never waits, and does not depend on the Kubernetes client, the Kubernetes types or wasmtime.
 
 mod answer;
 mod blame;

@@ -1,8 +1,8 @@
-//! The limits of a plugin. There is no way to have none: every field has a default that is a limit.
+//! The limits of a plugin. Every field has a default that is a limit, so no plugin runs without limits.
 
 use std::time::Duration;
 
-/// What one plugin may use; all enforced on every call.
+/// The resources that one plugin may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Linear memory of one instance, summed over its memories and tables, in bytes.
@@ -24,11 +24,11 @@ pub struct Limits {
     pub host_calls_max: u32,
     /// Bytes that `get` and `list` return in one pass.
     pub host_call_bytes_max: usize,
-    /// Passes at the same time.
+    /// Concurrent passes.
     pub concurrency_max: usize,
     /// Passes per second.
     pub passes_per_second_max: u32,
-    /// Writes per minute and parent.
+    /// Writes per minute for one parent.
     pub writes_per_minute_max: u32,
 }
 

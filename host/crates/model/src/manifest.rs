@@ -1,4 +1,4 @@
-//! What a plugin says of itself.
+//! The manifest that a plugin returns from `describe`.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -6,29 +6,29 @@ use serde_json::{Map, Value};
 
 use super::{GroupKind, Gvk, PluginName, Scope};
 
-/// What a plugin is and asks for; a request, not a grant.
+/// The description of a plugin and its requests; a request is not a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// The plugin's name.
     pub name: PluginName,
-    /// The plugin's own version, for people.
+    /// The plugin's own version, for display only.
     pub version: String,
     /// The kinds of parents; at least one.
     pub parents: Vec<ParentKind>,
-    /// CustomResourceDefinitions that it brings.
+    /// CustomResourceDefinitions that the plugin installs.
     pub crds: Vec<Map<String, Value>>,
     /// Every kind of child that an answer may hold.
     pub children: Vec<ChildKind>,
     /// Every kind that it reads.
     pub reads: Vec<ReadKind>,
-    /// Whether it has work to do before a parent goes.
+    /// True if the plugin has work to do before a parent is deleted.
     pub finalize: bool,
-    /// A JSON schema for its configuration; none: only `{}` is accepted.
+    /// A JSON schema for its configuration; with `None`, the host accepts only `{}`.
     pub config_schema: Option<Value>,
 }
 
 impl Manifest {
-    /// The kinds of parents in whatever version; of each of them one plugin serves.
+    /// Returns the kinds of parents without their versions; at most one plugin serves each of them.
     pub fn parent_kinds(&self) -> BTreeSet<GroupKind> {
         let parents = self.parents.iter();
         parents.map(|parent| parent.kind.group_kind()).collect()
@@ -38,11 +38,11 @@ impl Manifest {
 /// A kind of parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentKind {
-    /// The kind in the version that the plugin speaks.
+    /// The kind in the version that the plugin uses.
     pub kind: Gvk,
     /// The lower-case plural.
     pub plural: String,
-    /// Where its objects live.
+    /// The scope of the kind.
     pub scope: Scope,
 }
 
@@ -51,26 +51,26 @@ pub struct ParentKind {
 pub struct ChildKind {
     /// The kind in the version that the plugin states.
     pub kind: Gvk,
-    /// False: where the cluster does not serve it, its children are skipped.
+    /// If false, the host skips children of this kind in a cluster that does not serve it.
     pub required: bool,
-    /// The condition that makes a child of this kind ready.
+    /// The type of the condition that makes a child of this kind ready; `None` if the host uses its own rules.
     pub ready_condition: Option<String>,
 }
 
 /// A kind that a plugin reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadKind {
-    /// The kind in the version that the plugin asks for.
+    /// The kind in the requested version.
     pub kind: Gvk,
-    /// How much of each object.
+    /// The part of each object that the guest sees.
     pub access: Access,
-    /// From where.
+    /// The namespaces in which objects are read.
     pub scope: ReadScope,
     /// Limits the read to objects with these labels (Kubernetes' text form).
     pub label_selector: Option<String>,
 }
 
-/// How much of an object is shown, from most to least.
+/// The part of an object that a guest sees, ordered from most to least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
     /// The whole object.
@@ -92,31 +92,31 @@ impl fmt::Display for Access {
     }
 }
 
-/// From where objects are read.
+/// The namespaces in which objects are read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReadScope {
     /// The namespace of the parent.
     ParentNamespace,
-    /// These namespaces; only a grant says so, a plugin cannot ask for it.
+    /// These namespaces; only a grant can list them, a plugin cannot request this scope.
     Namespaces(BTreeSet<Arc<str>>),
     /// The whole cluster.
     Cluster,
 }
 
-/// Where a read of some scope looks for objects.
+/// The namespaces that a read actually covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// In all namespaces, or among the objects of a cluster-scoped kind.
+    /// All namespaces, or all objects of a cluster-scoped kind.
     Everywhere,
-    /// In these namespaces; in none when the scope does not cover the read.
+    /// These namespaces; empty if the scope does not cover the read.
     Within(BTreeSet<Arc<str>>),
 }
 
 impl ReadScope {
-    /// Where a read for a parent in the namespace `own` looks when it asks for a namespace, or with none for all that
-    /// the scope covers.
+    /// Returns the namespaces that a read covers, for a parent in the namespace `own`.
     ///
-    /// Objects of a cluster-scoped kind are covered by a scope of the whole cluster only.
+    /// `asked` is the namespace that the guest requests; with `None` the read covers the whole scope.
+    /// Only the scope `Cluster` covers objects of a cluster-scoped kind.
     pub fn reach(&self, kind: Scope, own: Option<&Arc<str>>, asked: Option<&Arc<str>>) -> Reach {
         let covered = match (self, kind) {
             (Self::Cluster, Scope::Cluster) => return Reach::Everywhere,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_the_cluster_are_in_no_namespace() {
+    fn only_the_cluster_scope_reaches_cluster_scoped_objects() {
         let own = Arc::from("a");
         let listed = ReadScope::Namespaces(["a"].map(Arc::from).into());
         for scope in [ReadScope::ParentNamespace, listed] {

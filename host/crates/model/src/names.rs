@@ -1,8 +1,8 @@
-//! Names that the host writes into the cluster, and the name of a plugin.
+//! The labels, annotations, finalizers and field managers of the host, and the name of a plugin.
 
 use std::{fmt, sync::Arc};
 
-/// Labels, annotations and finalizers below this prefix are the host's alone.
+/// The prefix of the labels, annotations and finalizers that are reserved for the host.
 pub const DOMAIN_PREFIX: &str = "innkeeper.dev/";
 
 /// Label on every child: the name of the plugin that stated it. Child watches select on it.
@@ -11,26 +11,27 @@ pub const LABEL_PLUGIN: &str = "innkeeper.dev/plugin";
 /// Annotation on every child: the key under which the guest stated it.
 pub const ANNOTATION_KEY: &str = "innkeeper.dev/key";
 
-/// Annotation on every child: a keyed hash of what was applied last.
+/// Annotation on every child: a keyed hash of the last applied object.
 pub const ANNOTATION_APPLIED: &str = "innkeeper.dev/applied";
 
 /// Annotation on a child that is kept without an owner: `<group>/<kind>/<namespace>/<name>` of its parent.
 pub const ANNOTATION_RETAINED_FOR: &str = "innkeeper.dev/retained-for";
 
-/// Annotation on a parent that releases our finalizer without running the guest.
+/// Annotation on a parent that makes the host remove its finalizer without running the guest.
 pub const ANNOTATION_SKIP_FINALIZE: &str = "innkeeper.dev/skip-finalize";
 
 /// Annotation on a parent that stops its passes.
 pub const ANNOTATION_PAUSED: &str = "innkeeper.dev/paused";
 
-/// On a parent, with the value `true`: what has the name of a child and belongs to nobody becomes that child, where the
-/// plugin may adopt its kind.
+/// Annotation on a parent: with the value `true`, an object without an owner that has the name of a child becomes that
+/// child, if the grants allow the plugin to adopt its kind.
 pub const ANNOTATION_ADOPT: &str = "innkeeper.dev/adopt";
 
-/// On a ServiceAccount: the names of the Plugins whose children may be written as it, separated by commas.
+/// Annotation on a ServiceAccount: the Plugins, separated by commas, whose children the host may write as that account.
 pub const ANNOTATION_PLUGINS: &str = "innkeeper.dev/plugins";
 
-/// Whether a text can name a namespace: at most 63 lower-case letters, digits and dashes, none of these at an end.
+/// Returns true if a text can name a namespace: 1 to 63 lower-case letters, digits and dashes, without a dash at either
+/// end.
 pub fn is_dns_label(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     (1..=63).contains(&text.len())
@@ -54,10 +55,12 @@ pub struct InvalidPluginName(
 );
 
 impl PluginName {
-    /// The longest name; a field manager made of it stays below the API server's 128 characters.
+    /// The maximum length in characters.
+    ///
+    /// The longest field manager made from such a name stays below the API server's limit of 128 characters.
     pub const LENGTH_MAX: usize = 40;
 
-    /// Checks a name.
+    /// Makes a name from a valid text.
     pub fn new(name: &str) -> Result<Self, InvalidPluginName> {
         if name.len() <= Self::LENGTH_MAX && is_dns_label(name) {
             Ok(Self(Arc::from(name)))
@@ -66,27 +69,27 @@ impl PluginName {
         }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The field manager of this plugin's children.
+    /// Returns the field manager of this plugin's children.
     pub fn field_manager(&self) -> String {
         format!("innkeeper:{}", self.0)
     }
 
-    /// The field manager of the guest's status and conditions.
+    /// Returns the field manager of the guest's status and conditions.
     pub fn status_manager(&self) -> String {
         format!("innkeeper:{}:status", self.0)
     }
 
-    /// The field manager of the host's conditions and of the finalizer.
+    /// Returns the field manager of the host's conditions and of the finalizer.
     pub fn host_manager(&self) -> String {
         format!("innkeeper:{}:host", self.0)
     }
 
-    /// The finalizer that this plugin puts on its parents.
+    /// Returns the finalizer that the host puts on parents of this plugin.
     pub fn finalizer(&self) -> String {
         format!("{DOMAIN_PREFIX}{}", self.0)
     }

@@ -1,10 +1,10 @@
-//! An object as the cache shows it.
+//! An object as the cache holds it.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::{Access, Gvk, ObjectId};
 
-/// The UID of an object: unlike its name, never used twice.
+/// The UID of an object: unlike a name, the API server never uses it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(pub Arc<str>);
 
@@ -16,7 +16,7 @@ impl fmt::Display for Uid {
 
 /// A resourceVersion: an integer that grows with every write to a resource type.
 ///
-/// Comparable within one resource type since Kubernetes 1.35 by promise, and in practice long before.
+/// Kubernetes guarantees since 1.35 that versions of one resource type can be compared; they could be before in practice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceVersion(pub u64);
 
@@ -26,14 +26,14 @@ impl fmt::Display for ResourceVersion {
     }
 }
 
-/// What one field manager owns of an object.
+/// The fields of an object that one field manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedEntry {
     /// The manager's name.
     pub manager: Arc<str>,
-    /// The subresource through which it wrote: `status`; none for the object itself.
+    /// The subresource through which it wrote, such as `status`; `None` for the object itself.
     pub subresource: Option<Arc<str>>,
-    /// Whether the entry comes from server-side apply; updates by the same name are separate entries.
+    /// True if the entry comes from server-side apply; updates by the same manager are a separate entry.
     pub applied: bool,
     /// The owned paths as JSON text in Kubernetes' `FieldsV1` form.
     pub fields: Arc<str>,
@@ -41,13 +41,13 @@ pub struct ManagedEntry {
 
 /// One version of an object as the cache holds it.
 ///
-/// Metadata that the host decides by is taken out; the rest stays text, because a tree of maps would take many times
+/// The metadata that the host uses has its own fields. The rest stays text, because a tree of maps would take many times
 /// the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// The kind, in the version that is watched.
+    /// The kind in the watched version.
     pub kind: Gvk,
-    /// The namespace; none for cluster-scoped objects.
+    /// The namespace; `None` for cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
     /// The name.
     pub name: Arc<str>,
@@ -69,7 +69,7 @@ pub struct Object {
     pub annotations: BTreeMap<Arc<str>, Arc<str>>,
     /// The managedFields entries of the host's own managers; those of others are not kept.
     pub managed: Vec<ManagedEntry>,
-    /// How much of the object `json` holds.
+    /// The part of the object that `json` holds.
     pub form: Access,
     /// The object as guests see it: without `managedFields`, `resourceVersion` and the annotation
     /// `kubectl.kubernetes.io/last-applied-configuration`, in the form `form`.
@@ -77,7 +77,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// The object's identity.
+    /// Returns the object's identity.
     pub fn id(&self) -> ObjectId {
         ObjectId {
             kind: self.kind.group_kind(),
@@ -86,17 +86,17 @@ impl Object {
         }
     }
 
-    /// Whether the object is being deleted.
+    /// Returns true if the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
-    /// An annotation below `innkeeper.dev/`.
+    /// Returns an annotation below `innkeeper.dev/`; the object keeps no others.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations.get(name).map(|value| &**value)
     }
 
-    /// Whether the finalizer is on the object.
+    /// Returns true if the object has the finalizer.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|finalizer| &**finalizer == name)
     }

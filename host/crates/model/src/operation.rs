@@ -6,21 +6,23 @@ use serde_json::{Map, Value};
 
 use super::{Generated, Gvk, ObjectId, ResourceVersion, Uid};
 
-/// How a child belongs to its parent.
+/// The link of a child to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ownership {
-    /// By a controller ownerReference: collected with the parent.
+    /// A controller ownerReference: the garbage collector deletes the child with the parent.
     Owned,
-    /// By the annotation `innkeeper.dev/retained-for`: kept.
+    /// The annotation `innkeeper.dev/retained-for`: the child stays when the parent is deleted.
     Retained,
 }
 
-/// One write, complete but for what only the moment of writing can know.
+/// One write.
+///
+/// It is complete except for the values that are only known when it is executed, such as generated Secret values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Put our finalizer on the parent.
+    /// Adds the host's finalizer to the parent.
     AddFinalizer,
-    /// Make a child; refused by the API server when an object of that name exists.
+    /// Creates a child; the API server rejects the write if an object of that name exists.
     Create {
         /// The child's key.
         key: String,
@@ -33,9 +35,10 @@ pub enum Operation {
         /// Secret keys to generate.
         generate: Vec<Generated>,
     },
-    /// Apply a child that exists, bound to what was observed of it.
+    /// Applies an existing child; the API server rejects the write if UID or version are no longer as observed.
     Update {
-        /// Whether this very object was applied last, so that somebody has changed or taken a field of it since.
+        /// True if the last applied object was the same, so that another field manager has changed or removed a field
+        /// since.
         restores: bool,
         /// The child's key.
         key: String,
@@ -43,16 +46,16 @@ pub enum Operation {
         id: ObjectId,
         /// The kind in the version to write.
         kind: Gvk,
-        /// The UID observed.
+        /// The observed UID.
         uid: Uid,
-        /// The version observed.
+        /// The observed version.
         resource_version: ResourceVersion,
         /// The whole object to apply, the host's metadata included; shared by the copies of a plan.
         body: Arc<Map<String, Value>>,
-        /// Secret keys whose present values are stated again, or made where missing.
+        /// Secret keys to apply again with their present values, or to generate if they are missing.
         generate: Vec<Generated>,
     },
-    /// Exchange ownerReference and `retained-for` annotation of a child, and nothing else.
+    /// Replaces the ownerReference of a child by the `retained-for` annotation or the reverse, and changes nothing else.
     Transfer {
         /// The child's key.
         key: String,
@@ -60,32 +63,32 @@ pub enum Operation {
         id: ObjectId,
         /// The kind in the version to write.
         kind: Gvk,
-        /// The UID observed.
+        /// The observed UID.
         uid: Uid,
-        /// The version observed.
+        /// The observed version.
         resource_version: ResourceVersion,
         /// The JSON patch (RFC 6902), tests of UID and resourceVersion included.
         patch: Value,
-        /// How the child belongs to the parent afterwards.
+        /// The link to the parent after the write.
         to: Ownership,
     },
-    /// Delete a child that is no longer desired, bound to what was observed of it.
+    /// Deletes a child that is no longer desired; the API server rejects it if UID or version are no longer as observed.
     Prune {
         /// The child.
         id: ObjectId,
         /// The kind in the version to delete.
         kind: Gvk,
-        /// The UID observed.
+        /// The observed UID.
         uid: Uid,
-        /// The version observed.
+        /// The observed version.
         resource_version: ResourceVersion,
     },
-    /// Take our finalizer off the parent.
+    /// Removes the host's finalizer from the parent.
     RemoveFinalizer,
 }
 
 impl Operation {
-    /// The kind in the version that is written; none for the parent's own finalizer.
+    /// Returns the kind in the written version; `None` for writes to the parent's finalizer.
     pub fn kind(&self) -> Option<&Gvk> {
         match self {
             Self::Create { kind, .. }
@@ -96,12 +99,12 @@ impl Operation {
         }
     }
 
-    /// Whether it puts back what somebody else has changed.
+    /// Returns true if it restores a field that another field manager changed or removed.
     pub const fn is_restoration(&self) -> bool {
         matches!(self, Self::Update { restores: true, .. })
     }
 
-    /// The version observed of the child that is written; none for one that is made, and for the parent's own finalizer.
+    /// Returns the observed version of the written child; `None` for a create and for writes to the parent's finalizer.
     pub fn child_version(&self) -> Option<ResourceVersion> {
         match self {
             Self::Update {
@@ -117,7 +120,7 @@ impl Operation {
         }
     }
 
-    /// What is done, in a word or two, for logs and metrics.
+    /// Returns the name of the operation for logs and metrics.
     pub const fn verb(&self) -> &'static str {
         match self {
             Self::AddFinalizer => "add finalizer",
@@ -136,7 +139,7 @@ impl Operation {
         }
     }
 
-    /// The child that is written; none for the parent's own finalizer.
+    /// Returns the written child; `None` for writes to the parent's finalizer.
     pub fn child(&self) -> Option<&ObjectId> {
         match self {
             Self::Create { id, .. }

@@ -1,32 +1,32 @@
-//! Tracked reads: what a guest may ask for during a pass.
+//! Tracked reads: the requests of a guest for objects during a pass.
 
 use std::sync::Arc;
 
 use super::Gvk;
 
-/// Names one object to read.
+/// A reference to one object to read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
-    /// The kind in the version asked for.
+    /// The kind in the requested version.
     pub kind: Gvk,
-    /// The namespace; none: the parent's, or none for a cluster-scoped kind.
+    /// The namespace; `None` means the parent's, or no namespace for a cluster-scoped kind.
     pub namespace: Option<Arc<str>>,
     /// The name.
     pub name: Arc<str>,
 }
 
-/// Chooses objects of one kind.
+/// A selection of objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListSelector {
-    /// The kind in the version asked for.
+    /// The kind in the requested version.
     pub kind: Gvk,
-    /// The namespace; none: every namespace that the grant covers.
+    /// The namespace; `None` means every namespace that the grant covers.
     pub namespace: Option<Arc<str>>,
-    /// A label selector in Kubernetes' text form; none: all.
+    /// A label selector in Kubernetes' text form; `None` selects all.
     pub label_selector: Option<Arc<str>>,
 }
 
-/// One read that a pass made; what its parent is subscribed to from then on.
+/// One read that a pass made. A later change to its result queues the parent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReadKey {
     /// One object.
@@ -35,23 +35,23 @@ pub enum ReadKey {
     List(ListSelector),
 }
 
-/// Why a read has no answer.
+/// The reason why a read has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadFailure {
-    /// The plugin may not read this; the guest is told so.
+    /// The grants do not cover the read; the guest receives this as an error.
     #[error("reading {0} is not granted")]
     NotGranted(Gvk),
-    /// The host does not look into this namespace; the guest is told that it may not read this.
+    /// The host does not watch this namespace; the guest receives the same error as for a missing grant.
     #[error(
         "{kind} of namespace {namespace} is not seen by this host: run it with --namespaces that include {namespace}"
     )]
     OutOfSight {
-        /// What was asked for.
+        /// The requested kind.
         kind: Gvk,
-        /// Where.
+        /// The requested namespace.
         namespace: Arc<str>,
     },
-    /// The cluster does not serve the kind; the guest is told so.
+    /// The cluster does not serve the kind; the guest receives this as an error.
     #[error("{0} is not served")]
     NotServed(Gvk),
     /// The label selector does not parse: a fault of the guest.
@@ -60,18 +60,18 @@ pub enum ReadFailure {
         /// The text as given.
         selector: String,
     },
-    /// The kind is not yet cached; the pass is parked and the guest never learns of it.
+    /// The cache does not hold the kind yet; the host parks the pass, and the guest receives no answer.
     #[error("{0} is not yet cached")]
     NotSynced(Gvk),
 }
 
-/// Answers the reads of one pass, and remembers them.
+/// The answers to the reads of one pass, and the record of these reads.
 ///
-/// The same read is answered with the same text throughout a pass.
+/// Within a pass, the same read always has the same answer.
 pub trait Reads: Send {
-    /// One object as guests see it; none if it does not exist.
+    /// Returns one object as guests see it; `None` if it does not exist.
     fn get(&mut self, reference: &ObjectRef) -> Result<Option<Arc<str>>, ReadFailure>;
 
-    /// The chosen objects as guests see them, sorted by namespace and name.
+    /// Returns the selected objects as guests see them, sorted by namespace and name.
     fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure>;
 }

@@ -1,4 +1,4 @@
-//! What the cluster serves, as far as a pass has to know it.
+//! The kinds that the cluster serves, as far as a pass needs to know them.
 
 use std::{fmt, sync::Arc};
 
@@ -7,39 +7,39 @@ use super::{Gvk, Scope};
 /// A kind as discovery shows it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
-    /// The kind in the version that was asked for.
+    /// The kind in the requested version.
     pub kind: Gvk,
     /// The lower-case plural, as in URLs.
     pub plural: Arc<str>,
-    /// Where its objects live.
+    /// The scope of the kind.
     pub scope: Scope,
 }
 
-/// What the cluster serves now.
+/// The kinds that the cluster serves now.
 pub trait Resources: Send + Sync {
-    /// The kind in exactly this version; none if the cluster does not serve it.
+    /// Returns the resource of exactly this version; `None` if the cluster does not serve it.
     fn resource(&self, kind: &Gvk) -> Option<Resource>;
 }
 
-/// The key of every keyed hash that the host writes into the cluster or hands to a guest.
+/// The key of every keyed hash that the host writes into the cluster or passes to a guest.
 ///
-/// A plain hash of a weak password could be guessed; one with this key cannot.
+/// A reader of a plain hash could guess a weak password by trying values; without the key that is not possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HashKey(Arc<[u8]>);
 
 impl HashKey {
-    /// Takes a key as it is; 32 bytes are as strong as the hash.
+    /// Makes a key from bytes; 32 bytes make it as strong as the hash.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self(bytes.into())
     }
 
-    /// The key's bytes.
+    /// Returns the bytes of the key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Never shows the key.
+/// Prints a placeholder, so that the key never reaches a log.
 impl fmt::Debug for HashKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HashKey(..)")

@@ -1,4 +1,4 @@
-//! Label selectors in Kubernetes' text form, applied in memory.
+//! Label selectors in Kubernetes' text form, evaluated in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LabelSelector(Vec<Requirement>);
 
-/// What a selector asks of one label; all of its requirements have to hold.
+/// A requirement for one label; all requirements of a selector must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Requirement {
-    /// It is there and has one of these values.
+    /// The label exists and has one of these values.
     In(String, BTreeSet<String>),
-    /// It has none of these values, or is not there.
+    /// The label has none of these values, or does not exist.
     NotIn(String, BTreeSet<String>),
-    /// It is there.
+    /// The label exists.
     Exists(String),
-    /// It is not there.
+    /// The label does not exist.
     Missing(String),
 }
 
@@ -30,7 +30,7 @@ impl Requirement {
     }
 }
 
-/// A text that is no label selector.
+/// A text that is not a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{0}\" is not a label selector: join \"key=value\", \"key!=value\", \"key in (a,b)\", \"key notin (a,b)\", \"key\" and \"!key\" by commas"
@@ -41,7 +41,7 @@ pub struct InvalidSelector(
 );
 
 impl LabelSelector {
-    /// Reads the text form (`app=web,tier in (a,b)`); the empty text chooses all.
+    /// Parses the text form (`app=web,tier in (a,b)`); the empty text selects all.
     pub fn parse(text: &str) -> Result<Self, InvalidSelector> {
         let invalid = || InvalidSelector(text.to_owned());
         if text.trim().is_empty() {
@@ -55,12 +55,12 @@ impl LabelSelector {
         requirements.map(Self).ok_or_else(invalid)
     }
 
-    /// Whether it chooses an object with these labels.
+    /// Returns true if the selector matches these labels.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|requirement| requirement.holds(labels))
     }
 
-    /// The labels, as `key=value`, that everything chosen must have.
+    /// Returns the labels, as `key=value`, that every selected object has.
     pub fn required(&self) -> Vec<String> {
         self.0
             .iter()
@@ -74,7 +74,7 @@ impl LabelSelector {
     }
 }
 
-/// Splits at the commas outside of parentheses; none if the parentheses do not fit.
+/// Splits at the commas outside parentheses; returns `None` if the parentheses are nested or unbalanced.
 fn split(text: &str) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
     let (mut start, mut inside) = (0, false);
@@ -121,7 +121,7 @@ fn requirement(text: &str) -> Option<Requirement> {
     Some(Requirement::Exists(key(text)?))
 }
 
-/// A label key: an optional DNS prefix, and a name.
+/// Parses a label key: an optional DNS prefix and a name.
 fn key(text: &str) -> Option<String> {
     let text = text.trim();
     let (prefix, name) = match text.split_once('/') {
@@ -134,7 +134,7 @@ fn key(text: &str) -> Option<String> {
     (prefixed && !name.is_empty() && word(name)).then(|| text.to_owned())
 }
 
-/// A label value; may be empty.
+/// Parses a label value, which may be empty.
 fn value(text: &str) -> Option<String> {
     let text = text.trim();
     (text.is_empty() || word(text)).then(|| text.to_owned())
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn chooses_as_kubernetes_does() {
+    fn selects_the_same_objects_as_kubernetes() {
         for (selector, chosen, passed) in [
             ("", "a=1", None),
             ("app=web", "app=web x=y", Some("app=db")),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_kubernetes_rejects() {
+    fn rejects_the_same_texts_as_kubernetes() {
         for text in [
             "a b",
             "=x",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_labels_that_all_chosen_have() {
+    fn returns_the_labels_that_all_selected_objects_have() {
         let selector = LabelSelector::parse("a=1,b!=2,c in (3),d in (4,5),e").unwrap();
         assert_eq!(selector.required(), ["a=1", "c=3"]);
     }

@@ -1,10 +1,10 @@
-//! YAML and JSON text to values and back, as `kubectl` reads them.
+//! Conversion between YAML or JSON text and values, with the rules of `kubectl`.
 //!
-//! Does not open files and does not know what an object is.
+//! This module does not open files and does not know Kubernetes objects.
 
 use serde_json::Value;
 
-/// Why a text is no YAML, or a value cannot be written.
+/// A failure to read or write YAML.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The text does not parse; the source names line and column.
@@ -15,10 +15,10 @@ pub enum Error {
     Write(#[source] serde_saphyr::SerializeError),
 }
 
-/// Reads all documents of a text; empty ones are left out.
+/// Reads all documents of a text, without the empty ones.
 ///
-/// JSON is YAML. Numbers and booleans follow YAML 1.1 (`0644` is octal, `yes` is true), because that is what `kubectl`
-/// does.
+/// JSON is YAML. Numbers and booleans follow YAML 1.1 (`0644` is octal, `yes` is true), as in
+/// `kubectl`.
 pub fn read(text: &str) -> Result<Vec<Value>, Error> {
     let options = serde_saphyr::options! {
         legacy_octal_numbers: true,
@@ -33,11 +33,11 @@ pub fn read(text: &str) -> Result<Vec<Value>, Error> {
         .collect())
 }
 
-/// `3.0` is sent as `3`, because that is how `kubectl` encodes it.
+/// Converts whole floats such as `3.0` to the integer `3`, as `kubectl` encodes them.
 fn without_whole_floats(value: Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
-            // Beyond this a float is written with an exponent.
+            // `kubectl` writes larger floats with an exponent.
             Some(float) if float.fract() == 0.0 && float.abs() < 1e15 => format!("{float:.0}")
                 .parse::<i64>()
                 .map_or(Value::Number(number), Value::from),
@@ -57,7 +57,7 @@ fn without_whole_floats(value: Value) -> Value {
 /// Texts that YAML 1.1 would read as something else are quoted.
 pub fn write(documents: &[Value]) -> Result<String, Error> {
     let options = serde_saphyr::ser_options! {
-        // Folding a long line would be correct and unreadable.
+        // Folded lines would be correct YAML but hard to read.
         folded_wrap_chars: usize::MAX,
     };
     let mut text = String::new();
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_kubectl_reads() {
+    fn reads_numbers_and_booleans_like_kubectl() {
         let text = "---\na: yes\nb: 0644\nc: '0644'\nd: 1.50\ne: 2001-01-01\nf: 1e3\ng: \"on\"\nh: 12_000\n---\n# empty\n---\n{\"x\": [1, null, \"é\"]}\n";
         assert_eq!(
             read(text).unwrap(),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_the_same() {
+    fn written_values_read_back_unchanged() {
         let documents = [
             json!({
                 "strings": ["yes", "on", "null", "~", "0644", "1e3", "1:30", "", " a", "a: b", "#", "- x", "=", "2001-01-01", "0x1f", ".5", "a\nb\n", "a\nb", "\ttab", "@at", "\u{85}", "{a}", "%", "!x", "&x", "*x"],
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_text_is_named_by_line() {
+    fn a_syntax_error_names_its_line() {
         let error = read("a: 1\nb: [\n").unwrap_err();
         let source = std::error::Error::source(&error).unwrap().to_string();
         assert!(source.contains("line"), "{source}");

@@ -1,4 +1,4 @@
-//! The check of a whole answer.
+//! The check of a whole answer against the contract and the grants.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use innkeeper_model::{
 
 use super::{Checked, Grants, Rejection, child, order, report};
 
-/// What an answer is held against.
+/// The rules and facts that an answer is checked against.
 #[derive(Clone, Copy)]
 pub struct Rules<'a> {
-    /// What the plugin declares.
+    /// The manifest that the plugin returned from `describe`.
     pub manifest: &'a Manifest,
-    /// What it is granted.
+    /// The grants of the administrator.
     pub grants: &'a Grants,
-    /// Its limits.
+    /// The limits of the plugin.
     pub limits: &'a Limits,
-    /// What the cluster serves.
+    /// The kinds that the cluster serves.
     pub resources: &'a dyn Resources,
     /// The parent that the answer is for.
     pub parent: &'a ObjectId,
-    /// Why the pass runs.
+    /// The phase of the pass.
     pub phase: Phase,
 }
 
@@ -29,7 +29,7 @@ pub struct Rules<'a> {
 ///
 /// # Errors
 ///
-/// The first rule that is broken; then nothing of the answer may be used.
+/// Returns the first broken rule; the caller must then discard the whole answer.
 pub fn check(outcome: Outcome, rules: &Rules<'_>) -> Result<Checked<Outcome>, Rejection> {
     let outcome = match outcome {
         Outcome::Desired(Desired { children, report }) => {
@@ -58,7 +58,7 @@ pub fn check(outcome: Outcome, rules: &Rules<'_>) -> Result<Checked<Outcome>, Re
 ///
 /// # Errors
 ///
-/// The first rule that the report breaks.
+/// Returns the first rule that the report breaks.
 pub fn check_fault(fault: Fault, _rules: &Rules<'_>) -> Result<Checked<Fault>, Rejection> {
     if let Some(stated) = &fault.report {
         report::check(stated)?;

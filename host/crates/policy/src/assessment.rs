@@ -1,4 +1,4 @@
-//! What a plugin asks for, held against what it is granted.
+//! The comparison of a plugin's requests with its grants.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,42 +10,42 @@ use super::{
     privilege::{is_privileged, is_secret},
 };
 
-/// What a plugin asks for and does not get.
+/// The requests of a plugin that the grants do not cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assessment {
-    /// Without these the plugin does not serve.
+    /// Shortfalls that keep the plugin from serving.
     pub missing: Vec<Shortfall>,
-    /// Without these it serves with less.
+    /// Shortfalls with which the plugin serves, with fewer features.
     pub reduced: Vec<Shortfall>,
 }
 
 impl Assessment {
-    /// Whether the plugin can serve.
+    /// Returns true if the plugin can serve.
     pub fn serves(&self) -> bool {
         self.missing.is_empty()
     }
 }
 
-/// One thing that is asked for and not granted.
+/// One request that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortfall {
     /// A kind of parent.
     Parent(GroupKind),
-    /// A CustomResourceDefinition that is not of a parent.
+    /// A CustomResourceDefinition of a kind that is not a parent kind.
     Crd(GroupKind),
     /// A kind of child.
     Child(GroupKind),
-    /// A read, wholly or in the form or scope asked for.
+    /// A read that is not granted at all, or not in the requested form or scope.
     Read {
-        /// What was asked for.
+        /// The requested read.
         asked: ReadKind,
-        /// How much there is at best; none: nothing, or nothing of that scope.
+        /// The fullest access among the grants of this kind, in any scope; `None` if no grant covers the kind.
         granted: Option<Access>,
     },
 }
 
 impl Grants {
-    /// Compares the grants with what a plugin asks for.
+    /// Compares the grants with the requests of a plugin.
     pub fn assess(&self, manifest: &Manifest) -> Assessment {
         let mut assessment = Assessment::default();
         let mut parents = BTreeSet::new();

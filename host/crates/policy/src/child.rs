@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 
 use super::{Rejection, Rules, names};
 
-/// The host generates at most so many values for one Secret.
+/// The maximum number of values that the host generates for one Secret.
 const GENERATED_MAX: usize = 64;
 const GENERATED_CHARS_MAX: u32 = 1024;
 
-/// Metadata that a guest has no say in, with who has.
+/// Metadata fields that a guest must not set, each with the reason.
 const REFUSED_METADATA: [(&str, &str); 11] = [
     ("creationTimestamp", "the API server sets it"),
     ("deletionGracePeriodSeconds", "the API server sets it"),
@@ -74,7 +74,7 @@ fn check_name(child: &Child) -> Result<(), Rejection> {
             return Ok(());
         }
         return Err(Rejection::output(format!(
-            "\"{}\" is not a name: use at most {} printable characters other than / % ? #",
+            "\"{}\" is not a valid name: use at most {} printable characters other than / % ? #",
             child.name,
             names::SUBDOMAIN_CHARS_MAX
         )));
@@ -83,15 +83,15 @@ fn check_name(child: &Child) -> Result<(), Rejection> {
         return Ok(());
     }
     Err(Rejection::output(format!(
-        "\"{}\" is not a name: use at most {} lower-case letters, digits, dashes and dots, starting and ending with a letter or digit",
+        "\"{}\" is not a valid name: use at most {} lower-case letters, digits, dashes and dots, starting and ending with a letter or digit",
         child.name,
         names::SUBDOMAIN_CHARS_MAX
     )))
 }
 
-/// Holds the child's namespace against the parent's, and fills it in.
+/// Checks the child's namespace against the parent's, and fills it in where it is missing.
 fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
-    // Of a kind that is not served nothing is known; such a child is skipped anyway.
+    // The scope of an unserved kind is unknown. Any value will do: the plan skips such a child.
     let scope = rules
         .resources
         .resource(&child.kind)
@@ -127,7 +127,7 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
         }
         (Scope::Namespaced, None, Some(namespace)) if !names::is_dns_label(namespace) => {
             return Err(Rejection::output(format!(
-                "\"{namespace}\" is not the name of a namespace"
+                "\"{namespace}\" is not a valid namespace name"
             )));
         }
         (Scope::Namespaced, Some(own), None) => child.namespace = Some(own.to_owned()),
@@ -156,7 +156,7 @@ fn check_size(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
     )))
 }
 
-/// Counts what is written.
+/// A writer that counts the bytes and stores none of them.
 struct Size(usize);
 
 impl io::Write for Size {
@@ -176,7 +176,7 @@ fn check_object(object: &Map<String, Value>) -> Result<(), Rejection> {
             check_metadata(value)?;
         }
         let null = match value {
-            // Typed objects often have this one.
+            // Clients that serialize typed objects write `creationTimestamp: null`; it is harmless.
             Value::Object(fields) if key == "metadata" => null_in(
                 fields
                     .iter()
@@ -196,7 +196,7 @@ fn check_object(object: &Map<String, Value>) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// The path of the first null, its last step first.
+/// Returns the path of the first null, with the last step first.
 fn find_null(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Null => Some(Vec::new()),
@@ -248,18 +248,18 @@ fn check_metadata(metadata: &Value) -> Result<(), Rejection> {
 fn check_metadata_key(what: &str, key: &str) -> Result<(), Rejection> {
     if key.starts_with(DOMAIN_PREFIX) {
         return Err(Rejection::output(format!(
-            "leave out the {what} {key}: all below {DOMAIN_PREFIX} is the host's"
+            "leave out the {what} {key}: keys below {DOMAIN_PREFIX} are reserved for the host"
         )));
     }
     if !names::is_qualified_name(key) {
         return Err(Rejection::output(format!(
-            "\"{key}\" cannot be the key of any {what}: use a name of at most 63 characters, with a DNS subdomain and a slash before it if wanted"
+            "\"{key}\" is not a valid {what} key: use a name of at most 63 characters, optionally after a DNS subdomain and a slash"
         )));
     }
     Ok(())
 }
 
-/// The entries of a map of texts in the metadata.
+/// Returns the entries of a string map of the metadata, such as `labels`.
 fn texts<'a>(
     metadata: &'a Map<String, Value>,
     field: &str,
@@ -277,7 +277,7 @@ fn texts<'a>(
         .map(|(key, value)| match value {
             Value::String(text) => Ok((key.as_str(), text.as_str())),
             _ => Err(Rejection::output(format!(
-                "`metadata.{field}.{key}` is not a text"
+                "`metadata.{field}.{key}` is not a string"
             ))),
         })
         .collect()
@@ -316,7 +316,7 @@ fn check_generate(child: &Child) -> Result<(), Rejection> {
                 .is_some()
             {
                 return Err(Rejection::output(format!(
-                    "the key \"{}\" is stated in `{field}` and in `generate`: keep one",
+                    "the key \"{}\" is set in `{field}` and in `generate`: keep one",
                     entry.key
                 )));
             }
@@ -345,7 +345,7 @@ fn check_generated(entry: &Generated) -> Result<(), Rejection> {
     let printable = alphabet.bytes().all(|c| (b' '..=b'~').contains(&c));
     if !printable || characters.len() < 2 || characters.len() != alphabet.len() {
         return Err(Rejection::output(format!(
-            "`generate` has an alphabet for \"{key}\" that cannot be drawn from: give at least two printable ASCII characters, each once"
+            "`generate` has an alphabet for \"{key}\" that is not valid: use at least two printable ASCII characters, each once"
         )));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What an administrator allows a plugin.
+//! The permissions that an administrator gives to a plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,40 +9,40 @@ use super::privilege::{is_built_in, is_privileged, is_secret};
 /// A granted kind of parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ParentGrant {
-    /// Whether the grant says that a kind of Kubernetes itself is meant.
+    /// The `builtin` field of the grant: confirms that a kind of Kubernetes itself is meant.
     pub built_in: bool,
-    /// Whether the grant says that a privileged kind is meant.
+    /// The `privileged` field of the grant: confirms that a privileged kind is meant.
     pub privileged: bool,
 }
 
 /// A granted kind of CustomResourceDefinition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrdGrant {
-    /// Whether the grant says that a privileged kind is meant.
+    /// The `privileged` field of the grant: confirms that a privileged kind is meant.
     pub privileged: bool,
 }
 
 /// A granted kind of child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChildGrant {
-    /// Whether an object without an owner may be adopted where its parent asks for it.
+    /// True if an object without an owner may be adopted when its parent asks for it.
     pub adopt: bool,
-    /// Whether the grant says that a privileged kind is meant.
+    /// The `privileged` field of the grant: confirms that a privileged kind is meant.
     pub privileged: bool,
 }
 
 /// One granted read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadGrant {
-    /// The kind.
+    /// The kind to read.
     pub kind: GroupKind,
-    /// How much of each object.
+    /// The part of each object that the guest sees.
     pub access: Access,
-    /// From where.
+    /// The namespaces in which objects are read.
     pub scope: ReadScope,
-    /// Only objects with these labels (Kubernetes' text form).
+    /// A label selector in Kubernetes' text form; `None` selects all objects.
     pub label_selector: Option<String>,
-    /// Whether the grant says that a privileged kind is meant.
+    /// The `privileged` field of the grant: confirms that a privileged kind is meant.
     pub privileged: bool,
 }
 
@@ -54,7 +54,7 @@ impl ReadGrant {
             && (self.label_selector.is_none() || self.label_selector == asked.label_selector)
     }
 
-    /// What is both asked for and granted.
+    /// Returns the part of the request that this grant covers.
     fn narrow(&self, asked: &ReadKind) -> ReadKind {
         let scope = match asked.scope {
             ReadScope::ParentNamespace if self.scope == ReadScope::Cluster => &asked.scope,
@@ -71,7 +71,8 @@ impl ReadGrant {
             kind: asked.kind.clone(),
             access: self.access.max(asked.access),
             scope: scope.clone(),
-            // A selector is a list of requirements with commas between them, and all have to hold.
+            // A selector is a comma-separated list of requirements that must all hold, so joining two selectors
+            // selects the objects that match both.
             label_selector: Some(selectors.join(",")).filter(|text| !text.is_empty()),
         }
     }
@@ -86,13 +87,13 @@ pub struct Grants {
     pub crds: BTreeMap<GroupKind, CrdGrant>,
     /// Kinds of children that it may state.
     pub children: BTreeMap<GroupKind, ChildGrant>,
-    /// What it may read.
+    /// Reads that it may make.
     pub reads: Vec<ReadGrant>,
 }
 
 impl Grants {
-    /// What a plugin given as a file gets: all that it asks for except privileged kinds, parents of kinds that are
-    /// part of Kubernetes, and full access to Secrets.
+    /// Returns the grants of a plugin that is given as a file: everything it requests, except privileged kinds, parents
+    /// and definitions of kinds that are part of Kubernetes, and full access to Secrets.
     pub fn for_file(manifest: &Manifest) -> Self {
         let ordinary = |kind: &GroupKind| !is_privileged(kind);
         let custom = |kind: &GroupKind| ordinary(kind) && !is_built_in(kind);
@@ -122,7 +123,7 @@ impl Grants {
         }
     }
 
-    /// Whether a parent of this kind is allowed. A Secret never is.
+    /// Returns true if a parent of this kind is allowed; a Secret never is.
     pub fn allows_parent(&self, kind: &GroupKind) -> bool {
         self.parents.get(kind).is_some_and(|grant| {
             !is_secret(kind)
@@ -131,30 +132,30 @@ impl Grants {
         })
     }
 
-    /// Whether a child of this kind is allowed.
+    /// Returns true if a child of this kind is allowed.
     pub fn allows_child(&self, kind: &GroupKind) -> bool {
         let grant = self.children.get(kind);
         grant.is_some_and(|grant| suffices(kind, grant.privileged))
     }
 
-    /// Whether an object of this kind may be adopted where its parent asks for it.
+    /// Returns true if an object of this kind may be adopted when its parent asks for it.
     pub fn allows_adoption(&self, kind: &GroupKind) -> bool {
         self.allows_child(kind) && self.children.get(kind).is_some_and(|grant| grant.adopt)
     }
 
-    /// Whether a CustomResourceDefinition of this kind may be brought.
+    /// Returns true if the plugin may install a CustomResourceDefinition of this kind.
     ///
-    /// Kubernetes' own kinds have none, whatever is granted.
+    /// Kubernetes' own kinds have no CustomResourceDefinition, so no grant allows one.
     pub fn allows_crd(&self, kind: &GroupKind) -> bool {
         let granted = self.crds.get(kind);
         let granted = granted.is_some_and(|grant| suffices(kind, grant.privileged));
         !is_built_in(kind) && (granted || self.allows_parent(kind))
     }
 
-    /// How much a guest sees of observed children of this kind, below parents of a scope.
+    /// Returns the access of a guest to observed children of this kind, for parents of the given scope.
     ///
-    /// Secrets come as hashes unless full access is granted wherever such children live: in the namespace of a
-    /// namespaced parent, in any namespace below a cluster-scoped one.
+    /// The guest sees Secrets as hashes unless a grant gives full access in every namespace where such children can
+    /// be: the parent's own namespace for a namespaced parent, all namespaces for a cluster-scoped parent.
     pub fn child_access(&self, kind: &GroupKind, parent: Scope) -> Access {
         let reaches = |scope: &ReadScope| match scope {
             ReadScope::Cluster => true,
@@ -171,15 +172,15 @@ impl Grants {
         }
     }
 
-    /// The granted reads of a kind.
+    /// Returns the granted reads of a kind; privileged kinds need the confirmation in the grant.
     pub fn reads_of<'a>(&'a self, kind: &'a GroupKind) -> impl Iterator<Item = &'a ReadGrant> {
         self.reads
             .iter()
             .filter(move |read| read.kind == *kind && suffices(kind, read.privileged))
     }
 
-    /// What a plugin asks to read, as far as it is granted: of each the poorer form, the narrower scope, and the labels
-    /// of both.
+    /// Returns the requested reads as far as they are granted: per read the lesser access, the narrower scope, and both
+    /// label selectors.
     pub fn reads_for(&self, manifest: &Manifest) -> Vec<ReadKind> {
         let mut reads = Vec::new();
         for asked in &manifest.reads {
@@ -201,17 +202,17 @@ impl Grants {
     }
 }
 
-/// Whether a grant, with or without `privileged: true`, covers the kind.
+/// Returns true if a grant, with or without `privileged: true`, covers the kind.
 fn suffices(kind: &GroupKind, privileged: bool) -> bool {
     privileged || !is_privileged(kind)
 }
 
-/// A grant that says nothing more than the kind.
+/// Returns a grant of the kind without any further field set.
 fn plain<T: Default>(kind: GroupKind) -> (GroupKind, T) {
     (kind, T::default())
 }
 
-/// The kind that a CustomResourceDefinition defines.
+/// Returns the kind that a CustomResourceDefinition defines.
 pub(super) fn crd_kind(crd: &serde_json::Map<String, serde_json::Value>) -> Option<GroupKind> {
     let spec = crd.get("spec")?;
     let group = spec.get("group")?.as_str()?;

@@ -1,8 +1,9 @@
-//! What a plugin may have: deny by default, pure.
+//! The rules for a plugin's requests and answers: deny by default, without I/O.
 //!
-//! [`Grants`] says which kinds a plugin may state and read, an [`Assessment`] what it asks for beyond that; [`check`] holds a whole answer against the contract and
-//! the grants before anything of it is planned.
-//! It does not know what is in the cluster: that an object of a child's name is somebody else's is found by `plan`.
+//! [`Grants`] lists the kinds that a plugin may create and read, and an [`Assessment`] lists its requests beyond them.
+//! [`check`] checks a whole answer against the contract and the grants before any part of it is planned.
+//! This crate does not know the objects in the cluster: `plan` finds out that a child's name is taken by an object of
+//! another owner.
 
 mod answer;
 mod assessment;

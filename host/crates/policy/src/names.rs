@@ -1,4 +1,4 @@
-//! The forms of names as the API server checks them.
+//! The syntax of names, as the API server checks it.
 
 /// The longest DNS subdomain, and so the longest name of most objects.
 pub(super) const SUBDOMAIN_CHARS_MAX: usize = 253;
@@ -6,17 +6,18 @@ pub(super) const SUBDOMAIN_CHARS_MAX: usize = 253;
 /// The longest DNS label, and so the longest name of a namespace.
 const LABEL_CHARS_MAX: usize = 63;
 
-/// Whether the text is a DNS label: lower-case letters, digits and inner dashes.
+/// Returns true if the text is a DNS label: lower-case letters, digits and inner dashes.
 pub(super) fn is_dns_label(text: &str) -> bool {
     text.len() <= LABEL_CHARS_MAX && is_lower_word(text)
 }
 
-/// Whether the text is a DNS subdomain: DNS labels, joined by dots, of any length that fits.
+/// Returns true if the text is a DNS subdomain: words in the form of DNS labels, joined by dots. Only the total length is
+/// limited.
 pub(super) fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= SUBDOMAIN_CHARS_MAX && text.split('.').all(is_lower_word)
 }
 
-/// Whether the text can stand in a URL as one segment, which is all that kinds of rbac ask of a name.
+/// Returns true if the text can be one path segment of a URL: the only rule that the RBAC kinds have for names.
 pub(super) fn is_path_segment(text: &str) -> bool {
     (1..=SUBDOMAIN_CHARS_MAX).contains(&text.len())
         && text != "."
@@ -25,7 +26,7 @@ pub(super) fn is_path_segment(text: &str) -> bool {
         && !text.contains(['/', '%', '?', '#'])
 }
 
-/// Whether the text is the key of a label or an annotation: a name, or a DNS subdomain, a slash and a name.
+/// Returns true if the text is the key of a label or an annotation: a name, or a DNS subdomain, a slash and a name.
 pub(super) fn is_qualified_name(text: &str) -> bool {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -34,12 +35,14 @@ pub(super) fn is_qualified_name(text: &str) -> bool {
     prefix.is_none_or(is_dns_subdomain) && name.len() <= LABEL_CHARS_MAX && is_mixed_word(name)
 }
 
-/// Whether the text is the value of a label.
+/// Returns true if the text is the value of a label.
 pub(super) fn is_label_value(text: &str) -> bool {
     text.is_empty() || (text.len() <= LABEL_CHARS_MAX && is_mixed_word(text))
 }
 
-/// Whether the text is the type of a condition: like the key of a label, but longer.
+/// Returns true if the text is the type of a condition: like the key of a label, but longer.
+///
+/// 316 is the `maxLength` of `type` in Kubernetes' `metav1.Condition`.
 pub(super) fn is_condition_type(text: &str) -> bool {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -48,7 +51,7 @@ pub(super) fn is_condition_type(text: &str) -> bool {
     text.len() <= 316 && prefix.is_none_or(is_dns_subdomain) && is_mixed_word(name)
 }
 
-/// Whether the text is the reason of a condition: one word that starts with a letter.
+/// Returns true if the text is the reason of a condition: one word that starts with a letter.
 pub(super) fn is_reason(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b',' | b':');
     text.bytes().next().is_some_and(|c| c.is_ascii_alphabetic())
@@ -56,7 +59,7 @@ pub(super) fn is_reason(text: &str) -> bool {
         && !text.ends_with([',', ':'])
 }
 
-/// Whether the text can be a key below `data` of a Secret or ConfigMap.
+/// Returns true if the text can be a key below `data` of a Secret or ConfigMap.
 pub(super) fn is_data_key(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
     (1..=SUBDOMAIN_CHARS_MAX).contains(&text.len())

@@ -1,4 +1,4 @@
-//! Whether the `after` lists of an answer can be followed.
+//! The check that the `after` lists of an answer form no cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,19 +6,17 @@ use innkeeper_model::Child;
 
 use super::Rejection;
 
-/// Checks that every `after` names another child of the answer and that none waits for itself in a circle.
+/// Checks that every `after` names another child of the answer and that no child waits for itself through a cycle.
 pub(super) fn check(children: &[Child]) -> Result<(), Rejection> {
     let keys: BTreeSet<&str> = children.iter().map(|child| child.key.as_str()).collect();
     for child in children {
         for key in &child.after {
             if *key == child.key {
-                return Err(
-                    Rejection::output("it is to be created after itself").in_child(&child.key)
-                );
+                return Err(Rejection::output("its `after` names itself").in_child(&child.key));
             }
             if !keys.contains(key.as_str()) {
                 return Err(Rejection::output(format!(
-                    "it is to be created after \"{key}\", which is not a key of the answer"
+                    "its `after` names \"{key}\", which is not a key of the answer"
                 ))
                 .in_child(&child.key));
             }
@@ -27,7 +25,9 @@ pub(super) fn check(children: &[Child]) -> Result<(), Rejection> {
     check_circles(children)
 }
 
-/// Takes away, again and again, the children that wait for nothing; what stays waits in a circle.
+/// Removes the children that wait for no remaining child, until none can be removed; the rest waits in a cycle.
+///
+/// The rest also holds children that only wait for a child of the cycle.
 fn check_circles(children: &[Child]) -> Result<(), Rejection> {
     let mut waiting: BTreeMap<&str, BTreeSet<&str>> = children
         .iter()
@@ -54,7 +54,7 @@ fn check_circles(children: &[Child]) -> Result<(), Rejection> {
     }
     let keys: Vec<&str> = waiting.keys().copied().collect();
     Err(Rejection::output(format!(
-        "the children \"{}\" wait for each other in a circle: take one of them out of an `after` list",
+        "the children \"{}\" wait for each other in a cycle: remove one of them from an `after` list",
         keys.join("\", \"")
     )))
 }

@@ -1,8 +1,8 @@
-//! Which kinds need a word more in a grant: those that give power over the cluster, and those of Kubernetes itself.
+//! The kinds that a grant must confirm with an extra field: privileged kinds, and kinds of Kubernetes itself.
 
 use innkeeper_model::GroupKind;
 
-/// Groups whose kinds give power over the cluster itself.
+/// Groups whose kinds can change the cluster itself or the permissions in it.
 pub const PRIVILEGED_GROUPS: [&str; 6] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -12,11 +12,11 @@ pub const PRIVILEGED_GROUPS: [&str; 6] = [
     "rbac.authorization.k8s.io",
 ];
 
-/// Kinds of the core group that do.
+/// Privileged kinds of the core group.
 pub const PRIVILEGED_CORE_KINDS: [&str; 4] =
     ["Namespace", "Node", "PersistentVolume", "ServiceAccount"];
 
-/// Groups with a dot that are part of Kubernetes; those without a dot all are.
+/// Groups with a dot that are part of Kubernetes; all groups without a dot are part of it.
 pub const BUILT_IN_GROUPS: [&str; 17] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -37,18 +37,18 @@ pub const BUILT_IN_GROUPS: [&str; 17] = [
     "storage.k8s.io",
 ];
 
-/// Whether a grant of this kind has to say `privileged: true`.
+/// Returns true if a grant of this kind must set `privileged: true`.
 pub fn is_privileged(kind: &GroupKind) -> bool {
     PRIVILEGED_GROUPS.contains(&&*kind.group)
         || (kind.group.is_empty() && PRIVILEGED_CORE_KINDS.contains(&&*kind.kind))
 }
 
-/// Whether a grant of parents of this kind has to say `builtin: true`.
+/// Returns true if a grant of parents of this kind must set `builtin: true`.
 pub fn is_built_in(kind: &GroupKind) -> bool {
     !kind.group.contains('.') || BUILT_IN_GROUPS.contains(&&*kind.group)
 }
 
-/// Whether the kind is the one whose values are secret: never a parent, and shown as hashes by default.
+/// Returns true if the kind is Secret, which is never a parent and which guests see as hashes by default.
 pub fn is_secret(kind: &GroupKind) -> bool {
     kind.group.is_empty() && &*kind.kind == "Secret"
 }

@@ -1,8 +1,8 @@
-//! Why an answer is refused.
+//! The error for an answer that breaks a rule.
 
 use innkeeper_model::{Blame, Retry, reason};
 
-/// An answer that is refused as a whole; nothing of it is written.
+/// The reason for rejecting an answer as a whole; the host writes no part of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
@@ -11,7 +11,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// The answer breaks a rule of the contract.
+    /// Makes a rejection of an answer that breaks a rule of the contract.
     pub(super) fn output(message: impl Into<String>) -> Self {
         Self {
             reason: reason::OUTPUT_REJECTED,
@@ -19,7 +19,7 @@ impl Rejection {
         }
     }
 
-    /// The answer holds a child that the plugin may not have.
+    /// Makes a rejection of an answer with a child that the plugin may not create.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self {
             reason: reason::CHILD_FORBIDDEN,
@@ -27,7 +27,7 @@ impl Rejection {
         }
     }
 
-    /// Names the child, by its key, that the rejection is about.
+    /// Puts the key of the child that caused the rejection before the message.
     pub(super) fn in_child(self, key: &str) -> Self {
         Self {
             message: format!("child \"{key}\": {}", self.message),
@@ -35,27 +35,27 @@ impl Rejection {
         }
     }
 
-    /// The reason for the condition `Synced`: `OutputRejected` or `ChildForbidden`.
+    /// Returns the reason for the condition `Synced`: `OutputRejected` or `ChildForbidden`.
     pub const fn reason(&self) -> &'static str {
         self.reason
     }
 
-    /// The same word as [`Rejection::reason`], as every error of a pass has it.
+    /// Returns the same word as [`Rejection::reason`]; every error of a pass has a category.
     pub const fn category(&self) -> &'static str {
         self.reason
     }
 
-    /// What is wrong, where, and what to do.
+    /// Returns the defect, its place in the answer and the remedy.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// A refused answer is the guest's doing.
+    /// Blames the guest, which produced the answer.
     pub const fn blame(&self) -> Blame {
         Blame::Guest
     }
 
-    /// The same input gives the same answer, so only another input can help.
+    /// Retries only when an input changes, because the same input gives the same answer.
     pub const fn retry(&self) -> Retry {
         Retry::OnChange
     }

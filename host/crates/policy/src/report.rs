@@ -1,4 +1,4 @@
-//! The rules for what a guest says about its parent.
+//! The rules for a guest's report on its parent.
 
 use std::collections::BTreeSet;
 
@@ -40,12 +40,12 @@ fn check_condition(condition: &Condition) -> Result<(), Rejection> {
     } = condition;
     if kind == reason::SYNCED {
         return Err(Rejection::output(
-            "the condition Synced is the host's: give yours another type",
+            "the condition type Synced is reserved for the host: use another type",
         ));
     }
     if !names::is_condition_type(kind) {
         return Err(Rejection::output(format!(
-            "\"{kind}\" is not the type of a condition: use letters, digits, dashes, dots and underscores, at most 316 characters"
+            "\"{kind}\" is not a valid condition type: use letters, digits, dashes, dots and underscores, at most 316 characters"
         )));
     }
     if why.len() > REASON_CHARS_MAX || !names::is_reason(why) {

@@ -1,39 +1,39 @@
-//! Which parents a plugin has, of all that there are of their kinds.
+//! The selection of the parents that a plugin serves, among all objects of its parent kinds.
 
 use std::collections::BTreeMap;
 
 use innkeeper_model::LabelSelector;
 
-/// Which parents are served; the default is all.
+/// The selectors of the served parents; the default selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// By the labels of their namespaces; parents that are in none are not concerned.
+    /// Selects by the labels of the parent's namespace; cluster-scoped parents always match.
     pub namespaces: LabelSelector,
-    /// By their own labels.
+    /// Selects by the parent's own labels.
     pub parents: LabelSelector,
 }
 
-/// Why a parent is not served.
+/// The reason why a parent is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSelected {
-    /// Because of its own labels.
+    /// The parent selector does not match its own labels.
     ByItsLabels,
-    /// Because of those of its namespace.
+    /// The namespace selector does not match the labels of its namespace.
     ByItsNamespace,
 }
 
 impl Selection {
-    /// Whether every parent is served.
+    /// Returns true if every parent is served.
     pub fn is_all(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the labels of a namespace make a difference.
+    /// Returns true if the selection depends on the labels of namespaces.
     pub fn asks_for_namespaces(&self) -> bool {
         self.namespaces != LabelSelector::default()
     }
 
-    /// Whether a parent with these labels is served, with the labels of its namespace where it is in one.
+    /// Checks the parent's labels, then those of its namespace; `namespace` is `None` for a cluster-scoped parent.
     pub fn select(
         &self,
         parent: &BTreeMap<String, String>,
@@ -50,7 +50,7 @@ impl Selection {
 }
 
 impl NotSelected {
-    /// The field of a Plugin that says so.
+    /// Returns the field of the Plugin that holds the selector.
     pub const fn field(self) -> &'static str {
         match self {
             Self::ByItsLabels => "spec.parents.labelSelector",
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn both_selectors_have_to_choose_a_parent() {
+    fn both_selectors_must_match_a_parent() {
         use NotSelected::{ByItsLabels, ByItsNamespace};
 
         let both = selection("team in (a,b)", "tier,!old");
@@ -89,7 +89,7 @@ mod tests {
             ("", "tier=1", Err(ByItsNamespace)),
             ("team=a", "", Err(ByItsLabels)),
             ("team=a", "tier=1,old=1", Err(ByItsLabels)),
-            // What its owner can change is said first.
+            // If neither matches, the parent's own labels are named: its owner can change them.
             ("", "", Err(ByItsLabels)),
         ] {
             let selected = both.select(&labels(parent), Some(&labels(namespace)));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_in_no_namespace_goes_by_its_own_labels() {
+    fn a_cluster_scoped_parent_is_selected_by_its_own_labels() {
         let both = selection("team=a", "tier=1");
         assert_eq!(both.select(&labels("tier=1"), None), Ok(()));
         let other = both.select(&labels("tier=2"), None);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_chooses_all() {
+    fn an_empty_selector_selects_all() {
         let all = selection("", "");
         assert!(all.is_all() && !all.asks_for_namespaces());
         assert_eq!(all.select(&labels(""), Some(&labels(""))), Ok(()));

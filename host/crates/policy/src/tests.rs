@@ -1,4 +1,4 @@
-//! Tests of the policy: one per rejection.
+//! Tests of the policy: one per rejection rule.
 #![expect(
     clippy::needless_raw_string_hashes,
     reason = "expect-test writes its expectations like this"
@@ -138,7 +138,7 @@ fn desired(children: Vec<Child>) -> Outcome {
     })
 }
 
-/// What an answer is checked with.
+/// The inputs of a check besides the answer.
 struct Scene {
     manifest: Manifest,
     grants: Grants,
@@ -224,7 +224,7 @@ fn fills_in_the_namespace() {
 }
 
 #[test]
-fn takes_what_the_contract_allows() {
+fn accepts_an_answer_that_the_contract_allows() {
     let mut typed = with_metadata(json!({
         "name": "a", "creationTimestamp": null, "labels": {"app.kubernetes.io/name": "x"}, "annotations": {"note": "ä"},
     }));
@@ -309,7 +309,7 @@ fn rejects_wrong_places_below_cluster_scoped_parents() {
     nowhere.namespace = Some("No Where".to_owned());
     scene.check_refused(
         desired(vec![nowhere]),
-        expect![[r#"OutputRejected: child "a": "No Where" is not the name of a namespace"#]],
+        expect![[r#"OutputRejected: child "a": "No Where" is not a valid namespace name"#]],
     );
 }
 
@@ -326,13 +326,13 @@ fn rejects_names() {
     check_refused(
         vec![config_map("No")],
         expect![[
-            r#"OutputRejected: child "No": "No" is not a name: use at most 253 lower-case letters, digits, dashes and dots, starting and ending with a letter or digit"#
+            r#"OutputRejected: child "No": "No" is not a valid name: use at most 253 lower-case letters, digits, dashes and dots, starting and ending with a letter or digit"#
         ]],
     );
     check_refused(
         vec![child("rbac.authorization.k8s.io/v1", "Role", "a/b")],
         expect![[
-            r#"OutputRejected: child "a/b": "a/b" is not a name: use at most 253 printable characters other than / % ? #"#
+            r#"OutputRejected: child "a/b": "a/b" is not a valid name: use at most 253 printable characters other than / % ? #"#
         ]],
     );
 }
@@ -391,7 +391,7 @@ fn rejects_objects_that_are_too_large() {
 }
 
 #[test]
-fn rejects_after_that_cannot_be_followed() {
+fn rejects_after_lists_that_cannot_be_followed() {
     let after = |name: &str, keys: &[&str]| {
         let mut child = config_map(name);
         child.after = keys.iter().map(|key| (*key).to_owned()).collect();
@@ -399,12 +399,12 @@ fn rejects_after_that_cannot_be_followed() {
     };
     check_refused(
         vec![after("a", &["a"])],
-        expect![[r#"OutputRejected: child "a": it is to be created after itself"#]],
+        expect![[r#"OutputRejected: child "a": its `after` names itself"#]],
     );
     check_refused(
         vec![after("a", &["b"])],
         expect![[
-            r#"OutputRejected: child "a": it is to be created after "b", which is not a key of the answer"#
+            r#"OutputRejected: child "a": its `after` names "b", which is not a key of the answer"#
         ]],
     );
     check_refused(
@@ -415,7 +415,7 @@ fn rejects_after_that_cannot_be_followed() {
             config_map("d"),
         ],
         expect![[
-            r#"OutputRejected: the children "a", "b", "c" wait for each other in a circle: take one of them out of an `after` list"#
+            r#"OutputRejected: the children "a", "b", "c" wait for each other in a cycle: remove one of them from an `after` list"#
         ]],
     );
 }
@@ -442,7 +442,7 @@ fn rejects_null() {
 }
 
 #[test]
-fn rejects_metadata_that_is_not_the_guests() {
+fn rejects_metadata_that_the_guest_must_not_set() {
     for field in [
         "creationTimestamp",
         "deletionGracePeriodSeconds",
@@ -486,14 +486,14 @@ fn rejects_labels_and_annotations() {
         assert!(
             rejection
                 .message()
-                .contains("all below innkeeper.dev/ is the host's"),
+                .contains("keys below innkeeper.dev/ are reserved for the host"),
             "{rejection}"
         );
     }
     check_refused(
         vec![with_metadata(json!({"labels": {"a b": "x"}}))],
         expect![[
-            r#"OutputRejected: child "a": "a b" cannot be the key of any label: use a name of at most 63 characters, with a DNS subdomain and a slash before it if wanted"#
+            r#"OutputRejected: child "a": "a b" is not a valid label key: use a name of at most 63 characters, optionally after a DNS subdomain and a slash"#
         ]],
     );
     check_refused(
@@ -504,7 +504,7 @@ fn rejects_labels_and_annotations() {
     );
     check_refused(
         vec![with_metadata(json!({"labels": {"a": 1}}))],
-        expect![[r#"OutputRejected: child "a": `metadata.labels.a` is not a text"#]],
+        expect![[r#"OutputRejected: child "a": `metadata.labels.a` is not a string"#]],
     );
     check_refused(
         vec![with_metadata(json!({"annotations": []}))],
@@ -513,7 +513,7 @@ fn rejects_labels_and_annotations() {
     check_refused(
         vec![with_metadata(json!({"annotations": {"/": "x"}}))],
         expect![[
-            r#"OutputRejected: child "a": "/" cannot be the key of any annotation: use a name of at most 63 characters, with a DNS subdomain and a slash before it if wanted"#
+            r#"OutputRejected: child "a": "/" is not a valid annotation key: use a name of at most 63 characters, optionally after a DNS subdomain and a slash"#
         ]],
     );
 }
@@ -553,7 +553,7 @@ fn rejects_generate() {
     check_refused(
         vec![generating("a", 8, "aa")],
         expect![[
-            r#"OutputRejected: child "s": `generate` has an alphabet for "a" that cannot be drawn from: give at least two printable ASCII characters, each once"#
+            r#"OutputRejected: child "s": `generate` has an alphabet for "a" that is not valid: use at least two printable ASCII characters, each once"#
         ]],
     );
     let mut twice = generating("a", 8, "ab");
@@ -569,7 +569,7 @@ fn rejects_generate() {
     check_refused(
         vec![stated],
         expect![[
-            r#"OutputRejected: child "s": the key "a" is stated in `stringData` and in `generate`: keep one"#
+            r#"OutputRejected: child "s": the key "a" is set in `stringData` and in `generate`: keep one"#
         ]],
     );
     let mut many = generating("a", 8, "ab");
@@ -614,12 +614,14 @@ fn conditions(conditions: Vec<Condition>) -> Report {
 fn rejects_conditions() {
     check_report_refused(
         conditions(vec![condition("Synced", "Ok")]),
-        expect!["OutputRejected: the condition Synced is the host's: give yours another type"],
+        expect![
+            "OutputRejected: the condition type Synced is reserved for the host: use another type"
+        ],
     );
     check_report_refused(
         conditions(vec![condition("Is Up", "Ok")]),
         expect![[
-            r#"OutputRejected: "Is Up" is not the type of a condition: use letters, digits, dashes, dots and underscores, at most 316 characters"#
+            r#"OutputRejected: "Is Up" is not a valid condition type: use letters, digits, dashes, dots and underscores, at most 316 characters"#
         ]],
     );
     check_report_refused(

@@ -1,4 +1,4 @@
-//! What is granted, what is not, and ways around it.
+//! Tests of grants: the granted kinds, the denied kinds, and attempts to get around a denial.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,7 +26,7 @@ fn secret() -> GroupKind {
     kind("", "Secret")
 }
 
-/// A manifest that asks for nothing but these reads.
+/// Returns a manifest that requests only these reads.
 fn reading(reads: Vec<ReadKind>) -> Manifest {
     Manifest {
         parents: Vec::new(),
@@ -43,7 +43,7 @@ fn lines(shortfalls: &[Shortfall]) -> String {
 }
 
 #[test]
-fn a_file_gets_what_it_asks_for_but_power_and_secrets() {
+fn a_file_gets_its_requests_except_privileged_kinds_and_secrets() {
     let manifest = manifest();
     let grants = Grants::for_file(&manifest);
     assert!(grants.allows_parent(&kind("example.dev", "Web")));
@@ -111,7 +111,7 @@ fn built_in_kinds_and_secrets_are_no_parents_of_files() {
 }
 
 #[test]
-fn a_parent_of_kubernetes_itself_needs_both_words_where_both_apply() {
+fn a_privileged_built_in_parent_needs_both_confirmations() {
     let allowed = |of: &GroupKind, built_in, privileged| {
         let grant = ParentGrant {
             built_in,
@@ -140,7 +140,7 @@ fn a_parent_of_kubernetes_itself_needs_both_words_where_both_apply() {
 }
 
 #[test]
-fn a_word_on_one_grant_says_nothing_for_another() {
+fn a_confirmation_on_one_grant_does_not_cover_another() {
     let role = kind("rbac.authorization.k8s.io", "Role");
     let privileged = ReadGrant {
         privileged: true,
@@ -162,7 +162,7 @@ fn a_word_on_one_grant_says_nothing_for_another() {
 }
 
 #[test]
-fn a_definition_of_kubernetes_itself_is_never_brought() {
+fn a_definition_of_a_built_in_kind_is_never_installed() {
     let role = kind("rbac.authorization.k8s.io", "Role");
     let deployment = kind("apps", "Deployment");
     let own = kind("innkeeper.dev", "Plugin");
@@ -182,7 +182,7 @@ fn a_definition_of_kubernetes_itself_is_never_brought() {
 }
 
 #[test]
-fn adoption_needs_its_own_word_and_the_right_to_the_kind() {
+fn adoption_needs_its_own_field_and_a_grant_of_the_kind() {
     let of = |kind: &GroupKind, adopt| {
         let grant = ChildGrant {
             adopt,
@@ -246,7 +246,7 @@ fn secrets_of_children_are_shown_only_where_full_reads_reach_all_of_them() {
 }
 
 #[test]
-fn a_read_is_served_in_the_poorer_form_and_the_narrower_scope() {
+fn a_read_gets_the_lesser_access_and_the_narrower_scope() {
     let asked = |access, scope, selector: Option<&str>| ReadKind {
         label_selector: selector.map(str::to_owned),
         ..read("v1", "Secret", access, scope)
@@ -257,14 +257,14 @@ fn a_read_is_served_in_the_poorer_form_and_the_narrower_scope() {
     };
     use ReadScope::{Cluster, ParentNamespace};
     for (asked_for, grant, served, reduced) in [
-        // Poorer than asked for.
+        // Grants with less access than requested.
         (
             asked(Access::Full, Cluster, None),
             granted(Access::Hash, Cluster, None),
             asked(Access::Hash, Cluster, None),
             true,
         ),
-        // Richer than asked for: the guest gets what it asked for.
+        // Grants with more access than requested: the guest gets the requested access.
         (
             asked(Access::Metadata, ParentNamespace, None),
             granted(Access::Full, Cluster, None),
@@ -289,7 +289,7 @@ fn a_read_is_served_in_the_poorer_form_and_the_narrower_scope() {
             asked(Access::Full, namespaces(&["a"]), None),
             true,
         ),
-        // Labels only ever narrow.
+        // Two label selectors are joined, so they only narrow the read.
         (
             asked(Access::Full, Cluster, None),
             granted(Access::Full, Cluster, Some("app=web")),
@@ -310,13 +310,16 @@ fn a_read_is_served_in_the_poorer_form_and_the_narrower_scope() {
         };
         assert_eq!(grants.reads_for(&manifest), [served], "{grant:?}");
         let assessment = grants.assess(&manifest);
-        assert!(assessment.serves(), "a read never keeps from serving");
+        assert!(
+            assessment.serves(),
+            "a missing read never keeps a plugin from serving"
+        );
         assert_eq!(!assessment.reduced.is_empty(), reduced, "{grant:?}");
     }
 }
 
 #[test]
-fn grants_of_several_forms_are_served_each_in_its_scope() {
+fn grants_with_different_access_each_apply_in_their_scope() {
     let manifest = reading(vec![read("v1", "Secret", Access::Full, ReadScope::Cluster)]);
     let grants = Grants {
         reads: vec![
