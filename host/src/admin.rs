@@ -1,16 +1,16 @@
-//! What operators and machines ask a running host: does it live, is it ready, what does it measure, what is it doing.
+//! The admin server of a running host: liveness, readiness, metrics and the state for debugging.
 //!
-//! Answers come from a thread with a runtime of its own: should the host's runtime be stuck, the answer is that it is
-//! stuck, and not silence.
-//! Nothing here knows what it shows: [`Shown`] does, and `run` implements it.
+//! The server has its own thread and runtime, so that `/livez` still answers, with an error, if the host's runtime is
+//! blocked.
+//! This module does not know the content of the answers: `run` implements [`Shown`].
 //!
 //! | path | answer |
 //! |---|---|
-//! | `GET /livez` | 200 while everything that has to move does, else 500 and what stands still |
-//! | `GET /readyz` | 200 once the host serves or stands by to, else 503 and what is missing |
+//! | `GET /livez` | 200 while all heartbeats arrive in time, else 500 with the silent components |
+//! | `GET /readyz` | 200 once the host is active or on standby, else 503 with the failed checks |
 //! | `GET /metrics` | OpenMetrics text |
-//! | `GET /debug/state` | JSON: [`HostState`]; only where asked for |
-//! | `GET`, `PUT /debug/log` | the filter of the log; only where asked for |
+//! | `GET /debug/state` | JSON: [`HostState`]; only if debugging is enabled |
+//! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled |
 
 mod beat;
 mod state;
@@ -37,63 +37,63 @@ pub use state::{
     State as HostState, WatchState,
 };
 
-/// Why nobody can ask.
+/// A failure to start the admin server.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be had.
-    #[error("failed to listen on {address} for health and metrics: give another --admin-address")]
+    /// The address cannot be bound.
+    #[error("failed to listen on {address} for health and metrics; set another --admin-address")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The operating system gave no thread, or no runtime.
-    #[error("failed to start the thread that answers for health and metrics")]
+    /// The thread or its runtime cannot be created.
+    #[error("failed to start the thread for health and metrics")]
     Start(#[source] io::Error),
 }
 
-/// One thing that has to be in order.
+/// The result of one health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What, in a word.
+    /// The name of the check, for example `plugin/web`.
     pub name: String,
-    /// What is wrong with it; none: nothing.
+    /// The reason for which the check fails; none if it passes.
     pub problem: Option<String>,
 }
 
-/// What is shown.
+/// The source of the answers.
 pub trait Shown: Send + Sync + 'static {
-    /// Everything that has to move.
+    /// The liveness checks.
     fn alive(&self) -> Vec<Check>;
 
-    /// Everything that has to be there before the host serves.
+    /// The readiness checks.
     fn ready(&self) -> Vec<Check>;
 
     /// The metrics as text of the type [`CONTENT_TYPE`](innkeeper_metrics::CONTENT_TYPE).
     fn metrics(&self) -> String;
 
-    /// Everything, for people.
+    /// The state of the host, for debugging.
     fn state(&self) -> HostState;
 
     /// The filter of the log.
     fn log_filter(&self) -> String;
 
-    /// Changes the filter of the log; says why it cannot be.
+    /// Changes the filter of the log; returns the reason if the filter is invalid.
     fn set_log_filter(&self, filter: &str) -> Result<(), String>;
 }
 
-/// Answers until it is dropped.
+/// The admin server; it answers until it is dropped.
 pub struct Admin {
     address: SocketAddr,
     stop: CancellationToken,
-    // None only while it is dropped.
+    // None only during the drop.
     thread: Option<JoinHandle<()>>,
 }
 
 impl Admin {
-    /// Listens, and starts the thread; port 0 takes any that is free.
+    /// Binds the address and starts the thread; port 0 selects a free port.
     pub fn start(address: SocketAddr, shown: Arc<dyn Shown>, debug: bool) -> Result<Self, Error> {
         let listen = |source| Error::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(listen)?;
@@ -118,7 +118,7 @@ impl Admin {
         })
     }
 
-    /// Where it listens.
+    /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -128,7 +128,7 @@ impl Drop for Admin {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been printed, and nobody depends on it.
+            // A panic of the thread was printed already, and no other thread needs its result.
             drop(thread.join());
         }
     }
@@ -138,7 +138,7 @@ async fn answer(listener: TcpListener, shown: Arc<dyn Shown>, debug: bool) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!(%error, "nobody answers for health and metrics");
+            tracing::error!(%error, "failed to start serving health and metrics");
             return;
         }
     };
@@ -152,7 +152,7 @@ async fn answer(listener: TcpListener, shown: Arc<dyn Shown>, debug: bool) {
             .route("/debug/log", get(log_filter).put(set_log_filter));
     }
     if let Err(error) = axum::serve(listener, router.with_state(shown)).await {
-        tracing::error!(%error, "nobody answers for health and metrics any more");
+        tracing::error!(%error, "the server of health and metrics ended");
     }
 }
 
@@ -173,7 +173,7 @@ async fn metrics(State(shown): Asked) -> Response {
 
 async fn state(State(shown): Asked) -> Response {
     let kind = HeaderValue::from_static("application/json");
-    // It consists of what has a form in JSON.
+    // Encoding cannot fail: the state consists of plain structs, lists, texts and numbers.
     let text = serde_json::to_string_pretty(&shown.state()).unwrap_or_default();
     ([(CONTENT_TYPE, kind)], format!("{text}\n")).into_response()
 }
@@ -189,7 +189,7 @@ async fn set_log_filter(State(shown): Asked, filter: String) -> Response {
     }
 }
 
-/// One line for each check and one for all, as the API server answers the same questions.
+/// Formats one line per check and a final line, as the API server does for its own `/livez` and `/readyz`.
 fn verdict(name: &str, checks: &[Check], otherwise: StatusCode) -> Response {
     let mut lines: Vec<String> = checks
         .iter()

@@ -1,25 +1,26 @@
-//! The running host: builds everything, owns every task, ends in order.
+//! The running host: starts all parts in order, owns every task, and stops them in order.
 //!
-//! Order of the start; what does not need each other runs at the same time:
+//! Order of the start; independent steps run concurrently:
 //!
 //! 1. signals, so that none is missed,
 //! 2. the client of the API server beside the engine, the guest threads and the plugins (read, compile, describe),
 //! 3. discovery, which waits for the API server,
-//! 4. the lease, where hosts take turns: one that has to wait for it watches what its plugins will need,
+//! 4. the lease, if leader election is on: a host that waits for it already runs the watches of its plugins,
 //! 5. the host's namespace, the hash key, the inventory,
-//! 6. per plugin: CRDs, watches, one controller per kind of parent; where they are served, the same for Plugin resources
-//!    as they come.
+//! 6. per plugin: CRDs, watches, one controller per parent kind; the same for each Plugin resource as it appears, if
+//!    the host serves Plugin resources.
 //!
 //! Order of the end:
 //!
 //! 1. the first signal stops the intake: no trigger is taken, no pass begins,
-//! 2. passes that run end, within the bound of `--drain-timeout`,
-//! 3. the watches and everything else go,
-//! 4. the lease goes last, so that another host begins at once where nothing is written any more,
-//! 5. a second signal at any time, or the bound, aborts what is left; the next start converges.
+//! 2. running passes finish, at most for `--drain-timeout`,
+//! 3. the watches and all other tasks are dropped,
+//! 4. the lease is released last, so that the next host takes over only after this one has stopped writing, and then
+//!    without waiting for the lease to expire,
+//! 5. a second signal aborts at any time, and so does the end of the drain timeout; the next start converges.
 //!
-//! A task that ends before it was told to ends the process with its error, and so does a claim that is lost: the next
-//! start is a host that waits.
+//! A task that ends early ends the process with its error. A lost lease ends the process as well: after its restart,
+//! the host stands by.
 
 mod clients;
 mod controllers;
@@ -70,21 +71,21 @@ use resources::{Before, Resources};
 pub use signals::{Stop, listen};
 use tasks::{Keeper, Tasks};
 
-/// How long the code of a plugin stays in memory that nobody calls: passes that come every few seconds shall not map it
-/// each time.
+/// Idle time after which the compiled code of a plugin is unmapped.
+/// Long enough that passes which come every few seconds do not map the code each time.
 const CODE_IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// How often is looked for such code.
+/// Interval of the search for idle code.
 const LOOKED_AT_CODE_EVERY: Duration = Duration::from_secs(10);
 
-/// Runs until a signal comes or something breaks.
-/// Blocks; makes the runtime that everything else runs on.
+/// Runs the host until a signal arrives or a task fails.
+/// Blocks the calling thread and creates the runtime of all tasks.
 pub fn run(settings: RunSettings, log: LogControl) -> Result<(), Error> {
     take_all_descriptors();
     let gallery = Arc::new(Gallery::default());
     let beat = gallery.expect("runtime");
     let house = shown::House::new(Arc::clone(&gallery), log);
-    // Before anything that takes time: whoever asks is told that the host is not ready yet. Dropped last.
+    // Starts before all slow steps, so that probes see "not ready" instead of a refused connection. Dropped last.
     let _admin = settings
         .admin
         .map(|admin| Admin::start(admin.address, Arc::new(house), admin.debug))
@@ -104,12 +105,12 @@ pub fn run(settings: RunSettings, log: LogControl) -> Result<(), Error> {
             never = shown::beat(beat) => match never {},
         }
     });
-    // What still blocks after the drain is a guest, which its deadline ends, or a file.
+    // Only a guest call, which its deadline ends, or file access can still block a thread after the drain.
     runtime.shutdown_timeout(Duration::from_secs(1));
     ended
 }
 
-/// Runs until told to stop; `dev` looks on through the gallery.
+/// Runs the host until `stop` is requested; `dev` observes it through `gallery`.
 pub async fn serve(settings: RunSettings, stop: Stop, gallery: Arc<Gallery>) -> Result<(), Error> {
     let RunSettings { cluster, lease, .. } = &settings;
     let metrics = Arc::clone(gallery.metrics());
@@ -146,7 +147,7 @@ async fn serve_with(
     info!(bound = ?drain, "stopping: passes that run are finished, a second signal aborts them");
     tokio::select! {
         ended = tasks.all_plugins_ended() => ended?,
-        () = sleep(drain) => warn!("some passes did not end in time and are cut off"),
+        () = sleep(drain) => warn!("drain timeout reached: some passes are cut off"),
         signal = stop.second() => return Err(Error::Aborted { signal }),
     }
     info!("stopped");
@@ -174,7 +175,7 @@ async fn start(
     let settings = apply::Settings::default();
     let writer = Arc::new(Writer::new(clients.client()?, claim.clone(), settings));
 
-    // The first failure counts: a host that has nothing to serve need not wait for an API server to say so.
+    // `try_join!` returns the first failure: a host without a usable plugin ends without waiting for the API server.
     let prepare = || prepare_cluster(&cluster, &writer, &host_namespace);
     let ((pool, workshop, loaded), prepared) =
         tokio::try_join!(load_all(&plugin_settings, sources.is_some()), async {
@@ -227,7 +228,7 @@ async fn start(
     Ok(())
 }
 
-/// Where passes find the hash key, which the cache has from now on, too.
+/// Returns the slot from which passes read the hash key, and gives the key to the cache as well.
 fn in_use(hash_key: Option<HashKey>, cluster: &Cluster) -> HashKeySlot {
     let slot = HashKeySlot::default();
     if let Some(hash_key) = hash_key {
@@ -237,14 +238,14 @@ fn in_use(hash_key: Option<HashKey>, cluster: &Cluster) -> HashKeySlot {
     slot
 }
 
-/// What is to be served.
+/// The plugins to serve.
 struct Offer {
     files: Vec<Loaded>,
-    /// Of each file.
+    /// The limits of every plugin that is given as a file.
     limits: Arc<Limits>,
-    /// None where Plugins are not looked at.
+    /// None if the host does not serve Plugin resources.
     resources: Option<Resources>,
-    /// Watches that run already.
+    /// Watches that run since standby, by plugin.
     warm: Warm,
 }
 
@@ -275,7 +276,7 @@ impl Offer {
     }
 }
 
-/// Ends the process when guests cannot be called any more, and waits for a hash key that is lost in a namespace.
+/// Ends the process when the guest threads have died, and waits for a lost hash key to be restored in `namespace`.
 fn watch_over(shared: &Arc<Shared>, is_lost: bool, namespace: &str, tasks: &mut Tasks) {
     let watched = Arc::clone(shared);
     tasks.background(async move { Err(Error::Guests(watched.pool.died().await)) });
@@ -285,7 +286,8 @@ fn watch_over(shared: &Arc<Shared>, is_lost: bool, namespace: &str, tasks: &mut 
     }
 }
 
-/// Lets the process have as many descriptors as it may: every watch has one, and so has the code of every plugin.
+/// Raises the soft limit of open files to the hard limit: every watch needs a descriptor, and so does the compiled code
+/// of every plugin.
 fn take_all_descriptors() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let all = Rlimit {
@@ -293,22 +295,22 @@ fn take_all_descriptors() {
         maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, all) {
-        debug!(%error, "the limit of descriptors stays as it is");
+        debug!(%error, "failed to raise the limit of open files");
     }
 }
 
-/// Keeps the code of plugins that nobody calls out of memory.
+/// Unmaps the compiled code of idle plugins.
 async fn let_go_of_idle(engine: Engine) -> Result<(), Error> {
     loop {
         sleep(LOOKED_AT_CODE_EVERY).await;
         let count = engine.let_go_of_idle(CODE_IDLE_MAX);
         if count > 0 {
-            debug!(count, "let the code of idle plugins go");
+            debug!(count, "unmapped the code of idle plugins");
         }
     }
 }
 
-/// What compiling a plugin may take on this machine.
+/// Returns the resources that compiling a plugin may use on this machine.
 fn compile_bounds() -> CompileBounds {
     let processors = thread::available_parallelism().ok();
     let processors = processors.and_then(|count| NonZeroU32::try_from(count).ok());
@@ -318,13 +320,14 @@ fn compile_bounds() -> CompileBounds {
     )
 }
 
-/// What is left to the guests where the container has a bound: the cache needs the rest.
+/// The default guest memory: half of the container's memory limit, because the cache needs the rest.
+/// None without such a limit.
 fn half_of_the_memory() -> Option<usize> {
     let bytes = plugin::memory_bytes_max()? / 2;
     Some(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// Loads the plugins side by side; those that cannot be served are reported and left out.
+/// Loads the plugins concurrently; reports and skips those that cannot be served.
 async fn load_all(
     settings: &config::PluginSettings,
     serves_resources: bool,
@@ -356,7 +359,7 @@ async fn load_all(
     while let Some(result) = loading.join_next().await {
         ended.push(result.map_err(Error::Task)?);
     }
-    // In the order given, not in the order in which they happened to be ready: it decides who serves a kind.
+    // Restore the order of the command line: it decides which of two plugins with the same parent kind is served.
     ended.sort_by_key(|(order, _)| *order);
     let mut loaded = Vec::new();
     let mut refused = Vec::new();
@@ -373,7 +376,7 @@ async fn load_all(
     let (admitted, not_admitted) = plugins::admit(loaded);
     refused.extend(not_admitted);
     report_refused(&refused);
-    // A file that cannot be loaded may be the one that a configuration or grants are for.
+    // With a refused file, an unknown name is no error: the configuration or grants may be meant for that file.
     let mut named = settings.configs.keys().chain(settings.grants.keys());
     if refused.is_empty()
         && let Some(unused) = named.find(|name| !known.contains(name))
@@ -392,7 +395,7 @@ fn report_refused(refused: &[(PathBuf, plugins::Error)]) {
     }
 }
 
-/// Gets what the host keeps in the cluster, and makes what is missing of it.
+/// Reads the host's own objects, the inventory and the hash key, and creates the missing ones.
 async fn prepare_cluster(
     cluster: &Cluster,
     writer: &Arc<Writer>,
@@ -412,7 +415,7 @@ async fn prepare_cluster(
     Ok((inventory, hash_key))
 }
 
-/// Serves one plugin until told to stop; starts over while it cannot be served.
+/// Serves one plugin until `stop` is requested; retries the installation while its failure may be temporary.
 async fn serve_plugin(
     shared: Arc<Shared>,
     loaded: Loaded,
@@ -426,7 +429,7 @@ async fn serve_plugin(
         never = standby::idle(&warm) => match never {},
         () = stop.first() => return Ok(()),
     };
-    // Its own registrations use the same watches.
+    // Only now: the plugin's own registrations keep the same watches alive.
     drop(warm);
     let Some(served) = served.map(Arc::new) else {
         return Ok(());
@@ -435,7 +438,7 @@ async fn serve_plugin(
     controllers::run(&shared, &served, &limits, token, &gallery).await
 }
 
-/// Installs and registers a plugin, again and again while the reason why it cannot be served may pass.
+/// Installs and registers a plugin; retries with backoff while the failure may be temporary.
 async fn install(
     shared: &Arc<Shared>,
     loaded: &Loaded,

@@ -1,4 +1,4 @@
-//! Whether what has to move moves.
+//! Heartbeats of the parts of the host that must never block.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::Check;
 
-/// Everything that has to show a sign of life from time to time.
+/// The set of expected heartbeats.
 #[derive(Clone)]
 pub struct Heart {
     start: Instant,
@@ -25,7 +25,7 @@ struct Watched {
     last: Arc<AtomicU64>,
 }
 
-/// Held by what has to move; as long as it is held, silence is a problem.
+/// A sender of heartbeats; as long as it is held, silence fails the check.
 pub struct Beat {
     start: Instant,
     last: Arc<AtomicU64>,
@@ -42,7 +42,7 @@ impl Default for Heart {
 }
 
 impl Heart {
-    /// Expects a sign of life at least once in `patience`, from this moment on.
+    /// Expects a heartbeat at least once per `patience`, from now on.
     pub fn expect(&self, name: impl Into<String>, patience: Duration) -> Beat {
         let last = Arc::new(AtomicU64::new(millis(self.start.elapsed())));
         self.beats.lock().push(Watched {
@@ -57,7 +57,7 @@ impl Heart {
         }
     }
 
-    /// Who moves and who does not.
+    /// Returns one check per sender, which fails after a silence longer than its `patience`.
     pub fn checks(&self) -> Vec<Check> {
         let now = millis(self.start.elapsed());
         let beats = self.beats.lock();
@@ -68,7 +68,7 @@ impl Heart {
             Check {
                 name: watched.name.clone(),
                 problem: is_late
-                    .then(|| format!("it has shown no sign of life for {} s", silent.as_secs())),
+                    .then(|| format!("no heartbeat for {} s", silent.as_secs())),
             }
         });
         checks.collect()
@@ -76,7 +76,7 @@ impl Heart {
 }
 
 impl Beat {
-    /// Shows a sign of life.
+    /// Sends a heartbeat.
     pub fn beat(&self) {
         self.last
             .store(millis(self.start.elapsed()), Ordering::Relaxed);

@@ -1,21 +1,21 @@
-//! What `/debug/state` answers: a running host, for people and for `innkeeper status`.
+//! The answer of `/debug/state`: the state of a running host, for people and for `innkeeper status`.
 //!
-//! Written by whoever is shown and read by whoever asks, which may be another build: what is missing has a default, and
-//! what is new is passed over.
+//! The host that writes it and the `innkeeper status` that reads it may be different builds: a missing field has a
+//! default, and an unknown field is ignored.
 
 use serde::{Deserialize, Serialize};
 
-/// A running host.
+/// The state of a running host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct State {
-    /// Whether every plugin serves, or was tried and does not.
+    /// True once every plugin from a file is active or was tried, and while the host stands by.
     pub started: bool,
-    /// Whether it waits for the lease while another process writes.
+    /// True while the host waits for the lease and another process writes.
     pub stands_by: bool,
-    /// How many plugins were tried and do not serve.
+    /// The number of plugins that were tried and are not active.
     pub plugins_not_served: usize,
-    /// The plugins that serve.
+    /// The active plugins.
     pub plugins: Vec<PluginState>,
     /// Every controller.
     pub controllers: Vec<ControllerState>,
@@ -23,43 +23,43 @@ pub struct State {
     pub watches: Vec<WatchState>,
 }
 
-/// A plugin that serves.
+/// An active plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PluginState {
     /// Its name.
     pub name: String,
-    /// Its kinds of parents.
+    /// Its parent kinds.
     pub kinds: Vec<KindState>,
     /// The last faults over all its kinds, the latest first.
     pub last_faults: Vec<FaultState>,
 }
 
-/// A kind of parents of a plugin.
+/// A parent kind of a plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KindState {
     /// The kind, as `group/version Kind`.
     pub kind: String,
-    /// The revision that passes run with.
+    /// The active revision.
     pub revision: String,
-    /// Passes that were left out, because they would have done nothing.
+    /// The number of passes that were skipped because their inputs were unchanged.
     pub passes_skipped: u64,
-    /// Passes of this revision that ended with a fault of the guest.
+    /// The number of passes of this revision that ended with a guest fault.
     pub faults: u64,
-    /// Parents in the cluster, as far as they are selected.
+    /// The number of selected parents in the cluster.
     pub parents: usize,
-    /// The others of their kind.
+    /// The number of parents of the kind that the plugin does not select.
     pub not_selected: usize,
-    /// Those of them whose conditions Synced and Ready hold.
+    /// The number of selected parents whose conditions Synced and Ready are true.
     pub ready: usize,
-    /// Those of them whose last pass was parked.
+    /// The number of selected parents whose last pass was parked to wait for the cache.
     pub parked: usize,
-    /// What keeps passes from running.
+    /// The watches that passes wait for, with the reason.
     pub waiting_for: Vec<String>,
-    /// Parents that are not Ready, by name; no more than there is room for.
+    /// The parents that are not Ready, up to a maximum.
     pub not_ready: Vec<ParentState>,
-    /// How many more there are.
+    /// The number of parents that are not Ready and not listed.
     pub not_ready_omitted: usize,
 }
 
@@ -74,15 +74,15 @@ pub struct ParentState {
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
-    /// The condition Ready of the present generation: `True`, `False`, `Unknown`, or empty where nothing is said.
+    /// The status of the condition Ready for the current generation: `True`, `False`, `Unknown`, or empty without one.
     pub ready: String,
-    /// The condition Synced in the same form.
+    /// The status of the condition Synced, in the same form.
     pub synced: String,
-    /// The reason of the one of them that does not hold; empty where both do or nothing is said.
+    /// The reason of the condition that is not true; empty if both are true or absent.
     pub reason: String,
-    /// Its message.
+    /// The message of the same condition.
     pub message: String,
-    /// How the last pass ended; none before the first one has, or where nobody knows.
+    /// The end of the last pass; none before the end of the first one, or if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_pass: Option<PassState>,
 }
@@ -91,9 +91,9 @@ pub struct ParentState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PassState {
-    /// What it said about the next one.
+    /// The outcome in one word, such as `settled` or `parked`.
     pub outcome: String,
-    /// How long ago, in whole seconds.
+    /// The time since the end, in whole seconds.
     pub seconds_ago: u64,
 }
 
@@ -105,9 +105,9 @@ pub struct FaultState {
     pub parent: String,
     /// The reason, as in the parent's condition Synced.
     pub reason: String,
-    /// What happened.
+    /// A description of the fault.
     pub message: String,
-    /// When, as in `2030-01-31T08:00:00Z`.
+    /// The time in the form `2030-01-31T08:00:00Z`.
     pub time: String,
 }
 
@@ -117,11 +117,11 @@ pub struct FaultState {
 pub struct ControllerState {
     /// The plugin and the kind.
     pub name: String,
-    /// Parents that wait for a pass that is due.
+    /// The number of queued parents.
     pub waiting: u64,
-    /// Passes that run.
+    /// The number of running passes.
     pub running: usize,
-    /// For how long the longest of them has been running.
+    /// The running time of the longest of them, in seconds.
     pub longest_running_pass_seconds: f64,
 }
 
@@ -131,24 +131,24 @@ pub struct ControllerState {
 pub struct WatchState {
     /// The kind, as `group/version Kind`.
     pub kind: String,
-    /// The namespace; none: everywhere, or a cluster-scoped kind.
+    /// The namespace; none for all namespaces or a cluster-scoped kind.
     pub namespace: Option<String>,
-    /// The label selector; none: all objects.
+    /// The label selector; none for all objects.
     pub selector: Option<String>,
-    /// How many share it.
+    /// The number of subscribers that share the watch.
     pub users: usize,
-    /// Why it cannot be used; none: it is synced.
+    /// The reason for which it cannot be used; none if it is synced.
     pub problem: Option<String>,
-    /// Objects in the cache.
+    /// The number of objects in the cache.
     pub objects: usize,
-    /// Bytes of their texts.
+    /// The size of their JSON texts in bytes.
     pub bytes: usize,
-    /// The version up to which everything was seen.
+    /// The resource version up to which all events were received.
     pub resource_version: u64,
-    /// Since the last event or bookmark.
+    /// The time since the last event or bookmark, in seconds.
     pub seconds_since_last_event: Option<u64>,
-    /// The last failure.
+    /// The last error of the watch.
     pub last_error: Option<String>,
-    /// Complete lists so far.
+    /// The number of complete lists since the start.
     pub lists: u64,
 }

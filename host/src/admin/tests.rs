@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// Shows what a test wants shown.
+/// A source of answers that a test sets.
 struct Fixed {
     problem: Mutex<Option<String>>,
     filter: Mutex<String>,
@@ -108,7 +108,7 @@ fn o1_health_says_what_is_wrong() {
 }
 
 #[test]
-fn what_is_for_debugging_is_there_only_where_asked_for() {
+fn debug_endpoints_exist_only_if_enabled() {
     let (admin, _) = start(false);
     assert_eq!(
         ask(&admin, "GET", "/metrics", ""),
@@ -134,7 +134,7 @@ fn what_is_for_debugging_is_there_only_where_asked_for() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
+fn the_error_names_an_address_in_use() {
     let (admin, shown) = start(false);
     let error = Admin::start(admin.address(), shown, false).err().unwrap();
     assert!(
@@ -144,7 +144,7 @@ fn an_address_that_is_taken_is_named() {
 }
 
 #[test]
-fn nobody_answers_after_the_end() {
+fn a_dropped_server_stops_listening() {
     let (admin, _) = start(false);
     let address = admin.address();
     drop(admin);

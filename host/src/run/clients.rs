@@ -1,4 +1,4 @@
-//! The clients of the API server: one to read by, one to write by, one for the lease, so that none waits behind another.
+//! The clients of the API server: one for reads, one for writes, one for the lease, so that none waits behind another.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,16 +14,16 @@ use tracing::info;
 use super::{Error, counted::Counting, random::random_u64};
 use crate::config::{self, ClusterSettings, LeaseSettings};
 
-/// The clients, made from one configuration.
+/// The clients, created from one configuration.
 pub(super) struct Clients {
     config: kube::Config,
-    /// What nobody else calls itself; none without a lease.
+    /// The unique holder identity of this process; none without a lease.
     identity: Option<String>,
     metrics: Arc<Metrics>,
 }
 
 impl Clients {
-    /// Finds the cluster.
+    /// Reads the client configuration of the cluster.
     pub(super) async fn find(
         cluster: &ClusterSettings,
         lease: Option<&LeaseSettings>,
@@ -33,9 +33,9 @@ impl Clients {
             .await
             .map_err(Error::Config)?;
         config.connect_timeout = Some(Duration::from_secs(10));
-        // Retries are the loop's: those of the client would repeat writes behind its back.
+        // The reconcile loop retries. Retries of the client would repeat writes without the loop's knowledge.
         config.default_retry = false;
-        // A container that is started again has the name of the one before, and is another process.
+        // A restarted container keeps its name but is another process: the random suffix tells them apart.
         let unique = |lease: &LeaseSettings| format!("{}_{:016x}", lease.identity, random_u64());
         let identity = lease.map(unique);
         config
@@ -49,7 +49,7 @@ impl Clients {
         })
     }
 
-    /// One more client, with connections of its own; all its requests are counted.
+    /// Creates a client with its own connections; all its requests are counted.
     pub(super) fn client(&self) -> Result<kube::Client, Error> {
         let counting = Counting(Arc::clone(&self.metrics));
         ClientBuilder::try_from(self.config.clone())
@@ -57,7 +57,8 @@ impl Clients {
             .map_err(|source| Error::Client(Box::new(source)))
     }
 
-    /// The claim to write, and what prolongs it by a lease in the host's namespace; without a lease nobody need.
+    /// Returns the claim to write and the election that renews it with a lease in the host's namespace.
+    /// Without lease settings, the claim is unlimited and there is no election.
     pub(super) fn claim(
         &self,
         lease: Option<&LeaseSettings>,
@@ -66,7 +67,7 @@ impl Clients {
         let Some(LeaseSettings { name, times, .. }) = lease else {
             return Ok((Claim::unlimited(), None));
         };
-        // A renewal that hangs leaves time for another one.
+        // Half, so that a renewal that hangs leaves time for a second one before the deadline.
         let request_timeout = times.renew_deadline / 2;
         let client = self.client()?;
         let writer = Writer::new(
@@ -93,7 +94,7 @@ impl Clients {
     }
 }
 
-/// What the audit log names this process by.
+/// Returns the user agent, by which the audit log of the API server identifies this process.
 fn agent(identity: Option<&str>) -> HeaderValue {
     const NAME: &str = concat!("innkeeper/", env!("CARGO_PKG_VERSION"));
 
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_that_no_header_takes_is_left_out() {
+    fn an_identity_that_is_no_valid_header_value_is_left_out() {
         let version = env!("CARGO_PKG_VERSION");
         assert_eq!(
             agent(Some("a_1")),

@@ -1,4 +1,4 @@
-//! The controllers of a plugin that is served.
+//! The controllers of an active plugin.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Error, Gallery, random::random_u64};
 
-/// Runs the passes of a plugin until told to stop, and then until the running ones have ended.
+/// Runs the passes of a plugin until `stop` is cancelled, and then until the running passes have ended.
 pub(super) async fn run(
     shared: &Shared,
     served: &Arc<Served>,
@@ -51,7 +51,7 @@ pub(super) async fn run(
     }
 }
 
-/// A queue with jitter of its own.
+/// Returns the queue options with a random seed, so that each queue has its own jitter.
 pub(super) fn queue_options() -> controller::queue::Options {
     controller::queue::Options {
         seed: random_u64(),
@@ -59,7 +59,7 @@ pub(super) fn queue_options() -> controller::queue::Options {
     }
 }
 
-/// Crosses out of the inventory what a plugin no longer makes, once it is gone.
+/// Removes kinds from the inventory that the plugin no longer creates, once none of their objects is left.
 async fn tend_inventory(shared: &Shared, served: &Served) -> Infallible {
     const PERIOD: Duration = Duration::from_secs(30);
 

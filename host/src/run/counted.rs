@@ -1,4 +1,4 @@
-//! Counts every request to the API server, whoever sends it.
+//! A client layer that counts every request to the API server.
 
 use std::{
     sync::Arc,
@@ -10,7 +10,7 @@ use http::{Method, Request, Response, StatusCode};
 use innkeeper_metrics::Metrics;
 use tower::{Layer, Service};
 
-/// Counts for a client what goes through it.
+/// The layer that counts the requests of a client.
 #[derive(Clone)]
 pub(super) struct Counting(pub(super) Arc<Metrics>);
 
@@ -20,7 +20,7 @@ pub(super) struct Counted<S> {
     metrics: Arc<Metrics>,
 }
 
-/// A request on its way; counted when it is dropped, so that one that was given up counts as well.
+/// A request in flight; counted on drop, so that a cancelled request counts as well.
 struct Sent {
     metrics: Arc<Metrics>,
     method: Method,
@@ -75,7 +75,7 @@ impl Sent {
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        // The word of client-go for a request without an answer.
+        // The label value that client-go uses for a request without a response.
         let code = self.status.as_ref().map_or("<error>", StatusCode::as_str);
         self.metrics.request(self.method.as_str(), code);
     }
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with the method's own status, and to `TRACE` never.
+    /// Answers every request with 409, and `TRACE` never.
     struct Server;
 
     impl Service<Request<()>> for Server {

@@ -1,4 +1,4 @@
-//! Why the host ends, and with which code.
+//! The errors that end the host, and their exit codes.
 
 use std::io;
 
@@ -12,75 +12,75 @@ use innkeeper_source as source;
 use super::{key, namespaces};
 use crate::{admin, config};
 
-/// Why the host ended.
+/// The reason for the end of the host.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The asynchronous runtime did not start.
+    /// The tokio runtime did not start.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
     /// Signals cannot be received.
     #[error("failed to listen for signals")]
     Signals(#[source] io::Error),
-    /// Nobody can ask the host how it is.
-    #[error("failed to open health and metrics")]
+    /// The admin server did not start.
+    #[error("failed to serve health and metrics")]
     Admin(#[source] admin::Error),
-    /// The cluster is not known.
+    /// The client configuration of the cluster was not found, or is invalid.
     #[error("failed to find the cluster")]
     Config(#[source] config::Error),
-    /// The API server does not know who asks.
+    /// The API server rejects the credentials.
     #[error(
-        "the API server refuses the credentials (401 Unauthorized): give a kubeconfig, or a --context of it, whose user it knows"
+        "the API server refuses the credentials (401 Unauthorized): use a kubeconfig or a --context with valid credentials"
     )]
     Unauthorized,
-    /// The client cannot be made.
-    #[error("failed to make a client of the API server")]
+    /// The client of the API server cannot be created.
+    #[error("failed to create a client of the API server")]
     Client(#[source] Box<kube::Error>),
-    /// A namespace that the host is limited to is not there, or not for the host.
+    /// A namespace of `--namespaces` does not exist, or the host has no access to it.
     #[error(transparent)]
     Namespace(#[from] namespaces::Error),
-    /// The sandbox cannot be made.
+    /// The engine or the guest threads cannot be created.
     #[error("failed to set up the sandbox")]
     Sandbox(#[source] plugin::Error),
-    /// Compiled plugins cannot be kept.
-    #[error("failed to open the cache of compiled plugins; give another --cache-dir")]
+    /// The cache of compiled plugins cannot be used.
+    #[error("failed to open the cache of compiled plugins; set another --cache-dir")]
     Cache(#[source] artifact::Error),
-    /// A configuration or grants name a plugin that is not there.
-    #[error("--config or --grants names {0}, and no plugin of that name is given")]
+    /// A configuration or grants name a plugin that was not given.
+    #[error("--config or --grants names plugin {0}, which is not among the given plugins")]
     UnknownPlugin(
         /// The name.
         String,
     ),
-    /// Nothing can be fetched for Plugin resources.
+    /// The fetcher of Plugin resources cannot be created.
     #[error("failed to prepare for Plugin resources")]
     Sources(#[source] Box<source::Error>),
-    /// The name under which Plugins are watched is none.
+    /// The name of the controller of Plugin resources is not a valid plugin name.
     #[error("failed to name the watch of Plugin resources")]
     Name(#[source] InvalidPluginName),
     /// No plugin can be served.
-    #[error("none of the {0} plugins can be served; the log says why for each")]
+    #[error("none of the {0} plugins can be served: see the log for the reason of each")]
     NothingToServe(
-        /// How many were given.
+        /// The number of given plugins.
         usize,
     ),
-    /// The inventory cannot be used.
-    #[error("failed to learn which kinds plugins ever made")]
+    /// The inventory cannot be read or parsed.
+    #[error("failed to read the inventory of kinds that plugins have created")]
     Inventory(#[source] reconcile::InventoryError),
-    /// The hash key cannot be had.
+    /// The hash key can be neither read nor created.
     #[error("failed to get the cluster's hash key")]
     HashKey(#[source] key::Error),
-    /// A watch died.
+    /// The driver of the cache failed.
     #[error("the cache ended")]
     Cluster(#[source] Box<cluster::Error>),
-    /// A controller died.
+    /// The controller of a plugin failed.
     #[error("the controller of plugin {plugin} ended")]
     Controller {
         /// The plugin.
         plugin: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: controller::Error,
     },
-    /// The controller of Plugin resources died.
+    /// The controller of Plugin resources failed.
     #[error("the controller of Plugin resources ended")]
     Manager(#[source] controller::Error),
     /// A thread that runs guests panicked.
@@ -89,14 +89,14 @@ pub enum Error {
     /// A task panicked.
     #[error("a task of the host ended")]
     Task(#[source] tokio::task::JoinError),
-    /// Another process writes, or may.
+    /// This process lost the lease, so that another process may write.
     #[error(
-        "lost the lease, see the log: another process may write now, and the supervisor is to start this one again"
+        "lost the lease: another process may write now; restart this process (a Deployment does it) to stand by"
     )]
     ClaimOver,
-    /// Stopped before it was done.
+    /// A second signal stopped the host during the drain.
     #[error(
-        "stopped by a second signal before all passes had ended; the next start goes on where this one stopped"
+        "stopped by a second signal before all passes had ended; the next start completes them"
     )]
     Aborted {
         /// The number of the signal.
@@ -105,8 +105,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The code that the process ends with: 4 for what was given and cannot be used, as a shell says it of a process that a
-    /// signal ended, and 1 for all else.
+    /// Returns the exit code of the process: 4 for unusable settings, 128 plus the signal number after a second signal (as
+    /// shells report it), and 1 for all other errors.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Aborted { signal } => 128_u8.saturating_add(*signal),

@@ -1,6 +1,7 @@
-//! What there is to see of a running host, for those who look on: `dev`, and whoever asks [`admin`](crate::admin).
+//! The state of a running host for its observers: `dev` and the endpoints of [`admin`](crate::admin).
 //!
-//! It is filled while the host starts, and decides nothing.
+//! It is filled while the host starts. The only decision that reads it is `serves`: the finalizers of an active plugin
+//! are left to its own passes.
 
 use std::{
     sync::{
@@ -19,38 +20,39 @@ use parking_lot::RwLock;
 
 use crate::admin::{Beat, Heart};
 
-/// How long what has to move may be silent: far longer than anything that must not block it ever takes.
+/// The longest silence of a heartbeat that still counts as alive.
+/// Far longer than any step between two heartbeats takes in a healthy host.
 const BEAT_PATIENCE: Duration = Duration::from_secs(15);
 
-/// What there is to see, for those who look on.
+/// The state of a running host for its observers.
 #[derive(Default)]
 pub struct Gallery {
     shared: OnceLock<Arc<Shared>>,
     cluster: OnceLock<Cluster>,
     serving: RwLock<Vec<Arc<Served>>>,
     controllers: RwLock<Vec<ControllerMetrics>>,
-    /// Plugins that are given up or will take long.
+    /// The number of plugins from files that were tried and are not active.
     left_out: AtomicUsize,
-    /// How many plugins were given; none before they were loaded.
+    /// The number of plugins from files; none before they are loaded.
     given: OnceLock<usize>,
-    /// Plugins are loaded and watches run, and another process writes.
+    /// The host waits for the lease with loaded plugins and running watches.
     stands_by: AtomicBool,
     metrics: Arc<Metrics>,
     heart: Heart,
 }
 
 impl Gallery {
-    /// What all plugins share; none before the API server has answered and this process may write.
+    /// The context that all plugins share; none before the API server has answered and this process may write.
     pub fn shared(&self) -> Option<&Arc<Shared>> {
         self.shared.get()
     }
 
-    /// The plugins that serve now.
+    /// The active plugins.
     pub fn serving(&self) -> Vec<Arc<Served>> {
         self.serving.read().clone()
     }
 
-    /// Whether passes of a plugin run, or may begin.
+    /// Returns true if the plugin is active: its passes run or may begin.
     pub(super) fn serves(&self, name: &PluginName) -> bool {
         self.serving
             .read()
@@ -58,18 +60,18 @@ impl Gallery {
             .any(|served| served.name == *name)
     }
 
-    /// Whether every plugin serves, or was tried and does not, or all of them wait for the lease.
+    /// Returns true once every plugin from a file was tried, or while the host stands by.
     pub fn is_started(&self) -> bool {
         let settled = self.serving.read().len() + self.left_out();
         self.stands_by() || self.given.get().is_some_and(|given| settled >= *given)
     }
 
-    /// How many plugins were tried and do not serve.
+    /// The number of plugins that were tried and are not active.
     pub fn left_out(&self) -> usize {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Whether this process waits for the lease, with plugins and watches.
+    /// Returns true while the host waits for the lease with loaded plugins and running watches.
     pub(super) fn stands_by(&self) -> bool {
         self.stands_by.load(Ordering::Relaxed)
     }
@@ -78,75 +80,75 @@ impl Gallery {
         self.stands_by.store(stands_by, Ordering::Relaxed);
     }
 
-    /// What is read; none before the host has begun to.
+    /// The cache; none before the host has begun to read.
     pub(super) fn cluster(&self) -> Option<&Cluster> {
         self.cluster.get()
     }
 
     pub(super) fn reads(&self, cluster: &Cluster) {
-        // Nobody else sets it.
+        // `start` is the only caller, so the cell is empty here.
         self.cluster.get_or_init(|| cluster.clone());
     }
 
-    /// Of so many plugins that were given so many could be loaded.
+    /// Records that `loaded` of `given` plugins were loaded, and shows the shared context.
     pub(super) fn begin(&self, given: usize, loaded: usize, shared: &Arc<Shared>) {
         self.left_out.store(given - loaded, Ordering::Relaxed);
         self.given.get_or_init(|| given);
         self.shared.get_or_init(|| Arc::clone(shared));
     }
 
-    /// One plugin more serves.
+    /// Adds an active plugin.
     pub(super) fn serve(&self, served: &Arc<Served>) {
         self.serving.write().push(Arc::clone(served));
     }
 
-    /// One plugin does not serve any more.
+    /// Removes a plugin that is no longer active.
     pub(super) fn hide(&self, served: &Arc<Served>) {
         let mut serving = self.serving.write();
         serving.retain(|shown| !Arc::ptr_eq(shown, served));
     }
 
-    /// One plugin was tried and does not serve.
+    /// Counts a plugin that was tried and is not active.
     pub(super) fn leave_out(&self) {
         self.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One plugin serves that did not.
+    /// Discounts a plugin that has become active after a failed attempt.
     pub(super) fn take_in(&self) {
         self.left_out.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What is counted.
+    /// The metrics of the process.
     pub(super) const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// What has to move.
+    /// The heartbeats of the process.
     pub(super) const fn heart(&self) -> &Heart {
         &self.heart
     }
 
-    /// The controllers that there ever were, by the name that each is known by once.
+    /// The metrics of all controllers since the start, one entry per controller name.
     pub(super) fn controllers(&self) -> Vec<ControllerMetrics> {
         self.controllers.read().clone()
     }
 
-    /// Expects signs of life from now on, as long as the beat is held.
+    /// Expects heartbeats from now on, until the returned value is dropped.
     pub(super) fn expect(&self, name: impl Into<String>) -> Beat {
         self.heart.expect(name, BEAT_PATIENCE)
     }
 
-    /// Looks at a controller from now on; its passes are at most so many at the same time.
+    /// Observes a controller from now on; it runs at most `passes_max` passes concurrently.
     pub(super) fn witness(&self, reconciler: &Reconciler, passes_max: usize) -> Witness {
         let kind = reconciler.parent().kind.to_lowercase();
         self.witness_of(&format!("{}/{kind}", reconciler.plugin()), passes_max)
     }
 
-    /// The same for a controller of this name.
+    /// Observes the controller of this name, as [`Self::witness`] does.
     pub(super) fn witness_of(&self, name: &str, passes_max: usize) -> Witness {
         let metrics = self.metrics.controller(name, passes_max);
         {
-            // One that was stopped and begins again is shown once.
+            // A controller that was stopped and restarted is shown once.
             let mut controllers = self.controllers.write();
             controllers.retain(|shown| shown.name() != name);
             controllers.push(metrics.clone());
@@ -163,7 +165,7 @@ impl Gallery {
 mod tests {
     use super::*;
 
-    /// O2: a series that is shown twice makes what is scraped wrong.
+    /// O2: a scrape with a duplicate series is invalid.
     #[test]
     fn o2_a_controller_that_begins_again_is_shown_once() {
         let gallery = Gallery::default();

@@ -1,4 +1,4 @@
-//! The cluster's hash key: made once, kept in a Secret of the host's namespace.
+//! The cluster's hash key: created once and kept in a Secret of the host's namespace.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,19 +13,19 @@ use tracing::{error, info, warn};
 
 use super::tasks::MayPass;
 
-/// The Secret of the host's namespace.
+/// The name of the Secret in the host's namespace.
 const SECRET: &str = "innkeeper-hash-key";
 
-/// The key of its data.
+/// The key in the Secret's data.
 const DATA_KEY: &str = "key";
 
-/// As strong as the hash that is keyed with it.
+/// The length of the key in bytes: as long as the output of the hash.
 const LENGTH: usize = 32;
 
-/// How often a lost key is looked for.
+/// Interval of the attempts to read a missing key.
 pub(super) const LOOKED_FOR_EVERY: Duration = Duration::from_secs(30);
 
-/// Why there is no hash key.
+/// A failure to read or create the hash key.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The Secret cannot be read.
@@ -33,42 +33,42 @@ pub enum Error {
     Read {
         /// The host's namespace.
         namespace: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<cluster::Error>,
     },
-    /// The Secret holds something else.
+    /// The Secret does not contain a key of the right length.
     #[error(
-        "the Secret {namespace}/{SECRET} holds no key: data.{DATA_KEY} must be the {LENGTH} bytes that the host once wrote"
+        "the Secret {namespace}/{SECRET} is invalid: restore the {LENGTH} bytes of data.{DATA_KEY} that the host created"
     )]
     Malformed {
         /// The host's namespace.
         namespace: String,
     },
-    /// Whether the host's namespace exists is not known.
-    #[error("failed to look for the host's namespace {namespace}")]
+    /// The host's namespace cannot be read.
+    #[error("failed to read the host's namespace {namespace}")]
     FindNamespace {
         /// The host's namespace.
         namespace: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<cluster::Error>,
     },
-    /// The host's namespace cannot be made.
-    #[error("failed to make the host's namespace {namespace}")]
+    /// The host's namespace cannot be created.
+    #[error("failed to create the host's namespace {namespace}")]
     MakeNamespace {
         /// The host's namespace.
         namespace: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<apply::Error>,
     },
-    /// The Secret cannot be made.
-    #[error("failed to make the Secret {namespace}/{SECRET}")]
+    /// The Secret cannot be created.
+    #[error("failed to create the Secret {namespace}/{SECRET}")]
     Make {
         /// The host's namespace.
         namespace: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<apply::Error>,
     },
@@ -86,7 +86,8 @@ impl MayPass for Error {
     }
 }
 
-/// Reads the key, or makes it if there never was one; none if it is lost.
+/// Reads the key, or creates it if plugins have created nothing yet (`may_create`).
+/// Returns none if the key is lost: a new key would change every hash that plugins have used.
 pub(super) async fn obtain(
     cluster: &Cluster,
     writer: &Writer,
@@ -99,9 +100,9 @@ pub(super) async fn obtain(
     }
     if !may_create {
         error!(
-            "the Secret {namespace}/{SECRET} is gone although plugins have made children: nothing is reconciled until \
-             it is restored; to go on with a new key, which changes every hash that plugins have used, delete the \
-             ConfigMap {namespace}/innkeeper-inventory and restart"
+            "the Secret {namespace}/{SECRET} is missing although plugins have created children: nothing is reconciled \
+            until it is restored; to use a new key, which changes every hash that plugins have used, delete the \
+            ConfigMap {namespace}/innkeeper-inventory and restart"
         );
         return Ok(None);
     }
@@ -111,10 +112,10 @@ pub(super) async fn obtain(
     let data = BTreeMap::from([(DATA_KEY.to_owned(), key.clone())]);
     match writer.secret(namespace, SECRET, &data).await {
         Ok(_) => {
-            info!("made the hash key, Secret {namespace}/{SECRET}");
+            info!("created the hash key, Secret {namespace}/{SECRET}");
             Ok(Some(HashKey::new(key)))
         }
-        // Another host was faster; its key counts.
+        // Another host created the Secret between the read and this write: use its key.
         Err(apply::Error::Exists { .. }) => read(cluster, namespace).await,
         Err(source) => Err(Error::Make {
             namespace: namespace.to_owned(),
@@ -123,7 +124,7 @@ pub(super) async fn obtain(
     }
 }
 
-/// Makes the namespace only where it is missing: in a cluster the host lives in it, and needs no right to make it.
+/// Creates the namespace only if it is missing: a host in the cluster runs in it and needs no permission to create it.
 async fn ensure_namespace(
     cluster: &Cluster,
     writer: &Writer,
@@ -145,7 +146,7 @@ async fn ensure_namespace(
     })
 }
 
-/// Looks for a lost key until somebody has restored it, and puts it to use.
+/// Waits until the user has restored a lost key, then gives it to the passes and the cache.
 pub(super) async fn wait_until_restored(
     shared: Arc<Shared>,
     namespace: String,
@@ -154,18 +155,18 @@ pub(super) async fn wait_until_restored(
         sleep(LOOKED_FOR_EVERY).await;
         match read(&shared.cluster, &namespace).await {
             Ok(Some(key)) => {
-                info!("the hash key is back");
+                info!("the hash key was restored");
                 shared.hash_key.set(key.clone());
                 shared.cluster.set_hash_key(Some(key));
                 return Ok(());
             }
             Ok(None) => {}
-            Err(error) => warn!(error = %error_chain(&error), "failed to look for the hash key"),
+            Err(error) => warn!(error = %error_chain(&error), "failed to read the hash key"),
         }
     }
 }
 
-/// Reads the key; none if there is none.
+/// Reads the key; none if the Secret does not exist.
 pub(super) async fn read(cluster: &Cluster, namespace: &str) -> Result<Option<HashKey>, Error> {
     let found = cluster
         .live_get(&Gvk::new("", "v1", "Secret"), Some(namespace), SECRET)

@@ -1,16 +1,16 @@
-//! The namespaces that the host is limited to: whether they are there, before anything is made of it.
+//! The check at the start that the namespaces of `--namespaces` exist.
 //!
-//! One that goes while the host runs is empty from then on, and nobody's error.
+//! A namespace that is deleted later counts as empty and is no error.
 
 use innkeeper_cluster::{self as cluster, Cluster};
 use innkeeper_model::Gvk;
 
 use super::tasks::{MayPass, patiently, wait_for_api_server};
 
-/// Why the host cannot look into a namespace.
+/// The reason for which the host cannot use a namespace.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such namespace.
+    /// The namespace does not exist.
     #[error(
         "there is no namespace {name}, which --namespaces names: create it and the roles in it (innkeeper manifests --namespaces prints them), or leave it out"
     )]
@@ -18,23 +18,23 @@ pub enum Error {
         /// The namespace.
         name: String,
     },
-    /// The host may not even see that it is there: it has no Role in it, or it is not there.
+    /// The host may not read the namespace: its Role is missing, or the namespace is.
     #[error(
         "the host may not see the namespace {name}, which --namespaces names: create it where it is missing, and the roles in it (innkeeper manifests --namespaces prints them), or leave it out"
     )]
     Forbidden {
         /// The namespace.
         name: String,
-        /// What the API server said.
+        /// The answer of the API server.
         #[source]
         source: Box<cluster::Error>,
     },
-    /// The API server does not say.
-    #[error("failed to look for the namespace {name}, which --namespaces names")]
+    /// The API server cannot answer.
+    #[error("failed to read the namespace {name}, which --namespaces names")]
     Find {
         /// The namespace.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<cluster::Error>,
     },
@@ -46,10 +46,10 @@ impl MayPass for Error {
     }
 }
 
-/// Waits until the API server answers, and makes sure that every namespace is there.
+/// Waits until the API server answers, and fails unless every namespace exists.
 pub(super) async fn wait_for_all(cluster: &Cluster) -> Result<(), super::Error> {
     wait_for_api_server(cluster).await?;
-    patiently("look for the namespaces", || look(cluster)).await?;
+    patiently("read the namespaces", || look(cluster)).await?;
     Ok(())
 }
 

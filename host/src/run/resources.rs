@@ -1,4 +1,4 @@
-//! Plugin resources: the task of their manager, and the tasks of the plugins that it has served.
+//! Plugin resources: the task of their manager, and the tasks of the plugins that it activates.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,37 +27,37 @@ use tokio_util::sync::CancellationToken;
 use super::{Error, Gallery, Stop, controllers};
 use crate::config::SourceSettings;
 
-/// Under which the manager watches Plugins.
+/// The subscriber name of the manager's watch on Plugins.
 const NAME: &str = "innkeeper";
 
-/// How many Plugins have their pass at the same time; a pass may wait for a registry or a compiler.
+/// The number of concurrent passes over Plugins; more than one, because a pass may wait for a registry or a compiler.
 const PLACES: usize = 4;
 
-/// How many plugins may wait until their controllers are started.
+/// The capacity of the channel of plugins whose controllers are to be started: one per concurrent pass.
 const STARTS_MAX: usize = PLACES;
 
-/// How long watches that were there before are kept for Plugins that do not serve yet.
+/// The time for which the watches from standby are kept for Plugins that are not active yet.
 const WARM_FOR: Duration = Duration::from_mins(1);
 
-/// Passes that begin in a second at most.
+/// The largest number of passes over Plugins that begin in one second.
 const PASSES_PER_SECOND_MAX: u32 = 100;
 
-/// What it takes to serve Plugins.
+/// The parts that serve Plugin resources.
 pub(super) struct Resources {
     name: PluginName,
     loader: Arc<Loader>,
     selector: Option<String>,
 }
 
-/// What was there before the first Plugin is served.
+/// The state from before the first Plugin becomes active.
 pub(super) struct Before {
-    /// The plugins that are served from files, with their kinds of parents.
+    /// The plugins from files, with their parent kinds.
     pub(super) files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
-    /// Watches that run already.
+    /// Watches that run since standby, by plugin.
     pub(super) warm: Warm,
 }
 
-/// A manager, and what it is given and gives.
+/// The manager, the channel of the plugins that it starts, and the watches from standby.
 struct Tended {
     manager: Arc<Manager>,
     starts: mpsc::Receiver<Start>,
@@ -65,7 +65,7 @@ struct Tended {
 }
 
 impl Resources {
-    /// Fails if nothing can be fetched.
+    /// Creates the fetcher and the loader; fails if the fetcher cannot be created.
     pub(super) fn new(
         settings: &SourceSettings,
         cluster: &Cluster,
@@ -87,7 +87,7 @@ impl Resources {
         })
     }
 
-    /// Keeps Plugins at hand without serving them, for as long as the future is polled.
+    /// Loads Plugins and runs their watches without making them active, for as long as the future is polled.
     pub(super) fn warm(
         &self,
         once_made: OnceMade,
@@ -102,9 +102,9 @@ impl Resources {
         (warmer, async { warming.await.map_err(Error::Manager) })
     }
 
-    /// Serves Plugins until told to stop, and then until all passes have ended.
+    /// Serves Plugins until `stop` is requested, and then until all passes of their plugins have ended.
     ///
-    /// Begins to watch before the future is polled.
+    /// The watch of Plugins begins with this call, before the future is polled.
     pub(super) fn serve(
         self,
         shared: Arc<Shared>,
@@ -135,13 +135,13 @@ fn bounds() -> Bounds {
     Bounds {
         places: Arc::new(Semaphore::new(PLACES)),
         passes_per_second_max: PASSES_PER_SECOND_MAX,
-        // A Plugin that serves has a look by the clock anyway.
+        // A pass over an active Plugin schedules its own next pass.
         resync_period: None,
         queue: controllers::queue_options(),
     }
 }
 
-/// How sources are reached; what bounds a fetch is the same for all hosts.
+/// Converts the settings of the host to those of the fetcher; the limits of a fetch are always the defaults.
 fn source_settings(settings: &SourceSettings) -> source::Settings {
     let SourceSettings {
         dir,
@@ -188,7 +188,7 @@ async fn manage(
             never = &mut orphans => match never {},
             () = sleep_until(cold), if !warm.is_empty() => warm.clear(),
             Some(start) = starts.recv() => {
-                // Its own registrations use the same watches.
+                // Only now: the plugin's own registrations keep the same watches alive.
                 warm.remove(&start.served.name);
                 let (shared, gallery) = (Arc::clone(&shared), Arc::clone(&gallery));
                 serving.spawn(async move { run(&shared, start, &gallery).await });
@@ -196,7 +196,7 @@ async fn manage(
             Some(ended) = serving.join_next() => ended.map_err(Error::Task)??,
         }
     }
-    // Nobody waits for a registry or a compiler; what was begun is done again after the next start.
+    // The drain does not wait for a registry or a compiler; the next start repeats interrupted work.
     drop(managing);
     drop(orphans);
     while let Some(ended) = serving.join_next().await {

@@ -1,4 +1,4 @@
-//! What a running host shows of itself to those who ask [`admin`](crate::admin).
+//! The answers of a running host to requests at [`admin`](crate::admin).
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,16 +19,17 @@ use crate::{
     config::LogControl,
 };
 
-/// How often the runtime shows a sign of life.
+/// Interval of the runtime's heartbeat.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// How many parents of a kind that are not Ready are named: enough for people, and a bound for the answer.
+/// The largest number of parents per kind that are listed as not Ready.
+/// More than a person reads; it bounds the size of the answer.
 const PARENTS_MAX: usize = 500;
 
-/// How a pass that waits for the cache ended.
+/// The outcome of a pass that waits for the cache.
 const PARKED: &str = Next::Parked(Duration::ZERO).word();
 
-/// A running host.
+/// The running host as [`admin`](crate::admin) shows it.
 pub(super) struct House {
     gallery: Arc<Gallery>,
     log: LogControl,
@@ -46,7 +47,7 @@ impl House {
     }
 }
 
-/// Shows that the runtime still runs tasks.
+/// Sends heartbeats as long as the runtime still runs tasks.
 pub(super) async fn beat(beat: Beat) -> std::convert::Infallible {
     let mut ticks = interval(BEAT_EVERY);
     loop {
@@ -67,7 +68,7 @@ impl Shown for House {
                 "the API server has not answered yet, or plugins are still loading".to_owned()
             }),
         };
-        // What keeps a host from taking over at once; one that serves says it plugin by plugin.
+        // On standby, one check covers all watches, because no plugin is active. An active host has a check per plugin.
         let standby = self.gallery.stands_by().then(|| Check {
             name: "standby".to_owned(),
             problem: still_warming(&self.watches()),
@@ -83,7 +84,7 @@ impl Shown for House {
 
     fn metrics(&self) -> String {
         self.gallery.metrics().encode().unwrap_or_else(|error| {
-            error!(error = %error_chain(&error), "failed to write down the metrics");
+            error!(error = %error_chain(&error), "failed to encode the metrics");
             String::new()
         })
     }
@@ -112,8 +113,9 @@ impl Shown for House {
     }
 }
 
-/// What keeps a plugin's passes from running and will end by itself.
-/// What will not, such as a missing permission, is a condition of that plugin's parents and keeps nobody else waiting.
+/// Returns the temporary reasons for which a plugin's passes do not run.
+/// A lasting reason, such as a missing permission, is reported as a condition of that plugin's parents.
+/// It does not make the host unready, because the other plugins are not affected.
 fn still_reading(plugin: &Served) -> Option<String> {
     let waiting = plugin
         .reconcilers
@@ -126,7 +128,7 @@ fn still_reading(plugin: &Served) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// The watches that a host that stands by still waits for, and that will come by themselves.
+/// Returns the watches that a standby host still waits for, without those that wait for a change by the user.
 fn still_warming(watches: &[WatchStatus]) -> Option<String> {
     let texts: Vec<String> = watches
         .iter()
@@ -137,7 +139,7 @@ fn still_warming(watches: &[WatchStatus]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// Every watch; none before the host has begun to read.
+/// Returns the state of every watch; empty before the host has begun to read.
 fn watches(gallery: &Gallery) -> Vec<WatchStatus> {
     let cluster = gallery.cluster();
     cluster
@@ -261,7 +263,7 @@ fn watch_state(watch: &WatchStatus) -> WatchState {
     }
 }
 
-/// Counts what is there when the metrics are asked for.
+/// The metrics that are computed at each scrape.
 struct Counted(Arc<Gallery>);
 
 impl Source for Counted {

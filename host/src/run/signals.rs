@@ -1,4 +1,4 @@
-//! Signals: the first asks to stop, the second insists.
+//! Signals: the first one starts the drain, the second one aborts it.
 
 use std::{
     convert::Infallible,
@@ -11,22 +11,22 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-/// Whether the host is to stop; clones are the same.
+/// A request to stop the host; clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     first: CancellationToken,
     second: CancellationToken,
-    /// The signal that insisted.
+    /// The number of the second signal.
     insisted: Arc<OnceLock<u8>>,
 }
 
 impl Stop {
-    /// Asks to drain.
+    /// Requests a drain.
     pub fn ask(&self) {
         self.first.cancel();
     }
 
-    /// Passes a signal on: the first one asks to drain, the second one to abort.
+    /// Handles a signal: the first one requests a drain, the second one an abort.
     fn signal(&self, number: u8) {
         if self.first.is_cancelled() {
             self.insisted.get_or_init(|| number);
@@ -36,27 +36,27 @@ impl Stop {
         }
     }
 
-    /// Waits until the host is to drain.
+    /// Waits for the request to drain.
     pub async fn first(&self) {
         self.first.cancelled().await;
     }
 
-    /// Waits until the host is to abort; answers with the number of the signal that said so.
+    /// Waits for the request to abort; returns the number of the second signal.
     pub async fn second(&self) -> u8 {
         self.second.cancelled().await;
         self.insisted.get().copied().unwrap_or_default()
     }
 
-    /// The token of the first request, for those who stop by it.
+    /// The token that the request to drain cancels.
     pub fn first_token(&self) -> CancellationToken {
         self.first.clone()
     }
 }
 
-/// Listens from now on; the future passes signals on for ever.
+/// Installs the signal handlers; the returned future handles signals and never ends.
 ///
-/// Of a file that may not become larger the write itself tells: the signal of it, which would end the process, is taken
-/// and not passed on. Processes that the host starts do not inherit that.
+/// SIGXFSZ is received and ignored, because it would end the process: a write over the file size limit then fails with
+/// an error instead. Child processes do not inherit the handler.
 pub fn listen(stop: Stop) -> io::Result<impl Future<Output = Infallible>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -65,7 +65,7 @@ pub fn listen(stop: Stop) -> io::Result<impl Future<Output = Infallible>> {
         let _too_large = too_large;
         loop {
             let (name, kind) = next(&mut terminate, &mut interrupt).await;
-            warn!(signal = name, "asked to stop");
+            warn!(signal = name, "received a signal to stop");
             stop.signal(u8::try_from(kind.as_raw_value()).unwrap_or_default());
         }
     })
@@ -83,9 +83,9 @@ async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> (&'static str, 
 mod tests {
     use super::*;
 
-    /// L3: the first one drains, the second one aborts.
+    /// L3: the first signal drains, the second one aborts.
     #[tokio::test]
-    async fn the_second_signal_is_another_one() {
+    async fn the_second_signal_aborts() {
         let stop = Stop::default();
         let other = stop.clone();
         stop.signal(15);

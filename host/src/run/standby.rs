@@ -1,7 +1,7 @@
-//! A host that waits for the lease: its plugins are loaded and its watches run, and it neither installs nor writes.
+//! A standby host: it waits for the lease with loaded plugins and running watches. It neither installs CRDs nor writes.
 //!
-//! It watches what its plugins will watch; once it may write, they find their watches running, in doubt until they
-//! are proven to be current.
+//! It runs the watches that its plugins will need. Once it may write, the plugins share these watches. Their cached
+//! objects count as possibly stale until a freshness check has passed.
 
 use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc};
 
@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::{Error, Gallery, key, resources::Resources};
 
-/// Waits for the claim with running watches; these are what is left of the waiting.
+/// Waits for the claim with running watches, and returns their registrations.
 pub(super) async fn wait(
     cluster: &Cluster,
     writer: &Arc<Writer>,
@@ -35,7 +35,7 @@ pub(super) async fn wait(
     };
     let once_made = move |plugin: &PluginName| match &inventory {
         Ok(inventory) => inventory.of(plugin),
-        // It is read again before anything is done; until then only what is declared is watched.
+        // After the takeover the inventory is read again. Until then, only the declared kinds are watched.
         Err(_) => BTreeSet::new(),
     };
     let mut warm = Warm::new();
@@ -66,15 +66,15 @@ pub(super) async fn wait(
     Ok(warm)
 }
 
-/// Takes triggers that nobody follows, so that they do not pile up.
+/// Discards the triggers of registrations without a controller, so that they do not pile up.
 pub(super) async fn idle(registrations: &[Registration]) -> Infallible {
     join_all(registrations.iter().map(ignore)).await;
-    // There was nothing to ignore.
+    // Reached only without registrations.
     pending().await
 }
 
 async fn ignore(registration: &Registration) -> Infallible {
-    /// Bounds what is taken at once.
+    /// Bounds the memory of one batch.
     const TRIGGERS_MAX: usize = 1024;
 
     loop {
@@ -82,7 +82,7 @@ async fn ignore(registration: &Registration) -> Infallible {
     }
 }
 
-/// Looks for the hash key, without which some kinds cannot be watched, until the process that writes has made it.
+/// Waits until the active host has created the hash key; without it some kinds cannot be watched.
 async fn find_key(cluster: &Cluster, namespace: &str) {
     let mut failed = false;
     loop {
@@ -92,7 +92,7 @@ async fn find_key(cluster: &Cluster, namespace: &str) {
             Err(error) if failed => drop(error),
             Err(error) => {
                 failed = true;
-                warn!(error = %error_chain(&error), "failed to look for the hash key, trying again");
+                warn!(error = %error_chain(&error), "failed to read the hash key, retrying");
             }
         }
         sleep(key::LOOKED_FOR_EVERY).await;

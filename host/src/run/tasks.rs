@@ -1,4 +1,4 @@
-//! The tasks of the process, and how they wait for the API server.
+//! The tasks of the process, and their retries against the API server.
 
 use std::{future::Future, time::Duration};
 
@@ -19,15 +19,15 @@ use crate::{
     config::{Definitions, ScopeSettings},
 };
 
-/// The longest delay between two attempts at something that the host cannot start without.
+/// The longest delay between two attempts at a step that the start of the host needs.
 pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// Every task of the process; dropping it ends them.
+/// All tasks of the process; aborted on drop.
 #[derive(Default)]
 pub(super) struct Tasks {
-    /// Never end by themselves but by an error.
+    /// Tasks that end only with an error, or with success if their work is done.
     background: JoinSet<Result<(), Error>>,
-    /// End when told to stop.
+    /// Tasks that end after the request to stop.
     plugins: JoinSet<Result<(), Error>>,
 }
 
@@ -46,7 +46,7 @@ impl Tasks {
         self.plugins.spawn(task);
     }
 
-    /// Begins to read by a client that nothing else uses.
+    /// Creates the cache and starts its driver, with a client that nothing else uses.
     pub(super) fn read(
         &mut self,
         client: kube::Client,
@@ -70,7 +70,7 @@ impl Tasks {
         cluster
     }
 
-    /// Proves what is cached, beside everything else.
+    /// Runs the freshness check of the cache in the background.
     pub(super) fn prove(&mut self, cluster: Cluster) {
         self.background(async move {
             cluster.prove().await;
@@ -78,7 +78,7 @@ impl Tasks {
         });
     }
 
-    /// Waits for the first task that ends with an error, or for the last plugin.
+    /// Waits for the first task that fails; fails as well once no plugin task is left.
     pub(super) async fn first_death(&mut self) -> Result<(), Error> {
         let plugins = self.plugins.len();
         loop {
@@ -93,17 +93,18 @@ impl Tasks {
         }
     }
 
-    /// Waits until the host is to stop; fails when a task ends before that.
+    /// Waits for the request to stop; fails if a task fails before that.
     pub(super) async fn first_death_before(&mut self, stop: &Stop) -> Result<(), Error> {
         tokio::select! {
-            // Told to stop, idle plugins may all have ended before this is looked at: only the order tells that from a death.
+            // After the request to stop, idle plugin tasks end at once, and both branches can be ready together.
+            // Only the order of the branches tells this from a failure.
             biased;
             () = stop.first() => Ok(()),
             ended = self.first_death() => ended,
         }
     }
 
-    /// Waits until every plugin has ended.
+    /// Waits until every plugin task has ended.
     pub(super) async fn all_plugins_ended(&mut self) -> Result<(), Error> {
         while let Some(ended) = self.plugins.join_next().await {
             ended.map_err(Error::Task)??;
@@ -112,14 +113,14 @@ impl Tasks {
     }
 }
 
-/// The task that keeps the lease; dropping it ends it without letting go.
+/// The task that renews the lease; dropping it ends the task without releasing the lease.
 pub(super) struct Keeper {
     task: JoinSet<()>,
     let_go: CancellationToken,
 }
 
 impl Keeper {
-    /// Begins to ask for the lease; without an election there is nothing to keep.
+    /// Starts the election; without one there is no task.
     pub(super) fn start(election: Option<Election>) -> Self {
         let let_go = CancellationToken::new();
         let mut task = JoinSet::new();
@@ -129,7 +130,7 @@ impl Keeper {
         Self { task, let_go }
     }
 
-    /// Waits until the claim is over although nobody let go of it.
+    /// Waits until the claim ends without a release by this process, or the task fails. Pending without an election.
     pub(super) async fn died(&mut self) -> Error {
         match self.task.join_next().await {
             Some(Ok(())) => Error::ClaimOver,
@@ -138,7 +139,7 @@ impl Keeper {
         }
     }
 
-    /// Lets go of the lease, if this process holds it; from then on it writes nothing.
+    /// Releases the lease if this process holds it; the process must not write after that.
     pub(super) async fn let_go(mut self) -> Result<(), Error> {
         self.let_go.cancel();
         while let Some(ended) = self.task.join_next().await {
@@ -148,7 +149,7 @@ impl Keeper {
     }
 }
 
-/// The delays between attempts.
+/// Returns the delays between attempts: exponential, without an end.
 pub(super) fn backoff() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(250))
@@ -157,7 +158,7 @@ pub(super) fn backoff() -> ExponentialBackoff {
         .build()
 }
 
-/// Tries until it works, or until waiting cannot help.
+/// Retries with backoff until the attempt succeeds, or fails with an error that waiting cannot fix.
 pub(super) async fn patiently<T, E, F>(what: &str, mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
@@ -176,7 +177,7 @@ where
     }
 }
 
-/// Whether waiting may help.
+/// An error that may be temporary.
 pub(super) trait MayPass {
     fn may_pass(&self) -> bool;
 }
@@ -187,10 +188,10 @@ impl MayPass for innkeeper_reconcile::InventoryError {
     }
 }
 
-/// Waits until the API server has said what it serves; the cache's driver says so while it does not.
-/// Fails if it refuses the credentials for longer than an API server that is just starting does.
+/// Waits for the first discovery of the API server; the cache's driver logs failures in the meantime.
+/// Fails if the API server refuses the credentials for longer than it does while it starts.
 pub(super) async fn wait_for_api_server(cluster: &Cluster) -> Result<(), Error> {
-    /// Longer than a healthy API server ever takes.
+    /// Longer than the discovery of a healthy API server takes.
     const PATIENCE: Duration = Duration::from_secs(2);
 
     while timeout(PATIENCE, cluster.wait_discovered()).await.is_err() {
@@ -208,8 +209,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn plugins_that_end_because_the_host_stops_are_no_death() {
-        // Often, because an order that is left to chance is right every other time.
+    async fn plugins_that_end_during_a_stop_are_no_failure() {
+    // Repeated, because a random order of the branches is right every other time.
         for _ in 0..64 {
             let (mut tasks, stop) = (Tasks::default(), Stop::default());
             tasks.plugin(async { Ok(()) });
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_dies_ends_the_host() {
+    async fn a_failed_task_ends_the_host() {
         let mut tasks = Tasks::default();
         tasks.background(pending());
         tasks.plugin(pending());
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waits_for_what_may_pass_and_for_nothing_else() {
+    async fn retries_only_temporary_errors() {
         let mut attempts = 0;
         let ended = patiently("connect", || {
             attempts += 1;
