@@ -20,6 +20,7 @@ mod lease;
 mod lines;
 mod machine;
 mod options;
+mod parent_conditions;
 mod present;
 mod proof;
 mod reads;
@@ -27,7 +28,6 @@ mod registration;
 mod report;
 mod shared;
 mod shelf;
-mod standing;
 mod state;
 mod store;
 mod stored;
@@ -47,12 +47,12 @@ pub use self::{
     interest::{ChildInterest, Interest, Observation, Observed, Unavailable, Waiting, Why},
     lease::LeaseReader,
     options::Options,
+    parent_conditions::{ParentConditions, Said},
     present::{labels, present},
     reads::{Answer, PassReads, Recording},
     registration::Registration,
     report::{Status, WatchStatus},
     shelf::Shelf,
-    standing::{Said, Standing},
     stored::Malformed,
     triggers::{Cause, Trigger},
     viewer::Viewer,

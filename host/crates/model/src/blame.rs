@@ -1,29 +1,31 @@
-//! Whose fault a failure is, and when to try again: the only questions that the loop asks an error.
+//! Fault attribution and retry of a failure: error types answer with these instead of deciding themselves.
 
 use std::time::Duration;
 
-/// Whose fault a failure is, which decides where it is reported.
+/// The party at fault.
+///
+/// The exit code of commands that read a source follows from it. Conditions and passes carry a reason of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Blame {
     /// The plugin's code.
     Guest,
-    /// What the parent says, or what it refers to.
+    /// The content of the parent, or of an object that it refers to.
     Parent,
-    /// The cluster: its API server, its permissions, its policies.
+    /// The cluster: its API server, permissions or policies.
     Cluster,
     /// Innkeeper itself.
     Host,
 }
 
-/// When a failed pass is to be tried again.
+/// The time of the next attempt after a failed pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retry {
-    /// Not at all.
+    /// No further attempt.
     Never,
-    /// When an input of the pass changes.
+    /// An attempt when an input of the pass changes.
     OnChange,
-    /// With the parent's back-off.
+    /// An attempt after the parent's back-off.
     Backoff,
-    /// Not before so much time has passed, because the API server said so.
+    /// An attempt after the pause that the API server asked for, not earlier.
     At(Duration),
 }

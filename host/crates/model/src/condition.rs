@@ -83,8 +83,6 @@ pub mod reason {
     pub const FATAL: &str = "Fatal";
     /// A kind that the pass needs is not yet cached.
     pub const WAITING_FOR_CACHE: &str = "WaitingForCache";
-    /// The plugin does not serve.
-    pub const PLUGIN_NOT_READY: &str = "PluginNotReady";
     /// The parent is outside the plugin's selection.
     pub const NOT_SELECTED: &str = "NotSelected";
     /// The parent is paused by annotation.
