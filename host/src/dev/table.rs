@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use innkeeper_cluster::{Observed, Standing};
+use innkeeper_cluster::{Observed, ParentConditions};
 use innkeeper_model::{Object, ObjectId};
 
 use super::examples::Example;
@@ -41,7 +41,7 @@ impl Row {
     }
 
     fn of(parent: &Object, children: &[Object]) -> Self {
-        let standing = Standing::of(parent);
+        let standing = ParentConditions::of(parent);
         let shown = |status: Option<&str>| status.unwrap_or("-").to_owned();
         let message = standing.why().map(|said| match &*said.message {
             "" => said.reason.clone(),

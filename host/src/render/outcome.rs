@@ -12,7 +12,7 @@ pub(super) fn checked(end: End, rules: &Rules<'_>) -> Said {
             policy::check(outcome, rules).map(|outcome| End::Answered(outcome.into_inner()))
         }
         End::GuestFault(fault) => {
-            policy::check_fault(fault, rules).map(|fault| End::GuestFault(fault.into_inner()))
+            policy::check_fault(fault).map(|fault| End::GuestFault(fault.into_inner()))
         }
         end @ (End::Faulted(_) | End::Parked(_)) => Ok(end),
     };

@@ -116,7 +116,7 @@ pub(super) async fn obtain(
             Ok(Some(HashKey::new(key)))
         }
         // Another host created the Secret between the read and this write: use its key.
-        Err(apply::Error::Exists { .. }) => read(cluster, namespace).await,
+        Err(error) if error.kind == apply::ErrorKind::Exists => read(cluster, namespace).await,
         Err(source) => Err(Error::Make {
             namespace: namespace.to_owned(),
             source: Box::new(source),

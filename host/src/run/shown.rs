@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use innkeeper_cluster::{Standing, Waiting, WatchStatus};
+use innkeeper_cluster::{ParentConditions, Waiting, WatchStatus};
 use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, Source, WatchSample};
 use innkeeper_model::{ObjectId, error_chain};
 use innkeeper_plugin_controller::Served;
@@ -199,7 +199,7 @@ fn kind_state(reconciler: &Reconciler) -> KindState {
             continue;
         }
         let last = reconciler.last_pass(&id);
-        let standing = Standing::of(&parent);
+        let standing = ParentConditions::of(&parent);
         state.parents += 1;
         state.ready += usize::from(standing.is_ready());
         state.parked += usize::from(last.is_some_and(|(outcome, _)| outcome == PARKED));
@@ -217,7 +217,7 @@ fn kind_state(reconciler: &Reconciler) -> KindState {
 
 fn parent_state(
     id: &ObjectId,
-    standing: &Standing,
+    standing: &ParentConditions,
     last: Option<(&'static str, Duration)>,
 ) -> ParentState {
     let shown = |status: Option<&str>| status.unwrap_or_default().to_owned();

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_cluster::{Standing, Viewer, labels};
+use innkeeper_cluster::{ParentConditions, Viewer, labels};
 use innkeeper_model::{GroupKind, LABEL_PLUGIN, Object, reason};
 use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin};
 use innkeeper_policy::Selection;
@@ -182,7 +182,7 @@ impl Found {
     }
 
     fn parents(&mut self, kind: &GroupKind, owners: &[Owner], parents: &[Object]) {
-        let standings: Vec<Standing> = parents.iter().map(Standing::of).collect();
+        let standings: Vec<ParentConditions> = parents.iter().map(ParentConditions::of).collect();
         let is_kind_of_parents = standings.iter().any(|standing| standing.synced.is_some());
         if !owners.iter().any(|owner| owner.is_sure) && !is_kind_of_parents {
             return;
@@ -199,7 +199,7 @@ impl Found {
         kind: &GroupKind,
         owners: &[Owner],
         parent: &Object,
-        standing: &Standing,
+        standing: &ParentConditions,
     ) -> Option<ParentRow> {
         let selects = |owner: &Owner| owner.selects(parent, &self.namespaces);
         let owner = owners.iter().find(|owner| selects(owner) != Some(false));
@@ -249,7 +249,12 @@ impl Found {
     }
 }
 
-fn parent_row(kind: &GroupKind, owner: &Owner, parent: &Object, standing: &Standing) -> ParentRow {
+fn parent_row(
+    kind: &GroupKind,
+    owner: &Owner,
+    parent: &Object,
+    standing: &ParentConditions,
+) -> ParentRow {
     let shown = |status: Option<&str>| status.unwrap_or_default().to_owned();
     let why = standing.why().cloned().unwrap_or_default();
     ParentRow {

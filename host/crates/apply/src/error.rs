@@ -1,4 +1,4 @@
-//! What can become of a write, from the API server's answers.
+//! The failures of a write, from the answers of the API server.
 
 use std::{error::Error as StdError, io, time::Duration};
 
@@ -9,13 +9,13 @@ use kube::core::Status;
 
 use super::request::Verb;
 
-/// How long to wait when the API server asks for a pause without saying how long.
+/// The pause if the API server asks for one without a duration.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(1);
 
-/// The longest pause that is taken from an answer.
+/// The longest pause that is accepted from an answer: a wrong header must not stop the host for hours.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
 
-/// What the API server said when it refused a write.
+/// The answer of the API server to a refused write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refused {
@@ -25,282 +25,233 @@ pub struct Refused {
     pub message: String,
 }
 
-/// Why a write was not done, or is not known to be done.
+/// A write that failed, or whose result is unknown.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// An object of the name exists, where one was to be created.
-    #[error("failed to {what}: it exists")]
-    Exists {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// The object is not any more what was observed: observe again.
-    #[error("failed to {what}: it has changed since it was observed")]
-    Conflict {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// The object is gone: observe again.
-    #[error("failed to {what}: it is gone")]
-    Gone {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// The host's account may not do this.
-    #[error(
-        "failed to {what}: the host is not allowed to, see `innkeeper manifests` for the permissions that it needs"
-    )]
-    Forbidden {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// A quota, a webhook or an admission policy does not let it through.
-    #[error("failed to {what}: the cluster's admission denied it")]
-    Denied {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// The namespace is being deleted; nothing can be created in it any more, and nothing has to be.
-    #[error("failed to {what}: its namespace is being deleted")]
-    NamespaceTerminating {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// The namespace does not exist.
-    #[error("failed to {what}: its namespace does not exist")]
-    NamespaceMissing {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// The object breaks the rules of its kind.
-    #[error("failed to {what}: the API server rejected it")]
-    Rejected {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// The object is larger than the API server takes.
-    #[error("failed to {what}: it is too large")]
-    TooLarge {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// The cluster does not serve the kind any more.
-    #[error("failed to {what}: the cluster does not serve its kind")]
-    NotServed {
-        /// The write.
-        what: String,
-    },
-    /// The API server asks for a pause.
-    #[error("failed to {what}: the API server asks for a pause of {retry_after:?}")]
-    Throttled {
-        /// The write.
-        what: String,
-        /// How long to wait.
-        retry_after: Duration,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// The API server failed; the write was not done.
-    #[error("failed to {what}: the API server failed")]
-    Unavailable {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// The API server gave up on the write, which may have been done.
-    #[error("failed to learn what became of the attempt to {what}")]
-    GaveUp {
-        /// The write.
-        what: String,
-        /// The API server's answer.
-        source: Refused,
-    },
-    /// There was no connection; the write was not done.
-    #[error("failed to {what}: no connection to the API server")]
-    Unreachable {
-        /// The write.
-        what: String,
-        /// Why.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// The connection broke after the write was sent, which may have been done.
-    #[error("failed to learn what became of the attempt to {what}: the connection broke")]
-    Lost {
-        /// The write.
-        what: String,
-        /// Why.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// No answer came in time; the write may have been done.
-    #[error("failed to learn what became of the attempt to {what}: no answer within {deadline:?}")]
-    TimedOut {
-        /// The write.
-        what: String,
-        /// How long was waited.
-        deadline: Duration,
-    },
-    /// Too many writes were under way; this one was not sent.
-    #[error("failed to {what}: its turn did not come within {deadline:?}")]
-    NoTurn {
-        /// The write.
-        what: String,
-        /// How long was waited.
-        deadline: Duration,
-    },
-    /// Another process may write instead of this one; the write was not sent.
-    #[error("failed to {what}: this process does not hold the lease")]
-    NoClaim {
-        /// The write.
-        what: String,
-    },
-    /// The claim to write ended before the answer came; the write may have been done.
-    #[error("failed to learn what became of the attempt to {what}: this process lost the lease")]
-    CutOff {
-        /// The write.
-        what: String,
-    },
-    /// The API server answered with something else than an object; the write may have been done.
-    #[error("failed to read the API server's answer to the attempt to {what}")]
-    Unreadable {
-        /// The write.
-        what: String,
-        /// Why.
-        #[source]
-        source: Box<dyn StdError + Send + Sync>,
-    },
-    /// The request cannot be written down.
-    #[error("failed to {what}: it cannot be put into a request")]
-    Unbuildable {
-        /// The write.
-        what: String,
-        /// Why.
-        #[source]
-        source: Box<kube::core::request::Error>,
-    },
+#[error("{}", kind.message(what))]
+pub struct Error {
+    /// The write, as it reads after "failed to".
+    pub what: String,
+    /// The failure.
+    pub kind: ErrorKind,
+    /// The answer of the API server, or the error of the connection; none if the write was not sent or not answered.
+    pub source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-impl Error {
-    /// A word for metrics and logs.
-    pub const fn category(&self) -> &'static str {
-        match self {
-            Self::Exists { .. } => "Exists",
-            Self::Conflict { .. } => "Conflict",
-            Self::Gone { .. } => "Gone",
-            Self::Forbidden { .. } => "Forbidden",
-            Self::Denied { .. } => "Denied",
-            Self::NamespaceTerminating { .. } => "NamespaceTerminating",
-            Self::NamespaceMissing { .. } => "NamespaceMissing",
-            Self::Rejected { .. } => "Rejected",
-            Self::TooLarge { .. } => "TooLarge",
-            Self::NotServed { .. } => "NotServed",
-            Self::Throttled { .. } => "Throttled",
-            Self::Unavailable { .. } | Self::Unreachable { .. } | Self::NoTurn { .. } => {
-                "Unavailable"
-            }
-            Self::NoClaim { .. } => "NoClaim",
-            Self::GaveUp { .. }
-            | Self::Lost { .. }
-            | Self::TimedOut { .. }
-            | Self::CutOff { .. }
-            | Self::Unreadable { .. } => "Ambiguous",
-            Self::Unbuildable { .. } => "Unbuildable",
+/// The kinds of failure of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// An object of the name exists already.
+    Exists,
+    /// The object changed since it was observed.
+    Conflict,
+    /// The object was deleted since it was observed.
+    Gone,
+    /// The account of the host lacks a permission.
+    Forbidden,
+    /// A quota, a webhook or an admission policy denied the write.
+    Denied,
+    /// The namespace is being deleted. Nothing can be created in it, and nothing has to be.
+    NamespaceTerminating,
+    /// The namespace does not exist.
+    NamespaceMissing,
+    /// The object breaks the rules of its kind.
+    Rejected,
+    /// The object exceeds the size limit of the API server.
+    TooLarge,
+    /// The cluster does not serve the kind.
+    NotServed,
+    /// The API server asks for a pause.
+    Throttled {
+        /// The length of the pause.
+        retry_after: Duration,
+    },
+    /// The API server failed before it did the write.
+    Unavailable,
+    /// The API server timed out; it may have done the write.
+    GaveUp,
+    /// No connection was made, so the write was not sent.
+    Unreachable,
+    /// The connection broke after the write was sent; the API server may have done it.
+    Lost,
+    /// No answer came in time; the API server may have done the write.
+    TimedOut {
+        /// The time limit.
+        deadline: Duration,
+    },
+    /// Too many writes were in flight, so this one was not sent.
+    NoTurn {
+        /// The time limit.
+        deadline: Duration,
+    },
+    /// The process does not hold the lease, so the write was not sent.
+    NoClaim,
+    /// The process lost the lease before the answer came; the API server may have done the write.
+    CutOff,
+    /// The answer is not an object; the API server may have done the write.
+    Unreadable,
+    /// The write cannot be encoded as a request.
+    Unbuildable,
+}
+
+impl ErrorKind {
+    /// Returns the error of a write that failed without an answer.
+    pub(super) const fn of(self, what: String) -> Error {
+        Error {
+            what,
+            kind: self,
+            source: None,
         }
     }
 
-    /// Whose fault it is.
-    pub const fn blame(&self) -> Blame {
-        match self {
-            Self::Rejected { .. } | Self::TooLarge { .. } | Self::Unbuildable { .. } => {
-                Blame::Guest
+    /// Returns the error of a write that failed because of `source`.
+    pub(super) fn because(
+        self,
+        what: String,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Error {
+        Error {
+            what,
+            kind: self,
+            source: Some(source.into()),
+        }
+    }
+
+    fn message(self, what: &str) -> String {
+        let unknown = format!("failed to learn the result of the attempt to {what}");
+        let why = match self {
+            Self::GaveUp => return unknown,
+            Self::Lost => return format!("{unknown}: the connection broke"),
+            Self::TimedOut { deadline } => {
+                return format!("{unknown}: no answer within {deadline:?}");
             }
-            Self::NamespaceMissing { .. } | Self::Exists { .. } => Blame::Parent,
+            Self::CutOff => return format!("{unknown}: this process lost the lease"),
+            Self::Unreadable => {
+                return format!("failed to read the API server's answer to the attempt to {what}");
+            }
+            Self::Throttled { retry_after } => {
+                return format!(
+                    "failed to {what}: the API server asks for a pause of {retry_after:?}"
+                );
+            }
+            Self::NoTurn { deadline } => {
+                return format!("failed to {what}: it was not sent within {deadline:?}");
+            }
+            Self::Exists => "it exists",
+            Self::Conflict => "it has changed since it was observed",
+            Self::Gone => "it is gone",
+            Self::Forbidden => {
+                "the host is not allowed to, see `innkeeper manifests` for the permissions that it needs"
+            }
+            Self::Denied => "the cluster's admission denied it",
+            Self::NamespaceTerminating => "its namespace is being deleted",
+            Self::NamespaceMissing => "its namespace does not exist",
+            Self::Rejected => "the API server rejected it",
+            Self::TooLarge => "it is too large",
+            Self::NotServed => "the cluster does not serve its kind",
+            Self::Unavailable => "the API server failed",
+            Self::Unreachable => "no connection to the API server",
+            Self::NoClaim => "this process does not hold the lease",
+            Self::Unbuildable => "it cannot be encoded as a request",
+        };
+        format!("failed to {what}: {why}")
+    }
+}
+
+impl Error {
+    /// Returns the metric label and log field.
+    pub const fn category(&self) -> &'static str {
+        match self.kind {
+            ErrorKind::Exists => "Exists",
+            ErrorKind::Conflict => "Conflict",
+            ErrorKind::Gone => "Gone",
+            ErrorKind::Forbidden => "Forbidden",
+            ErrorKind::Denied => "Denied",
+            ErrorKind::NamespaceTerminating => "NamespaceTerminating",
+            ErrorKind::NamespaceMissing => "NamespaceMissing",
+            ErrorKind::Rejected => "Rejected",
+            ErrorKind::TooLarge => "TooLarge",
+            ErrorKind::NotServed => "NotServed",
+            ErrorKind::Throttled { .. } => "Throttled",
+            ErrorKind::Unavailable | ErrorKind::Unreachable | ErrorKind::NoTurn { .. } => {
+                "Unavailable"
+            }
+            ErrorKind::NoClaim => "NoClaim",
+            ErrorKind::GaveUp
+            | ErrorKind::Lost
+            | ErrorKind::TimedOut { .. }
+            | ErrorKind::CutOff
+            | ErrorKind::Unreadable => "Ambiguous",
+            ErrorKind::Unbuildable => "Unbuildable",
+        }
+    }
+
+    /// Returns the party at fault.
+    pub const fn blame(&self) -> Blame {
+        match self.kind {
+            ErrorKind::Rejected | ErrorKind::TooLarge | ErrorKind::Unbuildable => Blame::Guest,
+            ErrorKind::NamespaceMissing | ErrorKind::Exists => Blame::Parent,
             _ => Blame::Cluster,
         }
     }
 
-    /// When to try again.
+    /// Returns the time of the next attempt.
     ///
-    /// What the API server rejects it rejects again, until something about the answer or the object changes.
+    /// A rejected object waits for a change: the API server would reject the same object again.
     pub const fn retry(&self) -> Retry {
-        match self {
-            Self::Rejected { .. } | Self::TooLarge { .. } | Self::Unbuildable { .. } => {
-                Retry::OnChange
-            }
-            Self::NamespaceTerminating { .. } => Retry::Never,
-            Self::Throttled { retry_after, .. } => Retry::At(*retry_after),
+        match self.kind {
+            ErrorKind::Rejected | ErrorKind::TooLarge | ErrorKind::Unbuildable => Retry::OnChange,
+            ErrorKind::NamespaceTerminating => Retry::Never,
+            ErrorKind::Throttled { retry_after } => Retry::At(retry_after),
             _ => Retry::Backoff,
         }
     }
 
-    /// Whether there is nothing to report: the world has moved on, and the next pass sees it, or it is another
-    /// process's to report.
+    /// Returns whether the failure needs no report.
+    ///
+    /// The cluster changed and the next pass sees the change, or another process holds the lease and reports.
     pub const fn is_silent(&self) -> bool {
         matches!(
-            self,
-            Self::Conflict { .. }
-                | Self::Gone { .. }
-                | Self::NamespaceTerminating { .. }
-                | Self::NoClaim { .. }
-                | Self::CutOff { .. }
+            self.kind,
+            ErrorKind::Conflict
+                | ErrorKind::Gone
+                | ErrorKind::NamespaceTerminating
+                | ErrorKind::NoClaim
+                | ErrorKind::CutOff
         )
     }
 
-    /// Whether the object is not any more what was observed.
+    /// Returns whether the object changed or went since it was observed.
     pub const fn is_stale(&self) -> bool {
-        matches!(self, Self::Conflict { .. } | Self::Gone { .. })
+        matches!(self.kind, ErrorKind::Conflict | ErrorKind::Gone)
     }
 
-    /// Whether the write may have been done all the same.
+    /// Returns whether the API server may have done the write.
     pub const fn is_ambiguous(&self) -> bool {
         matches!(
-            self,
-            Self::GaveUp { .. }
-                | Self::Lost { .. }
-                | Self::TimedOut { .. }
-                | Self::CutOff { .. }
-                | Self::Unreadable { .. }
+            self.kind,
+            ErrorKind::GaveUp
+                | ErrorKind::Lost
+                | ErrorKind::TimedOut { .. }
+                | ErrorKind::CutOff
+                | ErrorKind::Unreadable
         )
     }
 
-    /// Whether the API server will not have what was written, whoever writes it.
+    /// Returns whether the API server would reject the same content from any writer.
     pub const fn is_rejection(&self) -> bool {
         matches!(
-            self,
-            Self::Rejected { .. }
-                | Self::TooLarge { .. }
-                | Self::Denied { .. }
-                | Self::Unbuildable { .. }
+            self.kind,
+            ErrorKind::Rejected | ErrorKind::TooLarge | ErrorKind::Denied | ErrorKind::Unbuildable
         )
     }
 
-    /// The failure as the plan's conclusion takes it.
+    /// Converts to the failure that the conclusion of a plan takes.
     pub fn failure(&self) -> Failure {
-        let reason = match self {
-            Self::Rejected { .. } | Self::TooLarge { .. } | Self::Unbuildable { .. } => {
+        let reason = match self.kind {
+            ErrorKind::Rejected | ErrorKind::TooLarge | ErrorKind::Unbuildable => {
                 reason::CHILD_REJECTED
             }
-            Self::Throttled { .. } => reason::THROTTLED,
+            ErrorKind::Throttled { .. } => reason::THROTTLED,
             _ => reason::APPLY_FAILED,
         };
         Failure {
@@ -311,7 +262,9 @@ impl Error {
     }
 }
 
-/// The error for an answer that is not a success.
+/// Returns the error for an answer other than a success.
+///
+/// Decides by code, reason and cause. It reads a message only where the API server gives nothing else.
 pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> Error {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
     let message = if status.message.is_empty() {
@@ -328,52 +281,49 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
         StatusCode::CONFLICT => conflict(verb, what, &status, source),
         StatusCode::NOT_FOUND => not_found(verb, what, &status, source),
         StatusCode::UNPROCESSABLE_ENTITY if names_another(verb, &status) => {
-            Error::Conflict { what, source }
+            ErrorKind::Conflict.because(what, source)
         }
-        StatusCode::UNAUTHORIZED => Error::Forbidden { what, source },
+        StatusCode::UNAUTHORIZED => ErrorKind::Forbidden.because(what, source),
         StatusCode::FORBIDDEN => forbidden(what, &status, source),
-        StatusCode::PAYLOAD_TOO_LARGE => Error::TooLarge { what, source },
-        StatusCode::TOO_MANY_REQUESTS => Error::Throttled {
-            what,
+        StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge.because(what, source),
+        StatusCode::TOO_MANY_REQUESTS => ErrorKind::Throttled {
             retry_after: asked.unwrap_or(PAUSE_DEFAULT),
-            source,
-        },
+        }
+        .because(what, source),
         StatusCode::SERVICE_UNAVAILABLE => match asked {
-            Some(retry_after) => Error::Throttled {
-                what,
-                retry_after,
-                source,
-            },
-            None => Error::Unavailable { what, source },
+            Some(retry_after) => ErrorKind::Throttled { retry_after }.because(what, source),
+            None => ErrorKind::Unavailable.because(what, source),
         },
-        StatusCode::GATEWAY_TIMEOUT => Error::GaveUp { what, source },
-        _ if source.message.contains("request is too large") => Error::TooLarge { what, source },
-        // A patch that does not fit the kind's schema is the guest's doing, whatever the code says.
+        StatusCode::GATEWAY_TIMEOUT => ErrorKind::GaveUp.because(what, source),
+        // etcd's own limit: a 500 without a reason.
+        _ if source.message.contains("request is too large") => {
+            ErrorKind::TooLarge.because(what, source)
+        }
+        // A patch that does not fit the schema of its kind: a 500 without a reason, although the guest is at fault.
         _ if source
             .message
             .contains("failed to create typed patch object") =>
         {
-            Error::Rejected { what, source }
+            ErrorKind::Rejected.because(what, source)
         }
         code if code.is_client_error() && is_denial(&source.message) => {
-            Error::Denied { what, source }
+            ErrorKind::Denied.because(what, source)
         }
-        code if code.is_client_error() => Error::Rejected { what, source },
-        _ => Error::Unavailable { what, source },
+        code if code.is_client_error() => ErrorKind::Rejected.because(what, source),
+        _ => ErrorKind::Unavailable.because(what, source),
     }
 }
 
-/// The error for an exchange that did not come to an end.
+/// Returns the error for an exchange without an answer.
 pub(super) fn broken(what: String, source: kube::Error) -> Error {
-    let source = Box::new(source);
-    if never_connected(&*source) {
-        Error::Unreachable { what, source }
+    if never_connected(&source) {
+        ErrorKind::Unreachable.because(what, source)
     } else {
-        Error::Lost { what, source }
+        ErrorKind::Lost.because(what, source)
     }
 }
 
-/// Whether the connection was never made, so that nothing can have been sent.
+/// Returns whether no connection was made, so that the request cannot have been sent.
 fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     causes(error).any(|error| {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -403,25 +353,27 @@ fn kind(status: &Status) -> &str {
 }
 
 fn conflict(verb: Verb, what: String, status: &Status, source: Refused) -> Error {
-    // A quota that two requests change at once answers 409, too, with its own kind.
+    // Two requests that change a quota at the same time also cause a 409, with the kind of the quota.
     if verb == Verb::Create && kind(status) != "resourcequotas" {
-        Error::Exists { what, source }
+        ErrorKind::Exists.because(what, source)
     } else {
-        Error::Conflict { what, source }
+        ErrorKind::Conflict.because(what, source)
     }
 }
 
 fn not_found(verb: Verb, what: String, status: &Status, source: Refused) -> Error {
     if kind(status) == "namespaces" {
-        Error::NamespaceMissing { what, source }
+        ErrorKind::NamespaceMissing.because(what, source)
     } else if matches!(verb, Verb::Create | Verb::Apply) {
-        Error::NotServed { what }
+        ErrorKind::NotServed.of(what)
     } else {
-        Error::Gone { what, source }
+        ErrorKind::Gone.because(what, source)
     }
 }
 
-/// Whether a 422 says that the object is another than was observed: a test of a JSON patch failed, or the UID differs.
+/// Returns whether a 422 means that the object is not the observed one.
+///
+/// Either a test of a JSON patch failed, for which there is only a message, or the UID differs.
 fn names_another(verb: Verb, status: &Status) -> bool {
     let causes = status
         .details
@@ -446,17 +398,18 @@ fn forbidden(what: String, status: &Status, source: Refused) -> Error {
         .into_iter()
         .any(|cause| cause.reason == "NamespaceTerminating")
     {
-        return Error::NamespaceTerminating { what, source };
+        return ErrorKind::NamespaceTerminating.because(what, source);
     }
-    // Only the authorizer speaks of what an account cannot do.
+    // The authorizer and all admission plugins answer with the same code and reason; only the message differs.
     let authorizer = source.message.contains(" cannot ") && source.message.contains(" resource ");
     if authorizer && !is_denial(&source.message) {
-        Error::Forbidden { what, source }
+        ErrorKind::Forbidden.because(what, source)
     } else {
-        Error::Denied { what, source }
+        ErrorKind::Denied.because(what, source)
     }
 }
 
+/// Returns whether admission denied the write. Webhooks choose the code and the reason themselves.
 fn is_denial(message: &str) -> bool {
     [
         "denied the request",

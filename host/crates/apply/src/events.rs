@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Error, Writer, request::Address};
+use super::{Error, ErrorKind, Writer, request::Address};
 
 /// An event that is repeated within this time is counted, not made again; as in client-go.
 const SERIES_LASTS: SignedDuration = SignedDuration::from_mins(6);
@@ -163,7 +163,7 @@ impl Events {
 fn done_or_gone(done: Result<(), Error>) -> Result<bool, Error> {
     match done {
         Ok(()) => Ok(true),
-        Err(Error::Gone { .. }) => Ok(false),
+        Err(error) if error.kind == ErrorKind::Gone => Ok(false),
         Err(error) => Err(error),
     }
 }

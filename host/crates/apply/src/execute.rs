@@ -10,7 +10,7 @@ use innkeeper_plan::{self as plan, Effects, Plan, StatusWrite};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Error, Target, Writer, Written,
+    Error, ErrorKind, Target, Writer, Written,
     request::{Address, Request},
 };
 
@@ -63,7 +63,7 @@ impl Execution {
         self.results
             .iter()
             .filter_map(|(operation, result)| match result {
-                Err(Error::Exists { .. }) => operation.child(),
+                Err(error) if error.kind == ErrorKind::Exists => operation.child(),
                 _ => None,
             })
     }
@@ -185,8 +185,9 @@ impl Writer {
                 let resource = resource(session, operation, kind)?;
                 let request = address(&resource, id).delete(uid, *resource_version);
                 return match self.send(request.act_as(session.account)).await {
-                    // Gone is what was wanted.
-                    Ok(_) | Err(Error::Gone { .. }) => Ok(None),
+                    Ok(_) => Ok(None),
+                    // The object is gone, as the plan wants it.
+                    Err(error) if error.kind == ErrorKind::Gone => Ok(None),
                     Err(error) => Err(error),
                 };
             }
@@ -223,7 +224,7 @@ impl Writer {
                 target.moved(&written);
                 Ok(Some(written))
             }
-            Err(Error::Gone { .. }) => Ok(None),
+            Err(error) if error.kind == ErrorKind::Gone => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -272,9 +273,7 @@ fn resource(session: &Session<'_>, operation: &Operation, kind: &Gvk) -> Result<
     session
         .resources
         .resource(kind)
-        .ok_or_else(|| Error::NotServed {
-            what: operation.to_string(),
-        })
+        .ok_or_else(|| ErrorKind::NotServed.of(operation.to_string()))
 }
 
 fn address<'a>(resource: &'a Resource, id: &'a ObjectId) -> Address<'a> {

@@ -6,14 +6,14 @@ use innkeeper_model::{Gvk, LeaseRecord, Resource, ResourceVersion, Scope};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Error, Writer, objects::MANAGER, request::Address};
+use super::{Error, ErrorKind, Writer, objects::MANAGER, request::Address};
 
 impl Writer {
     /// Makes a lease, and before it its namespace if that is missing.
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] where there is one; it is not touched.
+    /// [`ErrorKind::Exists`] if there is one; it stays unchanged.
     pub async fn create_lease(
         &self,
         namespace: &str,
@@ -32,7 +32,7 @@ impl Writer {
             self.exchange(address.create(MANAGER, body))
         };
         let created = match create().await {
-            Err(Error::NamespaceMissing { .. }) => {
+            Err(error) if error.kind == ErrorKind::NamespaceMissing => {
                 self.namespace(namespace).await?;
                 create().await
             }

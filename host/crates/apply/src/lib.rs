@@ -3,8 +3,8 @@
 //! It writes what a plan says and nothing else, each write bound to what was observed, so that it is safe even when
 //! the observation is stale or somebody else writes at the same time.
 //! It writes only while the process has its claim.
-//! It never reads, never retries, and never decides: every answer of the API server becomes a typed [`enum@Error`]
-//! that says whose fault it is and when to try again.
+//! It never reads, never retries, and never decides: every answer of the API server becomes an [`ErrorKind`]
+//! with the party at fault and the time of the next attempt.
 #![expect(
     clippy::disallowed_methods,
     reason = "the only module that writes to the API server"
@@ -32,7 +32,7 @@ use kube::client::Body;
 use tokio::{sync::Semaphore, time::timeout};
 
 pub use claim::Claim;
-pub use error::{Error, Refused};
+pub use error::{Error, ErrorKind, Refused};
 pub use events::Events;
 pub use execute::{Execution, Session};
 pub use objects::MANAGER;
@@ -90,10 +90,7 @@ impl Writer {
         let http = match http {
             Ok(http) => http,
             Err(source) => {
-                return Err(Error::Unbuildable {
-                    what,
-                    source: Box::new(source),
-                });
+                return Err(ErrorKind::Unbuildable.because(what, source));
             }
         };
         let sent = AtomicBool::new(false);
@@ -115,20 +112,15 @@ impl Writer {
         };
         let ended = self.claim.bound(timeout(self.deadline, exchange)).await;
         let sent = sent.load(Ordering::Relaxed);
+        let deadline = self.deadline;
         match ended {
             Some(Ok(Ok(Some((parts, body))))) if parts.status.is_success() => Ok(body),
             Some(Ok(Ok(Some((parts, body))))) => Err(error::refused(verb, what, &parts, &body)),
             Some(Ok(Err(source))) => Err(error::broken(what, source)),
-            Some(Err(_)) if sent => Err(Error::TimedOut {
-                what,
-                deadline: self.deadline,
-            }),
-            Some(Err(_)) => Err(Error::NoTurn {
-                what,
-                deadline: self.deadline,
-            }),
-            None if sent => Err(Error::CutOff { what }),
-            None | Some(Ok(Ok(None))) => Err(Error::NoClaim { what }),
+            Some(Err(_)) if sent => Err(ErrorKind::TimedOut { deadline }.of(what)),
+            Some(Err(_)) => Err(ErrorKind::NoTurn { deadline }.of(what)),
+            None if sent => Err(ErrorKind::CutOff.of(what)),
+            None | Some(Ok(Ok(None))) => Err(ErrorKind::NoClaim.of(what)),
         }
     }
 }

@@ -8,7 +8,7 @@ use innkeeper_model::{Gvk, PluginName, Resource, Scope};
 use innkeeper_plan::crd::CrdWrite;
 use serde_json::{Map, Value, json};
 
-use super::{Error, Writer, Written, request::Address};
+use super::{Error, ErrorKind, Writer, Written, request::Address};
 
 /// The field manager of what belongs to no plugin.
 pub const MANAGER: &str = "innkeeper";
@@ -32,7 +32,8 @@ impl Writer {
         };
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         match self.exchange(address.create(MANAGER, object(body))).await {
-            Ok(_) | Err(Error::Exists { .. }) => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind == ErrorKind::Exists => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -41,7 +42,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] where there is one; it is not touched.
+    /// [`ErrorKind::Exists`] if there is one; it stays unchanged.
     pub async fn secret(
         &self,
         namespace: &str,

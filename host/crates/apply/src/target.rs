@@ -1,13 +1,13 @@
 //! What is written to, and what came back.
 
-use std::{fmt, sync::Arc};
+use std::{error::Error as StdError, fmt, sync::Arc};
 
 use bytes::Bytes;
 use innkeeper_model::{Object, Resource, ResourceVersion, Uid};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Error, request::Address};
+use super::{Error, ErrorKind, request::Address};
 
 /// A parent as it is written to; its version moves on with every write.
 #[derive(Clone, Debug)]
@@ -139,9 +139,8 @@ impl Written {
             #[serde(default)]
             finalizers: Vec<String>,
         }
-        let unreadable = |source| Error::Unreadable {
-            what: what.to_owned(),
-            source,
+        let unreadable = |source: Box<dyn StdError + Send + Sync>| {
+            ErrorKind::Unreadable.because(what.to_owned(), source)
         };
         let text = std::str::from_utf8(body).map_err(|source| unreadable(source.into()))?;
         let Answer { metadata } =

@@ -22,13 +22,13 @@ mod lease;
 mod lines;
 mod machine;
 mod options;
+mod parent_conditions;
 mod present;
 mod proof;
 mod reads;
 mod registration;
 mod report;
 mod shared;
-mod standing;
 mod state;
 mod store;
 mod stored;
@@ -48,11 +48,11 @@ pub use self::{
     interest::{ChildInterest, Interest, Observation, Observed, Unavailable, Waiting, Why},
     lease::LeaseReader,
     options::Options,
+    parent_conditions::{ParentConditions, Said},
     present::{labels, present},
     reads::{Answer, PassReads, Recording},
     registration::Registration,
     report::{Status, WatchStatus},
-    standing::{Said, Standing},
     stored::Malformed,
     triggers::{Cause, Trigger},
     viewer::Viewer,

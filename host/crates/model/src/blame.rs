@@ -1,29 +1,31 @@
-//! The blame and the retry rule of a failure: the only properties of an error that the loop reads.
+//! Fault attribution and retry of a failure: error types answer with these instead of deciding themselves.
 
 use std::time::Duration;
 
-/// The party that caused a failure; it decides where the failure is reported.
+/// The party at fault.
+///
+/// The exit code of commands that read a source follows from it. Conditions and passes carry a reason of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Blame {
     /// The plugin's code.
     Guest,
-    /// The parent, or an object that it refers to.
+    /// The content of the parent, or of an object that it refers to.
     Parent,
-    /// The cluster: its API server, its permissions, its policies.
+    /// The cluster: its API server, permissions or policies.
     Cluster,
     /// The host itself.
     Host,
 }
 
-/// The rule for retrying a failed pass.
+/// The time of the next attempt after a failed pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retry {
-    /// No retry.
+    /// No further attempt.
     Never,
-    /// A retry when an input of the pass changes.
+    /// An attempt when an input of the pass changes.
     OnChange,
-    /// A retry with the parent's back-off.
+    /// An attempt after the parent's back-off.
     Backoff,
-    /// A retry after this time at the earliest, as the API server requested.
+    /// An attempt after the pause that the API server asked for, not earlier.
     At(Duration),
 }

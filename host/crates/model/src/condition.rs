@@ -85,9 +85,7 @@ pub mod reason {
     pub const FATAL: &str = "Fatal";
     /// The cache does not hold a kind that the pass needs yet.
     pub const WAITING_FOR_CACHE: &str = "WaitingForCache";
-    /// The plugin does not serve; the Plugin's conditions give the reason.
-    pub const PLUGIN_NOT_READY: &str = "PluginNotReady";
-    /// The selectors of the Plugin do not match the parent.
+    /// The parent is outside the plugin's selection.
     pub const NOT_SELECTED: &str = "NotSelected";
     /// An annotation on the parent pauses it.
     pub const PAUSED: &str = "Paused";

@@ -59,7 +59,7 @@ pub fn check(outcome: Outcome, rules: &Rules<'_>) -> Result<Checked<Outcome>, Re
 /// # Errors
 ///
 /// Returns the first rule that the report breaks.
-pub fn check_fault(fault: Fault, _rules: &Rules<'_>) -> Result<Checked<Fault>, Rejection> {
+pub fn check_fault(fault: Fault) -> Result<Checked<Fault>, Rejection> {
     if let Some(stated) = &fault.report {
         report::check(stated)?;
     }

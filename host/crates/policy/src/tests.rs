@@ -211,7 +211,7 @@ fn check_report_refused(report: Report, expected: Expect) {
         message: String::new(),
         report: Some(report),
     };
-    assert!(check_fault(fault, &scene().rules()).is_err());
+    assert!(check_fault(fault).is_err());
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Reconciler {
                 policy::check(outcome, &rules).map_or_else(Answer::from, Answer::Outcome)
             }
             End::GuestFault(fault) => {
-                policy::check_fault(fault, &rules).map_or_else(Answer::from, Answer::Fault)
+                policy::check_fault(fault).map_or_else(Answer::from, Answer::Fault)
             }
             End::Faulted(fault) => Answer::Refused {
                 reason: fault.category(),

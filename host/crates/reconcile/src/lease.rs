@@ -11,7 +11,7 @@ mod tests;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use innkeeper_apply::{self as apply, Claim, Writer, clock::since_boot};
+use innkeeper_apply::{self as apply, Claim, ErrorKind, Writer, clock::since_boot};
 use innkeeper_cluster::{self as cluster, LeaseReader};
 use innkeeper_metrics::Metrics;
 use innkeeper_model::{Lease, error_chain};
@@ -157,14 +157,14 @@ impl Election {
         if let Some(write) = self.machine.renewal(since_boot(), wall) {
             match self.write(write).await {
                 // Somebody else has written it: what, is to be looked at.
-                Err(apply::Error::Conflict { .. } | apply::Error::Gone { .. }) => {}
+                Err(error) if error.is_stale() => {}
                 written => return written.map_err(Error::Write),
             }
         }
         let lease = self.parts.reader.read().await.map_err(Error::Read)?;
         match self.machine.decide(lease, since_boot(), (self.parts.now)()) {
             Decision::Write(write) => match self.write(write).await {
-                Err(apply::Error::Conflict { .. } | apply::Error::Exists { .. }) => {
+                Err(error) if matches!(error.kind, ErrorKind::Conflict | ErrorKind::Exists) => {
                     debug!("another process was faster with the lease");
                     Ok(())
                 }

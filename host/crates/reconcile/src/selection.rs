@@ -3,7 +3,7 @@
 //! Looked at in every pass before anything else is asked for, so that nothing about it has to be remembered; what is
 //! read for it is subscribed to like the reads of a guest.
 
-use innkeeper_cluster::{Answer, Recording, Registration, Standing, labels};
+use innkeeper_cluster::{Answer, ParentConditions, Recording, Registration, labels};
 use innkeeper_model::{
     Access, Condition, ConditionStatus, Gvk, Object, ObjectRef, ReadFailure, ReadKey, ReadKind,
     ReadScope, reason,
@@ -115,7 +115,7 @@ impl Reconciler {
     }
 
     fn is_nobody_elses(&self, parent: &Object) -> bool {
-        plan::has_spoken(&self.name, parent) || Standing::of(parent).synced.is_none()
+        plan::has_spoken(&self.name, parent) || ParentConditions::of(parent).synced.is_none()
     }
 
     /// Ends a pass for a parent that is not known to be the plugin's.

@@ -318,7 +318,7 @@ impl Reconciler {
                 (_, Err(error)) => {
                     self.note_failure(parent, id, observed, error);
                     // What exists is looked at next; whose it is decides whether it is worth a word.
-                    if error.is_silent() || matches!(error, apply::Error::Exists { .. }) {
+                    if error.is_silent() || error.kind == apply::ErrorKind::Exists {
                         debug!(%operation, category = error.category(), "not done, the world is another");
                     } else {
                         warn!(%operation, error = %innkeeper_model::error_chain(error), "failed");

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_apply::MANAGER;
-use innkeeper_model::{ANNOTATION_PAUSED, Object, error_chain, reason};
+use innkeeper_cluster::ParentConditions;
+use innkeeper_model::{ANNOTATION_PAUSED, Object, error_chain};
 use innkeeper_plan::StatusWrite;
 use innkeeper_reconcile::{Next, RecentFault, Reconciler};
 use serde::Deserialize;
@@ -192,50 +193,20 @@ fn parents(running: &Running) -> Option<Parents> {
                 continue;
             };
             if reconciler.selects(&parent)? {
-                let Standings { synced, ready } = standings(&parent);
-                counts.total += 1;
-                counts.synced += i32::from(synced);
-                counts.ready += i32::from(ready);
-                counts.paused += i32::from(parent.annotation(ANNOTATION_PAUSED) == Some("true"));
+                count(&mut counts, &parent);
             }
         }
     }
     Some(counts)
 }
 
-struct Standings {
-    synced: bool,
-    ready: bool,
-}
-
-/// What is said of a parent, as far as it is said in the usual form.
-fn standings(parent: &Object) -> Standings {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Stated {
-        status: Status,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Status {
-        conditions: Vec<Condition>,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Condition {
-        #[serde(rename = "type")]
-        kind: String,
-        status: String,
-    }
-    let stated: Stated = serde_json::from_str(&parent.json).unwrap_or_default();
-    let holds = |kind: &str| {
-        let mut conditions = stated.status.conditions.iter();
-        conditions.any(|one| one.kind == kind && one.status == "True")
-    };
-    Standings {
-        synced: holds(reason::SYNCED),
-        ready: holds(reason::READY),
-    }
+/// Counts one parent by the same reading of its conditions as `innkeeper status`.
+pub(super) fn count(counts: &mut Parents, parent: &Object) {
+    let conditions = ParentConditions::of(parent);
+    counts.total += 1;
+    counts.synced += i32::from(conditions.synced_status() == Some("True"));
+    counts.ready += i32::from(conditions.is_ready());
+    counts.paused += i32::from(parent.annotation(ANNOTATION_PAUSED) == Some("true"));
 }
 
 /// What earlier processes and revisions have told stays: nothing is written because the host has been restarted.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use innkeeper_cluster::present;
+use innkeeper_model::{Access, HashKey};
 use innkeeper_sandbox::{
     Metering,
     fixture::{described, desired, engine, guest, owned_child},
@@ -9,6 +11,7 @@ use innkeeper_sandbox::{
 use serde_json::json;
 
 use super::*;
+use crate::resource::Parents;
 
 fn declare(spec: &serde_json::Value) -> Declared {
     let plugin = json!({
@@ -96,4 +99,32 @@ async fn a_source_that_is_to_be_asked_again_is() {
     let attempt = known.attempt.as_mut().unwrap();
     attempt.of.pull_every = Some(Duration::ZERO);
     assert_eq!(step(&known), Step::Load);
+}
+
+#[test]
+fn conditions_of_an_earlier_generation_do_not_count() {
+    let counts_with = |observed_generation| {
+        let condition = |kind| {
+            json!({
+                "type": kind, "status": "True", "reason": kind, "message": "",
+                "observedGeneration": observed_generation,
+            })
+        };
+        let parent = json!({
+            "apiVersion": "example.com/v1", "kind": "Web",
+            "metadata": {"name": "a", "namespace": "demo", "generation": 2},
+            "status": {"conditions": [condition("Synced"), condition("Ready")]},
+        });
+        let parent = present(
+            parent.as_object().unwrap(),
+            &Gvk::new("example.com", "v1", "Web"),
+            Access::Full,
+            &HashKey::new([0; 32]),
+        );
+        let mut counts = Parents::default();
+        report::count(&mut counts, &parent.unwrap());
+        (counts.total, counts.synced, counts.ready)
+    };
+    assert_eq!(counts_with(1), (1, 0, 0));
+    assert_eq!(counts_with(2), (1, 1, 1));
 }

@@ -166,13 +166,13 @@ pub struct ChildKindStatus {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Parents {
-    /// Parents that the plugin is served for.
+    /// Parents that the plugin selects.
     pub total: i32,
-    /// Those of them that are Synced.
+    /// Parents whose Synced condition is True for their current generation.
     pub synced: i32,
-    /// Those of them that are Ready.
+    /// Parents whose Ready and Synced conditions are True for their current generation.
     pub ready: i32,
-    /// Those of them that are paused.
+    /// Parents with the annotation innkeeper.dev/paused.
     pub paused: i32,
 }
 

@@ -1,68 +1,66 @@
-//! The conditions of a parent, as far as they are about its present generation.
+//! The one reader of the host's conditions Ready and Synced on a parent.
 
 use innkeeper_model::{Object, reason};
 use serde::Deserialize;
 
-/// The conditions Ready and Synced of a parent.
+/// The conditions Ready and Synced of a parent's current generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// The condition Ready; none if it is missing or about an earlier generation.
+pub struct ParentConditions {
+    /// The condition Ready; none if no condition is of the current generation.
     pub ready: Option<Said>,
-    /// The condition Synced, likewise.
+    /// The condition Synced, under the same rule.
     pub synced: Option<Said>,
 }
 
-/// One condition.
+/// The content of one condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Said {
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// A reason in CamelCase.
+    /// One word.
     pub reason: String,
     /// A sentence.
     pub message: String,
 }
 
-impl Standing {
-    /// Reads the conditions; an object in any other form has none.
+impl ParentConditions {
+    /// Reads the conditions; a status in another form counts as none.
     pub fn of(parent: &Object) -> Self {
         let Stated { status } = serde_json::from_str(&parent.json).unwrap_or_default();
-        let mut standing = Self::default();
+        let mut conditions = Self::default();
         for condition in status.conditions {
-            // The plugin has not judged the present generation yet.
+            // A condition about an earlier generation may not hold for this one.
             if condition.observed_generation != parent.generation {
                 continue;
             }
             let place = match &*condition.kind {
-                reason::READY => &mut standing.ready,
-                reason::SYNCED => &mut standing.synced,
+                reason::READY => &mut conditions.ready,
+                reason::SYNCED => &mut conditions.synced,
                 _ => continue,
             };
             *place = Some(condition.said);
         }
-        standing
+        conditions
     }
 
-    /// Returns true if the present generation is Synced and Ready.
+    /// Returns whether the current generation is Synced and Ready.
     pub fn is_ready(&self) -> bool {
         let holds = |said: &Option<Said>| said.as_ref().is_some_and(Said::holds);
         holds(&self.ready) && holds(&self.synced)
     }
 
-    /// The status of Ready: `True`, `False`, `Unknown`; none if it is missing or about an earlier generation.
+    /// The status of Ready: `True`, `False`, `Unknown`; none if no condition is of the current generation.
     pub fn ready_status(&self) -> Option<&str> {
         self.ready.as_ref().map(|said| &*said.status)
     }
 
-    /// The status of Synced, likewise.
+    /// The status of Synced, under the same rule.
     pub fn synced_status(&self) -> Option<&str> {
         self.synced.as_ref().map(|said| &*said.status)
     }
 
-    /// Returns the condition that is not `True`; none if both are or none is known.
-    ///
-    /// Synced comes first: a parent whose children could not be written is not ready for that reason.
+    /// The condition that explains an unready parent, Synced first; none if both are True or absent.
     pub fn why(&self) -> Option<&Said> {
         let said = [&self.synced, &self.ready].into_iter().flatten();
         said.into_iter().find(|said| !said.holds())
@@ -105,7 +103,7 @@ mod tests {
     use crate::present;
     use innkeeper_model::{Access, Gvk, HashKey};
 
-    fn standing(generation: i64, conditions: &[(&str, &str, i64)]) -> Standing {
+    fn conditions_of(generation: i64, conditions: &[(&str, &str, i64)]) -> ParentConditions {
         let kind = Gvk::new("example.com", "v1", "Pond");
         let conditions = conditions.iter().map(|(kind, status, of)| {
             json!({
@@ -121,24 +119,24 @@ mod tests {
         });
         let key = HashKey::new([0; 32]);
         let object = present(object.as_object().unwrap(), &kind, Access::Full, &key);
-        Standing::of(&object.unwrap())
+        ParentConditions::of(&object.unwrap())
     }
 
     #[test]
     fn a_parent_is_ready_when_its_present_generation_is() {
-        assert!(standing(2, &[("Ready", "True", 2), ("Synced", "True", 2)]).is_ready());
-        let earlier = standing(2, &[("Ready", "True", 1), ("Synced", "True", 1)]);
-        assert_eq!(earlier, Standing::default());
+        assert!(conditions_of(2, &[("Ready", "True", 2), ("Synced", "True", 2)]).is_ready());
+        let earlier = conditions_of(2, &[("Ready", "True", 1), ("Synced", "True", 1)]);
+        assert_eq!(earlier, ParentConditions::default());
         assert!(!earlier.is_ready());
         assert_eq!(earlier.why(), None);
     }
 
     #[test]
-    fn synced_explains_a_parent_that_is_not_ready_better_than_ready() {
+    fn synced_says_more_about_why_than_ready() {
         let reason = |conditions| {
-            let standing = standing(1, conditions);
-            assert!(!standing.is_ready());
-            standing
+            let conditions = conditions_of(1, conditions);
+            assert!(!conditions.is_ready());
+            conditions
                 .why()
                 .map(|said| said.reason.clone())
                 .unwrap_or_default()
