@@ -255,7 +255,13 @@ fn pass(
         now_ms,
         seed: seed::of_pass(args.seed),
     };
-    let (report, reads) = guest.call(&request, reads, &context);
+    let (report, reads) =
+        guest
+            .call(&request, reads, &context)
+            .map_err(|source| Error::LoadPlugin {
+                path: args.plugin.clone(),
+                source,
+            })?;
 
     let limits = Limits::default();
     let rules = policy::Rules {
