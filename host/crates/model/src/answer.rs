@@ -1,11 +1,13 @@
 //! What a guest answers.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Condition, Gvk};
 
 /// Why a pass runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Phase {
     /// The parent is to be brought to what it declares.
     Reconcile,
@@ -34,7 +36,8 @@ pub struct Desired {
 }
 
 /// What is to be said about a parent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The status without conditions; none: no status is stated.
     pub status: Option<Map<String, Value>>,
@@ -47,9 +50,10 @@ pub struct Report {
 }
 
 /// A Kubernetes Event about a parent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// Whether somebody should worry.
+    #[serde(rename = "type")]
     pub kind: EventType,
     /// One word in CamelCase.
     pub reason: String,
@@ -58,7 +62,7 @@ pub struct Event {
 }
 
 /// The type of an Event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum EventType {
     /// For information.
     Normal,
@@ -92,7 +96,7 @@ pub struct Child {
 }
 
 /// A generated value of a Secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Generated {
     /// The key below `data`.
     pub key: String,
@@ -103,7 +107,8 @@ pub struct Generated {
 }
 
 /// When a child is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ApplyPolicy {
     /// Created when missing and kept as stated.
     Always,
@@ -114,7 +119,8 @@ pub enum ApplyPolicy {
 }
 
 /// What becomes of a child when its parent goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RemovalPolicy {
     /// Owned by the parent and collected with it.
     Delete,
@@ -123,7 +129,8 @@ pub enum RemovalPolicy {
 }
 
 /// Who decides whether a child is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Readiness {
     /// The host, from the object.
     Derive,

@@ -1,6 +1,7 @@
 //! Conditions, and every reason that the host gives.
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 /// A time without what is below a second: so the API server gives the times of conditions back.
 pub fn whole_seconds(time: Timestamp) -> Timestamp {
@@ -10,9 +11,10 @@ pub fn whole_seconds(time: Timestamp) -> Timestamp {
 /// A condition on a parent as the host or the guest states it.
 ///
 /// `observedGeneration` and `lastTransitionTime` are added where it is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
     /// The type in CamelCase.
+    #[serde(rename = "type")]
     pub kind: String,
     /// Whether it holds.
     pub status: ConditionStatus,
@@ -23,7 +25,7 @@ pub struct Condition {
 }
 
 /// The status of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum ConditionStatus {
     /// It holds.
     True,
