@@ -30,7 +30,7 @@ use std::{
 };
 
 use innkeeper_cluster as cluster;
-use innkeeper_model::{HashKey, Limits, Phase};
+use innkeeper_model::{HashKey, Limits, Manifest, Phase};
 use innkeeper_plugin_controller as plugins;
 use innkeeper_policy as policy;
 use innkeeper_sandbox::{self as plugin, CallReport, Request};
@@ -229,13 +229,7 @@ fn pass(
     let now_ms = args.now.map_or(now_ms, |now| {
         u64::try_from(now.as_millisecond()).unwrap_or_default()
     });
-    let phase = match args.phase {
-        RenderPhase::Reconcile => Phase::Reconcile,
-        RenderPhase::Finalize => Phase::Finalize,
-    };
-    if phase == Phase::Finalize && !manifest.finalize {
-        streams.note("the plugin asks for no finalizer: no host runs this phase with it");
-    }
+    let phase = phase(args, manifest, streams);
     let hash_key = match &args.hash_key {
         Some(path) => input::hash_key(path, streams)?,
         None => HashKey::new(HASH_KEY),
@@ -255,7 +249,13 @@ fn pass(
         now_ms,
         seed: seed::of_pass(args.seed),
     };
-    let (report, reads) = guest.call(&request, reads, &context);
+    let (report, reads) =
+        guest
+            .call(&request, reads, &context)
+            .map_err(|source| Error::LoadPlugin {
+                path: args.plugin.clone(),
+                source,
+            })?;
 
     let limits = Limits::default();
     let rules = policy::Rules {
@@ -288,4 +288,15 @@ fn pass(
         Some(_) => Exit::GuestFault,
         None => Exit::Success,
     })
+}
+
+fn phase(args: &RenderArgs, manifest: &Manifest, streams: &mut Streams<'_>) -> Phase {
+    let phase = match args.phase {
+        RenderPhase::Reconcile => Phase::Reconcile,
+        RenderPhase::Finalize => Phase::Finalize,
+    };
+    if phase == Phase::Finalize && !manifest.finalize {
+        streams.note("the plugin asks for no finalizer: no host runs this phase with it");
+    }
+    phase
 }

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use innkeeper_model::{Limits, Manifest};
 use innkeeper_sandbox::{
-    CallReport, Context, Described, Engine, EngineSettings, LogLevel, LogLine, Metering, Plugin,
-    Request, artifact,
+    self as plugin, CallReport, Context, Described, Engine, EngineSettings, LogLevel, LogLine,
+    Metering, Plugin, Request, artifact,
 };
 use serde_json::{Map, Value};
 
@@ -23,7 +23,7 @@ pub(super) trait Guest {
         request: &Request<'_>,
         reads: OfflineReads,
         context: &Context,
-    ) -> (CallReport, OfflineReads);
+    ) -> Result<(CallReport, OfflineReads), plugin::Error>;
 }
 
 impl Guest for Plugin {
@@ -36,7 +36,7 @@ impl Guest for Plugin {
         request: &Request<'_>,
         reads: OfflineReads,
         context: &Context,
-    ) -> (CallReport, OfflineReads) {
+    ) -> Result<(CallReport, OfflineReads), plugin::Error> {
         self.call(request, reads, context, &Limits::default())
     }
 }

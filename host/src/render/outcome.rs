@@ -3,6 +3,7 @@
 use innkeeper_model::ReadKey;
 use innkeeper_policy::{self as policy, Rules};
 use innkeeper_sandbox::{End, Said, read_to_json};
+use serde::Serialize;
 use serde_json::Value;
 
 /// Checks what the guest answered, as the host does.
@@ -24,9 +25,20 @@ pub(super) fn checked(end: End, rules: &Rules<'_>) -> Said {
 
 /// The outcome as one JSON object and a line feed.
 pub(super) fn json(said: &Said, reads: &[ReadKey], fuel: Option<u64>) -> String {
-    let mut fields = said.to_json();
-    let reads: Vec<Value> = reads.iter().map(read_to_json).collect();
-    fields.insert("reads".to_owned(), reads.into());
-    fields.insert("fuel".to_owned(), fuel.into());
-    format!("{:#}\n", Value::Object(fields))
+    let rendered = Rendered {
+        said,
+        reads: reads.iter().map(read_to_json).collect(),
+        fuel,
+    };
+    // By way of a value, whose keys are sorted. Infallible: all keys are texts.
+    let rendered = serde_json::to_value(rendered).unwrap_or_default();
+    format!("{rendered:#}\n")
+}
+
+#[derive(Serialize)]
+struct Rendered<'a> {
+    #[serde(flatten)]
+    said: &'a Said,
+    reads: Vec<Value>,
+    fuel: Option<u64>,
 }

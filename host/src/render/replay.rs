@@ -31,7 +31,12 @@ pub(super) fn run(
         phase: recording.phase(),
     };
     let limits = Limits::default();
-    let (report, reads) = plugin.call(&request, recording.reads(), &recording.context(), &limits);
+    let (report, reads) = plugin
+        .call(&request, recording.reads(), &recording.context(), &limits)
+        .map_err(|source| Error::LoadPlugin {
+            path: args.plugin.clone(),
+            source,
+        })?;
     for line in &report.log {
         streams.note(&guest::log_line(line));
     }

@@ -33,7 +33,7 @@ impl Guest for Pond {
         request: &Request<'_>,
         mut reads: OfflineReads,
         context: &Context,
-    ) -> (CallReport, OfflineReads) {
+    ) -> Result<(CallReport, OfflineReads), plugin::Error> {
         let end = (self.answer)(request, &mut reads, context);
         let report = CallReport {
             end,
@@ -49,7 +49,7 @@ impl Guest for Pond {
             timing: Timing::default(),
             waited_for_memory: false,
         };
-        (report, reads)
+        Ok((report, reads))
     }
 }
 

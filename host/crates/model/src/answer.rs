@@ -1,11 +1,13 @@
 //! The answers of a guest.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Condition, Gvk};
 
 /// The phase of a pass: the reason why it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Phase {
     /// The host brings the children to the state that the parent declares.
     Reconcile,
@@ -34,7 +36,8 @@ pub struct Desired {
 }
 
 /// The guest's statements about a parent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The status without conditions; `None` if the guest states no status.
     pub status: Option<Map<String, Value>>,
@@ -47,9 +50,10 @@ pub struct Report {
 }
 
 /// A Kubernetes Event about a parent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// The type: normal or warning.
+    #[serde(rename = "type")]
     pub kind: EventType,
     /// One word in CamelCase.
     pub reason: String,
@@ -58,7 +62,7 @@ pub struct Event {
 }
 
 /// The type of an Event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum EventType {
     /// Information only.
     Normal,
@@ -92,7 +96,7 @@ pub struct Child {
 }
 
 /// A generated value of a Secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Generated {
     /// The key below `data`.
     pub key: String,
@@ -103,7 +107,8 @@ pub struct Generated {
 }
 
 /// The rule for writing a child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ApplyPolicy {
     /// Created when missing and kept as stated.
     Always,
@@ -114,7 +119,8 @@ pub enum ApplyPolicy {
 }
 
 /// The fate of a child when its parent is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RemovalPolicy {
     /// Owned by the parent; Kubernetes' garbage collector deletes it with the parent.
     Delete,
@@ -123,7 +129,8 @@ pub enum RemovalPolicy {
 }
 
 /// The source of a child's readiness.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Readiness {
     /// The host derives it from the object.
     Derive,

@@ -1,6 +1,7 @@
 //! Conditions, and the reasons that the host uses in them.
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 /// Truncates a time to whole seconds, the precision in which the API server stores the times of conditions.
 ///
@@ -12,9 +13,10 @@ pub fn whole_seconds(time: Timestamp) -> Timestamp {
 /// A condition of a parent, as the host or the guest states it.
 ///
 /// The plan adds `observedGeneration` and `lastTransitionTime`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
     /// The type in CamelCase.
+    #[serde(rename = "type")]
     pub kind: String,
     /// The status of the condition.
     pub status: ConditionStatus,
@@ -25,7 +27,7 @@ pub struct Condition {
 }
 
 /// The status of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum ConditionStatus {
     /// The condition holds.
     True,

@@ -30,7 +30,7 @@ impl Reconciler {
     /// Calls the guest with what was observed; its parent is subscribed to what was read, beside `own_reads`, which the
     /// host itself has read for it.
     ///
-    /// Fails only when the guest threads are gone.
+    /// Fails only for reasons of the host: the guest threads are gone, or the plugin's code cannot be mapped again.
     pub(super) async fn call(
         &self,
         serving: &Serving,

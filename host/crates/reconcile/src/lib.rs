@@ -42,7 +42,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tracing::{Instrument, debug, info_span};
+use tracing::{Instrument, debug, info_span, warn};
 
 pub use faults::RecentFault;
 pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory};
@@ -57,7 +57,7 @@ use innkeeper_cluster::{Cause, Observation, Observed, Recording, Registration};
 use innkeeper_metrics::PluginMetrics;
 use innkeeper_model::{
     Condition, ConditionStatus, Fault, FaultKind, Gvk, HashKey, Object, ObjectId, Outcome, Phase,
-    PluginName, Report, reason,
+    PluginName, Report, error_chain, reason,
 };
 use innkeeper_plan as plan;
 use innkeeper_policy::Checked;
@@ -366,11 +366,14 @@ impl Reconciler {
         {
             return Err(self.stop(observation, synced, Next::UntilChanged).await);
         }
-        let Ok(Called { end, reads }) = self.call(serving, observation, phase, own_reads).await
-        else {
-            // A guest thread is gone: whoever watches over the pool ends the process.
-            return Err(Next::Backoff);
-        };
+        let called = self.call(serving, observation, phase, own_reads).await;
+        let Called { end, reads } = called.map_err(|error| {
+            // An error of the host, such as code that it cannot map again: the guest has not run, so that nothing is
+            // counted against the parent or the revision. If a guest thread is gone, the owner of the pool ends the
+            // process.
+            warn!(error = %error_chain(&error), "failed to call the plugin");
+            Next::Backoff
+        })?;
         let parent = observation.parent.id();
         let answer = self.check(serving, &parent, phase, end);
         if let Some(ended) = answer.first_pass() {

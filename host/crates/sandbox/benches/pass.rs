@@ -237,7 +237,10 @@ impl Input {
             phase: Phase::Reconcile,
         };
         let reads = Pods(self.pods.clone());
-        plugin.call(&request, reads, &CONTEXT, &self.limits).0
+        plugin
+            .call(&request, reads, &CONTEXT, &self.limits)
+            .expect("the code should be mapped")
+            .0
     }
 }
 

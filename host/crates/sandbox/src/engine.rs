@@ -16,8 +16,7 @@ use crate::{
     Error,
     code::Code,
     limiter,
-    reserve::{Reserve, Taken},
-    slots::{self, Slots},
+    semaphore::{Permits, Semaphore},
     ticker::{Ticker, Ticking},
 };
 
@@ -94,9 +93,10 @@ pub struct Engine {
 struct Inner {
     engine: wasmtime::Engine,
     settings: EngineSettings,
-    // Beyond the pool, wasmtime answers with an error, so that nobody may try.
-    slots: Slots,
-    memory: Reserve,
+    // One permit per instance of the pool: wasmtime answers a further one with an error.
+    instances: Semaphore,
+    // One permit per byte that all instances may have together.
+    memory: Semaphore,
     /// What may be let go while nobody calls it.
     codes: Mutex<Vec<Weak<Code>>>,
     // Joined when the last clone goes.
@@ -123,8 +123,10 @@ impl Engine {
             inner: Arc::new(Inner {
                 engine,
                 settings: settings.clone(),
-                slots: Slots::new(settings.instances_max),
-                memory: Reserve::new(settings.memory_together_bytes_max.unwrap_or(usize::MAX)),
+                instances: Semaphore::new(
+                    usize::try_from(settings.instances_max.get()).unwrap_or(usize::MAX),
+                ),
+                memory: Semaphore::new(settings.memory_together_bytes_max.unwrap_or(usize::MAX)),
                 codes: Mutex::default(),
                 ticker,
             }),
@@ -166,20 +168,21 @@ impl Engine {
     /// What an instance may have of this much memory, in bytes.
     pub fn memory_bytes_max(&self, bytes: usize) -> usize {
         let pool = self.inner.settings.memory_bytes_max;
-        bytes.min(pool).min(self.inner.memory.bytes_max())
+        bytes.min(pool).min(self.inner.memory.permits_max())
     }
 
     /// Waits until instances leave this much memory.
-    pub(super) fn memory(&self, bytes: usize) -> Taken<'_> {
-        self.inner.memory.take(bytes)
+    pub(super) fn memory(&self, bytes: usize) -> Permits<'_> {
+        self.inner.memory.acquire(bytes)
     }
 
     /// Waits until an instance may be made; while it lives, the epochs tick.
     pub(super) fn slot(&self) -> Slot<'_> {
-        let slot = self.inner.slots.wait();
+        // The permit first: a thread that waits for one keeps no epochs ticking.
+        let permit = self.inner.instances.acquire(1);
         Slot {
             _ticking: self.inner.ticker.keep_ticking(),
-            _slot: slot,
+            _permit: permit,
         }
     }
 }
@@ -236,5 +239,5 @@ fn pool(settings: &EngineSettings) -> PoolingAllocationConfig {
 /// The right to one instance.
 pub(super) struct Slot<'a> {
     _ticking: Ticking<'a>,
-    _slot: slots::Slot<'a>,
+    _permit: Permits<'a>,
 }

@@ -34,11 +34,10 @@ mod log;
 mod pool;
 mod random;
 mod recording;
-mod reserve;
 mod said;
 mod sandbox;
 mod schedule;
-mod slots;
+mod semaphore;
 mod state;
 mod swap;
 #[cfg(test)]

@@ -129,24 +129,25 @@ impl Plugin {
 
     /// Runs one pass in a fresh instance, on this thread, and gives `reads` back with what it recorded.
     ///
-    /// Never fails: whatever the guest does is in the report. Blocks until an instance is free and then for at most ten
-    /// times the deadline.
+    /// Fails only if the host cannot map the code of the plugin again. Every fault of the guest is in the report. Blocks
+    /// until an instance is free and then for at most ten times the deadline.
     pub fn call<R: Reads + 'static>(
         &self,
         request: &Request<'_>,
         reads: R,
         context: &Context,
         limits: &Limits,
-    ) -> (CallReport, R) {
+    ) -> Result<(CallReport, R), Error> {
         let component = &self.component;
-        // Before the clock starts: that it was let go is not the guest's doing.
-        let adapter = component.code.adapter(&component.engine);
+        // Before the clock starts, and outside of the sandbox: every error inside is a fault of the guest, and a
+        // failure to map the code again is the host's.
+        let adapter = component.code.adapter(&component.engine)?;
         let (ended, ran) = sandbox::run(
             &component.engine,
             Box::new(reads),
             context,
             limits,
-            |store| adapter?.reconcile(store, request, &self.config, limits),
+            |store| adapter.reconcile(store, request, &self.config, limits),
         );
         let end = match ended {
             Ended::Returned(Ok(Ok(outcome))) => End::Answered(outcome),
@@ -163,7 +164,7 @@ impl Plugin {
             &mut report.log_dropped,
             Instant::now(),
         );
-        (report, reads)
+        Ok((report, reads))
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Job<R> {
 }
 
 impl<R: Reads + 'static> Job<R> {
-    fn run(self, plugin: &Plugin) -> (CallReport, R) {
+    fn run(self, plugin: &Plugin) -> Result<(CallReport, R), Error> {
         let request = Request {
             parent: &self.parent,
             children: &self.children,
@@ -138,7 +138,8 @@ impl Pool {
     ///
     /// When the future is dropped, a call that has begun still runs to its end, at most until its deadline, and its
     /// report is lost.
-    /// Fails only when the pool is at its end.
+    /// Fails if the pool is at its end, or if the host cannot map the code of the plugin again; neither is a fault of the
+    /// guest.
     pub async fn call<R: Reads + 'static>(
         &self,
         name: &PluginName,
@@ -147,10 +148,13 @@ impl Pool {
     ) -> Result<(CallReport, R), Error> {
         let client = Client::Plugin(name.clone());
         self.run(&client, self.share, move || {
-            let (report, reads) = job.run(&plugin);
-            (learned(&report.end), (report, reads))
+            let called = job.run(&plugin);
+            let learned = called
+                .as_ref()
+                .map_or(Learned::Nothing, |(report, _)| learned(&report.end));
+            (learned, called)
         })
-        .await
+        .await?
     }
 
     /// Runs calls that only try something out, in their order, on one thread: one such turn at a time of all plugins, on
@@ -166,14 +170,18 @@ impl Pool {
             let begin = Instant::now();
             let mut called = Vec::with_capacity(jobs.len());
             while let Some(job) = jobs.pop_front() {
-                called.push(job.run(&plugin));
+                match job.run(&plugin) {
+                    Ok(ended) => called.push(ended),
+                    // The code is mapped once for all calls of a turn, so that a failure concerns all of them.
+                    Err(error) => return (Learned::Nothing, Err(error)),
+                }
                 if begin.elapsed() >= TURN_MAX {
                     break;
                 }
             }
-            (Learned::Nothing, Turn { called, left: jobs })
+            (Learned::Nothing, Ok(Turn { called, left: jobs }))
         })
-        .await
+        .await?
     }
 
     async fn run<T: Send + 'static>(

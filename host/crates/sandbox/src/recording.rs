@@ -28,7 +28,7 @@ pub struct Recording {
     pub revision: String,
     /// Whether it holds what nobody else may see: the random bytes that a guest got, which it may make a secret of.
     pub secret: bool,
-    phase: RecordedPhase,
+    phase: Phase,
     now_ms: u64,
     /// What `random` was made from, where it was called.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,13 +45,6 @@ pub struct Recording {
 enum Form {
     #[serde(rename = "v1")]
     V1,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum RecordedPhase {
-    Reconcile,
-    Finalize,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -143,10 +136,7 @@ impl Recorder {
             plugin: name.as_str().to_owned(),
             revision: plugin.revision().to_string(),
             secret: used_random,
-            phase: match self.phase {
-                Phase::Reconcile => RecordedPhase::Reconcile,
-                Phase::Finalize => RecordedPhase::Finalize,
-            },
+            phase: self.phase,
             now_ms: self.context.now_ms,
             seed: used_random.then(|| STANDARD.encode(self.context.seed)),
             config: raw(plugin.config()),
@@ -186,10 +176,7 @@ impl Recording {
 
     /// Why the pass ran.
     pub const fn phase(&self) -> Phase {
-        match self.phase {
-            RecordedPhase::Reconcile => Phase::Reconcile,
-            RecordedPhase::Finalize => Phase::Finalize,
-        }
+        self.phase
     }
 
     /// What was fixed for the pass; where no random bytes were asked for, they are made from zeros.

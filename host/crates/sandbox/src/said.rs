@@ -1,16 +1,17 @@
-//! What a call ended with, as JSON: what `render` prints, and what a recording holds.
+//! The end of a call as JSON, for the output of `render` and for recordings.
 
 use innkeeper_model::{
-    ApplyPolicy, Child, EventType, FaultKind, ListSelector, ObjectRef, Outcome, ReadKey, Readiness,
+    ApplyPolicy, Child, FaultKind, Generated, ListSelector, ObjectRef, Outcome, ReadKey, Readiness,
     RemovalPolicy, Report, reason,
 };
 use innkeeper_plan as plan;
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::End;
 
-/// Why there is no answer.
-#[derive(Debug, PartialEq, Eq)]
+/// The reason for a missing answer.
+#[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct SaidFault {
     /// `retry`, `invalid` or `fatal` of the guest, or the host's reason.
     pub kind: &'static str,
@@ -18,17 +19,19 @@ pub struct SaidFault {
     pub message: String,
 }
 
-/// What a call ended with.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// The end of a call. Its JSON form names every field, also an empty one.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Said {
-    /// `desired`, `keep` or `finalized`; none where there is no answer.
+    /// `desired`, `keep` or `finalized`; none without an answer.
     pub outcome: Option<&'static str>,
-    /// Why there is none.
+    /// The reason for a missing answer.
     pub fault: Option<SaidFault>,
     /// The children of the answer.
+    #[serde(serialize_with = "as_stated")]
     pub children: Vec<Child>,
-    /// What is said about the parent.
-    pub report: Option<Report>,
+    /// The statements about the parent; empty if there are none.
+    #[serde(flatten)]
+    pub report: Report,
 }
 
 impl From<End> for Said {
@@ -36,11 +39,11 @@ impl From<End> for Said {
         match end {
             End::Answered(outcome) => Self::answered(outcome),
             End::GuestFault(fault) => Self {
-                report: fault.report,
+                report: fault.report.unwrap_or_default(),
                 ..Self::failed(fault_kind(fault.kind), fault.message)
             },
             End::Faulted(fault) => Self::failed(fault.category(), fault.to_string()),
-            // Offline nothing is ever waited for, and a pass that waits is not recorded.
+            // `render` has every kind at once, and a parked pass is not recorded.
             End::Parked(kind) => {
                 Self::failed(reason::WAITING_FOR_CACHE, format!("{kind} is not there"))
             }
@@ -59,11 +62,11 @@ impl Said {
             outcome: Some(outcome),
             fault: None,
             children,
-            report: Some(report),
+            report,
         }
     }
 
-    /// No answer.
+    /// Returns the end of a call without an answer.
     pub fn failed(kind: &'static str, message: String) -> Self {
         Self {
             fault: Some(SaidFault { kind, message }),
@@ -71,56 +74,13 @@ impl Said {
         }
     }
 
-    /// All of it but the reads.
+    /// Returns the JSON object.
     pub fn to_json(&self) -> Map<String, Value> {
-        let Self {
-            outcome,
-            fault,
-            children,
-            report,
-        } = self;
-        let default = Report::default();
-        let Report {
-            status,
-            conditions,
-            events,
-            requeue_after_ms,
-        } = report.as_ref().unwrap_or(&default);
-        let conditions = conditions.iter().map(|condition| {
-            json!({
-                "type": condition.kind,
-                "status": condition.status.as_str(),
-                "reason": condition.reason,
-                "message": condition.message,
-            })
-        });
-        let events = events.iter().map(|event| {
-            json!({
-                "type": match event.kind {
-                    EventType::Normal => "Normal",
-                    EventType::Warning => "Warning",
-                },
-                "reason": event.reason,
-                "message": event.message,
-            })
-        });
-        let fault = fault.as_ref();
-        let fields = [
-            ("outcome", json!(outcome)),
-            (
-                "fault",
-                json!(fault.map(|fault| json!({"kind": fault.kind, "message": fault.message}))),
-            ),
-            ("children", children.iter().map(child).collect()),
-            ("status", json!(status)),
-            ("conditions", conditions.collect()),
-            ("events", events.collect()),
-            ("requeueAfterMs", json!(requeue_after_ms)),
-        ];
-        fields
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+        match serde_json::to_value(self) {
+            Ok(Value::Object(fields)) => fields,
+            // Infallible: a struct whose keys are texts is an object.
+            _ => Map::new(),
+        }
     }
 }
 
@@ -132,59 +92,81 @@ const fn fault_kind(kind: FaultKind) -> &'static str {
     }
 }
 
-fn child(child: &Child) -> Value {
-    json!({
-        "key": child.key,
-        "apply": match child.apply {
-            ApplyPolicy::Always => "always",
-            ApplyPolicy::Once => "once",
-            ApplyPolicy::Hold => "hold",
-        },
-        "removal": match child.removal {
-            RemovalPolicy::Delete => "delete",
-            RemovalPolicy::Retain => "retain",
-        },
-        "readiness": match child.readiness {
-            Readiness::Derive => "derive",
-            Readiness::Ready => "ready",
-            Readiness::NotReady => "not-ready",
-        },
-        "after": child.after,
-        "generate": child.generate.iter().map(|entry| json!({
-            "key": entry.key,
-            "length": entry.length,
-            "alphabet": entry.alphabet,
-        })).collect::<Vec<_>>(),
-        "object": plan::stated(child),
-    })
+/// A child with the object as the host would state it to the API server.
+#[derive(Serialize)]
+struct SaidChild<'a> {
+    key: &'a str,
+    apply: ApplyPolicy,
+    removal: RemovalPolicy,
+    readiness: Readiness,
+    after: &'a [String],
+    generate: &'a [Generated],
+    object: Map<String, Value>,
 }
 
-/// A read as JSON.
-pub fn read_to_json(key: &ReadKey) -> Value {
-    let mut read = Map::new();
-    match key {
-        ReadKey::Get(ObjectRef {
-            kind,
-            namespace,
-            name,
-        }) => {
-            read.insert("verb".to_owned(), "get".into());
-            read.insert("apiVersion".to_owned(), kind.api_version().into());
-            read.insert("kind".to_owned(), (*kind.kind).into());
-            read.insert("namespace".to_owned(), json!(namespace.as_deref()));
-            read.insert("name".to_owned(), (**name).into());
-        }
-        ReadKey::List(ListSelector {
-            kind,
-            namespace,
-            label_selector,
-        }) => {
-            read.insert("verb".to_owned(), "list".into());
-            read.insert("apiVersion".to_owned(), kind.api_version().into());
-            read.insert("kind".to_owned(), (*kind.kind).into());
-            read.insert("namespace".to_owned(), json!(namespace.as_deref()));
-            read.insert("labelSelector".to_owned(), json!(label_selector.as_deref()));
+fn as_stated<S: Serializer>(children: &[Child], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(children.iter().map(|child| SaidChild {
+        key: &child.key,
+        apply: child.apply,
+        removal: child.removal,
+        readiness: child.readiness,
+        after: &child.after,
+        generate: &child.generate,
+        object: plan::stated(child),
+    }))
+}
+
+/// A read in the output of `render`.
+#[derive(Serialize)]
+#[serde(
+    tag = "verb",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+enum SaidRead<'a> {
+    Get {
+        api_version: String,
+        kind: &'a str,
+        namespace: Option<&'a str>,
+        name: &'a str,
+    },
+    List {
+        api_version: String,
+        kind: &'a str,
+        namespace: Option<&'a str>,
+        label_selector: Option<&'a str>,
+    },
+}
+
+impl<'a> From<&'a ReadKey> for SaidRead<'a> {
+    fn from(key: &'a ReadKey) -> Self {
+        match key {
+            ReadKey::Get(ObjectRef {
+                kind,
+                namespace,
+                name,
+            }) => Self::Get {
+                api_version: kind.api_version(),
+                kind: &kind.kind,
+                namespace: namespace.as_deref(),
+                name,
+            },
+            ReadKey::List(ListSelector {
+                kind,
+                namespace,
+                label_selector,
+            }) => Self::List {
+                api_version: kind.api_version(),
+                kind: &kind.kind,
+                namespace: namespace.as_deref(),
+                label_selector: label_selector.as_deref(),
+            },
         }
     }
-    Value::Object(read)
+}
+
+/// Returns a read as JSON.
+pub fn read_to_json(key: &ReadKey) -> Value {
+    // Infallible: its keys are texts.
+    serde_json::to_value(SaidRead::from(key)).unwrap_or_default()
 }

@@ -90,6 +90,7 @@ fn call(guest: Guest) -> CallReport {
 fn call_with(guest: Guest, limits: &Limits) -> CallReport {
     plugin(guest)
         .call(&request(), FakeReads::default(), &CONTEXT, limits)
+        .unwrap()
         .0
 }
 

@@ -28,7 +28,7 @@ use rustix::{
 use tracing::{debug, info};
 
 use super::{Artifact, Cache, Error, Limits, cache::Mapped, child, look_up, verdict::Verdict};
-use crate::{Engine, Metering, log::cut, slots::Slots};
+use crate::{Engine, Metering, log::cut, semaphore::Semaphore};
 
 /// The descriptors that a process gets: its standard streams.
 const DESCRIPTORS_KEPT: RawFd = 3;
@@ -109,18 +109,19 @@ pub struct Compiler {
     cache: Cache,
     program: Program,
     bounds: CompileBounds,
-    turns: Slots,
+    /// One permit per process.
+    processes: Semaphore,
 }
 
 impl Compiler {
     /// Keeps what it makes in a cache.
     pub fn new(cache: Cache, program: Program, bounds: CompileBounds) -> Self {
-        let turns = Slots::new(bounds.processes_max);
+        let processes_max = usize::try_from(bounds.processes_max.get()).unwrap_or(usize::MAX);
         Self {
             cache,
             program,
             bounds,
-            turns,
+            processes: Semaphore::new(processes_max),
         }
     }
 
@@ -163,9 +164,9 @@ impl Compiler {
         let mut times = 0;
         loop {
             let ended = {
-                let turn = self.turns.wait();
-                // As many as nobody else compiles on.
-                let threads = turn.left().saturating_add(1);
+                let permit = self.processes.acquire(1);
+                // Every processor on which no other process compiles.
+                let threads = permit.left().saturating_add(1);
                 self.run(engine, bytes, threads)?
             };
             times += 1;
@@ -189,7 +190,7 @@ impl Compiler {
     }
 
     /// Runs one process to its end.
-    fn run(&self, engine: &Engine, bytes: &[u8], threads: u32) -> Result<Ended, Error> {
+    fn run(&self, engine: &Engine, bytes: &[u8], threads: usize) -> Result<Ended, Error> {
         let failed = |source| Error::RunCompiler { source };
         let code = self
             .cache
@@ -233,7 +234,7 @@ impl Compiler {
         most.is_some_and(|most| most < self.bounds.code_bytes_max)
     }
 
-    fn command(&self, threads: u32, fuel: bool) -> Command {
+    fn command(&self, threads: usize, fuel: bool) -> Command {
         let CompileBounds {
             processes_max: _,
             memory_bytes_max,

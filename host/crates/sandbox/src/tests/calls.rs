@@ -102,12 +102,9 @@ fn the_whole_request_arrives() {
         children: &children,
         phase: Phase::Finalize,
     };
-    let (called, _) = plugin(guest().doing(logging, &[]).answering(finalized())).call(
-        &request,
-        FakeReads::default(),
-        &CONTEXT,
-        &Limits::default(),
-    );
+    let (called, _) = plugin(guest().doing(logging, &[]).answering(finalized()))
+        .call(&request, FakeReads::default(), &CONTEXT, &Limits::default())
+        .unwrap();
     assert!(
         matches!(called.end, End::Answered(Outcome::Finalized(_))),
         "{:?}",
@@ -248,12 +245,14 @@ fn a_call_waits_for_memory_that_others_may_need() {
     // Nobody may have more than there is.
     let growing = "(loop $again (drop (memory.grow (i32.const 1))) (br $again))";
     let growing = plugin_of(&engine, guest().doing(growing, &[]));
-    let (called, _) = growing.call(
-        &request(),
-        FakeReads::default(),
-        &CONTEXT,
-        &Limits::default(),
-    );
+    let (called, _) = growing
+        .call(
+            &request(),
+            FakeReads::default(),
+            &CONTEXT,
+            &Limits::default(),
+        )
+        .unwrap();
     let limit_bytes = ALL;
     let exceeded = End::Faulted(CallFault::MemoryExceeded { limit_bytes });
     assert_eq!(called.end, exceeded);
@@ -283,12 +282,14 @@ fn nothing_survives_a_call() {
         (i32.store8 (i32.const 140000) (i32.const 1))";
     let plugin = plugin(guest().doing(marking, &[]));
     for _ in 0..20 {
-        let (called, _) = plugin.call(
-            &request(),
-            FakeReads::default(),
-            &CONTEXT,
-            &Limits::default(),
-        );
+        let (called, _) = plugin
+            .call(
+                &request(),
+                FakeReads::default(),
+                &CONTEXT,
+                &Limits::default(),
+            )
+            .unwrap();
         assert!(matches!(called.end, End::Answered(_)), "{:?}", called.end);
     }
 }
@@ -340,7 +341,9 @@ fn the_log_of_all_passes_is_bounded_per_second() {
     let plugin = plugin(guest().doing("(call $log (i32.const 1) {0})", &[&"x".repeat(60)]));
     let lines: Vec<usize> = (0..3)
         .map(|_| {
-            let (called, _) = plugin.call(&request(), FakeReads::default(), &CONTEXT, &limits);
+            let (called, _) = plugin
+                .call(&request(), FakeReads::default(), &CONTEXT, &limits)
+                .unwrap();
             called.log.len() * 10 + usize::try_from(called.log_dropped.lines).unwrap()
         })
         .collect();
@@ -403,12 +406,14 @@ fn reads_are_answered_counted_and_handed_back() {
           (i32.const 1) {{2}} (i32.const 16))
         (if (i32.ne (i32.load (i32.const 24)) (i32.const 2)) (then (unreachable)))"
     );
-    let (called, reads) = plugin(guest().doing(&reading, &GET_TEXTS)).call(
-        &request(),
-        FakeReads::default(),
-        &CONTEXT,
-        &Limits::default(),
-    );
+    let (called, reads) = plugin(guest().doing(&reading, &GET_TEXTS))
+        .call(
+            &request(),
+            FakeReads::default(),
+            &CONTEXT,
+            &Limits::default(),
+        )
+        .unwrap();
     assert!(matches!(called.end, End::Answered(_)), "{:?}", called.end);
     assert_eq!((called.reads, called.read_bytes), (2, 17 + 4));
     assert_eq!(reads.asked, ["v1 Secret x", "v1 Secret [x]"]);
@@ -425,12 +430,14 @@ fn a_refused_read_is_the_guest_s_business() {
             (if (i32.ne (i32.load8_u (i32.const 16)) (i32.const 1)) (then (unreachable)))
             (if (i32.ne (i32.load8_u (i32.const 20)) (i32.const {case})) (then (unreachable)))"
         );
-        let (called, _) = plugin(guest().doing(&reading, &GET_TEXTS)).call(
-            &request(),
-            FakeReads::failing(failure),
-            &CONTEXT,
-            &Limits::default(),
-        );
+        let (called, _) = plugin(guest().doing(&reading, &GET_TEXTS))
+            .call(
+                &request(),
+                FakeReads::failing(failure),
+                &CONTEXT,
+                &Limits::default(),
+            )
+            .unwrap();
         assert!(matches!(called.end, End::Answered(_)), "{:?}", called.end);
     }
 }
@@ -439,12 +446,14 @@ fn a_refused_read_is_the_guest_s_business() {
 fn a_read_of_what_is_not_cached_parks_the_pass() {
     // What comes after the read must not run.
     let reading = format!("{GET} (call $log (i32.const 2) {{2}})");
-    let (called, reads) = plugin(guest().doing(&reading, &GET_TEXTS)).call(
-        &request(),
-        FakeReads::failing(ReadFailure::NotSynced(secrets())),
-        &CONTEXT,
-        &Limits::default(),
-    );
+    let (called, reads) = plugin(guest().doing(&reading, &GET_TEXTS))
+        .call(
+            &request(),
+            FakeReads::failing(ReadFailure::NotSynced(secrets())),
+            &CONTEXT,
+            &Limits::default(),
+        )
+        .unwrap();
     assert_eq!(called.end, End::Parked(secrets()));
     assert_eq!(called.log, []);
     assert_eq!(reads.asked.len(), 1);
@@ -607,7 +616,9 @@ fn fuel_is_the_same_in_every_run() {
         .unwrap();
     let cost = || {
         let limits = Limits::default();
-        let (called, _) = plugin.call(&request(), FakeReads::default(), &CONTEXT, &limits);
+        let (called, _) = plugin
+            .call(&request(), FakeReads::default(), &CONTEXT, &limits)
+            .unwrap();
         called.fuel.unwrap()
     };
     let first = cost();
@@ -626,7 +637,9 @@ fn a_fuelled_engine_keeps_deadlines() {
     let plugin = described(&metered, &bytes)
         .configure(&serde_json::Map::new())
         .unwrap();
-    let (called, _) = plugin.call(&request(), FakeReads::default(), &CONTEXT, &limits);
+    let (called, _) = plugin
+        .call(&request(), FakeReads::default(), &CONTEXT, &limits)
+        .unwrap();
     assert!(
         matches!(called.end, End::Faulted(CallFault::DeadlineExceeded { .. })),
         "{:?}",

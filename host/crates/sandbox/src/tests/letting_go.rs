@@ -1,20 +1,25 @@
 //! Code that nobody calls leaves memory, and comes back.
 
-use std::{fs, time::Duration};
+use std::{
+    fs::{self, File, Permissions},
+    os::unix::fs::{FileExt, PermissionsExt},
+    path::Path,
+    time::Duration,
+};
 
 use tempfile::TempDir;
 
 use super::*;
 use crate::{artifact::Cache, fixture::guest};
 
+fn try_call(plugin: &Plugin) -> Result<End, Error> {
+    let reads = FakeReads::default();
+    let called = plugin.call(&request(), reads, &CONTEXT, &Limits::default());
+    called.map(|(report, _)| report.end)
+}
+
 fn called(plugin: &Plugin) -> End {
-    let (report, _) = plugin.call(
-        &request(),
-        FakeReads::default(),
-        &CONTEXT,
-        &Limits::default(),
-    );
-    report.end
+    try_call(plugin).unwrap()
 }
 
 fn cache() -> (TempDir, Cache) {
@@ -47,6 +52,44 @@ fn what_nobody_calls_is_let_go_and_had_again_by_the_next_call() {
     assert!(matches!(called(&plugin), End::Answered(_)));
     drop(plugin);
     assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0, "nobody has it");
+}
+
+#[test]
+fn a_failure_to_map_code_again_is_an_error_of_the_host_and_passes() {
+    let engine = engine(Metering::Epochs);
+    let (dir, cache) = cache();
+    let plugin = configured(&engine, &cache);
+    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1);
+
+    let code = code_file(dir.path());
+    let magic = code_magic(&code);
+    code.write_all_at(&[0; 4], 0).unwrap();
+    let error = try_call(&plugin).unwrap_err();
+    assert!(matches!(error, Error::MapAgain { .. }), "{error}");
+
+    code.write_all_at(&magic, 0).unwrap();
+    assert!(matches!(called(&plugin), End::Answered(_)));
+}
+
+/// The only file of compiled code in a cache, open for changes.
+fn code_file(cache: &Path) -> File {
+    let mut entries = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap());
+    let code = entries
+        .find(|entry| entry.metadata().unwrap().len() > 1000)
+        .unwrap();
+    fs::set_permissions(code.path(), Permissions::from_mode(0o600)).unwrap();
+    File::options()
+        .read(true)
+        .write(true)
+        .open(code.path())
+        .unwrap()
+}
+
+/// The first bytes, without which a file is no compiled code.
+fn code_magic(code: &File) -> [u8; 4] {
+    let mut magic = [0; 4];
+    code.read_exact_at(&mut magic, 0).unwrap();
+    magic
 }
 
 #[test]
