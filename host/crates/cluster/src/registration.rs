@@ -254,11 +254,11 @@ impl Registration {
         let found = shared
             .wire
             .object(&read.served, id.namespace.as_deref(), &id.name)
-            .await;
-        let found = found.and_then(|text| {
-            let kept = text.map(|text| keep(&text, &read.shape)).transpose();
-            kept.map_err(Failure::Malformed)
-        });
+            .await
+            .and_then(|text| {
+                let kept = text.map(|text| keep(&text, &read.shape)).transpose();
+                kept.map_err(Failure::Malformed)
+            });
         let mut state = shared.state.lock();
         match found {
             Ok(found) => state.live(*member, parent, id, &read, found),

@@ -104,9 +104,11 @@ impl State {
     }
 
     fn trust(&mut self, (id, namespace): &Doubted) {
-        let lanes = self.slots.get_mut(id).map(|slot| slot.lanes.iter_mut());
-        let mut lanes = lanes.into_iter().flatten();
-        let lane = lanes.find(|lane| lane.namespace == *namespace);
+        let lane = self.slots.get_mut(id).and_then(|slot| {
+            slot.lanes
+                .iter_mut()
+                .find(|lane| lane.namespace == *namespace)
+        });
         if lane.is_some_and(|lane| std::mem::take(&mut lane.in_doubt)) {
             self.kind_changed(*id, namespace.as_ref());
         }

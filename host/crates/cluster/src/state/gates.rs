@@ -107,10 +107,12 @@ impl State {
 
     /// Returns true if a parent has open expectations. Unlike [`unseen`](Self::unseen) it registers no wait.
     pub(crate) fn is_behind(&self, member: Member, parent: &ObjectId) -> bool {
-        let enrolled = self.members.get(&member);
-        let gates = enrolled.and_then(|enrolled| enrolled.gates.get(parent));
-        let mut gates = gates.into_iter().flatten();
-        gates.any(|(id, gate)| !self.is_seen(member, parent, id, &gate.expected))
+        self.members
+            .get(&member)
+            .and_then(|enrolled| enrolled.gates.get(parent))
+            .into_iter()
+            .flatten()
+            .any(|(id, gate)| !self.is_seen(member, parent, id, &gate.expected))
     }
 
     /// Prepares a live read; none if the kind cannot be read, so that there is nothing to wait for.
@@ -158,8 +160,7 @@ impl State {
         };
         // An object outside the selector of the watch would stay in the cache for ever, because no event would remove
         // it.
-        let found = found.filter(|stored| chosen(slot, stored));
-        let changes = match found {
+        let changes = match found.filter(|stored| chosen(slot, stored)) {
             Some(stored) => slot.store.put(stored),
             // The object is missing. A version that arrived during the read is newer than this answer and stays.
             None => read

@@ -85,9 +85,10 @@ impl State {
             name,
         } = reference;
         let scope = self.scope(reader, kind, made)?;
-        let namespace = namespace.clone();
-        let namespace = namespace.or_else(|| reader.parent.namespace.clone());
-        let namespace = namespace.filter(|_| scope == Scope::Namespaced);
+        let namespace = namespace
+            .clone()
+            .or_else(|| reader.parent.namespace.clone())
+            .filter(|_| scope == Scope::Namespaced);
         if scope == Scope::Namespaced && namespace.is_none() {
             return Err(ReadFailure::NotGranted(kind.clone()));
         }

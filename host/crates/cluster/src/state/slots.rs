@@ -78,8 +78,7 @@ impl Slot {
     fn settle(&mut self) -> bool {
         let needs = || self.users.values().flatten();
         // Richer forms are smaller in the order.
-        let form = needs().map(|need| need.access).min();
-        let form = form.unwrap_or(self.form);
+        let form = needs().map(|need| need.access).min().unwrap_or(self.form);
         let managers: BTreeSet<Arc<str>> = needs()
             .flat_map(|need| need.managers.iter().cloned())
             .collect();
@@ -103,12 +102,16 @@ impl State {
         managers: &BTreeSet<Arc<str>>,
         now: Instant,
     ) -> SlotId {
-        let mut slots = self.slots.iter();
-        let known = slots.find(|(_, slot)| slot.key == key);
-        let id = known.map(|(id, _)| *id);
-        let id = id.unwrap_or_else(|| SlotId(self.number()));
-        let served = self.kinds.as_ref().and_then(|kinds| kinds.get(&key.kind));
-        let served = served.cloned();
+        let known = self.slots.iter().find(|(_, slot)| slot.key == key);
+        let id = match known {
+            Some((id, _)) => *id,
+            None => SlotId(self.number()),
+        };
+        let served = self
+            .kinds
+            .as_ref()
+            .and_then(|kinds| kinds.get(&key.kind))
+            .cloned();
         let lanes = if self.slots.contains_key(&id) {
             Vec::new()
         } else {
@@ -124,9 +127,10 @@ impl State {
             store: Store::default(),
             subscriptions: Subscriptions::default(),
         });
-        let managers = managers.clone();
-        let needs = slot.users.entry(user).or_default();
-        needs.push(Need { access, managers });
+        slot.users.entry(user).or_default().push(Need {
+            access,
+            managers: managers.clone(),
+        });
         id
     }
 

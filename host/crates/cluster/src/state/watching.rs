@@ -55,8 +55,7 @@ impl State {
             };
             slot.served.clone_from(served);
             let places = |lanes: &[Lane]| -> Vec<_> {
-                let lanes = lanes.iter();
-                lanes.map(|lane| lane.namespace.clone()).collect()
+                lanes.iter().map(|lane| lane.namespace.clone()).collect()
             };
             // Versions and objects of other namespaces say nothing about the new requests.
             if served.is_none() || places(&slot.lanes) != places(&lanes) {
