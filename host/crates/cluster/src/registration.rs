@@ -13,7 +13,7 @@ use super::{
     interest::{Interest, Observation, Observed, Waiting},
     reads::{PassReads, Recording},
     shared::Shared,
-    state::{Expected, Member, Reader, Unseen},
+    state::{ExpectationStatus, ExpectedState, Member, Reader},
     stored::keep,
     triggers::{Cause, Trigger},
     wire::Failure,
@@ -120,19 +120,19 @@ impl Registration {
         }
         let unseen = {
             let mut state = self.0.shared.state.lock();
-            state.unseen(self.0.member, parent, Instant::now())
+            state.expectation_status(self.0.member, parent, Instant::now())
         };
-        if let Unseen::Read(ids) = unseen {
+        if let ExpectationStatus::Read(ids) = unseen {
             for id in ids {
                 self.read_live(parent, &id).await;
             }
         }
         let mut state = self.0.shared.state.lock();
-        match state.unseen(self.0.member, parent, Instant::now()) {
-            Unseen::None => {}
-            Unseen::Until(until) => return Observed::Behind { until },
+        match state.expectation_status(self.0.member, parent, Instant::now()) {
+            ExpectationStatus::None => {}
+            ExpectationStatus::Until(until) => return Observed::Behind { until },
             // Due again: the live reads took longer than the pause after a failed one. Ask again at once.
-            Unseen::Read(_) => {
+            ExpectationStatus::Read(_) => {
                 let until = Instant::now();
                 return Observed::Behind { until };
             }
@@ -168,25 +168,25 @@ impl Registration {
     /// Records a write that the API server has confirmed: the parent is not observed before the cache shows it.
     pub fn note_write(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         let due = Instant::now() + self.0.shared.options.own_writes_timeout;
-        self.expect(parent, id, Expected::Version(version), due);
+        self.expect(parent, id, ExpectedState::Version(version), due);
     }
 
     /// Records a deletion that the API server has confirmed.
     pub fn note_delete(&self, parent: &ObjectId, id: &ObjectId, uid: &Uid) {
         let due = Instant::now() + self.0.shared.options.own_writes_timeout;
-        self.expect(parent, id, Expected::Deleted(uid.clone()), due);
+        self.expect(parent, id, ExpectedState::Deleted(uid.clone()), due);
     }
 
     /// Records a write that the API server refused because the object is newer than the observed version: the parent is
     /// not observed before the cache shows a newer version or the end of the object.
     pub fn note_stale(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         let due = Instant::now() + self.0.shared.options.own_writes_timeout;
-        self.expect(parent, id, Expected::After(version), due);
+        self.expect(parent, id, ExpectedState::After(version), due);
     }
 
     /// Records a write with an unknown outcome: the object is read live before the next pass.
     pub fn note_unknown(&self, parent: &ObjectId, id: &ObjectId) {
-        self.expect(parent, id, Expected::Unknown, Instant::now());
+        self.expect(parent, id, ExpectedState::Unknown, Instant::now());
     }
 
     /// Returns true if the cache has not yet shown all own writes for a parent. Asking changes nothing.
@@ -231,7 +231,7 @@ impl Registration {
         }
     }
 
-    fn expect(&self, parent: &ObjectId, id: &ObjectId, expected: Expected, due: Instant) {
+    fn expect(&self, parent: &ObjectId, id: &ObjectId, expected: ExpectedState, due: Instant) {
         let mut state = self.0.shared.state.lock();
         state.expect(self.0.member, parent, id, expected, due);
     }

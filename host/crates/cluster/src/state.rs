@@ -7,7 +7,7 @@
 
 mod dispatch;
 mod doubts;
-mod gates;
+mod expectations;
 mod lanes;
 mod related;
 mod slots;
@@ -23,7 +23,7 @@ use tokio::{sync::Notify, time::Instant};
 
 pub(super) use self::{
     doubts::{Doubt, Doubted},
-    gates::{Expected, Unseen},
+    expectations::{ExpectationStatus, ExpectedState},
     related::{Made, Reader},
     slots::{Slot, SlotId},
     watching::{Applied, Order},
@@ -32,7 +32,7 @@ use innkeeper_model::{
     Access, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind, child_order,
 };
 
-use self::{gates::Gates, lanes::District, slots::WatchKey};
+use self::{expectations::WriteExpectations, lanes::District, slots::WatchKey};
 use super::{
     discovery::Kinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
@@ -67,7 +67,7 @@ struct Enrolled {
     held: Held,
     triggers: Triggers,
     wake: Arc<Notify>,
-    gates: BTreeMap<ObjectId, Gates>,
+    expectations: BTreeMap<ObjectId, WriteExpectations>,
     /// Parents that wait for their own writes.
     behind: BTreeSet<ObjectId>,
     /// The scopes in which passes have all that they need.
@@ -114,7 +114,7 @@ impl State {
             held,
             triggers: Triggers::default(),
             wake,
-            gates: BTreeMap::new(),
+            expectations: BTreeMap::new(),
             behind: BTreeSet::new(),
             ready: BTreeSet::new(),
             held_until: Some(now + FIRST_LISTS_WAIT),

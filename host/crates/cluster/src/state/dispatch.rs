@@ -194,7 +194,7 @@ impl State {
         let Some(enrolled) = self.members.get_mut(&member) else {
             return;
         };
-        enrolled.gates.remove(parent);
+        enrolled.expectations.remove(parent);
         enrolled.behind.remove(parent);
         let reader = Reader {
             member,

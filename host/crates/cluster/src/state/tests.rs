@@ -13,7 +13,7 @@ use crate::{
     discovery::tests::kinds,
     interest::Why,
     machine::Since,
-    state::gates::Unseen,
+    state::expectations::ExpectationStatus,
     stored::{Shape, keep},
 };
 
@@ -762,39 +762,43 @@ fn q5_own_writes_are_waited_for() {
     let expect = |world: &mut World, id: &ObjectId, expected| {
         world.state.expect(member, &web, id, expected, due);
     };
-    let unseen = |world: &mut World| world.state.unseen(member, &web, world.now);
+    let unseen = |world: &mut World| world.state.expectation_status(member, &web, world.now);
 
-    expect(&mut world, &web, Expected::Version(seen));
-    assert_eq!(unseen(&mut world), Unseen::None, "seen already");
+    expect(&mut world, &web, ExpectedState::Version(seen));
+    assert_eq!(unseen(&mut world), ExpectationStatus::None, "seen already");
 
     let next = ResourceVersion(world.version + 1);
-    expect(&mut world, &service, Expected::Version(next));
-    assert_eq!(unseen(&mut world), Unseen::Until(due));
+    expect(&mut world, &service, ExpectedState::Version(next));
+    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
     world.put(SERVICE, owned("s", "web"));
     assert_eq!(world.due(member), ["web child-changed"]);
-    assert_eq!(unseen(&mut world), Unseen::None);
+    assert_eq!(unseen(&mut world), ExpectationStatus::None);
 
     // A write that changes nothing that a pass sees still meets the expectation.
     let next = ResourceVersion(world.version + 1);
-    expect(&mut world, &service, Expected::Version(next));
-    assert_eq!(unseen(&mut world), Unseen::Until(due));
+    expect(&mut world, &service, ExpectedState::Version(next));
+    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
     world.put(SERVICE, owned("s", "web"));
     assert_eq!(world.due(member), ["web caught-up"]);
 
     // And a bookmark does, too: the object may be gone again.
     let next = ResourceVersion(world.version + 1);
-    expect(&mut world, &service, Expected::Version(next));
-    assert_eq!(unseen(&mut world), Unseen::Until(due));
+    expect(&mut world, &service, ExpectedState::Version(next));
+    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
     let (id, generation, _) = world.task(SERVICE).unwrap();
     world.state.bookmark((id, generation), next, world.now);
     assert_eq!(world.due(member), ["web caught-up"]);
 
-    expect(&mut world, &service, Expected::Deleted(Uid("uid-s".into())));
-    assert_eq!(unseen(&mut world), Unseen::Until(due));
+    expect(
+        &mut world,
+        &service,
+        ExpectedState::Deleted(Uid("uid-s".into())),
+    );
+    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
     world.version += 1;
     world.remove(SERVICE, owned("s", "web"));
     assert_eq!(world.due(member), ["web child-changed"]);
-    assert_eq!(unseen(&mut world), Unseen::None);
+    assert_eq!(unseen(&mut world), ExpectationStatus::None);
 }
 
 #[test]
@@ -807,24 +811,30 @@ fn q5_the_newer_object_that_refused_a_write_is_waited_for() {
     world.due(member);
     let web = cache_id("web");
     let due = world.now + Duration::from_secs(5);
-    let stale = Expected::After(known);
+    let stale = ExpectedState::After(known);
     world.state.expect(member, &web, &web, stale, due);
 
     // A newer version of the whole watch says nothing about the object.
     world.put(CACHE, cache("other"));
-    let wait = world.state.unseen(member, &web, world.now);
-    assert_eq!(wait, Unseen::Until(due));
+    let wait = world.state.expectation_status(member, &web, world.now);
+    assert_eq!(wait, ExpectationStatus::Until(due));
     world.put(CACHE, cache("web"));
-    assert_eq!(world.state.unseen(member, &web, world.now), Unseen::None);
+    assert_eq!(
+        world.state.expectation_status(member, &web, world.now),
+        ExpectationStatus::None
+    );
 
     let service = ObjectId::new(gvk(SERVICE).group_kind(), Some("demo"), "s");
-    let stale = Expected::After(ResourceVersion(world.version));
+    let stale = ExpectedState::After(ResourceVersion(world.version));
     world.state.expect(member, &web, &service, stale, due);
-    let wait = world.state.unseen(member, &web, world.now);
-    assert_eq!(wait, Unseen::Until(due));
+    let wait = world.state.expectation_status(member, &web, world.now);
+    assert_eq!(wait, ExpectationStatus::Until(due));
     world.version += 1;
     world.remove(SERVICE, owned("s", "web"));
-    assert_eq!(world.state.unseen(member, &web, world.now), Unseen::None);
+    assert_eq!(
+        world.state.expectation_status(member, &web, world.now),
+        ExpectationStatus::None
+    );
 }
 
 #[test]
@@ -841,19 +851,19 @@ fn q5_writes_that_stay_unseen_are_read_live() {
     let due = world.now + Duration::from_secs(5);
     world
         .state
-        .expect(member, &web, &id("new"), Expected::Version(far), due);
+        .expect(member, &web, &id("new"), ExpectedState::Version(far), due);
     world
         .state
-        .expect(member, &web, &id("gone"), Expected::Unknown, world.now);
+        .expect(member, &web, &id("gone"), ExpectedState::Unknown, world.now);
     assert_eq!(
-        world.state.unseen(member, &web, world.now),
-        Unseen::Read(vec![id("gone")])
+        world.state.expectation_status(member, &web, world.now),
+        ExpectationStatus::Read(vec![id("gone")])
     );
     world.now = due;
     let both = vec![id("gone"), id("new")];
     assert_eq!(
-        world.state.unseen(member, &web, world.now),
-        Unseen::Read(both)
+        world.state.expectation_status(member, &web, world.now),
+        ExpectationStatus::Read(both)
     );
 
     let read = world.state.live_read(member, &web, &id("gone")).unwrap();
@@ -862,14 +872,17 @@ fn q5_writes_that_stay_unseen_are_read_live() {
     world.version += 99;
     let new = world.stored(SERVICE, owned("new", "web"));
     world.state.live(member, &web, &id("new"), &read, Some(new));
-    assert_eq!(world.state.unseen(member, &web, world.now), Unseen::None);
+    assert_eq!(
+        world.state.expectation_status(member, &web, world.now),
+        ExpectationStatus::None
+    );
     assert_eq!(world.children(member, "web"), ["Service demo/new"]);
     assert_eq!(world.due(member), ["web child-changed"]);
 
     // A child that lost our label is outside of the watch, which would never show its end.
     world
         .state
-        .expect(member, &web, &id("new"), Expected::Unknown, world.now);
+        .expect(member, &web, &id("new"), ExpectedState::Unknown, world.now);
     let read = world.state.live_read(member, &web, &id("new")).unwrap();
     let mut unlabelled = owned("new", "web");
     unlabelled["metadata"]["labels"] = json!({});
@@ -882,12 +895,12 @@ fn q5_writes_that_stay_unseen_are_read_live() {
     // The next attempt of a failed read has to wait.
     world
         .state
-        .expect(member, &web, &id("new"), Expected::Unknown, world.now);
+        .expect(member, &web, &id("new"), ExpectedState::Unknown, world.now);
     world.state.live_failed(member, &web, &id("new"), world.now);
     let later = world.now + Duration::from_secs(1);
     assert_eq!(
-        world.state.unseen(member, &web, world.now),
-        Unseen::Until(later)
+        world.state.expectation_status(member, &web, world.now),
+        ExpectationStatus::Until(later)
     );
 }
 

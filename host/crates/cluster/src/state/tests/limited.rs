@@ -206,20 +206,27 @@ fn q5_own_writes_are_waited_for_in_their_own_namespace() {
     let child = ObjectId::new(gvk(SERVICE).group_kind(), Some("b"), "s");
     let written = ResourceVersion(world.version + 1);
     let due = world.now + Duration::from_secs(5);
-    world
-        .state
-        .expect(member, &parent, &child, Expected::Version(written), due);
+    world.state.expect(
+        member,
+        &parent,
+        &child,
+        ExpectedState::Version(written),
+        due,
+    );
     world.version += 5;
     let later = ResourceVersion(world.version);
     let (elsewhere, _) = task_in(&world, SERVICE, "a");
     world.state.bookmark(elsewhere, later, world.now);
     assert_eq!(
-        world.state.unseen(member, &parent, world.now),
-        Unseen::Until(due)
+        world.state.expectation_status(member, &parent, world.now),
+        ExpectationStatus::Until(due)
     );
     let (there, _) = task_in(&world, SERVICE, "b");
     world.state.bookmark(there, later, world.now);
-    assert_eq!(world.state.unseen(member, &parent, world.now), Unseen::None);
+    assert_eq!(
+        world.state.expectation_status(member, &parent, world.now),
+        ExpectationStatus::None
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
 
 /// The state that the cache must show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Expected {
+pub(crate) enum ExpectedState {
     /// This version or a later one.
     Version(ResourceVersion),
     /// A version later than this outdated one, or the end of the object.
@@ -28,18 +28,18 @@ pub(crate) enum Expected {
 
 /// One expectation.
 #[derive(Clone, Debug)]
-pub(super) struct Gate {
-    expected: Expected,
+pub(super) struct WriteExpectation {
+    expected: ExpectedState,
     /// The time at which the object is read live instead.
     due: Instant,
 }
 
 /// The expectations of one parent, by object.
-pub(super) type Gates = BTreeMap<ObjectId, Gate>;
+pub(super) type WriteExpectations = BTreeMap<ObjectId, WriteExpectation>;
 
 /// The step that must come before a parent is observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unseen {
+pub(crate) enum ExpectationStatus {
     /// Nothing.
     None,
     /// Wait until then at the latest.
@@ -65,54 +65,62 @@ impl State {
         member: Member,
         parent: &ObjectId,
         id: &ObjectId,
-        expected: Expected,
+        expected: ExpectedState,
         due: Instant,
     ) {
         let Some(enrolled) = self.members.get_mut(&member) else {
             return;
         };
-        let gates = enrolled.gates.entry(parent.clone()).or_default();
+        let expectations = enrolled.expectations.entry(parent.clone()).or_default();
         // A write with an unknown outcome stays unknown until a live read: a later write of the same object says
         // nothing about it.
-        let unknown = gates
+        let unknown = expectations
             .get(id)
-            .is_some_and(|gate| gate.expected == Expected::Unknown);
+            .is_some_and(|expectation| expectation.expected == ExpectedState::Unknown);
         if !unknown {
-            gates.insert(id.clone(), Gate { expected, due });
+            expectations.insert(id.clone(), WriteExpectation { expected, due });
         }
     }
 
     /// Returns the step that is needed before a parent can be observed, and remembers a parent that has to wait.
-    pub(crate) fn unseen(&mut self, member: Member, parent: &ObjectId, now: Instant) -> Unseen {
-        self.drop_seen(member, parent);
+    pub(crate) fn expectation_status(
+        &mut self,
+        member: Member,
+        parent: &ObjectId,
+        now: Instant,
+    ) -> ExpectationStatus {
+        self.drop_met(member, parent);
         let Some(enrolled) = self.members.get_mut(&member) else {
-            return Unseen::None;
+            return ExpectationStatus::None;
         };
-        let Some(gates) = enrolled.gates.get(parent) else {
+        let Some(expectations) = enrolled.expectations.get(parent) else {
             enrolled.behind.remove(parent);
-            return Unseen::None;
+            return ExpectationStatus::None;
         };
-        let due: Vec<ObjectId> = gates
+        let due: Vec<ObjectId> = expectations
             .iter()
-            .filter(|(_, gate)| gate.due <= now)
+            .filter(|(_, expectation)| expectation.due <= now)
             .map(|(id, _)| id.clone())
             .collect();
         if !due.is_empty() {
-            return Unseen::Read(due);
+            return ExpectationStatus::Read(due);
         }
-        let first = gates.values().map(|gate| gate.due).min();
+        let first = expectations
+            .values()
+            .map(|expectation| expectation.due)
+            .min();
         enrolled.behind.insert(parent.clone());
-        first.map_or(Unseen::None, Unseen::Until)
+        first.map_or(ExpectationStatus::None, ExpectationStatus::Until)
     }
 
-    /// Returns true if a parent has open expectations. Unlike [`unseen`](Self::unseen) it registers no wait.
+    /// Returns true if a parent has open expectations. Unlike [`expectation_status`](Self::expectation_status) it registers no wait.
     pub(crate) fn is_behind(&self, member: Member, parent: &ObjectId) -> bool {
         self.members
             .get(&member)
-            .and_then(|enrolled| enrolled.gates.get(parent))
+            .and_then(|enrolled| enrolled.expectations.get(parent))
             .into_iter()
             .flatten()
-            .any(|(id, gate)| !self.is_seen(member, parent, id, &gate.expected))
+            .any(|(id, expectation)| !self.is_met(member, parent, id, &expectation.expected))
     }
 
     /// Prepares a live read; none if the kind cannot be read, so that there is nothing to wait for.
@@ -123,7 +131,7 @@ impl State {
         id: &ObjectId,
     ) -> Option<LiveRead> {
         let found = self
-            .gate_slot(member, parent, id)
+            .expectation_slot(member, parent, id)
             .and_then(|(slot_id, kind)| {
                 let slot = self.slots.get(&slot_id)?;
                 let namespace = id.namespace.as_deref();
@@ -140,7 +148,7 @@ impl State {
                 })
             });
         if found.is_none() {
-            self.open(member, parent, id);
+            self.drop_expectation(member, parent, id);
         }
         found
     }
@@ -154,7 +162,7 @@ impl State {
         read: &LiveRead,
         found: Option<Stored>,
     ) {
-        self.open(member, parent, id);
+        self.drop_expectation(member, parent, id);
         let Some(slot) = self.slots.get_mut(&read.slot) else {
             return;
         };
@@ -182,9 +190,9 @@ impl State {
     ) {
         const PAUSE: Duration = Duration::from_secs(1);
         let enrolled = self.members.get_mut(&member);
-        let gates = enrolled.and_then(|enrolled| enrolled.gates.get_mut(parent));
-        if let Some(gate) = gates.and_then(|gates| gates.get_mut(id)) {
-            gate.due = now + PAUSE;
+        let expectations = enrolled.and_then(|enrolled| enrolled.expectations.get_mut(parent));
+        if let Some(expectation) = expectations.and_then(|expectations| expectations.get_mut(id)) {
+            expectation.due = now + PAUSE;
         }
     }
 
@@ -197,11 +205,11 @@ impl State {
         if waits(self).is_none() {
             return false;
         }
-        self.drop_seen(member, parent);
+        self.drop_met(member, parent);
         let Some(enrolled) = self.members.get_mut(&member) else {
             return false;
         };
-        let done = !enrolled.gates.contains_key(parent);
+        let done = !enrolled.expectations.contains_key(parent);
         if done {
             enrolled.behind.remove(parent);
         }
@@ -232,64 +240,69 @@ impl State {
         }
     }
 
-    fn drop_seen(&mut self, member: Member, parent: &ObjectId) {
+    fn drop_met(&mut self, member: Member, parent: &ObjectId) {
         let seen: Vec<ObjectId> = self
             .members
             .get(&member)
-            .and_then(|enrolled| enrolled.gates.get(parent))
+            .and_then(|enrolled| enrolled.expectations.get(parent))
             .into_iter()
             .flatten()
-            .filter(|(id, gate)| self.is_seen(member, parent, id, &gate.expected))
+            .filter(|(id, expectation)| self.is_met(member, parent, id, &expectation.expected))
             .map(|(id, _)| id.clone())
             .collect();
         for id in seen {
-            self.open(member, parent, &id);
+            self.drop_expectation(member, parent, &id);
         }
     }
 
-    fn is_seen(
+    fn is_met(
         &self,
         member: Member,
         parent: &ObjectId,
         id: &ObjectId,
-        expected: &Expected,
+        expected: &ExpectedState,
     ) -> bool {
-        let Some((slot, _)) = self.gate_slot(member, parent, id) else {
+        let Some((slot, _)) = self.expectation_slot(member, parent, id) else {
             // A kind that is no longer watched shows no event, so waiting for one would never end.
-            return *expected != Expected::Unknown;
+            return *expected != ExpectedState::Unknown;
         };
         let Some(slot) = self.slots.get(&slot) else {
             return true;
         };
         let stored = slot.store.get(&key_of(id));
         match expected {
-            Expected::Version(version) => {
+            ExpectedState::Version(version) => {
                 let lane = slot.lane_at(id.namespace.as_deref());
                 lane.is_some_and(|lane| lane.version >= *version)
                     || stored.is_some_and(|stored| stored.version >= *version)
             }
-            Expected::After(version) => stored.is_none_or(|stored| stored.version > *version),
-            Expected::Deleted(uid) => {
+            ExpectedState::After(version) => stored.is_none_or(|stored| stored.version > *version),
+            ExpectedState::Deleted(uid) => {
                 stored.is_none_or(|stored| stored.uid != *uid || stored.deleting)
             }
-            Expected::Unknown => false,
+            ExpectedState::Unknown => false,
         }
     }
 
-    fn open(&mut self, member: Member, parent: &ObjectId, id: &ObjectId) {
+    fn drop_expectation(&mut self, member: Member, parent: &ObjectId, id: &ObjectId) {
         let Some(enrolled) = self.members.get_mut(&member) else {
             return;
         };
-        if let Some(gates) = enrolled.gates.get_mut(parent) {
-            gates.remove(id);
-            if gates.is_empty() {
-                enrolled.gates.remove(parent);
+        if let Some(expectations) = enrolled.expectations.get_mut(parent) {
+            expectations.remove(id);
+            if expectations.is_empty() {
+                enrolled.expectations.remove(parent);
             }
         }
     }
 
     /// The watch in which a written object must appear.
-    fn gate_slot(&self, member: Member, parent: &ObjectId, id: &ObjectId) -> Option<(SlotId, Gvk)> {
+    fn expectation_slot(
+        &self,
+        member: Member,
+        parent: &ObjectId,
+        id: &ObjectId,
+    ) -> Option<(SlotId, Gvk)> {
         let enrolled = self.members.get(&member)?;
         if id == parent {
             return Some((enrolled.held.parent, enrolled.interest.parent.clone()));
