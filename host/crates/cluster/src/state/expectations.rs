@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use innkeeper_model::{Gvk, LabelSelector, ObjectId, Resource, ResourceVersion, Uid};
 use tokio::time::Instant;
 
-use super::{Member, Slot, SlotId, State, key_of};
+use super::{Slot, SlotId, State, SubscriberId, key_of};
 use crate::{
     stored::{Shape, Stored},
     triggers::{Cause, Trigger},
@@ -62,16 +62,16 @@ impl State {
     /// Adds an expectation.
     pub(crate) fn expect(
         &mut self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
         expected: ExpectedState,
         due: Instant,
     ) {
-        let Some(enrolled) = self.members.get_mut(&member) else {
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return;
         };
-        let expectations = enrolled.expectations.entry(parent.clone()).or_default();
+        let expectations = subscriber.expectations.entry(parent.clone()).or_default();
         // A write with an unknown outcome stays unknown until a live read: a later write of the same object says
         // nothing about it.
         let unknown = expectations
@@ -85,16 +85,16 @@ impl State {
     /// Returns the step that is needed before a parent can be observed, and remembers a parent that has to wait.
     pub(crate) fn expectation_status(
         &mut self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         now: Instant,
     ) -> ExpectationStatus {
-        self.drop_met(member, parent);
-        let Some(enrolled) = self.members.get_mut(&member) else {
+        self.drop_met(subscriber_id, parent);
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return ExpectationStatus::None;
         };
-        let Some(expectations) = enrolled.expectations.get(parent) else {
-            enrolled.behind.remove(parent);
+        let Some(expectations) = subscriber.expectations.get(parent) else {
+            subscriber.behind.remove(parent);
             return ExpectationStatus::None;
         };
         let due: Vec<ObjectId> = expectations
@@ -109,29 +109,29 @@ impl State {
             .values()
             .map(|expectation| expectation.due)
             .min();
-        enrolled.behind.insert(parent.clone());
+        subscriber.behind.insert(parent.clone());
         first.map_or(ExpectationStatus::None, ExpectationStatus::Until)
     }
 
     /// Returns true if a parent has open expectations. Unlike [`expectation_status`](Self::expectation_status) it registers no wait.
-    pub(crate) fn is_behind(&self, member: Member, parent: &ObjectId) -> bool {
-        self.members
-            .get(&member)
-            .and_then(|enrolled| enrolled.expectations.get(parent))
+    pub(crate) fn is_behind(&self, subscriber_id: SubscriberId, parent: &ObjectId) -> bool {
+        self.subscribers
+            .get(&subscriber_id)
+            .and_then(|subscriber| subscriber.expectations.get(parent))
             .into_iter()
             .flatten()
-            .any(|(id, expectation)| !self.is_met(member, parent, id, &expectation.expected))
+            .any(|(id, expectation)| !self.is_met(subscriber_id, parent, id, &expectation.expected))
     }
 
     /// Prepares a live read; none if the kind cannot be read, so that there is nothing to wait for.
     pub(crate) fn live_read(
         &mut self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
     ) -> Option<LiveRead> {
         let found = self
-            .expectation_slot(member, parent, id)
+            .expectation_slot(subscriber_id, parent, id)
             .and_then(|(slot_id, kind)| {
                 let slot = self.slots.get(&slot_id)?;
                 let namespace = id.namespace.as_deref();
@@ -148,7 +148,7 @@ impl State {
                 })
             });
         if found.is_none() {
-            self.drop_expectation(member, parent, id);
+            self.drop_expectation(subscriber_id, parent, id);
         }
         found
     }
@@ -156,13 +156,13 @@ impl State {
     /// Applies the result of a live read.
     pub(crate) fn live(
         &mut self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
         read: &LiveRead,
         found: Option<Stored>,
     ) {
-        self.drop_expectation(member, parent, id);
+        self.drop_expectation(subscriber_id, parent, id);
         let Some(slot) = self.slots.get_mut(&read.slot) else {
             return;
         };
@@ -183,35 +183,36 @@ impl State {
     /// Postpones a live read that failed.
     pub(crate) fn live_failed(
         &mut self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
         now: Instant,
     ) {
         const PAUSE: Duration = Duration::from_secs(1);
-        let enrolled = self.members.get_mut(&member);
-        let expectations = enrolled.and_then(|enrolled| enrolled.expectations.get_mut(parent));
+        let subscriber = self.subscribers.get_mut(&subscriber_id);
+        let expectations =
+            subscriber.and_then(|subscriber| subscriber.expectations.get_mut(parent));
         if let Some(expectation) = expectations.and_then(|expectations| expectations.get_mut(id)) {
             expectation.due = now + PAUSE;
         }
     }
 
     /// Ends the wait of a parent whose expectations are met, and returns true if it did.
-    pub(super) fn caught_up(&mut self, member: Member, parent: &ObjectId) -> bool {
+    pub(super) fn caught_up(&mut self, subscriber_id: SubscriberId, parent: &ObjectId) -> bool {
         let waits = |state: &Self| {
-            let enrolled = state.members.get(&member)?;
-            enrolled.behind.contains(parent).then_some(())
+            let subscriber = state.subscribers.get(&subscriber_id)?;
+            subscriber.behind.contains(parent).then_some(())
         };
         if waits(self).is_none() {
             return false;
         }
-        self.drop_met(member, parent);
-        let Some(enrolled) = self.members.get_mut(&member) else {
+        self.drop_met(subscriber_id, parent);
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return false;
         };
-        let done = !enrolled.expectations.contains_key(parent);
+        let done = !subscriber.expectations.contains_key(parent);
         if done {
-            enrolled.behind.remove(parent);
+            subscriber.behind.remove(parent);
         }
         done
     }
@@ -221,48 +222,53 @@ impl State {
         let Some(slot) = self.slots.get(&id) else {
             return;
         };
-        let members: Vec<Member> = slot.users().map(|(member, _)| member).collect();
-        for member in members {
-            let enrolled = self.members.get(&member);
-            let behind: Vec<ObjectId> = enrolled
+        let subscribers: Vec<SubscriberId> = slot
+            .users()
+            .map(|(subscriber_id, _)| subscriber_id)
+            .collect();
+        for subscriber_id in subscribers {
+            let subscriber = self.subscribers.get(&subscriber_id);
+            let behind: Vec<ObjectId> = subscriber
                 .into_iter()
-                .flat_map(|enrolled| enrolled.behind.iter().cloned())
+                .flat_map(|subscriber| subscriber.behind.iter().cloned())
                 .collect();
             for parent in behind {
-                if self.caught_up(member, &parent) {
+                if self.caught_up(subscriber_id, &parent) {
                     let trigger = Trigger {
                         cause: Cause::CaughtUp,
                         object: None,
                     };
-                    self.trigger(member, parent, trigger);
+                    self.trigger(subscriber_id, parent, trigger);
                 }
             }
         }
     }
 
-    fn drop_met(&mut self, member: Member, parent: &ObjectId) {
+    fn drop_met(&mut self, subscriber_id: SubscriberId, parent: &ObjectId) {
         let seen: Vec<ObjectId> = self
-            .members
-            .get(&member)
-            .and_then(|enrolled| enrolled.expectations.get(parent))
+            .subscribers
+            .get(&subscriber_id)
+            .and_then(|subscriber| subscriber.expectations.get(parent))
             .into_iter()
             .flatten()
-            .filter(|(id, expectation)| self.is_met(member, parent, id, &expectation.expected))
+            .filter(|(id, expectation)| {
+                self.is_met(subscriber_id, parent, id, &expectation.expected)
+            })
             .map(|(id, _)| id.clone())
             .collect();
         for id in seen {
-            self.drop_expectation(member, parent, &id);
+            self.drop_expectation(subscriber_id, parent, &id);
         }
     }
 
     fn is_met(
         &self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
         expected: &ExpectedState,
     ) -> bool {
-        let Some((slot, _)) = self.expectation_slot(member, parent, id) else {
+        let Some((slot, _)) = self.expectation_slot(subscriber_id, parent, id) else {
             // A kind that is no longer watched shows no event, so waiting for one would never end.
             return *expected != ExpectedState::Unknown;
         };
@@ -284,14 +290,14 @@ impl State {
         }
     }
 
-    fn drop_expectation(&mut self, member: Member, parent: &ObjectId, id: &ObjectId) {
-        let Some(enrolled) = self.members.get_mut(&member) else {
+    fn drop_expectation(&mut self, subscriber_id: SubscriberId, parent: &ObjectId, id: &ObjectId) {
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return;
         };
-        if let Some(expectations) = enrolled.expectations.get_mut(parent) {
+        if let Some(expectations) = subscriber.expectations.get_mut(parent) {
             expectations.remove(id);
             if expectations.is_empty() {
-                enrolled.expectations.remove(parent);
+                subscriber.expectations.remove(parent);
             }
         }
     }
@@ -299,15 +305,15 @@ impl State {
     /// The watch in which a written object must appear.
     fn expectation_slot(
         &self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
     ) -> Option<(SlotId, Gvk)> {
-        let enrolled = self.members.get(&member)?;
+        let subscriber = self.subscribers.get(&subscriber_id)?;
         if id == parent {
-            return Some((enrolled.held.parent, enrolled.interest.parent.clone()));
+            return Some((subscriber.held.parent, subscriber.interest.parent.clone()));
         }
-        let mut children = enrolled.held.children.iter();
+        let mut children = subscriber.held.children.iter();
         children
             .find(|(child, _)| child.kind.group_kind() == id.kind)
             .map(|(child, slot)| (*slot, child.kind.clone()))

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_model::{Access, Resource, ResourceVersion, Scope};
 use tokio::time::Instant;
 
-use super::{Member, Slot, SlotId, State, slots::Health};
+use super::{Slot, SlotId, State, SubscriberId, slots::Health};
 use crate::{
     interest::Why,
     report::WatchStatus,
@@ -192,19 +192,24 @@ impl State {
     }
 
     /// The scopes in which passes have all that they need.
-    pub(super) fn ready_districts(&self, member: Member) -> BTreeSet<District> {
+    pub(super) fn ready_districts(&self, subscriber_id: SubscriberId) -> BTreeSet<District> {
         let mut districts = self.districts();
-        districts.retain(|district| self.waiting(member, district.as_deref()).is_empty());
+        districts.retain(|district| self.waiting(subscriber_id, district.as_deref()).is_empty());
         districts.into_iter().collect()
     }
 
     /// Triggers the known parents of a scope.
-    pub(super) fn trigger_district(&mut self, member: Member, district: &District, cause: Cause) {
+    pub(super) fn trigger_district(
+        &mut self,
+        subscriber_id: SubscriberId,
+        district: &District,
+        cause: Cause,
+    ) {
         let limited = self.namespaces.is_some();
-        for parent in self.parents(member) {
+        for parent in self.parents(subscriber_id) {
             if !limited || parent.namespace == *district {
                 let object = None;
-                self.trigger(member, parent, Trigger { cause, object });
+                self.trigger(subscriber_id, parent, Trigger { cause, object });
             }
         }
     }

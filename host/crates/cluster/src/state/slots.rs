@@ -8,7 +8,7 @@ use std::{
 use innkeeper_model::{Access, Gvk, Resource};
 use tokio::time::Instant;
 
-use super::{Member, Role, State, lanes::Lane};
+use super::{Role, State, SubscriberId, lanes::Lane};
 use crate::{state::related::Reader, store::Store, stored::Shape, subscriptions::Subscriptions};
 
 /// A watch, identified by a number that is never reused.
@@ -53,7 +53,7 @@ pub(super) enum Health {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(super) key: WatchKey,
-    users: BTreeMap<(Member, Role), Vec<Need>>,
+    users: BTreeMap<(SubscriberId, Role), Vec<Need>>,
     form: Access,
     managers: BTreeSet<Arc<str>>,
     pub(super) served: Option<Resource>,
@@ -70,7 +70,7 @@ impl Slot {
     }
 
     /// The registrations that use it, and their purposes.
-    pub(super) fn users(&self) -> impl Iterator<Item = (Member, Role)> {
+    pub(super) fn users(&self) -> impl Iterator<Item = (SubscriberId, Role)> {
         self.users.keys().copied()
     }
 
@@ -97,7 +97,7 @@ impl State {
     pub(super) fn acquire_slot(
         &mut self,
         key: WatchKey,
-        user: (Member, Role),
+        user: (SubscriberId, Role),
         access: Access,
         managers: &BTreeSet<Arc<str>>,
         now: Instant,
@@ -135,7 +135,7 @@ impl State {
     }
 
     /// Releases a watch; [`settle`](Self::settle) must follow.
-    pub(super) fn release_slot(&mut self, id: SlotId, user: (Member, Role)) {
+    pub(super) fn release_slot(&mut self, id: SlotId, user: (SubscriberId, Role)) {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.users.remove(&user);
         }
@@ -153,10 +153,10 @@ impl State {
             self.slots.remove(&id);
             return;
         }
-        let reads = |member| slot.users.contains_key(&(member, Role::Read));
+        let reads = |subscriber_id| slot.users.contains_key(&(subscriber_id, Role::Read));
         let readers = slot.subscriptions.readers();
         let gone: Vec<Reader> = readers
-            .filter(|reader| !reads(reader.member))
+            .filter(|reader| !reads(reader.subscriber_id))
             .cloned()
             .collect();
         for reader in gone {
