@@ -8,7 +8,7 @@
 mod dispatch;
 mod doubts;
 mod expectations;
-mod lanes;
+mod namespaces;
 mod related;
 mod slots;
 mod watching;
@@ -32,7 +32,7 @@ use innkeeper_model::{
     Access, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind, child_order,
 };
 
-use self::{expectations::WriteExpectations, lanes::District, slots::WatchKey};
+use self::{expectations::WriteExpectations, namespaces::NamespaceScope, slots::WatchKey};
 use super::{
     discovery::Kinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
@@ -71,7 +71,7 @@ struct Subscriber {
     /// Parents that wait for their own writes.
     behind: BTreeSet<ObjectId>,
     /// The scopes in which passes have all that they need.
-    ready: BTreeSet<District>,
+    ready: BTreeSet<NamespaceScope>,
     /// The end of the wait for the first lists; none once they are complete or the time has passed.
     held_until: Option<Instant>,
 }
@@ -126,7 +126,7 @@ impl State {
         };
         self.subscribers.insert(subscriber_id, subscriber);
         self.settle_all(&self.held_by(subscriber_id), now);
-        let ready = self.ready_districts(subscriber_id);
+        let ready = self.ready_namespace_scopes(subscriber_id);
         if let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) {
             subscriber.ready = ready;
         }

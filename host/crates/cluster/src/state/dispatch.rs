@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_model::ObjectId;
 
 use super::{
-    Reader, Role, SlotId, State, Subscriber, SubscriberId, id_of, key_of, lanes::District,
+    Reader, Role, SlotId, State, Subscriber, SubscriberId, id_of, key_of,
+    namespaces::NamespaceScope,
 };
 use crate::{
     store::Change,
@@ -145,19 +146,24 @@ impl State {
             };
             self.trigger(subscriber_id, parent, trigger);
         }
-        let mut districts = self.districts();
+        let mut namespace_scopes = self.namespace_scopes();
         // Cluster-scoped parents may have objects in every namespace.
-        districts.retain(|district| {
-            let both = district.as_ref().zip(namespace);
-            both.is_none_or(|(district, namespace)| district == namespace)
+        namespace_scopes.retain(|namespace_scope| {
+            let both = namespace_scope.as_ref().zip(namespace);
+            both.is_none_or(|(namespace_scope, namespace)| namespace_scope == namespace)
         });
         for subscriber_id in subscribers {
             let told = self.recheck(subscriber_id);
-            for district in &districts {
+            for namespace_scope in &namespace_scopes {
                 // An optional kind may come or go without a change of readiness, so these parents were not triggered
                 // above.
-                if !told.contains(district) && self.is_ready(subscriber_id, district) {
-                    self.trigger_district(subscriber_id, district, Cause::KindChanged);
+                if !told.contains(namespace_scope) && self.is_ready(subscriber_id, namespace_scope)
+                {
+                    self.trigger_namespace_scope(
+                        subscriber_id,
+                        namespace_scope,
+                        Cause::KindChanged,
+                    );
                 }
             }
         }
@@ -165,18 +171,18 @@ impl State {
 
     /// Recomputes the scopes in which passes can run, triggers the parents of every scope that changed, and returns
     /// those scopes.
-    pub(super) fn recheck(&mut self, subscriber_id: SubscriberId) -> BTreeSet<District> {
-        let ready = self.ready_districts(subscriber_id);
+    pub(super) fn recheck(&mut self, subscriber_id: SubscriberId) -> BTreeSet<NamespaceScope> {
+        let ready = self.ready_namespace_scopes(subscriber_id);
         let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return BTreeSet::new();
         };
-        let new: BTreeSet<District> = ready
+        let new: BTreeSet<NamespaceScope> = ready
             .symmetric_difference(&subscriber.ready)
             .cloned()
             .collect();
         subscriber.ready = ready;
-        for district in &new {
-            self.trigger_district(subscriber_id, district, Cause::KindChanged);
+        for namespace_scope in &new {
+            self.trigger_namespace_scope(subscriber_id, namespace_scope, Cause::KindChanged);
         }
         new
     }
@@ -201,9 +207,9 @@ impl State {
         }
     }
 
-    fn is_ready(&self, subscriber_id: SubscriberId, district: &District) -> bool {
+    fn is_ready(&self, subscriber_id: SubscriberId, namespace_scope: &NamespaceScope) -> bool {
         let subscriber = self.subscribers.get(&subscriber_id);
-        subscriber.is_some_and(|subscriber| subscriber.ready.contains(district))
+        subscriber.is_some_and(|subscriber| subscriber.ready.contains(namespace_scope))
     }
 
     /// Drops the expectations, waits and subscriptions of a parent.

@@ -278,8 +278,8 @@ impl State {
         let stored = slot.store.get(&key_of(id));
         match expected {
             ExpectedState::Version(version) => {
-                let lane = slot.lane_at(id.namespace.as_deref());
-                lane.is_some_and(|lane| lane.version >= *version)
+                let namespace_watch = slot.namespace_watch_at(id.namespace.as_deref());
+                namespace_watch.is_some_and(|namespace_watch| namespace_watch.version >= *version)
                     || stored.is_some_and(|stored| stored.version >= *version)
             }
             ExpectedState::After(version) => stored.is_none_or(|stored| stored.version > *version),

@@ -8,7 +8,7 @@ use std::{
 use innkeeper_model::{Access, Gvk, Resource};
 use tokio::time::Instant;
 
-use super::{Role, State, SubscriberId, lanes::Lane};
+use super::{Role, State, SubscriberId, namespaces::NamespaceWatch};
 use crate::{state::related::Reader, store::Store, stored::Shape, subscriptions::Subscriptions};
 
 /// A watch, identified by a number that is never reused.
@@ -58,7 +58,7 @@ pub(crate) struct Slot {
     managers: BTreeSet<Arc<str>>,
     pub(super) served: Option<Resource>,
     /// The requests of the watch; never empty.
-    pub(super) lanes: Vec<Lane>,
+    pub(super) namespace_watches: Vec<NamespaceWatch>,
     pub(super) store: Store,
     pub(super) subscriptions: Subscriptions<Reader>,
 }
@@ -112,10 +112,10 @@ impl State {
             .as_ref()
             .and_then(|kinds| kinds.get(&key.kind))
             .cloned();
-        let lanes = if self.slots.contains_key(&id) {
+        let namespace_watches = if self.slots.contains_key(&id) {
             Vec::new()
         } else {
-            self.lanes(served.as_ref(), now)
+            self.namespace_watches(served.as_ref(), now)
         };
         let slot = self.slots.entry(id).or_insert_with(|| Slot {
             key,
@@ -123,7 +123,7 @@ impl State {
             form: access,
             managers: managers.clone(),
             served,
-            lanes,
+            namespace_watches,
             store: Store::default(),
             subscriptions: Subscriptions::default(),
         });
