@@ -128,8 +128,10 @@ impl<'a, 'de: 'a> Deserialize<'de> for MetadataFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let split = Split::<Option<Vec<ManagedEntry<'_>>>>::on("managedFields");
         let (rest, managed) = deserializer.deserialize_map(split)?;
-        let managed = managed.flatten().unwrap_or_default();
-        Ok(Self { rest, managed })
+        Ok(Self {
+            rest,
+            managed: managed.flatten().unwrap_or_default(),
+        })
     }
 }
 

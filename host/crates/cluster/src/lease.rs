@@ -42,18 +42,19 @@ impl LeaseReader {
         let text = self
             .wire
             .object(&self.resource, Some(&self.namespace), &self.name)
-            .await;
-        let text = text.map_err(|source| Error::Read {
-            kind: kind(),
-            name: name(),
-            source,
-        })?;
-        let lease = text.map(|text| parse(&text)).transpose();
-        lease.map_err(|source| Error::Understand {
-            kind: kind(),
-            name: name(),
-            source,
-        })
+            .await
+            .map_err(|source| Error::Read {
+                kind: kind(),
+                name: name(),
+                source,
+            })?;
+        text.map(|text| parse(&text))
+            .transpose()
+            .map_err(|source| Error::Understand {
+                kind: kind(),
+                name: name(),
+                source,
+            })
     }
 }
 

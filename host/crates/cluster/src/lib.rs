@@ -184,13 +184,17 @@ impl Cluster {
             kind: kind.clone(),
             name: name_text(),
         })?;
-        let text = self.0.wire.object(&served, namespace, name).await;
-        let text = text.map_err(|source| Error::Read {
-            kind: kind.clone(),
-            name: name_text(),
-            source,
-        })?;
-        let Some(text) = text else {
+        let found = self
+            .0
+            .wire
+            .object(&served, namespace, name)
+            .await
+            .map_err(|source| Error::Read {
+                kind: kind.clone(),
+                name: name_text(),
+                source,
+            })?;
+        let Some(text) = found else {
             return Ok(None);
         };
         let shape = Shape {

@@ -13,7 +13,7 @@ use super::{
     interest::{Interest, Observation, Observed, Waiting},
     reads::{PassReads, Recording},
     shared::Shared,
-    state::{Expected, Member, Reader, Unseen},
+    state::{ExpectationStatus, ExpectedState, Reader, SubscriberId},
     stored::keep,
     triggers::{Cause, Trigger},
     wire::Failure,
@@ -45,13 +45,16 @@ pub struct Registration(Arc<Handle>);
 
 struct Handle {
     shared: Arc<Shared>,
-    member: Member,
+    subscriber_id: SubscriberId,
     wake: Arc<Notify>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.state.lock().leave(self.member, Instant::now());
+        self.shared
+            .state
+            .lock()
+            .remove_subscriber(self.subscriber_id, Instant::now());
         self.shared.rearrange.notify_one();
     }
 }
@@ -59,14 +62,15 @@ impl Drop for Handle {
 impl Registration {
     pub(super) fn new(shared: &Arc<Shared>, interest: Interest) -> Self {
         let wake = Arc::new(Notify::new());
-        let member = shared
-            .state
-            .lock()
-            .enrol(interest, Arc::clone(&wake), Instant::now());
+        let subscriber_id =
+            shared
+                .state
+                .lock()
+                .add_subscriber(interest, Arc::clone(&wake), Instant::now());
         shared.rearrange.notify_one();
         Self(Arc::new(Handle {
             shared: Arc::clone(shared),
-            member,
+            subscriber_id,
             wake,
         }))
     }
@@ -77,7 +81,7 @@ impl Registration {
     /// where a watch starts over; the caller triggers all others that need a pass.
     pub fn update(&self, interest: Interest) {
         let mut state = self.0.shared.state.lock();
-        state.change(self.0.member, interest, Instant::now());
+        state.change(self.0.subscriber_id, interest, Instant::now());
         drop(state);
         self.0.shared.rearrange.notify_one();
     }
@@ -87,7 +91,7 @@ impl Registration {
         let mut state = self.0.shared.state.lock();
         for parent in parents {
             let object = None;
-            state.trigger(self.0.member, parent, Trigger { cause, object });
+            state.trigger(self.0.subscriber_id, parent, Trigger { cause, object });
         }
     }
 
@@ -99,7 +103,7 @@ impl Registration {
         loop {
             let taken = {
                 let mut state = self.0.shared.state.lock();
-                state.take(self.0.member, max, Instant::now())
+                state.take(self.0.subscriber_id, max, Instant::now())
             };
             match taken {
                 Ok(taken) if !taken.is_empty() => return taken,
@@ -120,29 +124,29 @@ impl Registration {
         }
         let unseen = {
             let mut state = self.0.shared.state.lock();
-            state.unseen(self.0.member, parent, Instant::now())
+            state.expectation_status(self.0.subscriber_id, parent, Instant::now())
         };
-        if let Unseen::Read(ids) = unseen {
+        if let ExpectationStatus::Read(ids) = unseen {
             for id in ids {
                 self.read_live(parent, &id).await;
             }
         }
         let mut state = self.0.shared.state.lock();
-        match state.unseen(self.0.member, parent, Instant::now()) {
-            Unseen::None => {}
-            Unseen::Until(until) => return Observed::Behind { until },
+        match state.expectation_status(self.0.subscriber_id, parent, Instant::now()) {
+            ExpectationStatus::None => {}
+            ExpectationStatus::Until(until) => return Observed::Behind { until },
             // Due again: the live reads took longer than the pause after a failed one. Ask again at once.
-            Unseen::Read(_) => {
+            ExpectationStatus::Read(_) => {
                 let until = Instant::now();
                 return Observed::Behind { until };
             }
         }
-        let Some(parent) = state.parent(self.0.member, parent) else {
+        let Some(parent) = state.parent(self.0.subscriber_id, parent) else {
             return Observed::Gone;
         };
-        let children = state.children(self.0.member, &parent);
+        let children = state.children(self.0.subscriber_id, &parent);
         let namespace = parent.namespace.as_deref();
-        let unavailable = state.unavailable(self.0.member, namespace);
+        let unavailable = state.unavailable(self.0.subscriber_id, namespace);
         Observed::Ready(Observation {
             parent,
             children,
@@ -168,41 +172,41 @@ impl Registration {
     /// Records a write that the API server has confirmed: the parent is not observed before the cache shows it.
     pub fn note_write(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         let due = Instant::now() + self.0.shared.options.own_writes_timeout;
-        self.expect(parent, id, Expected::Version(version), due);
+        self.expect(parent, id, ExpectedState::Version(version), due);
     }
 
     /// Records a deletion that the API server has confirmed.
     pub fn note_delete(&self, parent: &ObjectId, id: &ObjectId, uid: &Uid) {
         let due = Instant::now() + self.0.shared.options.own_writes_timeout;
-        self.expect(parent, id, Expected::Deleted(uid.clone()), due);
+        self.expect(parent, id, ExpectedState::Deleted(uid.clone()), due);
     }
 
     /// Records a write that the API server refused because the object is newer than the observed version: the parent is
     /// not observed before the cache shows a newer version or the end of the object.
     pub fn note_stale(&self, parent: &ObjectId, id: &ObjectId, version: ResourceVersion) {
         let due = Instant::now() + self.0.shared.options.own_writes_timeout;
-        self.expect(parent, id, Expected::After(version), due);
+        self.expect(parent, id, ExpectedState::After(version), due);
     }
 
     /// Records a write with an unknown outcome: the object is read live before the next pass.
     pub fn note_unknown(&self, parent: &ObjectId, id: &ObjectId) {
-        self.expect(parent, id, Expected::Unknown, Instant::now());
+        self.expect(parent, id, ExpectedState::Unknown, Instant::now());
     }
 
     /// Returns true if the cache has not yet shown all own writes for a parent. Asking changes nothing.
     pub fn is_behind(&self, parent: &ObjectId) -> bool {
         let state = self.0.shared.state.lock();
-        state.is_behind(self.0.member, parent)
+        state.is_behind(self.0.subscriber_id, parent)
     }
 
     /// Returns every known parent.
     pub fn parents(&self) -> Vec<ObjectId> {
-        self.0.shared.state.lock().parents(self.0.member)
+        self.0.shared.state.lock().parents(self.0.subscriber_id)
     }
 
     /// Returns the last seen state of a parent, for display and not for decisions.
     pub fn parent(&self, id: &ObjectId) -> Option<Object> {
-        self.0.shared.state.lock().parent(self.0.member, id)
+        self.0.shared.state.lock().parent(self.0.subscriber_id, id)
     }
 
     /// Returns the last seen metadata of an object of a cluster-scoped kind that the plugin reads; none if it is
@@ -211,61 +215,73 @@ impl Registration {
     /// Only for display: it makes no subscription.
     pub fn related(&self, kind: &Gvk, name: &str) -> Option<Arc<str>> {
         let state = self.0.shared.state.lock();
-        state.related(self.0.member, kind, name)
+        state.related(self.0.subscriber_id, kind, name)
     }
 
     /// Returns the number of children of a kind that the plugin has in the whole cluster; none if it is unknown.
     pub fn child_count(&self, kind: &GroupKind) -> Option<usize> {
-        self.0.shared.state.lock().child_count(self.0.member, kind)
+        self.0
+            .shared
+            .state
+            .lock()
+            .child_count(self.0.subscriber_id, kind)
     }
 
     /// Returns the kinds that block every pass; empty when passes can run.
     pub fn waiting(&self) -> Vec<Waiting> {
-        self.0.shared.state.lock().waiting(self.0.member, None)
+        self.0
+            .shared
+            .state
+            .lock()
+            .waiting(self.0.subscriber_id, None)
     }
 
     fn reader(&self, parent: &ObjectId) -> Reader {
         Reader {
-            member: self.0.member,
+            subscriber_id: self.0.subscriber_id,
             parent: parent.clone(),
         }
     }
 
-    fn expect(&self, parent: &ObjectId, id: &ObjectId, expected: Expected, due: Instant) {
+    fn expect(&self, parent: &ObjectId, id: &ObjectId, expected: ExpectedState, due: Instant) {
         let mut state = self.0.shared.state.lock();
-        state.expect(self.0.member, parent, id, expected, due);
+        state.expect(self.0.subscriber_id, parent, id, expected, due);
     }
 
     fn missing(&self, parent: &ObjectId) -> Option<Observed> {
         let state = self.0.shared.state.lock();
         let namespace = parent.namespace.as_deref();
-        let waiting = state.waiting(self.0.member, namespace);
+        let waiting = state.waiting(self.0.subscriber_id, namespace);
         (!waiting.is_empty()).then(|| Observed::NotReady {
-            parent: state.parent(self.0.member, parent),
+            parent: state.parent(self.0.subscriber_id, parent),
             waiting,
         })
     }
 
     async fn read_live(&self, parent: &ObjectId, id: &ObjectId) {
-        let Handle { shared, member, .. } = &*self.0;
-        let Some(read) = shared.state.lock().live_read(*member, parent, id) else {
+        let Handle {
+            shared,
+            subscriber_id,
+            ..
+        } = &*self.0;
+        let Some(read) = shared.state.lock().live_read(*subscriber_id, parent, id) else {
             return;
         };
         let found = shared
             .wire
             .object(&read.served, id.namespace.as_deref(), &id.name)
-            .await;
-        let found = found.and_then(|text| {
-            let kept = text.map(|text| keep(&text, &read.shape)).transpose();
-            kept.map_err(Failure::Malformed)
-        });
+            .await
+            .and_then(|text| {
+                let kept = text.map(|text| keep(&text, &read.shape)).transpose();
+                kept.map_err(Failure::Malformed)
+            });
         let mut state = shared.state.lock();
         match found {
-            Ok(found) => state.live(*member, parent, id, &read, found),
+            Ok(found) => state.live(*subscriber_id, parent, id, &read, found),
             Err(failure) => {
                 let error = chain(&failure);
                 tracing::warn!(%parent, object = %id, %error, "failed to read a written object live");
-                state.live_failed(*member, parent, id, Instant::now());
+                state.live_failed(*subscriber_id, parent, id, Instant::now());
             }
         }
     }

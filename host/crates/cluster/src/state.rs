@@ -7,8 +7,8 @@
 
 mod dispatch;
 mod doubts;
-mod gates;
-mod lanes;
+mod expectations;
+mod namespaces;
 mod related;
 mod slots;
 mod watching;
@@ -23,7 +23,7 @@ use tokio::{sync::Notify, time::Instant};
 
 pub(super) use self::{
     doubts::{Doubt, Doubted},
-    gates::{Expected, Unseen},
+    expectations::{ExpectationStatus, ExpectedState},
     related::{Made, Reader},
     slots::{Slot, SlotId},
     watching::{Applied, Order},
@@ -32,7 +32,7 @@ use innkeeper_model::{
     Access, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind, child_order,
 };
 
-use self::{gates::Gates, lanes::District, slots::WatchKey};
+use self::{expectations::WriteExpectations, namespaces::NamespaceScope, slots::WatchKey};
 use super::{
     discovery::Kinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
@@ -50,7 +50,7 @@ const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
 
 /// A registration, identified by a number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Member(u64);
+pub(super) struct SubscriberId(u64);
 
 /// The purpose for which a registration uses a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,16 +62,16 @@ enum Role {
 
 /// One registration.
 #[derive(Debug)]
-struct Enrolled {
+struct Subscriber {
     interest: Interest,
     held: Held,
     triggers: Triggers,
     wake: Arc<Notify>,
-    gates: BTreeMap<ObjectId, Gates>,
+    expectations: BTreeMap<ObjectId, WriteExpectations>,
     /// Parents that wait for their own writes.
     behind: BTreeSet<ObjectId>,
     /// The scopes in which passes have all that they need.
-    ready: BTreeSet<District>,
+    ready: BTreeSet<NamespaceScope>,
     /// The end of the wait for the first lists; none once they are complete or the time has passed.
     held_until: Option<Instant>,
 }
@@ -92,7 +92,7 @@ pub(super) struct State {
     namespaces: Option<Arc<[Arc<str>]>>,
     hash_key: Option<HashKey>,
     slots: BTreeMap<SlotId, Slot>,
-    members: BTreeMap<Member, Enrolled>,
+    subscribers: BTreeMap<SubscriberId, Subscriber>,
     count: u64,
 }
 
@@ -106,61 +106,66 @@ impl State {
     }
 
     /// Adds a registration and triggers all parents that are already known.
-    pub(super) fn enrol(&mut self, interest: Interest, wake: Arc<Notify>, now: Instant) -> Member {
-        let member = Member(self.number());
-        let held = self.acquire(member, &interest, now);
-        let enrolled = Enrolled {
+    pub(super) fn add_subscriber(
+        &mut self,
+        interest: Interest,
+        wake: Arc<Notify>,
+        now: Instant,
+    ) -> SubscriberId {
+        let subscriber_id = SubscriberId(self.number());
+        let held = self.acquire(subscriber_id, &interest, now);
+        let subscriber = Subscriber {
             interest,
             held,
             triggers: Triggers::default(),
             wake,
-            gates: BTreeMap::new(),
+            expectations: BTreeMap::new(),
             behind: BTreeSet::new(),
             ready: BTreeSet::new(),
             held_until: Some(now + FIRST_LISTS_WAIT),
         };
-        self.members.insert(member, enrolled);
-        self.settle_all(&self.held_by(member), now);
-        let ready = self.ready_districts(member);
-        if let Some(enrolled) = self.members.get_mut(&member) {
-            enrolled.ready = ready;
+        self.subscribers.insert(subscriber_id, subscriber);
+        self.settle_all(&self.held_by(subscriber_id), now);
+        let ready = self.ready_namespace_scopes(subscriber_id);
+        if let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) {
+            subscriber.ready = ready;
         }
-        self.trigger_all(member, Cause::Listed);
-        member
+        self.trigger_all(subscriber_id, Cause::Listed);
+        subscriber_id
     }
 
     /// Changes the interest of a registration; the subscriptions of its parents stay.
-    pub(super) fn change(&mut self, member: Member, interest: Interest, now: Instant) {
-        let before = self.held_by(member);
+    pub(super) fn change(&mut self, subscriber_id: SubscriberId, interest: Interest, now: Instant) {
+        let before = self.held_by(subscriber_id);
         for (slot, role) in &before {
-            self.release_slot(*slot, (member, *role));
+            self.release_slot(*slot, (subscriber_id, *role));
         }
-        let held = self.acquire(member, &interest, now);
-        let Some(enrolled) = self.members.get_mut(&member) else {
+        let held = self.acquire(subscriber_id, &interest, now);
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return;
         };
-        enrolled.interest = interest;
-        enrolled.held = held;
-        let after = self.held_by(member);
+        subscriber.interest = interest;
+        subscriber.held = held;
+        let after = self.held_by(subscriber_id);
         self.settle_all(&before, now);
         self.settle_all(&after, now);
-        self.recheck(member);
+        self.recheck(subscriber_id);
     }
 
     /// Watches the metadata of a kind for the host itself.
     pub(super) fn watch_metadata(&mut self, kind: &Gvk, now: Instant) {
-        let user = (Member(self.number()), Role::Read);
+        let user = (SubscriberId(self.number()), Role::Read);
         let key = WatchKey::new(kind, None);
         let slot = self.acquire_slot(key, user, Access::Metadata, &BTreeSet::new(), now);
         self.settle(slot, now);
     }
 
     /// Removes a registration.
-    pub(super) fn leave(&mut self, member: Member, now: Instant) {
-        let held = self.held_by(member);
-        self.members.remove(&member);
+    pub(super) fn remove_subscriber(&mut self, subscriber_id: SubscriberId, now: Instant) {
+        let held = self.held_by(subscriber_id);
+        self.subscribers.remove(&subscriber_id);
         for (slot, role) in &held {
-            self.release_slot(*slot, (member, *role));
+            self.release_slot(*slot, (subscriber_id, *role));
         }
         self.settle_all(&held, now);
     }
@@ -171,27 +176,27 @@ impl State {
     /// later.
     pub(super) fn take(
         &mut self,
-        member: Member,
+        subscriber_id: SubscriberId,
         max: usize,
         now: Instant,
     ) -> Result<Vec<(ObjectId, Trigger)>, Instant> {
-        let enrolled = self.members.get(&member);
-        if let Some(until) = enrolled.and_then(|enrolled| enrolled.held_until)
+        let subscriber = self.subscribers.get(&subscriber_id);
+        if let Some(until) = subscriber.and_then(|subscriber| subscriber.held_until)
             && now < until
-            && self.is_listing(member)
+            && self.is_listing(subscriber_id)
         {
             return Err(until);
         }
-        let Some(enrolled) = self.members.get_mut(&member) else {
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return Ok(Vec::new());
         };
-        enrolled.held_until = None;
-        Ok(enrolled.triggers.take(max))
+        subscriber.held_until = None;
+        Ok(subscriber.triggers.take(max))
     }
 
     /// Returns true if the first list of any watch of the registration is still expected soon, required or not.
-    fn is_listing(&self, member: Member) -> bool {
-        let held = self.held_by(member);
+    fn is_listing(&self, subscriber_id: SubscriberId) -> bool {
+        let held = self.held_by(subscriber_id);
         let mut slots = held.iter().filter_map(|(slot, _)| self.slots.get(slot));
         slots.any(|slot| {
             let why = self.why(slot, None);
@@ -213,29 +218,33 @@ impl State {
     }
 
     /// All known parents.
-    pub(super) fn parents(&self, member: Member) -> Vec<ObjectId> {
-        let Some(enrolled) = self.members.get(&member) else {
+    pub(super) fn parents(&self, subscriber_id: SubscriberId) -> Vec<ObjectId> {
+        let Some(subscriber) = self.subscribers.get(&subscriber_id) else {
             return Vec::new();
         };
-        let kind = enrolled.interest.parent.group_kind();
-        let slot = self.slots.get(&enrolled.held.parent).into_iter();
+        let kind = subscriber.interest.parent.group_kind();
+        let slot = self.slots.get(&subscriber.held.parent).into_iter();
         slot.flat_map(|slot| slot.store.all(None))
             .map(|stored| id_of(&kind, stored))
             .collect()
     }
 
     /// One parent.
-    pub(super) fn parent(&self, member: Member, id: &ObjectId) -> Option<Object> {
-        let enrolled = self.members.get(&member)?;
-        let slot = self.slots.get(&enrolled.held.parent)?;
+    pub(super) fn parent(&self, subscriber_id: SubscriberId, id: &ObjectId) -> Option<Object> {
+        let subscriber = self.subscribers.get(&subscriber_id)?;
+        let slot = self.slots.get(&subscriber.held.parent)?;
         let stored = slot.store.get(&key_of(id))?;
-        object_of(stored, &enrolled.interest.parent, Access::Full).ok()
+        object_of(stored, &subscriber.interest.parent, Access::Full).ok()
     }
 
     /// Returns the number of children of a kind; none if it is unknown.
-    pub(super) fn child_count(&self, member: Member, kind: &GroupKind) -> Option<usize> {
-        let enrolled = self.members.get(&member)?;
-        let (_, slot) = enrolled
+    pub(super) fn child_count(
+        &self,
+        subscriber_id: SubscriberId,
+        kind: &GroupKind,
+    ) -> Option<usize> {
+        let subscriber = self.subscribers.get(&subscriber_id)?;
+        let (_, slot) = subscriber
             .held
             .children
             .iter()
@@ -245,14 +254,14 @@ impl State {
     }
 
     /// Returns the children of a parent, controlled or retained.
-    pub(super) fn children(&self, member: Member, parent: &Object) -> Vec<Object> {
-        let Some(enrolled) = self.members.get(&member) else {
+    pub(super) fn children(&self, subscriber_id: SubscriberId, parent: &Object) -> Vec<Object> {
+        let Some(subscriber) = self.subscribers.get(&subscriber_id) else {
             return Vec::new();
         };
         let identity = parent.id().identity();
         let namespace = parent.namespace.as_deref();
         let mut children = Vec::new();
-        for (child, slot) in &enrolled.held.children {
+        for (child, slot) in &subscriber.held.children {
             let usable = |slot: &&Slot| self.why(slot, namespace).is_none();
             let Some(slot) = self.slots.get(slot).filter(usable) else {
                 continue;
@@ -274,16 +283,20 @@ impl State {
     }
 
     /// Returns the kinds that block every pass; with a namespace: the passes of parents in it.
-    pub(super) fn waiting(&self, member: Member, namespace: Option<&str>) -> Vec<Waiting> {
-        let Some(enrolled) = self.members.get(&member) else {
+    pub(super) fn waiting(
+        &self,
+        subscriber_id: SubscriberId,
+        namespace: Option<&str>,
+    ) -> Vec<Waiting> {
+        let Some(subscriber) = self.subscribers.get(&subscriber_id) else {
             return Vec::new();
         };
-        let children = enrolled
+        let children = subscriber
             .held
             .children
             .iter()
             .map(|(child, slot)| (slot, &child.kind, child.required));
-        let all = [(&enrolled.held.parent, &enrolled.interest.parent, true)];
+        let all = [(&subscriber.held.parent, &subscriber.interest.parent, true)];
         let mut waiting = Vec::new();
         for (slot, kind, required) in all.into_iter().chain(children) {
             let Some(slot) = self.slots.get(slot) else {
@@ -304,11 +317,15 @@ impl State {
     }
 
     /// Returns the optional kinds that are left out for parents in a namespace.
-    pub(super) fn unavailable(&self, member: Member, namespace: Option<&str>) -> Vec<Unavailable> {
-        let enrolled = self.members.get(&member);
-        let children = enrolled
+    pub(super) fn unavailable(
+        &self,
+        subscriber_id: SubscriberId,
+        namespace: Option<&str>,
+    ) -> Vec<Unavailable> {
+        let subscriber = self.subscribers.get(&subscriber_id);
+        let children = subscriber
             .into_iter()
-            .flat_map(|enrolled| &enrolled.held.children);
+            .flat_map(|subscriber| &subscriber.held.children);
         children
             .filter(|(child, _)| !child.required)
             .filter_map(|(child, slot)| {
@@ -325,7 +342,7 @@ impl State {
     }
 
     /// Acquires every watch that an interest needs.
-    fn acquire(&mut self, member: Member, interest: &Interest, now: Instant) -> Held {
+    fn acquire(&mut self, subscriber_id: SubscriberId, interest: &Interest, now: Instant) -> Held {
         let mut take = |kind: &Gvk, selector: Option<&str>, role, access| {
             let none = BTreeSet::new();
             // Field managers write children only, so their entries matter for children only.
@@ -334,7 +351,7 @@ impl State {
                 Role::Parent | Role::Read => &none,
             };
             let key = WatchKey::new(kind, selector);
-            self.acquire_slot(key, (member, role), access, managers, now)
+            self.acquire_slot(key, (subscriber_id, role), access, managers, now)
         };
         let chosen = interest.selector.as_deref();
         let parent = take(&interest.parent, chosen, Role::Parent, Access::Full);
@@ -373,8 +390,8 @@ impl State {
         }
     }
 
-    fn held_by(&self, member: Member) -> BTreeSet<(SlotId, Role)> {
-        let Some(Enrolled { held, .. }) = self.members.get(&member) else {
+    fn held_by(&self, subscriber_id: SubscriberId) -> BTreeSet<(SlotId, Role)> {
+        let Some(Subscriber { held, .. }) = self.subscribers.get(&subscriber_id) else {
             return BTreeSet::new();
         };
         let children = held.children.iter().map(|(_, slot)| (*slot, Role::Child));

@@ -32,8 +32,10 @@ impl Viewer {
             ..Options::new(0)
         };
         let wire = Wire::new(client, options.clone());
-        let kinds = Reader::default().refresh(&wire).await;
-        let kinds = kinds.map_err(|problem| Error::Discover(Box::new(problem)))?;
+        let kinds = Reader::default()
+            .refresh(&wire)
+            .await
+            .map_err(|problem| Error::Discover(Box::new(problem)))?;
         Ok(Self {
             wire,
             // None means "not modified", which the first answer cannot be.
@@ -65,8 +67,9 @@ impl Viewer {
                     continue_token: next.take(),
                     ..ListParams::default()
                 };
-                let request = Urls::new(path(served, namespace)).list(&params);
-                let request = request.map_err(Failure::Build)?;
+                let request = Urls::new(path(served, namespace))
+                    .list(&params)
+                    .map_err(Failure::Build)?;
                 let text = self.wire.text(request, self.options.page_bytes_max).await?;
                 let page = Page::parse(&text)?;
                 for item in page.items.iter().flatten() {

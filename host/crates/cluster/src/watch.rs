@@ -140,11 +140,10 @@ impl Watcher {
                 version
             };
             let items = page.items.as_deref().unwrap_or_default();
-            let objects: Result<Vec<_>, Malformed> = items
+            let objects = items
                 .iter()
                 .map(|item| keep_fields(item, &self.order.shape))
-                .collect();
-            let objects = objects?;
+                .collect::<Result<Vec<_>, Malformed>>()?;
             self.shared.state.lock().page(self.task, objects).check()?;
             following = page.next();
             drop(permit);

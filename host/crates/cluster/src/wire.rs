@@ -259,11 +259,11 @@ impl Wire {
             ..WatchParams::default()
         };
         let urls = Urls::new(target.path());
-        let request = match target.form {
+        let mut request = match target.form {
             Access::Metadata => urls.watch_metadata(&params, &from.to_string()),
             Access::Full | Access::Hash => urls.watch(&params, &from.to_string()),
-        };
-        let mut request = request.map_err(Failure::Build)?;
+        }
+        .map_err(Failure::Build)?;
         // A compressed watch has one member per event, and not every decoder reads all of them.
         let identity = header::HeaderValue::from_static("identity");
         request
@@ -307,11 +307,11 @@ impl Wire {
         tag: Option<&str>,
     ) -> Result<Option<(String, Option<String>)>, Failure> {
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        let mut request = Request::get(path).header(header::ACCEPT, accept);
+        let mut builder = Request::get(path).header(header::ACCEPT, accept);
         if let Some(tag) = tag {
-            request = request.header(header::IF_NONE_MATCH, tag);
+            builder = builder.header(header::IF_NONE_MATCH, tag);
         }
-        let request = request
+        let request = builder
             .body(Vec::new())
             .map_err(|source| Failure::Build(kube::core::request::Error::BuildRequest(source)))?;
         let deadline = Instant::now() + self.options.request_timeout;

@@ -107,8 +107,10 @@ impl PublicKey {
         // A line has at most 64 characters; base64 is ASCII.
         let (first, second) = text.split_at(text.len().min(64));
         let lines = [first, second].join("\n");
-        let lines = lines.trim_end();
-        format!("-----BEGIN PUBLIC KEY-----\n{lines}\n-----END PUBLIC KEY-----\n")
+        format!(
+            "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
+            lines.trim_end()
+        )
     }
 
     /// Returns true if the private key of this public key signed the message.

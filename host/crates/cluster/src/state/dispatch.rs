@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use innkeeper_model::ObjectId;
 
-use super::{Enrolled, Member, Reader, Role, SlotId, State, id_of, key_of, lanes::District};
+use super::{
+    Reader, Role, SlotId, State, Subscriber, SubscriberId, id_of, key_of,
+    namespaces::NamespaceScope,
+};
 use crate::{
     store::Change,
     stored::Stored,
@@ -13,7 +16,7 @@ use crate::{
 
 /// One parent that a change concerns.
 struct Hit {
-    member: Member,
+    subscriber_id: SubscriberId,
     parent: ObjectId,
     /// None: no visible change, but possibly an own write that was expected.
     cause: Option<Cause>,
@@ -29,17 +32,17 @@ impl State {
             .collect();
         for hit in hits {
             if hit.cause == Some(Cause::ParentGone) {
-                self.forget(hit.member, &hit.parent);
+                self.forget(hit.subscriber_id, &hit.parent);
             }
             let trigger = |cause| Trigger {
                 cause,
                 object: Some(hit.object.clone()),
             };
             if let Some(cause) = hit.cause {
-                self.trigger(hit.member, hit.parent.clone(), trigger(cause));
+                self.trigger(hit.subscriber_id, hit.parent.clone(), trigger(cause));
             }
-            if self.caught_up(hit.member, &hit.parent) {
-                self.trigger(hit.member, hit.parent, trigger(Cause::CaughtUp));
+            if self.caught_up(hit.subscriber_id, &hit.parent) {
+                self.trigger(hit.subscriber_id, hit.parent, trigger(Cause::CaughtUp));
             }
         }
     }
@@ -50,13 +53,13 @@ impl State {
         };
         let object = id_of(&slot.key.kind.group_kind(), last);
         let mut hits = Vec::new();
-        for (member, role) in slot.users() {
-            let Some(enrolled) = self.members.get(&member) else {
+        for (subscriber_id, role) in slot.users() {
+            let Some(subscriber) = self.subscribers.get(&subscriber_id) else {
                 continue;
             };
             let mut hit = |parent: ObjectId, cause: Option<Cause>| {
                 hits.push(Hit {
-                    member,
+                    subscriber_id,
                     parent,
                     cause,
                     object: object.clone(),
@@ -73,7 +76,7 @@ impl State {
                     let cause = change.matters().then_some(cause);
                     let stored = [&change.before, &change.after].into_iter().flatten();
                     let parents: BTreeSet<ObjectId> = stored
-                        .filter_map(|stored| self.parent_of(enrolled, stored))
+                        .filter_map(|stored| self.parent_of(subscriber, stored))
                         .collect();
                     for parent in parents {
                         hit(parent, cause);
@@ -83,19 +86,24 @@ impl State {
             }
         }
         let related = slot.subscriptions.touched(change).into_iter();
-        hits.extend(related.map(|Reader { member, parent }| Hit {
-            member,
-            parent,
-            cause: Some(Cause::RelatedChanged),
-            object: object.clone(),
-        }));
+        hits.extend(related.map(
+            |Reader {
+                 subscriber_id,
+                 parent,
+             }| Hit {
+                subscriber_id,
+                parent,
+                cause: Some(Cause::RelatedChanged),
+                object: object.clone(),
+            },
+        ));
         hits
     }
 
     /// The parent of a child, if it is known.
-    fn parent_of(&self, enrolled: &Enrolled, child: &Stored) -> Option<ObjectId> {
-        let parents = &self.slots.get(&enrolled.held.parent)?.store;
-        let kind = enrolled.interest.parent.group_kind();
+    fn parent_of(&self, subscriber: &Subscriber, child: &Stored) -> Option<ObjectId> {
+        let parents = &self.slots.get(&subscriber.held.parent)?.store;
+        let kind = subscriber.interest.parent.group_kind();
         if let Some(uid) = &child.controller {
             return parents.by_uid(uid).map(|parent| id_of(&kind, parent));
         }
@@ -117,35 +125,45 @@ impl State {
         } else {
             slot.subscriptions.readers().cloned().collect()
         };
-        for (member, _) in slot.users() {
-            if let Some(enrolled) = self.members.get(&member) {
+        for (subscriber_id, _) in slot.users() {
+            if let Some(subscriber) = self.subscribers.get(&subscriber_id) {
                 // Wake the consumer even without a trigger: it may be waiting for the first lists of parents that never
                 // had a pass.
-                enrolled.wake.notify_one();
+                subscriber.wake.notify_one();
             }
         }
         let users = slot.users().filter(|(_, role)| *role != Role::Read);
-        let members: BTreeSet<Member> = users.map(|(member, _)| member).collect();
-        for Reader { member, parent } in readers {
+        let subscribers: BTreeSet<SubscriberId> =
+            users.map(|(subscriber_id, _)| subscriber_id).collect();
+        for Reader {
+            subscriber_id,
+            parent,
+        } in readers
+        {
             let trigger = Trigger {
                 cause: Cause::KindChanged,
                 object: None,
             };
-            self.trigger(member, parent, trigger);
+            self.trigger(subscriber_id, parent, trigger);
         }
-        let mut districts = self.districts();
+        let mut namespace_scopes = self.namespace_scopes();
         // Cluster-scoped parents may have objects in every namespace.
-        districts.retain(|district| {
-            let both = district.as_ref().zip(namespace);
-            both.is_none_or(|(district, namespace)| district == namespace)
+        namespace_scopes.retain(|namespace_scope| {
+            let both = namespace_scope.as_ref().zip(namespace);
+            both.is_none_or(|(namespace_scope, namespace)| namespace_scope == namespace)
         });
-        for member in members {
-            let told = self.recheck(member);
-            for district in &districts {
+        for subscriber_id in subscribers {
+            let told = self.recheck(subscriber_id);
+            for namespace_scope in &namespace_scopes {
                 // An optional kind may come or go without a change of readiness, so these parents were not triggered
                 // above.
-                if !told.contains(district) && self.is_ready(member, district) {
-                    self.trigger_district(member, district, Cause::KindChanged);
+                if !told.contains(namespace_scope) && self.is_ready(subscriber_id, namespace_scope)
+                {
+                    self.trigger_namespace_scope(
+                        subscriber_id,
+                        namespace_scope,
+                        Cause::KindChanged,
+                    );
                 }
             }
         }
@@ -153,54 +171,59 @@ impl State {
 
     /// Recomputes the scopes in which passes can run, triggers the parents of every scope that changed, and returns
     /// those scopes.
-    pub(super) fn recheck(&mut self, member: Member) -> BTreeSet<District> {
-        let ready = self.ready_districts(member);
-        let Some(enrolled) = self.members.get_mut(&member) else {
+    pub(super) fn recheck(&mut self, subscriber_id: SubscriberId) -> BTreeSet<NamespaceScope> {
+        let ready = self.ready_namespace_scopes(subscriber_id);
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return BTreeSet::new();
         };
-        let new: BTreeSet<District> = ready
-            .symmetric_difference(&enrolled.ready)
+        let new: BTreeSet<NamespaceScope> = ready
+            .symmetric_difference(&subscriber.ready)
             .cloned()
             .collect();
-        enrolled.ready = ready;
-        for district in &new {
-            self.trigger_district(member, district, Cause::KindChanged);
+        subscriber.ready = ready;
+        for namespace_scope in &new {
+            self.trigger_namespace_scope(subscriber_id, namespace_scope, Cause::KindChanged);
         }
         new
     }
 
     /// Triggers every known parent of a registration.
-    pub(super) fn trigger_all(&mut self, member: Member, cause: Cause) {
-        for parent in self.parents(member) {
+    pub(super) fn trigger_all(&mut self, subscriber_id: SubscriberId, cause: Cause) {
+        for parent in self.parents(subscriber_id) {
             let object = None;
-            self.trigger(member, parent, Trigger { cause, object });
+            self.trigger(subscriber_id, parent, Trigger { cause, object });
         }
     }
 
-    pub(crate) fn trigger(&mut self, member: Member, parent: ObjectId, trigger: Trigger) {
-        if let Some(enrolled) = self.members.get_mut(&member) {
-            enrolled.triggers.add(parent, trigger);
-            enrolled.wake.notify_one();
+    pub(crate) fn trigger(
+        &mut self,
+        subscriber_id: SubscriberId,
+        parent: ObjectId,
+        trigger: Trigger,
+    ) {
+        if let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) {
+            subscriber.triggers.add(parent, trigger);
+            subscriber.wake.notify_one();
         }
     }
 
-    fn is_ready(&self, member: Member, district: &District) -> bool {
-        let enrolled = self.members.get(&member);
-        enrolled.is_some_and(|enrolled| enrolled.ready.contains(district))
+    fn is_ready(&self, subscriber_id: SubscriberId, namespace_scope: &NamespaceScope) -> bool {
+        let subscriber = self.subscribers.get(&subscriber_id);
+        subscriber.is_some_and(|subscriber| subscriber.ready.contains(namespace_scope))
     }
 
     /// Drops the expectations, waits and subscriptions of a parent.
-    fn forget(&mut self, member: Member, parent: &ObjectId) {
-        let Some(enrolled) = self.members.get_mut(&member) else {
+    fn forget(&mut self, subscriber_id: SubscriberId, parent: &ObjectId) {
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return;
         };
-        enrolled.gates.remove(parent);
-        enrolled.behind.remove(parent);
+        subscriber.expectations.remove(parent);
+        subscriber.behind.remove(parent);
         let reader = Reader {
-            member,
+            subscriber_id,
             parent: parent.clone(),
         };
-        for (_, slot) in &enrolled.held.reads {
+        for (_, slot) in &subscriber.held.reads {
             if let Some(slot) = self.slots.get_mut(slot) {
                 slot.subscriptions.retain(&reader, &BTreeSet::new());
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use innkeeper_model::{Access, ResourceVersion};
 use tokio::time::Instant;
 
-use super::{SlotId, State, lanes::Lane, slots::Health};
+use super::{SlotId, State, namespaces::NamespaceWatch, slots::Health};
 use crate::{proof::Contents, store::Key, wire::Target};
 
 /// The identity of a namespace watch, whichever task writes to it.
@@ -30,13 +30,13 @@ impl State {
         let ids: Vec<SlotId> = self.slots.keys().copied().collect();
         for slot in self.slots.values_mut() {
             let reshaped = slot.store.len() > 0;
-            for lane in &mut slot.lanes {
-                if lane.version == ResourceVersion::default() {
+            for namespace_watch in &mut slot.namespace_watches {
+                if namespace_watch.version == ResourceVersion::default() {
                     self.count += 1;
-                    lane.restart(self.count, reshaped, now);
+                    namespace_watch.restart(self.count, reshaped, now);
                 } else {
-                    lane.in_doubt = true;
-                    lane.since = now;
+                    namespace_watch.in_doubt = true;
+                    namespace_watch.since = now;
                 }
             }
         }
@@ -48,31 +48,38 @@ impl State {
     /// The watches whose freshness check has not passed.
     pub(crate) fn doubted(&self) -> Vec<Doubted> {
         let slots = self.slots.iter();
-        let lanes = slots.flat_map(|(id, slot)| slot.lanes.iter().map(|lane| (*id, lane)));
-        lanes
-            .filter(|(_, lane)| lane.in_doubt)
-            .map(|(id, lane)| (id, lane.namespace.clone()))
+        let namespace_watches = slots.flat_map(|(id, slot)| {
+            slot.namespace_watches
+                .iter()
+                .map(|namespace_watch| (*id, namespace_watch))
+        });
+        namespace_watches
+            .filter(|(_, namespace_watch)| namespace_watch.in_doubt)
+            .map(|(id, namespace_watch)| (id, namespace_watch.namespace.clone()))
             .collect()
     }
 
     /// The state of the freshness check of a watch.
     pub(crate) fn doubt(&self, doubted: &Doubted) -> Doubt {
         let slot = self.slots.get(&doubted.0);
-        let lane = self.doubted_lane(doubted).filter(|lane| lane.in_doubt);
-        let (Some(slot), Some(lane)) = (slot, lane) else {
+        let namespace_watch = self
+            .doubted_namespace_watch(doubted)
+            .filter(|namespace_watch| namespace_watch.in_doubt);
+        let (Some(slot), Some(namespace_watch)) = (slot, namespace_watch) else {
             return Doubt::None;
         };
-        match slot.target(lane, Access::Metadata) {
-            Some(target) if lane.health == Health::Synced => Doubt::Of(target),
+        match slot.target(namespace_watch, Access::Metadata) {
+            Some(target) if namespace_watch.health == Health::Synced => Doubt::Of(target),
             _ => Doubt::NotListed,
         }
     }
 
     /// Passes the check if the watch has reached a version, and returns true if it has.
     pub(crate) fn prove_by_version(&mut self, doubted: &Doubted, version: ResourceVersion) -> bool {
-        let lane = self.doubted_lane(doubted);
-        let reached =
-            lane.is_none_or(|lane| lane.health == Health::Synced && lane.version >= version);
+        let namespace_watch = self.doubted_namespace_watch(doubted);
+        let reached = namespace_watch.is_none_or(|namespace_watch| {
+            namespace_watch.health == Health::Synced && namespace_watch.version >= version
+        });
         if reached {
             self.trust(doubted);
         }
@@ -82,32 +89,38 @@ impl State {
     /// Passes the check if the watch holds exactly these objects in these versions, and returns true if it does.
     pub(crate) fn prove_by_contents(&mut self, doubted: &Doubted, contents: &Contents) -> bool {
         let (id, namespace) = doubted;
-        let lane = self.doubted_lane(doubted);
-        let same = lane.zip(self.slots.get(id)).is_none_or(|(lane, slot)| {
-            let is_there = |(key, (uid, version)): (&Key, &(_, _))| {
-                let stored = slot.store.get(key);
-                stored.is_some_and(|stored| stored.uid == *uid && stored.version == *version)
-            };
-            lane.health == Health::Synced
-                && slot.store.size_of(namespace.as_deref()).0 == contents.len()
-                && contents.iter().all(is_there)
-        });
+        let namespace_watch = self.doubted_namespace_watch(doubted);
+        let same = namespace_watch
+            .zip(self.slots.get(id))
+            .is_none_or(|(namespace_watch, slot)| {
+                let is_there = |(key, (uid, version)): (&Key, &(_, _))| {
+                    let stored = slot.store.get(key);
+                    stored.is_some_and(|stored| stored.uid == *uid && stored.version == *version)
+                };
+                namespace_watch.health == Health::Synced
+                    && slot.store.size_of(namespace.as_deref()).0 == contents.len()
+                    && contents.iter().all(is_there)
+            });
         if same {
             self.trust(doubted);
         }
         same
     }
 
-    fn doubted_lane(&self, (id, namespace): &Doubted) -> Option<&Lane> {
-        let mut lanes = self.slots.get(id)?.lanes.iter();
-        lanes.find(|lane| lane.namespace == *namespace)
+    fn doubted_namespace_watch(&self, (id, namespace): &Doubted) -> Option<&NamespaceWatch> {
+        let mut namespace_watches = self.slots.get(id)?.namespace_watches.iter();
+        namespace_watches.find(|namespace_watch| namespace_watch.namespace == *namespace)
     }
 
     fn trust(&mut self, (id, namespace): &Doubted) {
-        let lanes = self.slots.get_mut(id).map(|slot| slot.lanes.iter_mut());
-        let mut lanes = lanes.into_iter().flatten();
-        let lane = lanes.find(|lane| lane.namespace == *namespace);
-        if lane.is_some_and(|lane| std::mem::take(&mut lane.in_doubt)) {
+        let namespace_watch = self.slots.get_mut(id).and_then(|slot| {
+            slot.namespace_watches
+                .iter_mut()
+                .find(|namespace_watch| namespace_watch.namespace == *namespace)
+        });
+        if namespace_watch
+            .is_some_and(|namespace_watch| std::mem::take(&mut namespace_watch.in_doubt))
+        {
             self.kind_changed(*id, namespace.as_ref());
         }
     }

@@ -11,7 +11,7 @@ use innkeeper_model::{
     Scope,
 };
 
-use super::{Member, SlotId, State};
+use super::{SlotId, State, SubscriberId};
 use crate::{
     interest::Why,
     store::Key,
@@ -22,7 +22,7 @@ use crate::{
 /// A parent that reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Reader {
-    pub(crate) member: Member,
+    pub(crate) subscriber_id: SubscriberId,
     pub(crate) parent: ObjectId,
 }
 
@@ -85,9 +85,10 @@ impl State {
             name,
         } = reference;
         let scope = self.scope(reader, kind, made)?;
-        let namespace = namespace.clone();
-        let namespace = namespace.or_else(|| reader.parent.namespace.clone());
-        let namespace = namespace.filter(|_| scope == Scope::Namespaced);
+        let namespace = namespace
+            .clone()
+            .or_else(|| reader.parent.namespace.clone())
+            .filter(|_| scope == Scope::Namespaced);
         if scope == Scope::Namespaced && namespace.is_none() {
             return Err(ReadFailure::NotGranted(kind.clone()));
         }
@@ -175,8 +176,13 @@ impl State {
     }
 
     /// The metadata of one object of a cluster-scoped kind, as it was last seen.
-    pub(crate) fn related(&self, member: Member, kind: &Gvk, name: &str) -> Option<Arc<str>> {
-        let held = &self.members.get(&member)?.held;
+    pub(crate) fn related(
+        &self,
+        subscriber_id: SubscriberId,
+        kind: &Gvk,
+        name: &str,
+    ) -> Option<Arc<str>> {
+        let held = &self.subscribers.get(&subscriber_id)?.held;
         let shows_all = |read: &ReadKind| read.kind == *kind && read.label_selector.is_none();
         let (_, slot) = held.reads.iter().find(|(read, _)| shows_all(read))?;
         let slot = self.slots.get(slot)?;
@@ -187,11 +193,11 @@ impl State {
 
     /// Replaces the subscriptions of a parent by those of its last pass.
     pub(crate) fn commit(&mut self, reader: &Reader, made: &Made) {
-        let Some(enrolled) = self.members.get(&reader.member) else {
+        let Some(subscriber) = self.subscribers.get(&reader.subscriber_id) else {
             return;
         };
         let none = BTreeSet::new();
-        for (_, id) in &enrolled.held.reads {
+        for (_, id) in &subscriber.held.reads {
             if let Some(slot) = self.slots.get_mut(id) {
                 let keep = made.subscriptions.get(id).unwrap_or(&none);
                 slot.subscriptions.retain(reader, keep);
@@ -201,10 +207,10 @@ impl State {
 
     /// The grants for a kind with their watches.
     fn granted(&self, reader: &Reader, kind: &Gvk, made: &Made) -> Vec<(ReadKind, SlotId)> {
-        let enrolled = self.members.get(&reader.member);
-        let reads = enrolled
+        let subscriber = self.subscribers.get(&reader.subscriber_id);
+        let reads = subscriber
             .into_iter()
-            .flat_map(|enrolled| &enrolled.held.reads);
+            .flat_map(|subscriber| &subscriber.held.reads);
         reads
             .filter(|(read, _)| read.kind == *kind && made.may(read))
             .cloned()

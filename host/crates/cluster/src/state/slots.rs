@@ -8,7 +8,7 @@ use std::{
 use innkeeper_model::{Access, Gvk, Resource};
 use tokio::time::Instant;
 
-use super::{Member, Role, State, lanes::Lane};
+use super::{Role, State, SubscriberId, namespaces::NamespaceWatch};
 use crate::{state::related::Reader, store::Store, stored::Shape, subscriptions::Subscriptions};
 
 /// A watch, identified by a number that is never reused.
@@ -53,12 +53,12 @@ pub(super) enum Health {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(super) key: WatchKey,
-    users: BTreeMap<(Member, Role), Vec<Need>>,
+    users: BTreeMap<(SubscriberId, Role), Vec<Need>>,
     form: Access,
     managers: BTreeSet<Arc<str>>,
     pub(super) served: Option<Resource>,
     /// The requests of the watch; never empty.
-    pub(super) lanes: Vec<Lane>,
+    pub(super) namespace_watches: Vec<NamespaceWatch>,
     pub(super) store: Store,
     pub(super) subscriptions: Subscriptions<Reader>,
 }
@@ -70,7 +70,7 @@ impl Slot {
     }
 
     /// The registrations that use it, and their purposes.
-    pub(super) fn users(&self) -> impl Iterator<Item = (Member, Role)> {
+    pub(super) fn users(&self) -> impl Iterator<Item = (SubscriberId, Role)> {
         self.users.keys().copied()
     }
 
@@ -78,8 +78,7 @@ impl Slot {
     fn settle(&mut self) -> bool {
         let needs = || self.users.values().flatten();
         // Richer forms are smaller in the order.
-        let form = needs().map(|need| need.access).min();
-        let form = form.unwrap_or(self.form);
+        let form = needs().map(|need| need.access).min().unwrap_or(self.form);
         let managers: BTreeSet<Arc<str>> = needs()
             .flat_map(|need| need.managers.iter().cloned())
             .collect();
@@ -98,21 +97,25 @@ impl State {
     pub(super) fn acquire_slot(
         &mut self,
         key: WatchKey,
-        user: (Member, Role),
+        user: (SubscriberId, Role),
         access: Access,
         managers: &BTreeSet<Arc<str>>,
         now: Instant,
     ) -> SlotId {
-        let mut slots = self.slots.iter();
-        let known = slots.find(|(_, slot)| slot.key == key);
-        let id = known.map(|(id, _)| *id);
-        let id = id.unwrap_or_else(|| SlotId(self.number()));
-        let served = self.kinds.as_ref().and_then(|kinds| kinds.get(&key.kind));
-        let served = served.cloned();
-        let lanes = if self.slots.contains_key(&id) {
+        let known = self.slots.iter().find(|(_, slot)| slot.key == key);
+        let id = match known {
+            Some((id, _)) => *id,
+            None => SlotId(self.number()),
+        };
+        let served = self
+            .kinds
+            .as_ref()
+            .and_then(|kinds| kinds.get(&key.kind))
+            .cloned();
+        let namespace_watches = if self.slots.contains_key(&id) {
             Vec::new()
         } else {
-            self.lanes(served.as_ref(), now)
+            self.namespace_watches(served.as_ref(), now)
         };
         let slot = self.slots.entry(id).or_insert_with(|| Slot {
             key,
@@ -120,18 +123,19 @@ impl State {
             form: access,
             managers: managers.clone(),
             served,
-            lanes,
+            namespace_watches,
             store: Store::default(),
             subscriptions: Subscriptions::default(),
         });
-        let managers = managers.clone();
-        let needs = slot.users.entry(user).or_default();
-        needs.push(Need { access, managers });
+        slot.users.entry(user).or_default().push(Need {
+            access,
+            managers: managers.clone(),
+        });
         id
     }
 
     /// Releases a watch; [`settle`](Self::settle) must follow.
-    pub(super) fn release_slot(&mut self, id: SlotId, user: (Member, Role)) {
+    pub(super) fn release_slot(&mut self, id: SlotId, user: (SubscriberId, Role)) {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.users.remove(&user);
         }
@@ -149,10 +153,10 @@ impl State {
             self.slots.remove(&id);
             return;
         }
-        let reads = |member| slot.users.contains_key(&(member, Role::Read));
+        let reads = |subscriber_id| slot.users.contains_key(&(subscriber_id, Role::Read));
         let readers = slot.subscriptions.readers();
         let gone: Vec<Reader> = readers
-            .filter(|reader| !reads(reader.member))
+            .filter(|reader| !reads(reader.subscriber_id))
             .cloned()
             .collect();
         for reader in gone {

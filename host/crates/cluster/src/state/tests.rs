@@ -13,7 +13,7 @@ use crate::{
     discovery::tests::kinds,
     interest::Why,
     machine::Since,
-    state::gates::Unseen,
+    state::expectations::ExpectationStatus,
     stored::{Shape, keep},
 };
 
@@ -57,8 +57,8 @@ impl World {
     }
 
     /// A plugin with caches as parents, required services and secrets, optional monitors, and reads of pods.
-    fn enrol(&mut self) -> Member {
-        self.enrol_reading(vec![read(
+    fn add_subscriber(&mut self) -> SubscriberId {
+        self.add_reading_subscriber(vec![read(
             POD,
             Access::Metadata,
             ReadScope::ParentNamespace,
@@ -66,7 +66,7 @@ impl World {
         )])
     }
 
-    fn enrol_reading(&mut self, reads: Vec<ReadKind>) -> Member {
+    fn add_reading_subscriber(&mut self, reads: Vec<ReadKind>) -> SubscriberId {
         let child = |kind: &str, required, access| ChildInterest {
             kind: gvk(kind),
             required,
@@ -85,7 +85,7 @@ impl World {
             field_managers: BTreeSet::new(),
         };
         self.state
-            .enrol(interest, Arc::new(Notify::new()), self.now)
+            .add_subscriber(interest, Arc::new(Notify::new()), self.now)
     }
 
     /// The task of the watch of a kind.
@@ -153,13 +153,18 @@ impl World {
     }
 
     /// Returns the queued triggers as `name cause`, past the wait for the first lists.
-    fn due(&mut self, member: Member) -> Vec<String> {
-        self.due_at(member, self.now + FIRST_LISTS_WAIT).unwrap()
+    fn due(&mut self, subscriber_id: SubscriberId) -> Vec<String> {
+        self.due_at(subscriber_id, self.now + FIRST_LISTS_WAIT)
+            .unwrap()
     }
 
     /// The same; the end of the wait for the first lists if it has not passed.
-    fn due_at(&mut self, member: Member, now: Instant) -> Result<Vec<String>, Instant> {
-        let taken = self.state.take(member, usize::MAX, now)?;
+    fn due_at(
+        &mut self,
+        subscriber_id: SubscriberId,
+        now: Instant,
+    ) -> Result<Vec<String>, Instant> {
+        let taken = self.state.take(subscriber_id, usize::MAX, now)?;
         let line =
             |(id, trigger): (ObjectId, Trigger)| format!("{} {}", id.name, trigger.cause.as_str());
         let mut lines: Vec<String> = taken.into_iter().map(line).collect();
@@ -167,32 +172,47 @@ impl World {
         Ok(lines)
     }
 
-    fn children(&self, member: Member, name: &str) -> Vec<String> {
-        let parent = self.state.parent(member, &cache_id(name)).unwrap();
-        let children = self.state.children(member, &parent);
+    fn children(&self, subscriber_id: SubscriberId, name: &str) -> Vec<String> {
+        let parent = self.state.parent(subscriber_id, &cache_id(name)).unwrap();
+        let children = self.state.children(subscriber_id, &parent);
         children
             .iter()
             .map(|child| child.id().to_string())
             .collect()
     }
 
-    fn get(&mut self, member: Member, made: &mut Made, name: &str) -> Result<bool, ReadFailure> {
+    fn get(
+        &mut self,
+        subscriber_id: SubscriberId,
+        made: &mut Made,
+        name: &str,
+    ) -> Result<bool, ReadFailure> {
         let reference = ObjectRef {
             kind: gvk(POD),
             namespace: None,
             name: name.into(),
         };
-        let read = self.state.read_object(&reader(member), &reference, made);
+        let read = self
+            .state
+            .read_object(&reader(subscriber_id), &reference, made);
         read.map(|object| object.is_some())
     }
 
-    fn names(&mut self, member: Member, made: &mut Made, selector: &str) -> Vec<String> {
+    fn names(
+        &mut self,
+        subscriber_id: SubscriberId,
+        made: &mut Made,
+        selector: &str,
+    ) -> Vec<String> {
         let list = ListSelector {
             kind: gvk(POD),
             namespace: None,
             label_selector: Some(selector.into()),
         };
-        let objects = self.state.read_list(&reader(member), &list, made).unwrap();
+        let objects = self
+            .state
+            .read_list(&reader(subscriber_id), &list, made)
+            .unwrap();
         let name = |text: &Arc<str>| {
             let object: Value = serde_json::from_str(text).unwrap();
             object["metadata"]["name"].as_str().unwrap().to_owned()
@@ -214,9 +234,9 @@ fn cache_id(name: &str) -> ObjectId {
     ObjectId::new(gvk(CACHE).group_kind(), Some("demo"), name)
 }
 
-fn reader(member: Member) -> Reader {
+fn reader(subscriber_id: SubscriberId) -> Reader {
     Reader {
-        member,
+        subscriber_id,
         parent: cache_id("web"),
     }
 }
@@ -246,9 +266,9 @@ fn pod(name: &str, app: &str) -> Value {
 #[test]
 fn w8_passes_wait_for_required_kinds_only() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     let lacks = |world: &World| {
-        let waiting = world.state.waiting(member, None).into_iter();
+        let waiting = world.state.waiting(subscriber_id, None).into_iter();
         let mut kinds: Vec<_> = waiting.map(|waiting| waiting.kind.to_string()).collect();
         kinds.sort();
         kinds
@@ -260,11 +280,11 @@ fn w8_passes_wait_for_required_kinds_only() {
     world.list(CACHE, vec![cache("web")]);
     world.list(SERVICE, Vec::new());
     assert_eq!(lacks(&world), [SECRET]);
-    assert_eq!(world.due(member), ["web listed"]);
+    assert_eq!(world.due(subscriber_id), ["web listed"]);
     world.list(SECRET, Vec::new());
     assert_eq!(lacks(&world), [""; 0]);
-    assert_eq!(world.due(member), ["web kind-changed"]);
-    let unavailable = world.state.unavailable(member, None);
+    assert_eq!(world.due(subscriber_id), ["web kind-changed"]);
+    let unavailable = world.state.unavailable(subscriber_id, None);
     assert_eq!(
         (&unavailable[0].kind, &unavailable[0].why),
         (&gvk(MONITOR), &Why::NotServed)
@@ -274,18 +294,18 @@ fn w8_passes_wait_for_required_kinds_only() {
 #[test]
 fn w8_the_first_passes_wait_for_every_list_that_is_on_its_way() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     let begin = world.now;
     let until = begin + FIRST_LISTS_WAIT;
     world.list(CACHE, vec![cache("web")]);
     world.list(SERVICE, vec![owned("s", "web")]);
     world.list(SECRET, Vec::new());
     // Passes could begin, and those that read pods would be parked.
-    assert!(world.state.waiting(member, None).is_empty());
-    assert_eq!(world.due_at(member, begin), Err(until));
+    assert!(world.state.waiting(subscriber_id, None).is_empty());
+    assert_eq!(world.due_at(subscriber_id, begin), Err(until));
     world.list(POD, Vec::new());
     assert_eq!(
-        world.due_at(member, begin),
+        world.due_at(subscriber_id, begin),
         Ok(vec!["web kind-changed".to_owned()])
     );
 
@@ -293,7 +313,7 @@ fn w8_the_first_passes_wait_for_every_list_that_is_on_its_way() {
     world.serve(&[CACHE, SERVICE, SECRET, POD, MONITOR]);
     world.put(CACHE, cache("other"));
     assert_eq!(
-        world.due_at(member, begin),
+        world.due_at(subscriber_id, begin),
         Ok(vec![
             "other parent-changed".to_owned(),
             "web kind-changed".to_owned()
@@ -301,7 +321,7 @@ fn w8_the_first_passes_wait_for_every_list_that_is_on_its_way() {
     );
 
     // A list that does not come ends the wait after its limit.
-    let late = world.enrol();
+    let late = world.add_subscriber();
     assert_eq!(world.due_at(late, begin), Err(until));
     assert_eq!(
         world.due_at(late, until),
@@ -312,87 +332,99 @@ fn w8_the_first_passes_wait_for_every_list_that_is_on_its_way() {
 #[test]
 fn w9_an_optional_kind_comes_and_goes() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     world.put(CACHE, cache("web"));
-    world.due(member);
+    world.due(subscriber_id);
     assert!(world.task(MONITOR).is_none());
 
     world.serve(&[CACHE, SERVICE, SECRET, POD, MONITOR]);
-    assert_eq!(world.state.waiting(member, None)[0].why, Why::Listing);
-    world.list(MONITOR, vec![owned("m", "web")]);
-    assert_eq!(world.due(member), ["web kind-changed"]);
     assert_eq!(
-        world.children(member, "web"),
+        world.state.waiting(subscriber_id, None)[0].why,
+        Why::Listing
+    );
+    world.list(MONITOR, vec![owned("m", "web")]);
+    assert_eq!(world.due(subscriber_id), ["web kind-changed"]);
+    assert_eq!(
+        world.children(subscriber_id, "web"),
         ["Monitor.monitoring.example.com demo/m"]
     );
 
     world.serve(&[CACHE, SERVICE, SECRET, POD]);
-    assert_eq!(world.due(member), ["web child-changed"]);
-    assert_eq!(world.children(member, "web"), [""; 0]);
-    assert!(world.state.waiting(member, None).is_empty(), "optional");
+    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
+    assert_eq!(world.children(subscriber_id, "web"), [""; 0]);
+    assert!(
+        world.state.waiting(subscriber_id, None).is_empty(),
+        "optional"
+    );
     assert!(world.task(MONITOR).is_none());
 }
 
 #[test]
 fn w9_a_required_kind_that_goes_stops_the_passes() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     world.put(CACHE, cache("web"));
     world.put(SERVICE, owned("s", "web"));
-    world.due(member);
+    world.due(subscriber_id);
     world.serve(&[CACHE, SECRET, POD]);
-    assert_eq!(world.due(member), ["web child-changed"]);
-    assert_eq!(world.state.waiting(member, None)[0].why, Why::NotServed);
+    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
+    assert_eq!(
+        world.state.waiting(subscriber_id, None)[0].why,
+        Why::NotServed
+    );
 }
 
 #[test]
 fn children_are_found_by_uid_and_by_identity() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     world.put(CACHE, cache("web"));
     world.put(CACHE, cache("db"));
-    world.due(member);
+    world.due(subscriber_id);
     world.put(SERVICE, owned("s", "web"));
-    assert_eq!(world.due(member), ["web child-changed"]);
+    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
     world.put(SECRET, retained("kept", "cache.example.com/Cache/demo/web"));
-    assert_eq!(world.due(member), ["web child-changed"]);
+    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
     world.put(
         SERVICE,
         retained("elsewhere", "other.example.com/Cache/demo/web"),
     );
     world.put(SERVICE, owned("stranger", "unknown"));
-    assert_eq!(world.due(member), [""; 0]);
+    assert_eq!(world.due(subscriber_id), [""; 0]);
     assert_eq!(
-        world.children(member, "web"),
+        world.children(subscriber_id, "web"),
         ["Secret demo/kept", "Service demo/s"]
     );
-    assert_eq!(world.children(member, "db"), [""; 0]);
+    assert_eq!(world.children(subscriber_id, "db"), [""; 0]);
 
     // An object with another controller is not ours, whatever its annotation.
     let mut stolen = retained("kept", "cache.example.com/Cache/demo/web");
     stolen["metadata"]["ownerReferences"] = json!([{"uid": "uid-db", "controller": true}]);
     world.put(SECRET, stolen);
-    assert_eq!(world.due(member), ["db child-changed", "web child-changed"]);
-    assert_eq!(world.children(member, "web"), ["Service demo/s"]);
+    assert_eq!(
+        world.due(subscriber_id),
+        ["db child-changed", "web child-changed"]
+    );
+    assert_eq!(world.children(subscriber_id, "web"), ["Service demo/s"]);
 
     world.remove(SERVICE, owned("s", "web"));
-    assert_eq!(world.due(member), ["web child-changed"]);
+    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
 }
 
 #[test]
 fn a_secret_child_shows_hashes_only() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     world.put(CACHE, cache("web"));
     let mut secret = owned("s", "web");
     secret["data"] = json!({"password": "c2VjcmV0"});
     world.put(SECRET, secret);
-    let parent = world.state.parent(member, &cache_id("web")).unwrap();
-    let children = world.state.children(member, &parent);
+    let parent = world.state.parent(subscriber_id, &cache_id("web")).unwrap();
+    let children = world.state.children(subscriber_id, &parent);
     assert_eq!(children[0].form, Access::Hash);
     assert!(
         children[0].json.contains("\"password\":\"hmac-sha256:"),
@@ -400,11 +432,11 @@ fn a_secret_child_shows_hashes_only() {
         children[0].json
     );
 
-    world.due(member);
+    world.due(subscriber_id);
     world.state.set_hash_key(None, world.now);
-    assert_eq!(world.due(member), ["web kind-changed"]);
+    assert_eq!(world.due(subscriber_id), ["web kind-changed"]);
     assert_eq!(
-        world.state.waiting(member, None)[0].why,
+        world.state.waiting(subscriber_id, None)[0].why,
         Why::HashKeyMissing
     );
 }
@@ -412,31 +444,35 @@ fn a_secret_child_shows_hashes_only() {
 #[test]
 fn the_trigger_of_a_parent_names_its_change() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     world.put(CACHE, cache("web"));
-    assert_eq!(world.due(member), ["web parent-changed"]);
+    assert_eq!(world.due(subscriber_id), ["web parent-changed"]);
     let mut changed = cache("web");
     changed["status"] = json!({"nodes": 1});
     world.put(CACHE, changed.clone());
-    assert_eq!(world.due(member), ["web parent-status"]);
+    assert_eq!(world.due(subscriber_id), ["web parent-status"]);
     world.put(CACHE, changed.clone());
-    assert_eq!(world.due(member), [""; 0], "only the version differs");
+    assert_eq!(
+        world.due(subscriber_id),
+        [""; 0],
+        "only the version differs"
+    );
     changed["metadata"]["annotations"] = json!({"a": "b"});
     world.put(CACHE, changed.clone());
-    assert_eq!(world.due(member), ["web parent-changed"]);
+    assert_eq!(world.due(subscriber_id), ["web parent-changed"]);
     world.remove(CACHE, changed);
-    assert_eq!(world.due(member), ["web parent-gone"]);
+    assert_eq!(world.due(subscriber_id), ["web parent-gone"]);
 }
 
 #[test]
 fn w1_a_late_registration_sees_present_and_later_objects() {
     let mut world = World::new();
-    let early = world.enrol();
+    let early = world.add_subscriber();
     world.list_all();
     world.put(CACHE, cache("web"));
     world.put(SERVICE, owned("s", "web"));
-    let late = world.enrol();
+    let late = world.add_subscriber();
     assert_eq!(
         world.state.orders().len(),
         4,
@@ -449,9 +485,9 @@ fn w1_a_late_registration_sees_present_and_later_objects() {
     world.put(SERVICE, owned("t", "web"));
     assert_eq!(world.due(late), ["web child-changed"]);
     assert_eq!(world.due(early), ["web child-changed"]);
-    world.state.leave(early, world.now);
+    world.state.remove_subscriber(early, world.now);
     assert_eq!(world.state.orders().len(), 4);
-    world.state.leave(late, world.now);
+    world.state.remove_subscriber(late, world.now);
     assert_eq!(
         world.state.orders().len(),
         0,
@@ -464,37 +500,39 @@ fn a_pass_reads_only_what_is_granted_to_it() {
     let mut world = World::new();
     let pods = read(POD, Access::Full, ReadScope::ParentNamespace, None);
     let configs = read(SERVICE, Access::Full, ReadScope::ParentNamespace, None);
-    let member = world.enrol_reading(vec![pods.clone(), configs.clone()]);
+    let subscriber_id = world.add_reading_subscriber(vec![pods.clone(), configs.clone()]);
     world.list_all();
     world.put(CACHE, cache("web"));
     world.put(POD, pod("p", "web"));
     let mut made = Made::within(Arc::from([configs]));
-    let refused = world.get(member, &mut made, "p");
+    let refused = world.get(subscriber_id, &mut made, "p");
     assert_eq!(refused, Err(ReadFailure::NotGranted(gvk(POD))));
     let mut made = Made::within(Arc::from([pods]));
-    assert_eq!(world.get(member, &mut made, "p"), Ok(true));
+    assert_eq!(world.get(subscriber_id, &mut made, "p"), Ok(true));
 }
 
 #[test]
 fn an_update_continues_the_watches_that_stay_wanted() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     world.put(CACHE, cache("web"));
     let mut made = Made::default();
-    assert_eq!(world.get(member, &mut made, "p"), Ok(false));
-    world.state.commit(&reader(member), &made);
+    assert_eq!(world.get(subscriber_id, &mut made, "p"), Ok(false));
+    world.state.commit(&reader(subscriber_id), &made);
     let before: Vec<_> = world.state.orders().into_keys().collect();
-    let mut interest = world.state.members[&member].interest.clone();
-    world.state.change(member, interest.clone(), world.now);
+    let mut interest = world.state.subscribers[&subscriber_id].interest.clone();
+    world
+        .state
+        .change(subscriber_id, interest.clone(), world.now);
     assert_eq!(world.state.orders().into_keys().collect::<Vec<_>>(), before);
-    world.due(member);
+    world.due(subscriber_id);
     world.put(POD, pod("p", "web"));
-    assert_eq!(world.due(member), ["web related-changed"]);
+    assert_eq!(world.due(subscriber_id), ["web related-changed"]);
 
     interest.reads.clear();
     interest.children.retain(|child| child.kind != gvk(SECRET));
-    world.state.change(member, interest, world.now);
+    world.state.change(subscriber_id, interest, world.now);
     assert!(world.task(POD).is_none() && world.task(SECRET).is_none());
     let kept: Vec<_> = world.state.orders().into_keys().collect();
     assert!(kept.iter().all(|task| before.contains(task)));
@@ -503,10 +541,11 @@ fn an_update_continues_the_watches_that_stay_wanted() {
 #[test]
 fn the_richest_needed_form_is_kept_and_each_plugin_sees_its_own() {
     let mut world = World::new();
-    let poor = world.enrol();
+    let poor = world.add_subscriber();
     world.list_all();
     world.list(POD, vec![pod("p", "web")]);
-    let rich = world.enrol_reading(vec![read(POD, Access::Full, ReadScope::Cluster, None)]);
+    let rich =
+        world.add_reading_subscriber(vec![read(POD, Access::Full, ReadScope::Cluster, None)]);
     let mut made = Made::default();
     let failure = world.get(poor, &mut made, "p").unwrap_err();
     assert_eq!(
@@ -517,7 +556,7 @@ fn the_richest_needed_form_is_kept_and_each_plugin_sees_its_own() {
     let mut full = pod("p", "web");
     full["spec"] = json!({"nodeName": "n"});
     world.list(POD, vec![full]);
-    let text = |world: &mut World, member| {
+    let text = |world: &mut World, subscriber_id| {
         let reference = ObjectRef {
             kind: gvk(POD),
             namespace: None,
@@ -526,13 +565,13 @@ fn the_richest_needed_form_is_kept_and_each_plugin_sees_its_own() {
         let mut made = Made::default();
         world
             .state
-            .read_object(&reader(member), &reference, &mut made)
+            .read_object(&reader(subscriber_id), &reference, &mut made)
             .unwrap()
             .unwrap()
     };
     assert!(text(&mut world, rich).contains("nodeName"));
     assert!(!text(&mut world, poor).contains("nodeName"));
-    world.state.leave(rich, world.now);
+    world.state.remove_subscriber(rich, world.now);
     let (.., shape) = world.task(POD).unwrap();
     assert_eq!(shape.form, Access::Metadata);
 }
@@ -540,44 +579,48 @@ fn the_richest_needed_form_is_kept_and_each_plugin_sees_its_own() {
 #[test]
 fn reads_are_subscriptions() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     world.put(CACHE, cache("web"));
-    world.due(member);
+    world.due(subscriber_id);
     let mut made = Made::default();
-    assert_eq!(world.get(member, &mut made, "p"), Ok(false));
-    assert_eq!(world.names(member, &mut made, "app=web"), [""; 0]);
+    assert_eq!(world.get(subscriber_id, &mut made, "p"), Ok(false));
+    assert_eq!(world.names(subscriber_id, &mut made, "app=web"), [""; 0]);
     // Also before the pass ends.
     world.put(POD, pod("p", "db"));
-    assert_eq!(world.due(member), ["web related-changed"]);
-    assert_eq!(world.get(member, &mut made, "p"), Ok(false), "repeatable");
+    assert_eq!(world.due(subscriber_id), ["web related-changed"]);
+    assert_eq!(
+        world.get(subscriber_id, &mut made, "p"),
+        Ok(false),
+        "repeatable"
+    );
     world.put(POD, pod("q", "db"));
-    assert_eq!(world.due(member), [""; 0]);
+    assert_eq!(world.due(subscriber_id), [""; 0]);
     world.put(POD, pod("q", "web"));
-    assert_eq!(world.due(member), ["web related-changed"]);
-    world.state.commit(&reader(member), &made);
+    assert_eq!(world.due(subscriber_id), ["web related-changed"]);
+    world.state.commit(&reader(subscriber_id), &made);
 
     let mut made = Made::default();
-    assert_eq!(world.names(member, &mut made, "app=web"), ["q"]);
-    world.state.commit(&reader(member), &made);
+    assert_eq!(world.names(subscriber_id, &mut made, "app=web"), ["q"]);
+    world.state.commit(&reader(subscriber_id), &made);
     world.put(POD, pod("p", "other"));
-    assert_eq!(world.due(member), [""; 0], "not read any more");
+    assert_eq!(world.due(subscriber_id), [""; 0], "not read any more");
     world.remove(POD, pod("q", "web"));
-    assert_eq!(world.due(member), ["web related-changed"]);
+    assert_eq!(world.due(subscriber_id), ["web related-changed"]);
     world.remove(CACHE, cache("web"));
-    world.due(member);
+    world.due(subscriber_id);
     world.put(POD, pod("r", "web"));
-    assert_eq!(world.due(member), [""; 0], "the parent is gone");
+    assert_eq!(world.due(subscriber_id), [""; 0], "the parent is gone");
 }
 
 #[test]
 fn lists_are_sorted_and_repeatable() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     world.list(POD, vec![pod("b", "web"), pod("a", "web"), pod("c", "db")]);
     let mut made = Made::default();
-    assert_eq!(world.names(member, &mut made, ""), ["a", "b", "c"]);
+    assert_eq!(world.names(subscriber_id, &mut made, ""), ["a", "b", "c"]);
     let mut changed = pod("a", "web");
     changed["metadata"]["labels"]["x"] = json!("y");
     world.put(POD, changed);
@@ -588,7 +631,7 @@ fn lists_are_sorted_and_repeatable() {
     };
     let objects = world
         .state
-        .read_list(&reader(member), &list, &mut made)
+        .read_list(&reader(subscriber_id), &list, &mut made)
         .unwrap();
     assert!(!objects[0].contains("\"x\""), "as it was shown first");
     let invalid = ListSelector {
@@ -597,7 +640,7 @@ fn lists_are_sorted_and_repeatable() {
     };
     let failure = world
         .state
-        .read_list(&reader(member), &invalid, &mut made)
+        .read_list(&reader(subscriber_id), &invalid, &mut made)
         .unwrap_err();
     assert_eq!(
         failure,
@@ -610,7 +653,7 @@ fn lists_are_sorted_and_repeatable() {
 #[test]
 fn a_read_without_a_grant_is_not_answered() {
     let mut world = World::new();
-    let member = world.enrol_reading(vec![
+    let subscriber_id = world.add_reading_subscriber(vec![
         read(POD, Access::Metadata, ReadScope::ParentNamespace, None),
         read(MONITOR, Access::Full, ReadScope::Cluster, None),
     ]);
@@ -624,7 +667,7 @@ fn a_read_without_a_grant_is_not_answered() {
         let mut made = Made::default();
         world
             .state
-            .read_object(&reader(member), &reference, &mut made)
+            .read_object(&reader(subscriber_id), &reference, &mut made)
     };
     let not_granted = |kind| Err(ReadFailure::NotGranted(gvk(kind)));
     assert_eq!(ask(POD, None), Ok(None));
@@ -641,15 +684,16 @@ fn a_read_without_a_grant_is_not_answered() {
 #[test]
 fn a_grant_for_the_cluster_reaches_every_namespace() {
     let mut world = World::new();
-    let member = world.enrol_reading(vec![read(POD, Access::Metadata, ReadScope::Cluster, None)]);
+    let subscriber_id =
+        world.add_reading_subscriber(vec![read(POD, Access::Metadata, ReadScope::Cluster, None)]);
     world.list_all();
     let mut elsewhere = pod("z", "web");
     elsewhere["metadata"]["namespace"] = json!("other");
     world.list(POD, vec![pod("a", "web"), elsewhere]);
     let mut made = Made::default();
-    assert_eq!(world.names(member, &mut made, ""), ["a", "z"]);
+    assert_eq!(world.names(subscriber_id, &mut made, ""), ["a", "z"]);
     assert_eq!(
-        world.get(member, &mut made, "z"),
+        world.get(subscriber_id, &mut made, "z"),
         Ok(false),
         "the parent's namespace"
     );
@@ -659,7 +703,7 @@ fn a_grant_for_the_cluster_reaches_every_namespace() {
 fn a_grant_for_some_namespaces_reaches_no_other() {
     let mut world = World::new();
     let listed = ReadScope::Namespaces(["other"].map(Arc::from).into());
-    let member = world.enrol_reading(vec![
+    let subscriber_id = world.add_reading_subscriber(vec![
         read(POD, Access::Full, ReadScope::ParentNamespace, None),
         read(POD, Access::Metadata, listed, None),
     ]);
@@ -684,7 +728,7 @@ fn a_grant_for_some_namespaces_reaches_no_other() {
         };
         let mut made = Made::default();
         let state = &mut world.state;
-        let found = state.read_list(&reader(member), &selector, &mut made);
+        let found = state.read_list(&reader(subscriber_id), &selector, &mut made);
         found.map(|texts| {
             let shown = texts.iter().map(|text| {
                 let pod: Value = serde_json::from_str(text).unwrap();
@@ -703,7 +747,7 @@ fn a_grant_for_some_namespaces_reaches_no_other() {
 #[test]
 fn a_parked_parent_is_woken_when_the_kind_is_there() {
     let mut world = World::new();
-    let member = world.enrol_reading(vec![
+    let subscriber_id = world.add_reading_subscriber(vec![
         read(POD, Access::Metadata, ReadScope::ParentNamespace, None),
         read(CONFIG, Access::Full, ReadScope::ParentNamespace, None),
     ]);
@@ -711,15 +755,15 @@ fn a_parked_parent_is_woken_when_the_kind_is_there() {
         world.list(kind, Vec::new());
     }
     world.list(CACHE, vec![cache("web"), cache("db")]);
-    world.due(member);
+    world.due(subscriber_id);
     let mut made = Made::default();
     assert_eq!(
-        world.get(member, &mut made, "p"),
+        world.get(subscriber_id, &mut made, "p"),
         Err(ReadFailure::NotSynced(gvk(POD)))
     );
     world.list(POD, Vec::new());
     assert_eq!(
-        world.due(member),
+        world.due(subscriber_id),
         ["web kind-changed"],
         "exactly the one that asked"
     );
@@ -730,21 +774,31 @@ fn a_parked_parent_is_woken_when_the_kind_is_there() {
         name: "m".into(),
     };
     let mut made = Made::default();
-    let failed = world.state.read_object(&reader(member), &config, &mut made);
+    let failed = world
+        .state
+        .read_object(&reader(subscriber_id), &config, &mut made);
     assert_eq!(failed, Err(ReadFailure::NotServed(gvk(CONFIG))));
-    world.state.commit(&reader(member), &made);
+    world.state.commit(&reader(subscriber_id), &made);
     world.serve(&[CACHE, SERVICE, SECRET, POD, CONFIG]);
-    world.due(member);
+    world.due(subscriber_id);
     world.list(CONFIG, Vec::new());
-    assert!(world.due(member).contains(&"web kind-changed".to_owned()));
+    assert!(
+        world
+            .due(subscriber_id)
+            .contains(&"web kind-changed".to_owned())
+    );
 
     let mut made = Made::default();
-    let found = world.state.read_object(&reader(member), &config, &mut made);
+    let found = world
+        .state
+        .read_object(&reader(subscriber_id), &config, &mut made);
     assert_eq!(found, Ok(None));
-    world.state.commit(&reader(member), &made);
+    world.state.commit(&reader(subscriber_id), &made);
     world.serve(&[CACHE, SERVICE, SECRET, POD]);
     assert!(
-        world.due(member).contains(&"web kind-changed".to_owned()),
+        world
+            .due(subscriber_id)
+            .contains(&"web kind-changed".to_owned()),
         "not served any more"
     );
 }
@@ -752,153 +806,219 @@ fn a_parked_parent_is_woken_when_the_kind_is_there() {
 #[test]
 fn q5_own_writes_are_waited_for() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     let seen = world.put(CACHE, cache("web"));
-    world.due(member);
+    world.due(subscriber_id);
     let web = cache_id("web");
     let service = ObjectId::new(gvk(SERVICE).group_kind(), Some("demo"), "s");
     let due = world.now + Duration::from_secs(5);
     let expect = |world: &mut World, id: &ObjectId, expected| {
-        world.state.expect(member, &web, id, expected, due);
+        world.state.expect(subscriber_id, &web, id, expected, due);
     };
-    let unseen = |world: &mut World| world.state.unseen(member, &web, world.now);
+    let unseen = |world: &mut World| {
+        world
+            .state
+            .expectation_status(subscriber_id, &web, world.now)
+    };
 
-    expect(&mut world, &web, Expected::Version(seen));
-    assert_eq!(unseen(&mut world), Unseen::None, "seen already");
+    expect(&mut world, &web, ExpectedState::Version(seen));
+    assert_eq!(unseen(&mut world), ExpectationStatus::None, "seen already");
 
     let next = ResourceVersion(world.version + 1);
-    expect(&mut world, &service, Expected::Version(next));
-    assert_eq!(unseen(&mut world), Unseen::Until(due));
+    expect(&mut world, &service, ExpectedState::Version(next));
+    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
     world.put(SERVICE, owned("s", "web"));
-    assert_eq!(world.due(member), ["web child-changed"]);
-    assert_eq!(unseen(&mut world), Unseen::None);
+    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
+    assert_eq!(unseen(&mut world), ExpectationStatus::None);
 
     // A write that changes nothing that a pass sees still meets the expectation.
     let next = ResourceVersion(world.version + 1);
-    expect(&mut world, &service, Expected::Version(next));
-    assert_eq!(unseen(&mut world), Unseen::Until(due));
+    expect(&mut world, &service, ExpectedState::Version(next));
+    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
     world.put(SERVICE, owned("s", "web"));
-    assert_eq!(world.due(member), ["web caught-up"]);
+    assert_eq!(world.due(subscriber_id), ["web caught-up"]);
 
     // And a bookmark does, too: the object may be gone again.
     let next = ResourceVersion(world.version + 1);
-    expect(&mut world, &service, Expected::Version(next));
-    assert_eq!(unseen(&mut world), Unseen::Until(due));
+    expect(&mut world, &service, ExpectedState::Version(next));
+    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
     let (id, generation, _) = world.task(SERVICE).unwrap();
     world.state.bookmark((id, generation), next, world.now);
-    assert_eq!(world.due(member), ["web caught-up"]);
+    assert_eq!(world.due(subscriber_id), ["web caught-up"]);
 
-    expect(&mut world, &service, Expected::Deleted(Uid("uid-s".into())));
-    assert_eq!(unseen(&mut world), Unseen::Until(due));
+    expect(
+        &mut world,
+        &service,
+        ExpectedState::Deleted(Uid("uid-s".into())),
+    );
+    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
     world.version += 1;
     world.remove(SERVICE, owned("s", "web"));
-    assert_eq!(world.due(member), ["web child-changed"]);
-    assert_eq!(unseen(&mut world), Unseen::None);
+    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
+    assert_eq!(unseen(&mut world), ExpectationStatus::None);
 }
 
 #[test]
 fn q5_the_newer_object_that_refused_a_write_is_waited_for() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     let known = world.put(CACHE, cache("web"));
     world.put(SERVICE, owned("s", "web"));
-    world.due(member);
+    world.due(subscriber_id);
     let web = cache_id("web");
     let due = world.now + Duration::from_secs(5);
-    let stale = Expected::After(known);
-    world.state.expect(member, &web, &web, stale, due);
+    let stale = ExpectedState::After(known);
+    world.state.expect(subscriber_id, &web, &web, stale, due);
 
     // A newer version of the whole watch says nothing about the object.
     world.put(CACHE, cache("other"));
-    let wait = world.state.unseen(member, &web, world.now);
-    assert_eq!(wait, Unseen::Until(due));
+    let wait = world
+        .state
+        .expectation_status(subscriber_id, &web, world.now);
+    assert_eq!(wait, ExpectationStatus::Until(due));
     world.put(CACHE, cache("web"));
-    assert_eq!(world.state.unseen(member, &web, world.now), Unseen::None);
+    assert_eq!(
+        world
+            .state
+            .expectation_status(subscriber_id, &web, world.now),
+        ExpectationStatus::None
+    );
 
     let service = ObjectId::new(gvk(SERVICE).group_kind(), Some("demo"), "s");
-    let stale = Expected::After(ResourceVersion(world.version));
-    world.state.expect(member, &web, &service, stale, due);
-    let wait = world.state.unseen(member, &web, world.now);
-    assert_eq!(wait, Unseen::Until(due));
+    let stale = ExpectedState::After(ResourceVersion(world.version));
+    world
+        .state
+        .expect(subscriber_id, &web, &service, stale, due);
+    let wait = world
+        .state
+        .expectation_status(subscriber_id, &web, world.now);
+    assert_eq!(wait, ExpectationStatus::Until(due));
     world.version += 1;
     world.remove(SERVICE, owned("s", "web"));
-    assert_eq!(world.state.unseen(member, &web, world.now), Unseen::None);
+    assert_eq!(
+        world
+            .state
+            .expectation_status(subscriber_id, &web, world.now),
+        ExpectationStatus::None
+    );
 }
 
 #[test]
 fn q5_writes_that_stay_unseen_are_read_live() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     world.put(CACHE, cache("web"));
     world.put(SERVICE, owned("gone", "web"));
-    world.due(member);
+    world.due(subscriber_id);
     let web = cache_id("web");
     let id = |name| ObjectId::new(gvk(SERVICE).group_kind(), Some("demo"), name);
     let far = ResourceVersion(world.version + 100);
     let due = world.now + Duration::from_secs(5);
-    world
-        .state
-        .expect(member, &web, &id("new"), Expected::Version(far), due);
-    world
-        .state
-        .expect(member, &web, &id("gone"), Expected::Unknown, world.now);
+    world.state.expect(
+        subscriber_id,
+        &web,
+        &id("new"),
+        ExpectedState::Version(far),
+        due,
+    );
+    world.state.expect(
+        subscriber_id,
+        &web,
+        &id("gone"),
+        ExpectedState::Unknown,
+        world.now,
+    );
     assert_eq!(
-        world.state.unseen(member, &web, world.now),
-        Unseen::Read(vec![id("gone")])
+        world
+            .state
+            .expectation_status(subscriber_id, &web, world.now),
+        ExpectationStatus::Read(vec![id("gone")])
     );
     world.now = due;
     let both = vec![id("gone"), id("new")];
     assert_eq!(
-        world.state.unseen(member, &web, world.now),
-        Unseen::Read(both)
+        world
+            .state
+            .expectation_status(subscriber_id, &web, world.now),
+        ExpectationStatus::Read(both)
     );
 
-    let read = world.state.live_read(member, &web, &id("gone")).unwrap();
-    world.state.live(member, &web, &id("gone"), &read, None);
-    let read = world.state.live_read(member, &web, &id("new")).unwrap();
-    world.version += 99;
-    let new = world.stored(SERVICE, owned("new", "web"));
-    world.state.live(member, &web, &id("new"), &read, Some(new));
-    assert_eq!(world.state.unseen(member, &web, world.now), Unseen::None);
-    assert_eq!(world.children(member, "web"), ["Service demo/new"]);
-    assert_eq!(world.due(member), ["web child-changed"]);
-
-    // A child that lost our label is outside of the watch, which would never show its end.
+    let read = world
+        .state
+        .live_read(subscriber_id, &web, &id("gone"))
+        .unwrap();
     world
         .state
-        .expect(member, &web, &id("new"), Expected::Unknown, world.now);
-    let read = world.state.live_read(member, &web, &id("new")).unwrap();
+        .live(subscriber_id, &web, &id("gone"), &read, None);
+    let read = world
+        .state
+        .live_read(subscriber_id, &web, &id("new"))
+        .unwrap();
+    world.version += 99;
+    let new = world.stored(SERVICE, owned("new", "web"));
+    world
+        .state
+        .live(subscriber_id, &web, &id("new"), &read, Some(new));
+    assert_eq!(
+        world
+            .state
+            .expectation_status(subscriber_id, &web, world.now),
+        ExpectationStatus::None
+    );
+    assert_eq!(world.children(subscriber_id, "web"), ["Service demo/new"]);
+    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
+
+    // A child that lost our label is outside of the watch, which would never show its end.
+    world.state.expect(
+        subscriber_id,
+        &web,
+        &id("new"),
+        ExpectedState::Unknown,
+        world.now,
+    );
+    let read = world
+        .state
+        .live_read(subscriber_id, &web, &id("new"))
+        .unwrap();
     let mut unlabelled = owned("new", "web");
     unlabelled["metadata"]["labels"] = json!({});
     let unlabelled = world.stored(SERVICE, unlabelled);
     world
         .state
-        .live(member, &web, &id("new"), &read, Some(unlabelled));
-    assert_eq!(world.children(member, "web"), [""; 0]);
+        .live(subscriber_id, &web, &id("new"), &read, Some(unlabelled));
+    assert_eq!(world.children(subscriber_id, "web"), [""; 0]);
 
     // The next attempt of a failed read has to wait.
+    world.state.expect(
+        subscriber_id,
+        &web,
+        &id("new"),
+        ExpectedState::Unknown,
+        world.now,
+    );
     world
         .state
-        .expect(member, &web, &id("new"), Expected::Unknown, world.now);
-    world.state.live_failed(member, &web, &id("new"), world.now);
+        .live_failed(subscriber_id, &web, &id("new"), world.now);
     let later = world.now + Duration::from_secs(1);
     assert_eq!(
-        world.state.unseen(member, &web, world.now),
-        Unseen::Until(later)
+        world
+            .state
+            .expectation_status(subscriber_id, &web, world.now),
+        ExpectationStatus::Until(later)
     );
 }
 
 #[test]
 fn w6_an_older_state_is_refused_unless_it_is_the_truth() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     world.put(CACHE, cache("web"));
     world.put(SERVICE, owned("s", "web"));
-    world.due(member);
+    world.due(subscriber_id);
     let (id, generation, _) = world.task(SERVICE).unwrap();
     let task = (id, generation);
     let old = ResourceVersion(5);
@@ -908,25 +1028,25 @@ fn w6_an_older_state_is_refused_unless_it_is_the_truth() {
     );
     let since = Since::NotOlderThan(ResourceVersion(world.version));
     assert_eq!(world.state.begin_list(task, since, old), Applied::WentBack);
-    assert_eq!(world.children(member, "web"), ["Service demo/s"]);
+    assert_eq!(world.children(subscriber_id, "web"), ["Service demo/s"]);
     assert_eq!(
         world.state.begin_list(task, Since::Now, old),
         Applied::Current
     );
     assert_eq!(world.state.end_list(task, old, world.now), Applied::Current);
     assert_eq!(world.state.version(task), old);
-    assert_eq!(world.due(member), ["web child-changed"]);
-    assert_eq!(world.children(member, "web"), [""; 0]);
+    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
+    assert_eq!(world.children(subscriber_id, "web"), [""; 0]);
 }
 
 #[test]
 fn a_task_that_was_replaced_changes_nothing() {
     let mut world = World::new();
-    let member = world.enrol();
+    let subscriber_id = world.add_subscriber();
     world.list_all();
     let (id, generation, _) = world.task(POD).unwrap();
     let stored = world.stored(POD, pod("p", "web"));
-    world.state.leave(member, world.now);
+    world.state.remove_subscriber(subscriber_id, world.now);
     assert_eq!(
         world.state.put((id, generation), stored, world.now),
         Applied::Superseded
@@ -956,14 +1076,14 @@ proptest! {
     #[test]
     fn w1_joining_late_equals_a_full_replay(steps in steps(), join in 0_usize..40) {
         let mut world = World::new();
-        let early = world.enrol();
+        let early = world.add_subscriber();
         world.list_all();
         let mut late = None;
         let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut children: BTreeMap<u8, u8> = BTreeMap::new();
         for (at, step) in steps.into_iter().enumerate() {
             if at == join {
-                late = Some(world.enrol());
+                late = Some(world.add_subscriber());
             }
             match step {
                 Step::Parent(name, true) => {
@@ -988,17 +1108,17 @@ proptest! {
                     world.list(SERVICE, objects);
                 }
             }
-            for (member, keeps) in [(Some(early), false), (late, true)] {
-                let Some(member) = member else { continue };
-                let triggered = world.due(member);
-                for parent in world.state.parents(member) {
+            for (subscriber_id, keeps) in [(Some(early), false), (late, true)] {
+                let Some(subscriber_id) = subscriber_id else { continue };
+                let triggered = world.due(subscriber_id);
+                for parent in world.state.parents(subscriber_id) {
                     let name = parent.name.to_string();
                     let expected: Vec<String> = children
                         .iter()
                         .filter(|(_, owner)| owner.to_string() == name)
                         .map(|(child, _)| format!("Service demo/{child}"))
                         .collect();
-                    let view = world.children(member, &name);
+                    let view = world.children(subscriber_id, &name);
                     prop_assert_eq!(&view, &expected);
                     if keeps {
                         let known = seen.insert(name.clone(), view.clone());
@@ -1007,7 +1127,7 @@ proptest! {
                     }
                 }
                 if keeps {
-                    let parents = world.state.parents(member);
+                    let parents = world.state.parents(subscriber_id);
                     seen.retain(|name, _| parents.iter().any(|parent| *parent.name == **name));
                 }
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_model::{Access, ResourceVersion};
 use tokio::time::Instant;
 
-use super::{Slot, SlotId, State, lanes::Lane, slots::Health};
+use super::{Slot, SlotId, State, namespaces::NamespaceWatch, slots::Health};
 use crate::{
     discovery::Kinds,
     error::chain,
@@ -49,18 +49,20 @@ impl State {
             }
         }
         for (id, served) in &affected {
-            let lanes = self.lanes(served.as_ref(), now);
+            let namespace_watches = self.namespace_watches(served.as_ref(), now);
             let Some(slot) = self.slots.get_mut(id) else {
                 continue;
             };
             slot.served.clone_from(served);
-            let places = |lanes: &[Lane]| -> Vec<_> {
-                let lanes = lanes.iter();
-                lanes.map(|lane| lane.namespace.clone()).collect()
+            let places = |namespace_watches: &[NamespaceWatch]| -> Vec<_> {
+                namespace_watches
+                    .iter()
+                    .map(|namespace_watch| namespace_watch.namespace.clone())
+                    .collect()
             };
             // Versions and objects of other namespaces say nothing about the new requests.
-            if served.is_none() || places(&slot.lanes) != places(&lanes) {
-                slot.lanes = lanes;
+            if served.is_none() || places(&slot.namespace_watches) != places(&namespace_watches) {
+                slot.namespace_watches = namespace_watches;
                 let changes = slot.store.clear();
                 self.dispatch(*id, &changes, false);
             } else {
@@ -78,21 +80,21 @@ impl State {
             if slot.form() == Access::Hash && self.hash_key.is_none() {
                 continue;
             }
-            for lane in &slot.lanes {
-                let Some(target) = slot.target(lane, slot.form()) else {
+            for namespace_watch in &slot.namespace_watches {
+                let Some(target) = slot.target(namespace_watch, slot.form()) else {
                     continue;
                 };
-                let since = if lane.version == ResourceVersion::default() {
+                let since = if namespace_watch.version == ResourceVersion::default() {
                     Since::Now
                 } else {
-                    Since::NotOlderThan(lane.version)
+                    Since::NotOlderThan(namespace_watch.version)
                 };
                 let order = Order {
                     target,
                     shape: self.shape(slot, slot.form()),
                     first: Step::List { since, paged: true },
                 };
-                orders.insert((*id, lane.generation), order);
+                orders.insert((*id, namespace_watch.generation), order);
             }
         }
         orders
@@ -101,7 +103,9 @@ impl State {
     /// The last version that a task has seen.
     pub(crate) fn version(&mut self, task: (SlotId, u64)) -> ResourceVersion {
         let found = self.of_task(task);
-        found.map_or_else(ResourceVersion::default, |(lane, _)| lane.version)
+        found.map_or_else(ResourceVersion::default, |(namespace_watch, _)| {
+            namespace_watch.version
+        })
     }
 
     /// Begins a list that shows the state at `version`.
@@ -114,23 +118,26 @@ impl State {
         since: Since,
         version: ResourceVersion,
     ) -> Applied {
-        let Some((lane, store)) = self.of_task(task) else {
+        let Some((namespace_watch, store)) = self.of_task(task) else {
             return Applied::Superseded;
         };
-        let older = version < lane.version;
+        let older = version < namespace_watch.version;
         if older && since != Since::Now {
             return Applied::WentBack;
         }
-        store.begin_list(lane.namespace.as_ref(), older || lane.reshaped);
+        store.begin_list(
+            namespace_watch.namespace.as_ref(),
+            older || namespace_watch.reshaped,
+        );
         Applied::Current
     }
 
     /// Applies a page of a list.
     pub(crate) fn page(&mut self, task: (SlotId, u64), objects: Vec<Stored>) -> Applied {
-        let Some((lane, store)) = self.of_task(task) else {
+        let Some((namespace_watch, store)) = self.of_task(task) else {
             return Applied::Superseded;
         };
-        let first = lane.lists == 0;
+        let first = namespace_watch.lists == 0;
         let changes: Vec<_> = objects
             .into_iter()
             .flat_map(|stored| store.put(stored))
@@ -146,18 +153,18 @@ impl State {
         version: ResourceVersion,
         now: Instant,
     ) -> Applied {
-        let Some((lane, store)) = self.of_task(task) else {
+        let Some((namespace_watch, store)) = self.of_task(task) else {
             return Applied::Superseded;
         };
-        let changes = store.end_list(lane.namespace.as_ref(), version);
-        let synced = lane.health == Health::Synced;
-        lane.version = version;
-        lane.reshaped = false;
-        lane.last_event = Some(now);
-        lane.last_error = None;
-        lane.lists += 1;
-        lane.set_health(Health::Synced, now);
-        let namespace = lane.namespace.clone();
+        let changes = store.end_list(namespace_watch.namespace.as_ref(), version);
+        let synced = namespace_watch.health == Health::Synced;
+        namespace_watch.version = version;
+        namespace_watch.reshaped = false;
+        namespace_watch.last_event = Some(now);
+        namespace_watch.last_error = None;
+        namespace_watch.lists += 1;
+        namespace_watch.set_health(Health::Synced, now);
+        let namespace = namespace_watch.namespace.clone();
         self.dispatch(task.0, &changes, false);
         self.moved_on(task.0);
         if !synced {
@@ -211,46 +218,53 @@ impl State {
         failure: &Failure,
         now: Instant,
     ) -> Applied {
-        let Some((lane, _)) = self.of_task(task) else {
+        let Some((namespace_watch, _)) = self.of_task(task) else {
             return Applied::Superseded;
         };
         let message = chain(failure);
-        let before = lane.health.clone();
+        let before = namespace_watch.health.clone();
         if failure.is_forbidden() {
-            lane.set_health(Health::Refused(message.clone()), now);
-        } else if failure.is_not_found() || matches!(lane.health, Health::Listing(_)) {
-            lane.set_health(Health::Listing(Some(message.clone())), now);
+            namespace_watch.set_health(Health::Refused(message.clone()), now);
+        } else if failure.is_not_found() || matches!(namespace_watch.health, Health::Listing(_)) {
+            namespace_watch.set_health(Health::Listing(Some(message.clone())), now);
         }
-        lane.last_error = Some(message);
+        namespace_watch.last_error = Some(message);
         // Between "being listed" and "failing" no parent is triggered: neither can be used, and the message is read on
         // demand.
         let usable = |health: &Health| std::mem::discriminant(health);
-        if usable(&before) != usable(&lane.health) {
-            let namespace = lane.namespace.clone();
+        if usable(&before) != usable(&namespace_watch.health) {
+            let namespace = namespace_watch.namespace.clone();
             self.kind_changed(task.0, namespace.as_ref());
         }
         Applied::Current
     }
 
     /// Returns the watch and store that a task may write to; none if another task has taken over.
-    fn of_task(&mut self, (id, generation): (SlotId, u64)) -> Option<(&mut Lane, &mut Store)> {
-        let Slot { lanes, store, .. } = self.slots.get_mut(&id)?;
-        let lane = lanes
+    fn of_task(
+        &mut self,
+        (id, generation): (SlotId, u64),
+    ) -> Option<(&mut NamespaceWatch, &mut Store)> {
+        let Slot {
+            namespace_watches,
+            store,
+            ..
+        } = self.slots.get_mut(&id)?;
+        let namespace_watch = namespace_watches
             .iter_mut()
-            .find(|lane| lane.generation == generation)?;
-        Some((lane, store))
+            .find(|namespace_watch| namespace_watch.generation == generation)?;
+        Some((namespace_watch, store))
     }
 
     /// Advances the version of a watch, never back.
     fn advance(&mut self, task: (SlotId, u64), version: ResourceVersion, now: Instant) -> Applied {
-        let Some((lane, _)) = self.of_task(task) else {
+        let Some((namespace_watch, _)) = self.of_task(task) else {
             return Applied::Superseded;
         };
-        if version < lane.version {
+        if version < namespace_watch.version {
             return Applied::WentBack;
         }
-        lane.version = version;
-        lane.last_event = Some(now);
+        namespace_watch.version = version;
+        namespace_watch.last_event = Some(now);
         Applied::Current
     }
 }

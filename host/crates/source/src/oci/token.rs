@@ -43,8 +43,10 @@ pub(super) async fn authorize(
     realm: &Realm,
     login: Option<&Login>,
 ) -> Result<Option<HeaderValue>, Failure> {
-    let challenges = challenges.iter();
-    for challenge in challenges.flat_map(|text| parse_challenges(text).unwrap_or_default()) {
+    for challenge in challenges
+        .iter()
+        .flat_map(|text| parse_challenges(text).unwrap_or_default())
+    {
         if challenge.scheme.eq_ignore_ascii_case("bearer") {
             return bearer(transport, &challenge, realm, login).await.map(Some);
         }

@@ -10,16 +10,17 @@ use crate::wire::Failure;
 const NODE: &str = "v1 Node";
 
 /// A state that sees the namespaces `a` and `b`, and a plugin that reads Pods there by this scope.
-fn limited(scope: ReadScope) -> (World, Member) {
+fn limited(scope: ReadScope) -> (World, SubscriberId) {
     let mut world = World::new();
     let names: Vec<Arc<str>> = ["a", "b"].map(Arc::from).into();
     world.state = State::within(Some(names.into()));
     let key = Some(HashKey::new([7_u8; 32]));
     world.state.set_hash_key(key, world.now);
     // The watches are wanted before discovery has shown that the kinds are namespaced.
-    let member = world.enrol_reading(vec![read(POD, Access::Metadata, scope, None)]);
+    let subscriber_id =
+        world.add_reading_subscriber(vec![read(POD, Access::Metadata, scope, None)]);
     world.serve(&[CACHE, SERVICE, SECRET, POD]);
-    (world, member)
+    (world, subscriber_id)
 }
 
 fn task_in(world: &World, kind: &str, namespace: &str) -> ((SlotId, u64), Shape) {
@@ -123,14 +124,17 @@ fn w1_there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
 
 #[test]
 fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
-    let (mut world, member) = limited(ReadScope::ParentNamespace);
+    let (mut world, subscriber_id) = limited(ReadScope::ParentNamespace);
     put_parents(&mut world);
-    world.due(member);
+    world.due(subscriber_id);
     assert_eq!(kept(&world, CACHE), ["a/web", "b/web"]);
     // In `a` an object was replaced by another while the watch was down; `b` did not change.
     list_in(&mut world, CACHE, "a", vec![named("a", "db", "other")]);
     assert_eq!(kept(&world, CACHE), ["a/db", "b/web"]);
-    assert_eq!(world.due(member), ["db parent-changed", "web parent-gone"]);
+    assert_eq!(
+        world.due(subscriber_id),
+        ["db parent-changed", "web parent-gone"]
+    );
     // A list that is the truth may go back; it does not make b go back with it.
     let (task, shape) = task_in(&world, CACHE, "a");
     let old = ResourceVersion(3);
@@ -152,7 +156,7 @@ fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
 
 #[test]
 fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
-    let (mut world, member) = limited(ReadScope::ParentNamespace);
+    let (mut world, subscriber_id) = limited(ReadScope::ParentNamespace);
     for namespace in ["a", "b"] {
         for kind in [SECRET, POD, CACHE] {
             list_in(&mut world, kind, namespace, Vec::new());
@@ -164,7 +168,7 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
             json!({"metadata": {"name": namespace, "uid": namespace}}),
         );
     }
-    world.due(member);
+    world.due(subscriber_id);
     let (task, _) = task_in(&world, SERVICE, "b");
     let refused = Failure::Status {
         code: 403,
@@ -173,9 +177,13 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
     };
     world.state.failed(task, &refused, world.now);
     list_in(&mut world, SERVICE, "a", Vec::new());
-    assert_eq!(world.due(member), ["a kind-changed"], "b still waits");
+    assert_eq!(
+        world.due(subscriber_id),
+        ["a kind-changed"],
+        "b still waits"
+    );
     let waiting = |world: &World, namespace: Option<&str>| -> Vec<String> {
-        let waiting = world.state.waiting(member, namespace).into_iter();
+        let waiting = world.state.waiting(subscriber_id, namespace).into_iter();
         waiting.map(|waiting| waiting.why.to_string()).collect()
     };
     assert_eq!(waiting(&world, Some("a")), [""; 0]);
@@ -187,44 +195,55 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
     );
     let services = gvk(SERVICE).group_kind();
     assert_eq!(
-        world.state.child_count(member, &services),
+        world.state.child_count(subscriber_id, &services),
         None,
         "not all are known"
     );
 
     list_in(&mut world, SERVICE, "b", Vec::new());
-    assert_eq!(world.due(member), ["b kind-changed"]);
+    assert_eq!(world.due(subscriber_id), ["b kind-changed"]);
     assert_eq!(waiting(&world, None), [""; 0]);
-    assert_eq!(world.state.child_count(member, &services), Some(0));
+    assert_eq!(world.state.child_count(subscriber_id, &services), Some(0));
 }
 
 #[test]
 fn q5_own_writes_are_waited_for_in_their_own_namespace() {
-    let (mut world, member) = limited(ReadScope::ParentNamespace);
+    let (mut world, subscriber_id) = limited(ReadScope::ParentNamespace);
     put_parents(&mut world);
     let parent = id_in("b", "web");
     let child = ObjectId::new(gvk(SERVICE).group_kind(), Some("b"), "s");
     let written = ResourceVersion(world.version + 1);
     let due = world.now + Duration::from_secs(5);
-    world
-        .state
-        .expect(member, &parent, &child, Expected::Version(written), due);
+    world.state.expect(
+        subscriber_id,
+        &parent,
+        &child,
+        ExpectedState::Version(written),
+        due,
+    );
     world.version += 5;
     let later = ResourceVersion(world.version);
     let (elsewhere, _) = task_in(&world, SERVICE, "a");
     world.state.bookmark(elsewhere, later, world.now);
     assert_eq!(
-        world.state.unseen(member, &parent, world.now),
-        Unseen::Until(due)
+        world
+            .state
+            .expectation_status(subscriber_id, &parent, world.now),
+        ExpectationStatus::Until(due)
     );
     let (there, _) = task_in(&world, SERVICE, "b");
     world.state.bookmark(there, later, world.now);
-    assert_eq!(world.state.unseen(member, &parent, world.now), Unseen::None);
+    assert_eq!(
+        world
+            .state
+            .expectation_status(subscriber_id, &parent, world.now),
+        ExpectationStatus::None
+    );
 }
 
 #[test]
 fn l2_each_namespace_has_its_own_freshness_check() {
-    let (mut world, member) = limited(ReadScope::ParentNamespace);
+    let (mut world, subscriber_id) = limited(ReadScope::ParentNamespace);
     for namespace in ["a", "b"] {
         list_all_in(&mut world, namespace);
     }
@@ -258,17 +277,20 @@ fn l2_each_namespace_has_its_own_freshness_check() {
             assert!(world.state.prove_by_version(&one, version));
         }
     }
-    assert_eq!(world.state.waiting(member, Some("a")), []);
-    assert_eq!(world.state.waiting(member, Some("b"))[0].why, Why::InDoubt);
+    assert_eq!(world.state.waiting(subscriber_id, Some("a")), []);
+    assert_eq!(
+        world.state.waiting(subscriber_id, Some("b"))[0].why,
+        Why::InDoubt
+    );
 }
 
 #[test]
 fn a_read_of_another_namespace_is_refused() {
-    let reader = |member| Reader {
-        member,
+    let reader = |subscriber_id| Reader {
+        subscriber_id,
         parent: id_in("a", "web"),
     };
-    let list = |world: &mut World, member, namespace: Option<&str>| {
+    let list = |world: &mut World, subscriber_id, namespace: Option<&str>| {
         let list = ListSelector {
             kind: gvk(POD),
             namespace: namespace.map(Arc::from),
@@ -276,7 +298,7 @@ fn a_read_of_another_namespace_is_refused() {
         };
         let read = world
             .state
-            .read_list(&reader(member), &list, &mut Made::default());
+            .read_list(&reader(subscriber_id), &list, &mut Made::default());
         read.map(|objects| objects.len())
     };
     let unseen = |namespace: &str| {
@@ -286,7 +308,7 @@ fn a_read_of_another_namespace_is_refused() {
         })
     };
     let ready = |scope| {
-        let (mut world, member) = limited(scope);
+        let (mut world, subscriber_id) = limited(scope);
         for namespace in ["a", "b"] {
             list_all_in(&mut world, namespace);
             put_in(
@@ -296,29 +318,31 @@ fn a_read_of_another_namespace_is_refused() {
                 json!({"metadata": {"name": "p", "uid": namespace}}),
             );
         }
-        (world, member)
+        (world, subscriber_id)
     };
-    let (mut world, member) = ready(ReadScope::Cluster);
+    let (mut world, subscriber_id) = ready(ReadScope::Cluster);
     assert_eq!(
-        list(&mut world, member, None),
+        list(&mut world, subscriber_id, None),
         Ok(2),
         "all that the host sees"
     );
-    assert_eq!(list(&mut world, member, Some("b")), Ok(1));
-    assert_eq!(list(&mut world, member, Some("c")), unseen("c"));
+    assert_eq!(list(&mut world, subscriber_id, Some("b")), Ok(1));
+    assert_eq!(list(&mut world, subscriber_id, Some("c")), unseen("c"));
     let reference = ObjectRef {
         kind: gvk(POD),
         namespace: Some("c".into()),
         name: "p".into(),
     };
     let made = &mut Made::default();
-    let got = world.state.read_object(&reader(member), &reference, made);
+    let got = world
+        .state
+        .read_object(&reader(subscriber_id), &reference, made);
     assert_eq!(got.unwrap_err(), unseen("c").unwrap_err());
 
-    let (mut world, member) = ready(ReadScope::Namespaces(["a", "c"].map(Arc::from).into()));
-    assert_eq!(list(&mut world, member, Some("a")), Ok(1));
+    let (mut world, subscriber_id) = ready(ReadScope::Namespaces(["a", "c"].map(Arc::from).into()));
+    assert_eq!(list(&mut world, subscriber_id, Some("a")), Ok(1));
     // The part that is seen is not all that is granted.
-    assert_eq!(list(&mut world, member, None), unseen("c"));
+    assert_eq!(list(&mut world, subscriber_id, None), unseen("c"));
     let not_granted = Err(ReadFailure::NotGranted(gvk(POD)));
-    assert_eq!(list(&mut world, member, Some("b")), not_granted);
+    assert_eq!(list(&mut world, subscriber_id, Some("b")), not_granted);
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_model::{Access, Resource, ResourceVersion, Scope};
 use tokio::time::Instant;
 
-use super::{Member, Slot, SlotId, State, slots::Health};
+use super::{Slot, SlotId, State, SubscriberId, slots::Health};
 use crate::{
     interest::Why,
     report::WatchStatus,
@@ -18,7 +18,7 @@ use crate::{
 
 /// The request that lists and watches one namespace, or the whole cluster.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct NamespaceWatch {
     /// None: everywhere, or a cluster-scoped kind.
     pub(super) namespace: Option<Arc<str>>,
     /// The task that may write to this watch: a task that was started for another form or URL may not. Never reused.
@@ -37,9 +37,9 @@ pub(super) struct Lane {
 }
 
 /// The parents that are blocked together: those of one namespace, or all if the host is not limited to namespaces.
-pub(super) type District = Option<Arc<str>>;
+pub(super) type NamespaceScope = Option<Arc<str>>;
 
-impl Lane {
+impl NamespaceWatch {
     /// Creates a watch that has shown nothing yet.
     pub(super) fn new(namespace: Option<Arc<str>>, generation: u64, now: Instant) -> Self {
         Self {
@@ -96,15 +96,17 @@ impl Lane {
 
 impl Slot {
     /// The watch that covers a namespace.
-    pub(super) fn lane_at(&self, namespace: Option<&str>) -> Option<&Lane> {
-        self.lanes.iter().find(|lane| lane.is_about(namespace))
+    pub(super) fn namespace_watch_at(&self, namespace: Option<&str>) -> Option<&NamespaceWatch> {
+        self.namespace_watches
+            .iter()
+            .find(|namespace_watch| namespace_watch.is_about(namespace))
     }
 
     /// The request of a watch in a form; none while the kind is not served.
-    pub(super) fn target(&self, lane: &Lane, form: Access) -> Option<Target> {
+    pub(super) fn target(&self, namespace_watch: &NamespaceWatch, form: Access) -> Option<Target> {
         Some(Target {
             served: self.served.clone()?,
-            namespace: lane.namespace.clone(),
+            namespace: namespace_watch.namespace.clone(),
             selector: self.key.selector.as_deref().map(str::to_owned),
             form,
         })
@@ -112,10 +114,19 @@ impl Slot {
 
     /// The time since which parents in a namespace, or any parents, are blocked.
     pub(super) fn since(&self, namespace: Option<&str>) -> Option<Instant> {
-        let lanes = self.lanes.iter().filter(|lane| lane.is_about(namespace));
-        let holding = lanes.clone().filter(|lane| lane.why().is_some());
-        let since = holding.map(|lane| lane.since).min();
-        since.or_else(|| lanes.map(|lane| lane.since).min())
+        let namespace_watches = self
+            .namespace_watches
+            .iter()
+            .filter(|namespace_watch| namespace_watch.is_about(namespace));
+        let holding = namespace_watches
+            .clone()
+            .filter(|namespace_watch| namespace_watch.why().is_some());
+        let since = holding.map(|namespace_watch| namespace_watch.since).min();
+        since.or_else(|| {
+            namespace_watches
+                .map(|namespace_watch| namespace_watch.since)
+                .min()
+        })
     }
 }
 
@@ -130,10 +141,14 @@ impl State {
     }
 
     /// The requests of a watch that starts.
-    pub(super) fn lanes(&mut self, served: Option<&Resource>, now: Instant) -> Vec<Lane> {
+    pub(super) fn namespace_watches(
+        &mut self,
+        served: Option<&Resource>,
+        now: Instant,
+    ) -> Vec<NamespaceWatch> {
         let layout = self.layout(served).into_iter();
-        let lane = |namespace| Lane::new(namespace, self.number(), now);
-        layout.map(lane).collect()
+        let namespace_watch = |namespace| NamespaceWatch::new(namespace, self.number(), now);
+        layout.map(namespace_watch).collect()
     }
 
     /// Returns true if the host is not limited to other namespaces.
@@ -153,16 +168,19 @@ impl State {
         if slot.form() == Access::Hash && self.hash_key.is_none() {
             return Some(Why::HashKeyMissing);
         }
-        let mut lanes = slot.lanes.iter().filter(|lane| lane.is_about(namespace));
-        lanes.find_map(Lane::why)
+        let mut namespace_watches = slot
+            .namespace_watches
+            .iter()
+            .filter(|namespace_watch| namespace_watch.is_about(namespace));
+        namespace_watches.find_map(NamespaceWatch::why)
     }
 
     /// The state of every request, for users.
     pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
         let mut statuses = Vec::new();
         for slot in self.slots.values() {
-            for lane in &slot.lanes {
-                let namespace = lane.namespace.as_deref();
+            for namespace_watch in &slot.namespace_watches {
+                let namespace = namespace_watch.namespace.as_deref();
                 let (objects, bytes) = slot.store.size_of(namespace);
                 statuses.push(WatchStatus {
                     kind: slot.key.kind.clone(),
@@ -171,13 +189,13 @@ impl State {
                     form: slot.form(),
                     users: slot.users().count(),
                     why: self.why(slot, namespace),
-                    since: lane.since,
+                    since: namespace_watch.since,
                     objects,
                     bytes,
-                    version: lane.version,
-                    last_event: lane.last_event,
-                    last_error: lane.last_error.clone(),
-                    lists: lane.lists,
+                    version: namespace_watch.version,
+                    last_event: namespace_watch.last_event,
+                    last_error: namespace_watch.last_error.clone(),
+                    lists: namespace_watch.lists,
                 });
             }
         }
@@ -185,26 +203,37 @@ impl State {
     }
 
     /// Returns every scope.
-    pub(super) fn districts(&self) -> Vec<District> {
+    pub(super) fn namespace_scopes(&self) -> Vec<NamespaceScope> {
         // Cluster-scoped parents are in no namespace, so they have a scope of their own.
         let limited = self.namespaces.as_deref().unwrap_or_default();
         limited.iter().cloned().map(Some).chain([None]).collect()
     }
 
     /// The scopes in which passes have all that they need.
-    pub(super) fn ready_districts(&self, member: Member) -> BTreeSet<District> {
-        let mut districts = self.districts();
-        districts.retain(|district| self.waiting(member, district.as_deref()).is_empty());
-        districts.into_iter().collect()
+    pub(super) fn ready_namespace_scopes(
+        &self,
+        subscriber_id: SubscriberId,
+    ) -> BTreeSet<NamespaceScope> {
+        let mut namespace_scopes = self.namespace_scopes();
+        namespace_scopes.retain(|namespace_scope| {
+            self.waiting(subscriber_id, namespace_scope.as_deref())
+                .is_empty()
+        });
+        namespace_scopes.into_iter().collect()
     }
 
     /// Triggers the known parents of a scope.
-    pub(super) fn trigger_district(&mut self, member: Member, district: &District, cause: Cause) {
+    pub(super) fn trigger_namespace_scope(
+        &mut self,
+        subscriber_id: SubscriberId,
+        namespace_scope: &NamespaceScope,
+        cause: Cause,
+    ) {
         let limited = self.namespaces.is_some();
-        for parent in self.parents(member) {
-            if !limited || parent.namespace == *district {
+        for parent in self.parents(subscriber_id) {
+            if !limited || parent.namespace == *namespace_scope {
                 let object = None;
-                self.trigger(member, parent, Trigger { cause, object });
+                self.trigger(subscriber_id, parent, Trigger { cause, object });
             }
         }
     }
@@ -216,9 +245,9 @@ impl State {
             return;
         };
         let reshaped = slot.store.len() > 0;
-        for lane in &mut slot.lanes {
+        for namespace_watch in &mut slot.namespace_watches {
             self.count += 1;
-            lane.restart(self.count, reshaped, now);
+            namespace_watch.restart(self.count, reshaped, now);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use innkeeper_model::{Gvk, LabelSelector, ObjectId, Resource, ResourceVersion, Uid};
 use tokio::time::Instant;
 
-use super::{Member, Slot, SlotId, State, key_of};
+use super::{Slot, SlotId, State, SubscriberId, key_of};
 use crate::{
     stored::{Shape, Stored},
     triggers::{Cause, Trigger},
@@ -15,7 +15,7 @@ use crate::{
 
 /// The state that the cache must show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Expected {
+pub(crate) enum ExpectedState {
     /// This version or a later one.
     Version(ResourceVersion),
     /// A version later than this outdated one, or the end of the object.
@@ -28,18 +28,18 @@ pub(crate) enum Expected {
 
 /// One expectation.
 #[derive(Clone, Debug)]
-pub(super) struct Gate {
-    expected: Expected,
+pub(super) struct WriteExpectation {
+    expected: ExpectedState,
     /// The time at which the object is read live instead.
     due: Instant,
 }
 
 /// The expectations of one parent, by object.
-pub(super) type Gates = BTreeMap<ObjectId, Gate>;
+pub(super) type WriteExpectations = BTreeMap<ObjectId, WriteExpectation>;
 
 /// The step that must come before a parent is observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unseen {
+pub(crate) enum ExpectationStatus {
     /// Nothing.
     None,
     /// Wait until then at the latest.
@@ -62,66 +62,76 @@ impl State {
     /// Adds an expectation.
     pub(crate) fn expect(
         &mut self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
-        expected: Expected,
+        expected: ExpectedState,
         due: Instant,
     ) {
-        let Some(enrolled) = self.members.get_mut(&member) else {
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return;
         };
-        let gates = enrolled.gates.entry(parent.clone()).or_default();
+        let expectations = subscriber.expectations.entry(parent.clone()).or_default();
         // A write with an unknown outcome stays unknown until a live read: a later write of the same object says
         // nothing about it.
-        let unknown = gates
+        let unknown = expectations
             .get(id)
-            .is_some_and(|gate| gate.expected == Expected::Unknown);
+            .is_some_and(|expectation| expectation.expected == ExpectedState::Unknown);
         if !unknown {
-            gates.insert(id.clone(), Gate { expected, due });
+            expectations.insert(id.clone(), WriteExpectation { expected, due });
         }
     }
 
     /// Returns the step that is needed before a parent can be observed, and remembers a parent that has to wait.
-    pub(crate) fn unseen(&mut self, member: Member, parent: &ObjectId, now: Instant) -> Unseen {
-        self.drop_seen(member, parent);
-        let Some(enrolled) = self.members.get_mut(&member) else {
-            return Unseen::None;
+    pub(crate) fn expectation_status(
+        &mut self,
+        subscriber_id: SubscriberId,
+        parent: &ObjectId,
+        now: Instant,
+    ) -> ExpectationStatus {
+        self.drop_met(subscriber_id, parent);
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
+            return ExpectationStatus::None;
         };
-        let Some(gates) = enrolled.gates.get(parent) else {
-            enrolled.behind.remove(parent);
-            return Unseen::None;
+        let Some(expectations) = subscriber.expectations.get(parent) else {
+            subscriber.behind.remove(parent);
+            return ExpectationStatus::None;
         };
-        let due: Vec<ObjectId> = gates
+        let due: Vec<ObjectId> = expectations
             .iter()
-            .filter(|(_, gate)| gate.due <= now)
+            .filter(|(_, expectation)| expectation.due <= now)
             .map(|(id, _)| id.clone())
             .collect();
         if !due.is_empty() {
-            return Unseen::Read(due);
+            return ExpectationStatus::Read(due);
         }
-        let first = gates.values().map(|gate| gate.due).min();
-        enrolled.behind.insert(parent.clone());
-        first.map_or(Unseen::None, Unseen::Until)
+        let first = expectations
+            .values()
+            .map(|expectation| expectation.due)
+            .min();
+        subscriber.behind.insert(parent.clone());
+        first.map_or(ExpectationStatus::None, ExpectationStatus::Until)
     }
 
-    /// Returns true if a parent has open expectations. Unlike [`unseen`](Self::unseen) it registers no wait.
-    pub(crate) fn is_behind(&self, member: Member, parent: &ObjectId) -> bool {
-        let enrolled = self.members.get(&member);
-        let gates = enrolled.and_then(|enrolled| enrolled.gates.get(parent));
-        let mut gates = gates.into_iter().flatten();
-        gates.any(|(id, gate)| !self.is_seen(member, parent, id, &gate.expected))
+    /// Returns true if a parent has open expectations. Unlike [`expectation_status`](Self::expectation_status) it registers no wait.
+    pub(crate) fn is_behind(&self, subscriber_id: SubscriberId, parent: &ObjectId) -> bool {
+        self.subscribers
+            .get(&subscriber_id)
+            .and_then(|subscriber| subscriber.expectations.get(parent))
+            .into_iter()
+            .flatten()
+            .any(|(id, expectation)| !self.is_met(subscriber_id, parent, id, &expectation.expected))
     }
 
     /// Prepares a live read; none if the kind cannot be read, so that there is nothing to wait for.
     pub(crate) fn live_read(
         &mut self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
     ) -> Option<LiveRead> {
         let found = self
-            .gate_slot(member, parent, id)
+            .expectation_slot(subscriber_id, parent, id)
             .and_then(|(slot_id, kind)| {
                 let slot = self.slots.get(&slot_id)?;
                 let namespace = id.namespace.as_deref();
@@ -138,7 +148,7 @@ impl State {
                 })
             });
         if found.is_none() {
-            self.open(member, parent, id);
+            self.drop_expectation(subscriber_id, parent, id);
         }
         found
     }
@@ -146,20 +156,19 @@ impl State {
     /// Applies the result of a live read.
     pub(crate) fn live(
         &mut self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
         read: &LiveRead,
         found: Option<Stored>,
     ) {
-        self.open(member, parent, id);
+        self.drop_expectation(subscriber_id, parent, id);
         let Some(slot) = self.slots.get_mut(&read.slot) else {
             return;
         };
         // An object outside the selector of the watch would stay in the cache for ever, because no event would remove
         // it.
-        let found = found.filter(|stored| chosen(slot, stored));
-        let changes = match found {
+        let changes = match found.filter(|stored| chosen(slot, stored)) {
             Some(stored) => slot.store.put(stored),
             // The object is missing. A version that arrived during the read is newer than this answer and stays.
             None => read
@@ -174,35 +183,36 @@ impl State {
     /// Postpones a live read that failed.
     pub(crate) fn live_failed(
         &mut self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
         now: Instant,
     ) {
         const PAUSE: Duration = Duration::from_secs(1);
-        let enrolled = self.members.get_mut(&member);
-        let gates = enrolled.and_then(|enrolled| enrolled.gates.get_mut(parent));
-        if let Some(gate) = gates.and_then(|gates| gates.get_mut(id)) {
-            gate.due = now + PAUSE;
+        let subscriber = self.subscribers.get_mut(&subscriber_id);
+        let expectations =
+            subscriber.and_then(|subscriber| subscriber.expectations.get_mut(parent));
+        if let Some(expectation) = expectations.and_then(|expectations| expectations.get_mut(id)) {
+            expectation.due = now + PAUSE;
         }
     }
 
     /// Ends the wait of a parent whose expectations are met, and returns true if it did.
-    pub(super) fn caught_up(&mut self, member: Member, parent: &ObjectId) -> bool {
+    pub(super) fn caught_up(&mut self, subscriber_id: SubscriberId, parent: &ObjectId) -> bool {
         let waits = |state: &Self| {
-            let enrolled = state.members.get(&member)?;
-            enrolled.behind.contains(parent).then_some(())
+            let subscriber = state.subscribers.get(&subscriber_id)?;
+            subscriber.behind.contains(parent).then_some(())
         };
         if waits(self).is_none() {
             return false;
         }
-        self.drop_seen(member, parent);
-        let Some(enrolled) = self.members.get_mut(&member) else {
+        self.drop_met(subscriber_id, parent);
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return false;
         };
-        let done = !enrolled.gates.contains_key(parent);
+        let done = !subscriber.expectations.contains_key(parent);
         if done {
-            enrolled.behind.remove(parent);
+            subscriber.behind.remove(parent);
         }
         done
     }
@@ -212,88 +222,98 @@ impl State {
         let Some(slot) = self.slots.get(&id) else {
             return;
         };
-        let members: Vec<Member> = slot.users().map(|(member, _)| member).collect();
-        for member in members {
-            let enrolled = self.members.get(&member);
-            let behind: Vec<ObjectId> = enrolled
+        let subscribers: Vec<SubscriberId> = slot
+            .users()
+            .map(|(subscriber_id, _)| subscriber_id)
+            .collect();
+        for subscriber_id in subscribers {
+            let subscriber = self.subscribers.get(&subscriber_id);
+            let behind: Vec<ObjectId> = subscriber
                 .into_iter()
-                .flat_map(|enrolled| enrolled.behind.iter().cloned())
+                .flat_map(|subscriber| subscriber.behind.iter().cloned())
                 .collect();
             for parent in behind {
-                if self.caught_up(member, &parent) {
+                if self.caught_up(subscriber_id, &parent) {
                     let trigger = Trigger {
                         cause: Cause::CaughtUp,
                         object: None,
                     };
-                    self.trigger(member, parent, trigger);
+                    self.trigger(subscriber_id, parent, trigger);
                 }
             }
         }
     }
 
-    fn drop_seen(&mut self, member: Member, parent: &ObjectId) {
+    fn drop_met(&mut self, subscriber_id: SubscriberId, parent: &ObjectId) {
         let seen: Vec<ObjectId> = self
-            .members
-            .get(&member)
-            .and_then(|enrolled| enrolled.gates.get(parent))
+            .subscribers
+            .get(&subscriber_id)
+            .and_then(|subscriber| subscriber.expectations.get(parent))
             .into_iter()
             .flatten()
-            .filter(|(id, gate)| self.is_seen(member, parent, id, &gate.expected))
+            .filter(|(id, expectation)| {
+                self.is_met(subscriber_id, parent, id, &expectation.expected)
+            })
             .map(|(id, _)| id.clone())
             .collect();
         for id in seen {
-            self.open(member, parent, &id);
+            self.drop_expectation(subscriber_id, parent, &id);
         }
     }
 
-    fn is_seen(
+    fn is_met(
         &self,
-        member: Member,
+        subscriber_id: SubscriberId,
         parent: &ObjectId,
         id: &ObjectId,
-        expected: &Expected,
+        expected: &ExpectedState,
     ) -> bool {
-        let Some((slot, _)) = self.gate_slot(member, parent, id) else {
+        let Some((slot, _)) = self.expectation_slot(subscriber_id, parent, id) else {
             // A kind that is no longer watched shows no event, so waiting for one would never end.
-            return *expected != Expected::Unknown;
+            return *expected != ExpectedState::Unknown;
         };
         let Some(slot) = self.slots.get(&slot) else {
             return true;
         };
         let stored = slot.store.get(&key_of(id));
         match expected {
-            Expected::Version(version) => {
-                let lane = slot.lane_at(id.namespace.as_deref());
-                lane.is_some_and(|lane| lane.version >= *version)
+            ExpectedState::Version(version) => {
+                let namespace_watch = slot.namespace_watch_at(id.namespace.as_deref());
+                namespace_watch.is_some_and(|namespace_watch| namespace_watch.version >= *version)
                     || stored.is_some_and(|stored| stored.version >= *version)
             }
-            Expected::After(version) => stored.is_none_or(|stored| stored.version > *version),
-            Expected::Deleted(uid) => {
+            ExpectedState::After(version) => stored.is_none_or(|stored| stored.version > *version),
+            ExpectedState::Deleted(uid) => {
                 stored.is_none_or(|stored| stored.uid != *uid || stored.deleting)
             }
-            Expected::Unknown => false,
+            ExpectedState::Unknown => false,
         }
     }
 
-    fn open(&mut self, member: Member, parent: &ObjectId, id: &ObjectId) {
-        let Some(enrolled) = self.members.get_mut(&member) else {
+    fn drop_expectation(&mut self, subscriber_id: SubscriberId, parent: &ObjectId, id: &ObjectId) {
+        let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) else {
             return;
         };
-        if let Some(gates) = enrolled.gates.get_mut(parent) {
-            gates.remove(id);
-            if gates.is_empty() {
-                enrolled.gates.remove(parent);
+        if let Some(expectations) = subscriber.expectations.get_mut(parent) {
+            expectations.remove(id);
+            if expectations.is_empty() {
+                subscriber.expectations.remove(parent);
             }
         }
     }
 
     /// The watch in which a written object must appear.
-    fn gate_slot(&self, member: Member, parent: &ObjectId, id: &ObjectId) -> Option<(SlotId, Gvk)> {
-        let enrolled = self.members.get(&member)?;
+    fn expectation_slot(
+        &self,
+        subscriber_id: SubscriberId,
+        parent: &ObjectId,
+        id: &ObjectId,
+    ) -> Option<(SlotId, Gvk)> {
+        let subscriber = self.subscribers.get(&subscriber_id)?;
         if id == parent {
-            return Some((enrolled.held.parent, enrolled.interest.parent.clone()));
+            return Some((subscriber.held.parent, subscriber.interest.parent.clone()));
         }
-        let mut children = enrolled.held.children.iter();
+        let mut children = subscriber.held.children.iter();
         children
             .find(|(child, _)| child.kind.group_kind() == id.kind)
             .map(|(child, slot)| (*slot, child.kind.clone()))
