@@ -1,4 +1,4 @@
-//! The object that is sent for a child, and the keyed hash that tells whether it was sent before.
+//! The object that the host applies for a child, and the keyed hash that shows if it was applied before.
 
 use std::fmt::Write;
 
@@ -14,12 +14,12 @@ use sha2::Sha256;
 
 use super::{Context, fields, ownership};
 
-/// Says how the value of the applied annotation is made, so that it can be made in another way one day.
+/// The version prefix of the applied annotation, so that a later version can compute the value in another way.
 const APPLIED_VERSION: &str = "v1:";
 
-/// The object for a child as it is sent, the host's metadata included.
+/// The object to apply for a child, including the host's metadata.
 pub(super) struct Body {
-    /// Everything that is sent but the applied annotation.
+    /// The object without the applied annotation, which is computed from it.
     canonical: Map<String, Value>,
     applied: String,
 }
@@ -31,7 +31,7 @@ impl Body {
         Self { canonical, applied }
     }
 
-    /// Whether the object is as it was sent: the same was sent last, and nobody changed or took a field since.
+    /// Returns true if this object was applied last and no other field manager has changed or taken a field since.
     pub(super) fn is_unchanged(&self, object: &Object, manager: &str, child: &Child) -> bool {
         if !self.was_applied_last(object) {
             return false;
@@ -46,12 +46,12 @@ impl Body {
         is_covered(object, manager, stated)
     }
 
-    /// Whether the object says that this is what was applied last.
+    /// Returns true if the annotation of the observed object shows that this object was applied last.
     pub(super) fn was_applied_last(&self, object: &Object) -> bool {
         object.annotation(ANNOTATION_APPLIED) == Some(&self.applied)
     }
 
-    /// The whole object to send.
+    /// Returns the whole object to apply.
     pub(super) fn into_object(self) -> Map<String, Value> {
         let mut object = self.canonical;
         put(
@@ -63,7 +63,8 @@ impl Body {
         object
     }
 
-    /// The object with the keys of generated values, whose values do not matter for who owns them.
+    /// Returns the object with the keys of generated values. The values are empty, because only the keys matter for the
+    /// check of ownership.
     fn with_generated_keys(&self, child: &Child) -> Map<String, Value> {
         let mut object = self.canonical.clone();
         for entry in &child.generate {
@@ -73,7 +74,7 @@ impl Body {
     }
 }
 
-/// Whether a manager owns every field that it stated of an object.
+/// Returns true if a field manager owns every field of `stated` in the object.
 pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Value>) -> bool {
     object
         .managed
@@ -83,9 +84,9 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
         .any(|owned| fields::covers(&owned, stated))
 }
 
-/// The object as a child states it, complete, without the host's own metadata.
+/// Returns the complete object of a child, without the host's metadata.
 ///
-/// `apiVersion`, `kind`, name and namespace are the child's, and the texts of a Secret are turned into data.
+/// `apiVersion`, `kind`, name and namespace come from the child, and `stringData` of a Secret becomes `data`.
 pub fn stated(child: &Child) -> Map<String, Value> {
     let mut object = child.object.clone();
     if child.kind.group.is_empty() && &*child.kind.kind == "Secret" {
@@ -113,7 +114,7 @@ pub fn stated(child: &Child) -> Map<String, Value> {
     object
 }
 
-/// The object that is sent, without the applied annotation.
+/// Returns the object to apply, without the applied annotation.
 fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
     let mut object = stated(child);
     put(
@@ -147,8 +148,9 @@ fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
     object
 }
 
-/// Turns `stringData` into `data`, because our entry in the managed fields of `stringData` does not follow changes of
-/// `data`. What is not a text stays for the API server to refuse.
+/// Converts `stringData` into `data`, because the managed fields of `stringData` do not show changes of `data`.
+///
+/// An object with a value that is not a string stays unchanged, so that the API server rejects it.
 pub fn encode_string_data(object: &mut Map<String, Value>) {
     let Some(Value::Object(texts)) = object.get("stringData") else {
         return;
@@ -165,7 +167,7 @@ pub fn encode_string_data(object: &mut Map<String, Value>) {
     }
 }
 
-/// Sets a field below a path of objects, which are made where they are missing.
+/// Sets a field below a path of objects, and creates missing objects of the path.
 fn put(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Value) {
     let mut object = object;
     for step in path {
@@ -181,9 +183,10 @@ fn put(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Value) 
     object.insert(key.to_owned(), value);
 }
 
-/// The value of the applied annotation.
+/// Computes the value of the applied annotation.
 ///
-/// Generated values are covered by what they were asked for, so that nothing about them can be guessed from it.
+/// For generated values it covers the request (key, length, alphabet) and not the value, so that the annotation
+/// reveals nothing about the value.
 pub(super) fn applied(
     key: &HashKey,
     object: &Map<String, Value>,
@@ -210,7 +213,7 @@ pub(super) fn applied(
     value
 }
 
-/// Writes a value as JSON with sorted keys, whatever order the map type keeps.
+/// Writes a value as JSON with sorted keys, so that the hash does not depend on the order of the map type.
 fn write_sorted(value: &Value, text: &mut Vec<u8>) {
     match value {
         Value::Object(fields) => write_sorted_object(fields, text),

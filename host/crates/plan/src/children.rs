@@ -1,4 +1,4 @@
-//! What becomes of each child.
+//! The operation and the progress of each child.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use super::{
 /// Finalizer that makes the garbage collector delete the children before the parent.
 const FOREGROUND_DELETION: &str = "foregroundDeletion";
 
-/// What a child needs.
+/// The progress of a child and the operation for it, if any.
 struct Step {
     progress: Progress,
     operation: Option<Operation>,
@@ -33,7 +33,7 @@ impl Step {
     }
 }
 
-/// Adds the operations for the children, and what becomes of each, to a plan.
+/// Adds the operations and the progress of the children to a plan.
 pub(super) fn plan(
     context: &Context<'_>,
     observed: &BTreeMap<ObjectId, &Object>,
@@ -52,7 +52,7 @@ pub(super) fn plan(
         } = step(context, child, &id, object, &satisfied);
         let ready_condition = ready_condition(context, child);
         let ready = readiness::observed(child, object, &progress, ready_condition.as_deref());
-        // A kind that the plugin can do without must not hold up the rest.
+        // An optional kind that the cluster does not serve must not block the children that come after it.
         if ready || progress == (Progress::NotServed { required: false }) {
             satisfied.insert(child.key.as_str());
         }
@@ -162,7 +162,7 @@ fn missing(
     }
 }
 
-/// An object of a child's name that is not ours.
+/// Plans a child whose name is taken by an object that does not belong to the parent.
 fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> Step {
     let granted = context.adoptable.contains(&id.kind);
     let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
@@ -181,7 +181,7 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
     transferred(child, id, object, patch, to)
 }
 
-/// How a child belongs to its parent.
+/// Returns the desired link of a child to its parent.
 fn ownership_of(child: &Child) -> Ownership {
     match child.removal {
         RemovalPolicy::Delete => Ownership::Owned,
@@ -204,11 +204,12 @@ fn transferred(child: &Child, id: &ObjectId, object: &Object, patch: Value, to: 
     }
 }
 
-/// A child that exists, is ours and is not being deleted.
+/// Plans a child that exists, belongs to the parent and is not being deleted.
 fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> Step {
     let to = ownership_of(child);
-    // Before any apply, because an apply does not drop an ownerReference that a patch has added; and alone, because
-    // it changes the resourceVersion that an apply would be bound to.
+    // The transfer comes before any apply, because an apply does not drop an ownerReference that a patch has added.
+    // It is the only operation of this pass for the child, because it changes the resourceVersion to which an apply
+    // would be bound.
     if let Some(patch) = ownership::transfer(object, context.parent, to) {
         return transferred(child, id, object, patch, to);
     }
@@ -234,7 +235,9 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
     }
 }
 
-/// The deletions of children that are no longer desired; none while a child cannot be made what it should be.
+/// Returns the deletions of children that are no longer desired.
+///
+/// Prunes nothing while another child of the answer is blocked: the old child may do the work of the blocked one.
 fn prunes(
     context: &Context<'_>,
     observed: &BTreeMap<ObjectId, &Object>,
@@ -264,7 +267,8 @@ fn prunes(
         .collect()
 }
 
-/// Only what we made goes: controlled by this parent's UID, labelled by us, not retained for anybody.
+/// Returns true if the host created the object for this parent: the parent's UID controls it, it has the plugin's label
+/// and no `retained-for` annotation. An object that is already being deleted needs no deletion.
 fn may_prune(context: &Context<'_>, object: &Object) -> bool {
     let label = object.labels.get(LABEL_PLUGIN).map(|name| &**name);
     let labelled = label == Some(context.plugin.as_str());

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions that a plugin brings: whether they may be installed, and what is to be sent.
+//! CustomResourceDefinitions that a plugin installs: the checks before the installation, and the object to apply.
 
 mod schema;
 
@@ -11,156 +11,157 @@ use serde_json::{Map, Value, json};
 use super::body;
 use schema::Differences;
 
-/// Differences that a message lists.
+/// The maximum number of differences that a message lists; it keeps conditions readable.
 const LISTED_MAX: usize = 10;
 
 /// One apply of a CustomResourceDefinition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrdWrite {
-    /// Its name.
+    /// The name of the definition.
     pub name: String,
     /// The whole object to apply.
     pub body: Map<String, Value>,
-    /// The state that it replaces; none: it is to be created.
+    /// The observed state that it replaces; `None` if it creates the definition.
     pub replaces: Option<(Uid, ResourceVersion)>,
-    /// The validation rules that the existing one lacks, each with its version and place.
+    /// The validation rules that the existing definition lacks, each with its version and path.
     pub new_rules: Vec<String>,
 }
 
-/// Why a CustomResourceDefinition is not installed or not served.
+/// The reason why a CustomResourceDefinition is not installed or not served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It has no name, or is not a CustomResourceDefinition.
+    /// The object has no name, or is not a CustomResourceDefinition.
     #[error("this is not an apiextensions.k8s.io/v1 CustomResourceDefinition with a metadata.name")]
     Unnamed,
-    /// Its name does not follow from what it defines.
+    /// The name is not `<plural>.<group>`, which the API server requires.
     #[error(
-        "CustomResourceDefinition {name} is misnamed: metadata.name has to be <plural>.<group>, which is \"{expected}\""
+        "CustomResourceDefinition {name} is misnamed: metadata.name must be <plural>.<group>, which is \"{expected}\""
     )]
     Misnamed {
-        /// Its name.
+        /// The name of the definition.
         name: String,
-        /// What its name has to be.
+        /// The required name.
         expected: String,
     },
-    /// It converts between versions by a webhook.
+    /// The definition converts between versions with a webhook.
     #[error(
-        "CustomResourceDefinition {0} converts by a webhook, which a plugin cannot serve: use the strategy None"
+        "CustomResourceDefinition {0} converts versions with a webhook, which a plugin cannot serve: set spec.conversion.strategy to None"
     )]
     ConversionWebhook(String),
-    /// It exists and another has made it.
+    /// The definition exists and does not belong to this plugin.
     #[error(
         "CustomResourceDefinition {name} exists and {}{}: to hand it to this plugin, run kubectl label --overwrite crd {name} {LABEL_PLUGIN}={plugin}",
         match owner { Some(owner) => format!("belongs to plugin {owner}"), None => "was not installed by innkeeper".to_owned() },
         if narrower.is_empty() { String::new() } else { format!(", and the plugin's is narrower ({})", list(narrower)) }
     )]
     Foreign {
-        /// Its name.
+        /// The name of the definition.
         name: String,
-        /// The plugin that wants to bring it.
+        /// The plugin that requests the installation.
         plugin: PluginName,
-        /// The plugin that its label names.
+        /// The plugin in its label, if any.
         owner: Option<String>,
-        /// Where the schema that the plugin brings is narrower.
+        /// The places at which the plugin's schema is narrower.
         narrower: Vec<String>,
     },
-    /// It is being deleted.
+    /// The definition is being deleted.
     #[error("CustomResourceDefinition {0} is being deleted: wait until it is gone")]
     Deleting(String),
-    /// It exists with another scope, which cannot be changed.
+    /// The definition exists with another scope, which the API server does not allow to change.
     #[error(
-        "CustomResourceDefinition {name} exists with scope {existing}, the plugin brings {desired}: delete it and with it all its objects, or use the plugin that made it"
+        "CustomResourceDefinition {name} exists with scope {existing}, the plugin defines it with {desired}: delete it together with all its objects, or use the plugin that installed it"
     )]
     Scope {
-        /// Its name.
+        /// The name of the definition.
         name: String,
-        /// The scope that it has.
+        /// The existing scope.
         existing: String,
-        /// The scope that the plugin brings.
+        /// The scope of the plugin's definition.
         desired: String,
     },
-    /// The new one lacks a version that is served or in which objects are stored.
+    /// The new definition lacks a version that is served or in which objects are stored.
     #[error(
-        "CustomResourceDefinition {name} serves or stores version {version}, which the plugin does not bring: bring it, too"
+        "CustomResourceDefinition {name} serves or stores version {version}, which the plugin does not define: add it to the plugin"
     )]
     VersionGone {
-        /// Its name.
+        /// The name of the definition.
         name: String,
-        /// The version.
+        /// The missing version.
         version: String,
     },
-    /// The new schema refuses objects that the old one takes, or drops fields of them.
+    /// The new schema rejects objects that the old one accepts, or drops fields of them.
     #[error(
-        "the schema of CustomResourceDefinition {name} would become narrower ({}): bring a plugin whose schema is not, or, if that is meant, apply the new one yourself: innkeeper manifests --plugin FILE | kubectl apply --server-side --force-conflicts -f -",
+        "the schema of CustomResourceDefinition {name} would become narrower ({}): use a plugin with a compatible schema, or, if the change is intended, apply the new schema yourself: innkeeper manifests --plugin FILE | kubectl apply --server-side --force-conflicts -f -",
         list(changes)
     )]
     Narrower {
-        /// Its name.
+        /// The name of the definition.
         name: String,
-        /// What becomes narrower, each with its version and place.
+        /// The restrictions that the new schema adds, each with its version and path.
         changes: Vec<String>,
     },
-    /// Its plural is not the one by which the plugin knows its parents.
+    /// The plural differs from the one in the plugin's manifest.
     #[error(
         "CustomResourceDefinition {name} has the plural \"{found}\", the plugin's parent has \"{parent}\": make them the same"
     )]
     ParentPlural {
-        /// Its name.
+        /// The name of the definition.
         name: String,
-        /// Its plural.
+        /// The plural of the definition.
         found: String,
         /// The parent's plural.
         parent: String,
     },
-    /// Its objects live elsewhere than the plugin's parents.
+    /// The scope differs from the one in the plugin's manifest.
     #[error(
         "CustomResourceDefinition {name} has the scope {found}, the plugin's parent has {parent}: make them the same"
     )]
     ParentScope {
-        /// Its name.
+        /// The name of the definition.
         name: String,
-        /// Its scope.
+        /// The scope of the definition.
         found: String,
         /// The parent's scope.
         parent: &'static str,
     },
-    /// It does not serve the version that the plugin speaks.
-    #[error("CustomResourceDefinition {name} does not serve {kind}, which the plugin speaks")]
+    /// The definition does not serve the version that the plugin uses.
+    #[error("CustomResourceDefinition {name} does not serve {kind}, which the plugin uses")]
     NotServed {
-        /// Its name.
+        /// The name of the definition.
         name: String,
-        /// The kind in the version that is missing.
+        /// The kind in the missing version.
         kind: Gvk,
     },
-    /// It has no status subresource.
+    /// The definition has no status subresource.
     #[error(
         "CustomResourceDefinition {name} has no status subresource for {kind}: add subresources.status"
     )]
     NoStatus {
-        /// Its name.
+        /// The name of the definition.
         name: String,
         /// The kind.
         kind: Gvk,
     },
-    /// Its conditions are not a list-map by type, so that two managers would erase each other's.
+    /// Its conditions are not a list-map with the key `type`, so that the guest and the host would overwrite each other's.
     #[error(
         "CustomResourceDefinition {name} does not declare status.conditions of {kind} as a map: add x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [type]"
     )]
     AtomicConditions {
-        /// Its name.
+        /// The name of the definition.
         name: String,
         /// The kind.
         kind: Gvk,
     },
 }
 
-/// Says what is to be sent for a CustomResourceDefinition; none: it is as it was sent.
+/// Plans the apply of a CustomResourceDefinition; returns `None` if the existing one is unchanged since the last apply.
 ///
-/// `existing` is the object as a live read found it.
+/// `existing` is the result of a live read, not of the cache.
 ///
 /// # Errors
 ///
-/// It is not ours, or would lose what the existing one has.
+/// Returns a refusal if the existing definition belongs to another owner or is being deleted, or if the new one has
+/// another scope, fewer versions or a narrower schema.
 pub fn plan(
     plugin: &PluginName,
     hash_key: &HashKey,
@@ -189,11 +190,11 @@ pub fn plan(
     }))
 }
 
-/// Checks a definition by itself, and against those of the plugin's parents that it defines.
+/// Checks a definition, and compares it with the plugin's parents that it defines.
 ///
 /// # Errors
 ///
-/// No cluster would take it, or the host could not serve its objects.
+/// Returns a refusal if the API server would reject the definition, or if the host could not serve its objects.
 pub fn check(crd: &Map<String, Value>, parents: &[ParentKind]) -> Result<(), Refusal> {
     let name = name(crd).ok_or(Refusal::Unnamed)?;
     let spec = |pointer| text(crd.get("spec"), pointer).unwrap_or_default();
@@ -215,8 +216,8 @@ pub fn check(crd: &Map<String, Value>, parents: &[ParentKind]) -> Result<(), Ref
 ///
 /// # Errors
 ///
-/// It names or scopes them otherwise than the plugin does, the version is not served, or its status cannot be written by
-/// two managers.
+/// Returns a refusal if plural or scope differ from the plugin's manifest, if the version is not served, or if two field
+/// managers cannot share its status.
 pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(), Refusal> {
     let name = name(crd).ok_or(Refusal::Unnamed)?;
     let kind = parent.kind.clone();
@@ -266,7 +267,7 @@ pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(),
     }
 }
 
-/// The first few of a list, and how many there are more.
+/// Joins the first items of a list, and adds the number of the others.
 fn list(items: &[String]) -> String {
     let first: Vec<&str> = items.iter().take(LISTED_MAX).map(String::as_str).collect();
     let first = first.join(", ");
@@ -295,7 +296,7 @@ fn versions(crd: &Map<String, Value>) -> &[Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// The object to send, without the applied annotation.
+/// Returns the object to apply, without the applied annotation.
 fn canonical(plugin: &PluginName, name: &str, desired: &Map<String, Value>) -> Map<String, Value> {
     let field = |name| text(desired.get("metadata"), name);
     let mut metadata = json!({"name": name, "labels": {}, "annotations": {}});
@@ -334,7 +335,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Checks that the existing definition may be replaced, and says which rules that adds.
+/// Checks that the existing definition may be replaced, and returns the validation rules that this adds.
 fn check_existing(
     plugin: &PluginName,
     name: &str,
@@ -400,7 +401,7 @@ fn served_versions(crd: &Value) -> impl Iterator<Item = (&str, &Value)> {
         .map(|version| (text(Some(version), "/name").unwrap_or_default(), version))
 }
 
-/// A version in which objects are stored or served, and which the new definition lacks.
+/// Returns a stored or served version that the new definition lacks.
 fn version_gone(existing: &Value, desired: &Map<String, Value>) -> Option<String> {
     let stored = existing
         .pointer("/status/storedVersions")
@@ -415,7 +416,7 @@ fn version_gone(existing: &Value, desired: &Map<String, Value>) -> Option<String
     gone.or_else(unserved).map(str::to_owned)
 }
 
-/// What differs in the schemas of the versions that both have.
+/// Compares the schemas of the versions that both definitions have; only versions that the existing one serves count.
 fn differences(existing: &Value, desired: &Map<String, Value>) -> Differences {
     fn schema(version: &Value) -> Option<&Value> {
         version.pointer("/schema/openAPIV3Schema")

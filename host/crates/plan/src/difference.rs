@@ -1,23 +1,25 @@
-//! What is different about a child that is to be applied, for people.
+//! The first difference between a child to apply and the observed object, for messages to the user.
 
 use std::{collections::BTreeSet, fmt};
 
 use innkeeper_model::{ANNOTATION_APPLIED, Access, Object};
 use serde_json::{Map, Value};
 
-/// Where a field is: `spec.replicas`.
+/// The path of a field, such as `spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath(Vec<String>);
 
 impl FieldPath {
-    /// Who owns the field, or a part of it, of an object that is known with all its managers; each once, sorted.
+    /// Returns the field managers that own the field or a part of it, sorted.
+    ///
+    /// `object` must hold the managed fields of all managers; the cache keeps only those of the host.
     pub fn managers<'a>(&self, object: &'a Object) -> BTreeSet<&'a str> {
         let entries = object.managed.iter();
         let owning = entries.filter(|entry| self.is_in(&entry.fields));
         owning.map(|entry| &*entry.manager).collect()
     }
 
-    /// Whether these managed fields hold it.
+    /// Returns true if these managed fields include the field.
     fn is_in(&self, fields: &str) -> bool {
         let Ok(fields) = serde_json::from_str::<Value>(fields) else {
             return false;
@@ -40,10 +42,10 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// The first field of an object to be applied that is not as observed.
+/// Returns the first field of the object to apply that differs from the observed object.
 ///
-/// None where that cannot be seen: the object is shown as hashes, or all values are the same and only their owner is
-/// another.
+/// Returns `None` if the difference cannot be seen: the observed object holds hashes or metadata only, or all values
+/// are equal and only their owner differs.
 pub fn first_difference(body: &Map<String, Value>, observed: &Object) -> Option<FieldPath> {
     if observed.form != Access::Full {
         return None;
@@ -53,9 +55,9 @@ pub fn first_difference(body: &Map<String, Value>, observed: &Object) -> Option<
     differs(body, &observed, &mut path).then_some(FieldPath(path))
 }
 
-/// Leaves the way to the difference in `path`.
+/// Returns true if there is a difference, with its path in `path`.
 fn differs(stated: &Map<String, Value>, observed: &Value, path: &mut Vec<String>) -> bool {
-    // The annotation differs whenever anything does.
+    // The annotation is a hash of the object, so it differs together with any other field.
     let fields = stated.iter().filter(|(key, _)| *key != ANNOTATION_APPLIED);
     for (key, value) in fields {
         path.push(key.clone());

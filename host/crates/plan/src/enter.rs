@@ -1,30 +1,30 @@
-//! Whether a parent gets a pass.
+//! The decision before a pass: if the host calls the guest for a parent.
 
 use innkeeper_model::{
     ANNOTATION_PAUSED, ANNOTATION_SKIP_FINALIZE, Manifest, Object, Phase, PluginName,
 };
 
-/// What to do with a parent before its guest is called.
+/// The action for a parent before the guest is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
-    /// It is being deleted without our finalizer: what is left is the garbage collector's.
+    /// No action: the parent is being deleted without the host's finalizer, and the garbage collector does the rest.
     Ignore,
-    /// Its passes are stopped by annotation.
+    /// No pass: an annotation pauses the parent.
     Paused,
-    /// Our finalizer goes without asking the guest.
+    /// The host removes its finalizer without calling the guest.
     Release,
-    /// The guest is called.
+    /// The host calls the guest.
     Pass(Phase),
 }
 
-/// Decides what to do with a parent.
+/// Decides the action for a parent.
 pub fn enter(parent: &Object, plugin: &PluginName, manifest: &Manifest) -> Entry {
     let says_true = |name| parent.annotation(name) == Some("true");
     let finalizing = parent.is_deleting();
     if finalizing && !parent.has_finalizer(&plugin.finalizer()) {
         return Entry::Ignore;
     }
-    // The way out of a deletion that hangs works for paused parents too.
+    // This check comes before the pause, so that a user can end a stuck deletion of a paused parent too.
     if finalizing && (says_true(ANNOTATION_SKIP_FINALIZE) || !manifest.finalize) {
         return Entry::Release;
     }

@@ -1,10 +1,10 @@
-//! Managed fields in Kubernetes' `FieldsV1` form: what one manager owns of an object.
+//! Managed fields in Kubernetes' `FieldsV1` form: the fields of an object that one manager owns.
 //!
 //! ```text
 //! {"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}}
 //! ```
 //!
-//! `f:` is a field, `k:` an item of a list by its keys, `v:` an item of a set by its value, `.` the thing itself.
+//! `f:` is a field, `k:` an item of a list by its keys, `v:` an item of a set by its value, `.` the object or list itself.
 //! A member without members of its own covers everything below it: it is a leaf, or atomic.
 
 use std::{borrow::Cow, fmt};
@@ -15,22 +15,22 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// What a manager owns below some place: names all the way down.
+/// The fields that a manager owns below a path, as a tree of member names.
 #[derive(Debug, Default)]
 pub(super) struct Owned<'a>(Vec<(Cow<'a, str>, Self)>);
 
 impl<'a> Owned<'a> {
-    /// Reads what a manager owns of an object; none if it is not of this form.
+    /// Parses the managed fields of one manager; returns `None` for any other text.
     pub(super) fn parse(fields: &'a str) -> Option<Self> {
         serde_json::from_str(fields).ok()
     }
 
-    /// The members, by name.
+    /// Iterates over the members with their names.
     pub(super) fn members(&self) -> impl Iterator<Item = (&str, &Self)> {
         self.0.iter().map(|(name, member)| (&**name, member))
     }
 
-    /// What is owned of a field.
+    /// Returns the owned part of a field.
     pub(super) fn field(&self, field: &str) -> Option<&Self> {
         let sought = || "f:".bytes().chain(field.bytes());
         let by_name = |(name, _): &(Cow<'_, str>, Self)| name.bytes().cmp(sought());
@@ -38,14 +38,14 @@ impl<'a> Owned<'a> {
         Some(&self.0[place].1)
     }
 
-    /// What is owned of a field, taken out.
+    /// Takes out the owned part of a field.
     pub(super) fn into_field(self, field: &str) -> Option<Self> {
         let members = self.0.into_iter();
         let mut members = members.filter(|(name, _)| name.strip_prefix("f:") == Some(field));
         members.next().map(|(_, member)| member)
     }
 
-    /// Whether it is a leaf, or atomic.
+    /// Returns true if this is a leaf or an atomic value.
     fn is_whole(&self) -> bool {
         self.0.is_empty()
     }
@@ -67,7 +67,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Owned<'a> {
                 while let Some((Name(name), member)) = map.next_entry()? {
                     members.push((name, member));
                 }
-                // They are sorted already where the API server has written them.
+                // Sorting is cheap here: the API server writes the members in sorted order.
                 members
                     .sort_unstable_by(|(left, _), (right, _): &(Cow<'_, str>, _)| left.cmp(right));
                 Ok(Owned(members))
@@ -78,19 +78,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for Owned<'a> {
     }
 }
 
-/// A name that is copied only where it has escapes.
+/// A name that borrows from the text unless it contains escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// What the API server fills in for a key of a list item that is left out, where every kind agrees on it.
+/// Defaults of the API server for missing keys of list items; only defaults that are the same in all kinds.
 const KEY_DEFAULTS: [(&str, &str); 1] = [("protocol", "TCP")];
 
-/// Fields of the metadata that identify the object, which nobody owns.
+/// Metadata fields that identify the object; managed fields never contain them.
 const IDENTITY: [&str; 2] = ["name", "namespace"];
 
-/// Whether the manager owns every leaf of the object.
+/// Returns true if the manager owns every leaf of the object.
 ///
-/// Identity needs no owner, nor does `status`, which an apply of the object itself cannot set.
+/// The identity needs no owner, and neither does `status`, because an apply of the object itself cannot set it.
 pub(super) fn covers(owned: &Owned<'_>, object: &Map<String, Value>) -> bool {
     object
         .iter()
@@ -116,7 +116,7 @@ fn field_covered(owned: &Owned<'_>, key: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a value leaves a path in the managed fields: an empty associative list leaves none.
+/// Returns true if a value leaves a path in the managed fields: an empty associative list leaves none.
 pub(super) fn leaves_path(value: &Value) -> bool {
     match value {
         Value::Array(items) => !items.is_empty(),
@@ -141,14 +141,14 @@ fn covered(owned: &Owned<'_>, value: &Value) -> bool {
     }
 }
 
-/// The keys of a list item as its member's name states them, none for other members.
+/// Returns the keys of a list item from its member name; `None` for other members.
 pub(super) fn item_keys(member: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(member.strip_prefix("k:")?).ok()
 }
 
-/// Finds the member for each item of a list, none where there is none; no member is used twice.
+/// Finds the member for each item of a list, or `None`; uses no member twice.
 ///
-/// Items that state all their keys choose first, so that an item that leaves one out gets what is left.
+/// Items with all keys are matched first, so that an item with a missing key gets one of the remaining members.
 fn match_items<'o, 'a>(
     owned: &'o Owned<'a>,
     items: &[Value],
@@ -173,7 +173,7 @@ fn match_items<'o, 'a>(
     found
 }
 
-/// What identifies an item of a list.
+/// The identification of a list item.
 enum Member {
     Keys(Map<String, Value>),
     Value(Value),
@@ -188,7 +188,7 @@ impl Member {
         Some(Self::Value(value))
     }
 
-    /// Whether the item is this member; only if `exact` is not asked for, the item may leave out keys.
+    /// Returns true if the item is this member; unless `exact` is set, keys may be missing from the item.
     fn matches(&self, item: &Value, exact: bool) -> bool {
         match self {
             Self::Value(value) => value == item,
@@ -204,15 +204,15 @@ impl Member {
     }
 }
 
-/// Whether a manager owns exactly the paths of `stated`, and they have these values in `observed`.
+/// Returns true if a manager owns exactly the paths of `stated`, and they have these values in `observed`.
 ///
-/// `owned` is the member for this place; none if the manager owns nothing here.
+/// `owned` is the member for this path; `None` if the manager owns nothing here.
 pub(super) fn owns_exactly(owned: Option<&Owned<'_>>, stated: &Value, observed: &Value) -> bool {
     let Some(owned) = owned else {
         return !leaves_path(stated) && has_lists(stated, observed);
     };
     match (stated, observed) {
-        // Others may own fields of it.
+        // The observed map may have fields, which other managers own.
         (Value::Object(fields), Value::Object(_)) if fields.is_empty() => owned.is_whole(),
         (Value::Object(fields), Value::Object(observed)) if !owned.is_whole() => {
             let stated_all = fields.iter().all(|(key, value)| {
@@ -251,7 +251,7 @@ fn item_owned_exactly(
     observed.is_some_and(|observed| owns_exactly(Some(owned), item, observed))
 }
 
-/// Whether two values are the same to the API server, which writes the number 1.0 as 1.
+/// Returns true if the API server stores both values in the same way; it writes the number 1.0 as 1.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => {
@@ -269,7 +269,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Whether every empty list that is stated is a list; others may own items of it.
+/// Returns true if every list of `stated` is also a list in `observed`; its items may belong to other managers.
 fn has_lists(stated: &Value, observed: &Value) -> bool {
     match (stated, observed) {
         (Value::Object(stated), Value::Object(observed)) => stated.iter().all(|(key, value)| {

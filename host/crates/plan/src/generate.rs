@@ -1,11 +1,11 @@
-//! Generated values of Secrets.
+//! Generation of random values for Secrets.
 
 use innkeeper_model::Generated;
 
-/// How many random bytes are asked for at a time.
+/// Random bytes per call of the random source.
 const CHUNK_BYTES: usize = 64;
 
-/// Draws a value from a source of random bytes, every character of the alphabet with the same probability.
+/// Generates a value from random bytes, with the same probability for every character of the alphabet.
 pub fn generate(entry: &Generated, random: &mut dyn FnMut(&mut [u8])) -> String {
     let alphabet = entry.alphabet.as_bytes();
     let length = usize::try_from(entry.length).unwrap_or(usize::MAX);
@@ -13,7 +13,8 @@ pub fn generate(entry: &Generated, random: &mut dyn FnMut(&mut [u8])) -> String 
     if alphabet.is_empty() {
         return value;
     }
-    // Bytes above the last whole multiple would make the first characters likelier.
+    // Bytes from the last whole multiple of the alphabet's length on are discarded; taken modulo the length, they would
+    // make the first characters more likely.
     let fair = 256 - 256 % alphabet.len().min(256);
     let mut chunk = [0; CHUNK_BYTES];
     while value.len() < length {

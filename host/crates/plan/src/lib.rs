@@ -1,12 +1,12 @@
-//! The difference between observed and desired, as data: pure, printable, and the same for the same input.
+//! The difference between the observed and the desired objects, as data: pure, printable and deterministic.
 //!
-//! [`enter()`] says whether a parent gets a pass at all, [`plan()`] turns an answer into operations in the order in which
-//! they are to be written, [`conclude()`] turns what became of them into the host's conditions, and [`status()`] says
-//! which status writes are due.
-//! Nothing here writes, waits, or knows the time but for what it is handed.
+//! [`enter()`] decides if a parent gets a pass, [`plan()`] turns an answer into operations in the order of the writes,
+//! [`conclude()`] turns the results of the writes into the host's conditions, and [`status()`] returns the status writes
+//! that are needed.
+//! This crate writes nothing, never waits, and reads no clock: callers pass the time in.
 //!
 //! ```text
-//! finalizer -> exchanges of ownership -> creates and updates in `after` order -> prunes -> release of the parent
+//! finalizer -> transfers of ownership -> creates and updates in `after` order -> prunes -> release of the parent
 //! ```
 
 mod body;
@@ -52,40 +52,41 @@ use innkeeper_model::{
     Readiness, Resources,
 };
 
-/// What a plan is made for.
+/// The inputs of a plan besides the observed objects and the answer.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The plugin.
     pub plugin: &'a PluginName,
     /// The field manager of its children.
     pub manager: &'a str,
-    /// What the plugin declares.
+    /// The manifest that the plugin returned from `describe`.
     pub manifest: &'a Manifest,
     /// The key of the applied annotation.
     pub hash_key: &'a HashKey,
-    /// The parent as the pass began with it.
+    /// The parent as observed at the start of the pass.
     pub parent: &'a Object,
-    /// Why the pass runs.
+    /// The phase of the pass.
     pub phase: Phase,
-    /// What the cluster serves.
+    /// The kinds that the cluster serves.
     pub resources: &'a dyn Resources,
     /// The kinds of which the plugin may adopt objects.
     pub adoptable: &'a BTreeSet<GroupKind>,
 }
 
-/// What is to be written for one parent, and why for each child.
+/// The writes for one parent, and the progress of each child.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The operations in the order in which they are to be written.
+    /// The operations in the order of the writes.
     pub operations: Vec<Operation>,
-    /// Every child of the answer, in the order in which they may be created.
+    /// All children of the answer, in the order in which they may be created.
     pub children: Vec<PlannedChild>,
-    /// The kinds that are about to be created, to be put on record before.
+    /// The kinds of the children to create. The host records them before the writes, so that it still finds the children
+    /// for pruning after a restart or an upgrade of the plugin.
     pub kinds: BTreeSet<Gvk>,
 }
 
 impl Plan {
-    /// Whether nothing is to be written.
+    /// Returns true if the plan has no operations.
     pub fn is_settled(&self) -> bool {
         self.operations.is_empty()
     }
@@ -98,62 +99,66 @@ pub struct PlannedChild {
     pub key: String,
     /// The child.
     pub id: ObjectId,
-    /// The kind in the version stated.
+    /// The kind in the stated version.
     pub kind: Gvk,
-    /// What becomes of it in this pass.
+    /// The progress of the child in this pass.
     pub progress: Progress,
-    /// Who decides whether it is ready.
+    /// The source of its readiness.
     pub readiness: Readiness,
-    /// The condition that makes it ready, where the plugin declares one for the kind.
+    /// The type of the condition that makes it ready, if the plugin declares one for the kind.
     pub ready_condition: Option<String>,
-    /// Whether it is ready as observed.
+    /// True if the observed child is ready, before any write.
     pub ready: bool,
 }
 
-/// What becomes of a child in a pass.
+/// The progress of a child in a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It is as desired.
+    /// The child is as desired.
     Unchanged,
-    /// It is created.
+    /// The plan creates the child.
     Created,
-    /// It is applied.
+    /// The plan applies the child.
     Updated,
-    /// Its ownership is exchanged; everything else follows in the next pass.
+    /// The plan transfers its ownership; all other changes follow in the next pass.
     Transferred,
-    /// It exists and is left as it is (`hold`, or an existing `once`).
+    /// The child exists and stays as it is (`hold`, or an existing `once`).
     Held,
-    /// It does not exist and is not to be created (`hold`).
+    /// The child does not exist, and the answer does not allow its creation (`hold`).
     Missing,
-    /// It is created once these keys are ready.
+    /// The host creates the child after these keys are ready.
     Waiting {
-        /// The keys that are not.
+        /// The keys that are not ready.
         after: Vec<String>,
     },
-    /// It is being deleted and has to go first.
+    /// The child is being deleted; the host can create it again only after it is gone.
     Deleting,
-    /// It is not created because its parent is being deleted in the foreground.
+    /// The host does not create the child, because its parent is being deleted in the foreground.
     Withheld,
     /// The cluster does not serve its kind.
     NotServed {
-        /// Whether the plugin cannot do without the kind.
+        /// True if the plugin requires the kind.
         required: bool,
     },
-    /// An object of its name exists and is not ours.
+    /// An object of its name exists and does not belong to the parent.
     NotOwned,
-    /// An object of its name exists, belongs to nobody, and is not adopted as long as only one side agrees.
+    /// An object of its name exists without an owner; adoption needs both the parent's annotation and a grant, and only
+    /// one of them exists.
     Adoptable {
-        /// Whether the plugin may adopt its kind; otherwise the parent asks for it.
+        /// True if the grant exists; otherwise the parent's annotation exists.
         granted: bool,
     },
 }
 
 /// Plans an answer.
 ///
-/// `observed` are the parent's children, owned and retained, and, after a create that met an existing object, that
-/// object as a live read found it, whoever it belongs to.
-/// What is neither controlled by the parent's UID nor retained for the parent is never touched, but for the exchange of
-/// ownership that adopts what nobody owns, where the parent asks for it and the plugin may.
+/// `observed` holds the parent's owned and retained children.
+/// After a create that failed because the object exists, it also holds the result of a live read of that object, which
+/// may belong to another owner.
+///
+/// The plan never touches an object that the parent's UID does not control and that is not retained for the parent.
+/// The only exception is adoption: the transfer of an object without an owner, if the parent's annotation and the grants
+/// both allow it.
 pub fn plan<O: Borrow<Object>>(context: &Context<'_>, observed: &[O], answer: &Outcome) -> Plan {
     let finalizer = context.plugin.finalizer();
     let held = context.parent.has_finalizer(&finalizer);
@@ -171,7 +176,7 @@ pub fn plan<O: Borrow<Object>>(context: &Context<'_>, observed: &[O], answer: &O
     plan
 }
 
-/// The observed objects by identity; of two states of one object the newer counts.
+/// Returns the observed objects by identity; of two versions of one object, the newer one.
 fn newest<O: Borrow<Object>>(observed: &[O]) -> BTreeMap<ObjectId, &Object> {
     let mut objects: BTreeMap<ObjectId, &Object> = BTreeMap::new();
     for object in observed.iter().map(Borrow::borrow) {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_model::Child;
 
-/// Sorts children so that each comes after those that it waits for, and otherwise by kind, namespace and name, so
-/// that the order of the answer does not matter.
+/// Sorts children so that each comes after those that it waits for, and otherwise by kind, namespace and name.
+/// The order of the answer does not matter.
 ///
-/// The answer has been checked: keys are unique and no children wait for each other in a circle.
-/// Should there be one all the same, its children come last.
+/// The policy check guarantees unique keys and no cycles.
+/// A cycle would not block this function: its children would come last.
 pub(super) fn sorted(children: &[Child]) -> Vec<&Child> {
     let mut waiting: BTreeMap<_, &Child> = children
         .iter()

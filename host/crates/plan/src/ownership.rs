@@ -1,21 +1,21 @@
-//! Whose an object is, and how that is changed.
+//! The owner of an object, and the patches that change it.
 
 use innkeeper_model::{ANNOTATION_RETAINED_FOR, LABEL_PLUGIN, Object, Ownership, PluginName};
 use serde_json::{Map, Value, json};
 
-/// Whose an existing object is.
+/// The owner of an existing object, as seen from a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Claim {
-    /// The parent's.
+    /// The object belongs to the parent.
     Ours(Ownership),
-    /// Somebody else's, or nobody's: it is not to be touched.
+    /// The object has another owner or none, and the host must not touch it.
     Foreign,
 }
 
-/// Decides whose an existing object is; its name proves nothing.
+/// Decides if an existing object belongs to a parent; its name proves nothing.
 ///
-/// Ours is what the parent's UID controls, and what is retained for a parent of this identity and controlled by
-/// nobody.
+/// An object belongs to the parent if the parent's UID controls it, or if it has no controller and is retained for a
+/// parent of this identity.
 pub fn claim(existing: &Object, parent: &Object) -> Claim {
     match &existing.controller {
         Some(controller) if *controller == parent.uid => Claim::Ours(Ownership::Owned),
@@ -28,12 +28,12 @@ fn is_retained_for(existing: &Object, parent: &Object) -> bool {
     existing.annotation(ANNOTATION_RETAINED_FOR) == Some(&parent.id().identity())
 }
 
-/// Whether an object has neither a controller nor somebody for whom it is kept.
+/// Returns true if an object has neither a controller nor a `retained-for` annotation.
 pub(super) fn is_nobodys(object: &Object) -> bool {
     object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_none()
 }
 
-/// The ownerReference to a parent.
+/// Returns the ownerReference to a parent.
 pub(super) fn owner_reference(parent: &Object) -> Value {
     json!({
         "apiVersion": parent.kind.api_version(),
@@ -45,9 +45,9 @@ pub(super) fn owner_reference(parent: &Object) -> Value {
     })
 }
 
-/// The JSON patch that makes an object of ours belong to its parent in another way; none if it does already.
+/// Returns the JSON patch that changes the link of a child to its parent; `None` if the link is already as desired.
 ///
-/// It changes the ownerReference and the annotation and nothing else, and is bound to what was observed.
+/// The patch changes only the ownerReference and the annotation, and it tests the observed UID and resourceVersion.
 pub(super) fn transfer(object: &Object, parent: &Object, to: Ownership) -> Option<Value> {
     let owned = object.controller.as_ref() == Some(&parent.uid);
     let marked = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
@@ -68,9 +68,10 @@ pub(super) fn transfer(object: &Object, parent: &Object, to: Ownership) -> Optio
     Some(Value::Array(patch))
 }
 
-/// The JSON patch that makes an object of nobody's belong to a parent.
+/// Returns the JSON patch that gives an object without an owner to a parent.
 ///
-/// It also sets the label by which children are watched; everything else follows by an apply once that shows it.
+/// The patch also sets the label on which the child watches select. The apply of all other fields follows in a later
+/// pass, after the watch has shown the object.
 pub(super) fn adoption(
     object: &Object,
     parent: &Object,
@@ -91,7 +92,7 @@ pub(super) fn adoption(
     Value::Array(patch)
 }
 
-/// The tests that bind a JSON patch to what was observed of an object.
+/// Returns the tests that make a JSON patch fail if the object is no longer the observed version.
 fn bound_to(object: &Object) -> [Value; 2] {
     [
         json!({"op": "test", "path": "/metadata/uid", "value": *object.uid.0}),

@@ -1,4 +1,4 @@
-//! Whether a child is ready.
+//! The readiness of a child.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{PlannedChild, Progress};
 
-/// Whether a child is ready as observed, before anything is written.
+/// Returns true if the observed child is ready, before any write of this pass.
 pub(super) fn observed(
     child: &Child,
     object: Option<&Object>,
@@ -35,14 +35,14 @@ pub(super) fn observed(
     match child.readiness {
         Readiness::Ready => true,
         Readiness::NotReady => false,
-        // What is about to be applied has not been seen by the controller of the kind; a kind without a generation
-        // has no controller that would have to.
+        // The controller of the kind has not seen the update that this pass applies. A kind without a generation has no
+        // controller that would need to see it.
         Readiness::Derive if *progress == Progress::Updated && object.generation.is_some() => false,
         Readiness::Derive => is_ready(&child.kind, &object.json, ready_condition),
     }
 }
 
-/// Whether a planned child is ready given the object that the API server returned for it.
+/// Returns true if a planned child is ready, judged by the object that the API server returned for its write.
 pub(super) fn written(child: &PlannedChild, json: &str) -> bool {
     match child.readiness {
         Readiness::Ready => true,
@@ -51,10 +51,11 @@ pub(super) fn written(child: &PlannedChild, json: &str) -> bool {
     }
 }
 
-/// Derives from an object's JSON whether it is ready.
+/// Derives the readiness of an object from its JSON.
 ///
-/// Nothing is while it is being deleted or while its controller has not seen its last generation.
-/// Then a declared condition decides, else the rule of its kind, else that it exists.
+/// No object is ready while it is being deleted or while its controller has not seen its last generation.
+/// Otherwise the declared condition decides, or the rule of its kind; an object of a kind without a rule is ready as soon
+/// as it exists.
 pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
     let Ok(probe) = serde_json::from_str::<Probe<'_>>(json) else {
         return false;
@@ -74,14 +75,16 @@ pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
         }
         ("batch", "Job") => probe.condition("Complete"),
         ("", "Pod") => probe.phase() == Some("Succeeded") || probe.condition("Ready"),
-        // It may wait for its first consumer.
+        // A claim may stay pending until its first consumer, so pending counts as ready.
         ("", "PersistentVolumeClaim") => probe.phase() != Some("Lost"),
         ("", "Service") => !probe.is_load_balancer() || probe.has_ingress(),
         _ => true,
     }
 }
 
-/// What readiness depends on; the rest of the object is skipped, and most of a spec is never looked at.
+/// The parts of an object that readiness depends on.
+///
+/// The spec stays raw text and is parsed only for the kinds that need it, because specs are large.
 #[derive(Deserialize)]
 struct Probe<'a> {
     #[serde(borrow, default)]
@@ -110,12 +113,12 @@ impl Probe<'_> {
         self.status.get(field)?.as_i64()
     }
 
-    /// A count of the status; one that is left out is zero.
+    /// Returns a count of the status; a missing count is zero, because controllers omit zeros.
     fn status(&self, field: &str) -> i64 {
         self.of_status(field).unwrap_or(0)
     }
 
-    /// The replicas wanted; the API server's default is one.
+    /// Returns the desired replicas; the API server's default is one.
     fn replicas(spec: &Value) -> i64 {
         let replicas = spec.get("replicas").and_then(Value::as_i64);
         replicas.unwrap_or(1)
@@ -125,7 +128,7 @@ impl Probe<'_> {
         self.status.get("phase")?.as_str()
     }
 
-    /// Whether the controller has looked at the object at all.
+    /// Returns true if the controller has seen any generation of the object.
     fn seen(&self) -> bool {
         self.of_status("observedGeneration").is_some()
     }
@@ -154,7 +157,7 @@ impl Probe<'_> {
             .is_some_and(|conditions| conditions.iter().any(holds))
     }
 
-    /// All replicas are updated and ready, and none of an older template is left.
+    /// Returns true if all replicas are updated and ready, and no replica of an older template is left.
     fn deployment(&self) -> bool {
         let wanted = Self::replicas(&self.spec());
         self.status("replicas") == wanted
@@ -162,7 +165,7 @@ impl Probe<'_> {
             && self.status("readyReplicas") == wanted
     }
 
-    /// As for a Deployment; replicas below the partition are meant to stay as they are.
+    /// Applies the rule of a Deployment, except that replicas below the partition need no update.
     fn stateful_set(&self) -> bool {
         let spec = self.spec();
         let wanted = Self::replicas(&spec);

@@ -1,10 +1,10 @@
-//! A plan as short lines.
+//! The display of a plan as short lines.
 
 use std::fmt;
 
 use super::{Plan, PlannedChild, Progress};
 
-/// One line per operation, then one per child that is held up, with the reason.
+/// Writes one line per operation, then one line per blocked child with the reason.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for operation in &self.operations {

@@ -1,7 +1,7 @@
-//! The status of a parent: what is to be written of it, if anything.
+//! The status writes for a parent.
 //!
-//! The guest's part and the host's conditions have a manager each, so that a refused status of the guest never hides
-//! what the host has to say.
+//! The guest's part and the host's conditions have separate field managers, so that the host's conditions are written
+//! even if the API server rejects the guest's status.
 
 use innkeeper_model::{Condition, Object, PluginName, Report, reason, whole_seconds};
 use serde::Deserialize;
@@ -9,21 +9,21 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{self, Owned};
 
-/// What the guest says about its parent.
+/// The guest's part of the status.
 #[derive(Clone, Copy, Debug)]
 pub enum GuestPart<'a> {
-    /// Nothing: status and conditions of the guest stay as they are.
+    /// The guest's status and conditions stay as they are.
     Leave,
-    /// This; what it stated earlier and does not any more goes.
+    /// The guest states this report; the write removes fields that it stated earlier and states no longer.
     State(&'a Report),
 }
 
-/// What the host says about readiness; nothing where the guest states the condition `Ready` itself.
+/// The host's part of the readiness. The host writes no `Ready` condition if the guest states one itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadyPart {
-    /// It stays as it is, and is unknown if it has never been said.
+    /// The condition stays as it is; it becomes `Unknown` if there is none yet.
     Leave,
-    /// This.
+    /// The host sets this condition.
     Host(Condition),
 }
 
@@ -32,11 +32,11 @@ pub enum ReadyPart {
 pub struct StatusWrite {
     /// The field manager.
     pub manager: String,
-    /// The status to apply; none takes away all that the manager owns.
+    /// The status to apply; `None` removes all fields that the manager owns.
     pub status: Option<Map<String, Value>>,
 }
 
-/// The status writes that are due, to be done in this order.
+/// The status writes that are needed, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusWrites {
     /// The guest's status and conditions.
@@ -46,15 +46,15 @@ pub struct StatusWrites {
 }
 
 impl StatusWrites {
-    /// Whether nothing is due.
+    /// Returns true if no write is needed.
     pub const fn is_empty(&self) -> bool {
         self.guest.is_none() && self.host.is_none()
     }
 }
 
-/// Says which status writes are due.
+/// Returns the status writes that are needed.
 ///
-/// `parent` is the parent as the pass began with it; `now` becomes the `lastTransitionTime` of conditions whose status
+/// `parent` is the parent as observed at the start of the pass; `now` becomes the `lastTransitionTime` of conditions whose status
 /// changes.
 pub fn status(
     plugin: &PluginName,
@@ -92,17 +92,17 @@ pub fn status(
     }
 }
 
-/// Whether what the condition `Synced` of a parent says is the host's own word, for this plugin.
+/// Returns true if the host wrote the condition `Synced` of a parent last, for this plugin.
 pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
     let owned = owned(parent, &plugin.host_manager());
     let synced = owned
         .as_ref()
         .and_then(|owned| owned_condition(owned, reason::SYNCED));
-    // Who has said something else since leaves the name of the condition to both.
+    // A manager that wrote another status since owns the field `status`; both still own the key of the condition.
     synced.is_some_and(|synced| synced.field("status").is_some())
 }
 
-/// Whether the condition `Synced` of a parent gives this reason already, for what the parent is now.
+/// Returns true if the condition `Synced` of a parent already has this reason, for its current generation.
 pub fn gives(parent: &Object, reason: &str) -> bool {
     let observed = Observed::new(parent, jiff::Timestamp::UNIX_EPOCH);
     observed.find(reason::SYNCED).is_some_and(|synced| {
@@ -125,7 +125,7 @@ fn guest_status(observed: &Observed<'_>, report: &Report) -> Option<Map<String, 
     (!status.is_empty()).then_some(status)
 }
 
-/// A field that is null is a field that is not stated: the API server drops it, so that it would differ for ever.
+/// Removes null fields. The API server drops them, so the status would differ in every pass.
 fn drop_nulls(fields: &mut Map<String, Value>) {
     fields.retain(|_, value| !value.is_null());
     fields.values_mut().for_each(drop_nested_nulls);
@@ -139,14 +139,14 @@ fn drop_nested_nulls(value: &mut Value) {
     }
 }
 
-/// What is read of the parent; the rest of it is skipped.
+/// The parsed part of the parent's JSON; the rest is skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Shown {
     status: Value,
 }
 
-/// The parent's status as it is.
+/// The observed status of the parent.
 struct Observed<'a> {
     parent: &'a Object,
     status: Value,
@@ -169,7 +169,7 @@ impl<'a> Observed<'a> {
         conditions.iter().find(is_it)
     }
 
-    /// A condition as it is written; `lastTransitionTime` changes with the status only.
+    /// Returns a condition to write; its `lastTransitionTime` changes only with its status.
     fn condition(&self, condition: &Condition) -> Value {
         let status = condition.status.as_str();
         let kept = self
@@ -191,7 +191,8 @@ impl<'a> Observed<'a> {
         value
     }
 
-    /// The condition `Ready` as it stands, unknown if there is none or it is from a time without passes.
+    /// Returns the present condition `Ready`. It is `Unknown` if there is none, or if it says that the parent was not
+    /// selected, which tells nothing about its children.
     fn ready_so_far(&self) -> Value {
         let known = self.find(reason::READY);
         let is_left_out = |ready: &&Value| ready["reason"] == reason::NOT_SELECTED;
@@ -201,7 +202,7 @@ impl<'a> Observed<'a> {
                 kind: reason::READY.to_owned(),
                 status: innkeeper_model::ConditionStatus::Unknown,
                 reason: reason::NO_ANSWER_YET.to_owned(),
-                message: "no answer of the plugin was accepted so far".to_owned(),
+                message: "the host has not accepted any answer of the plugin yet".to_owned(),
             })
         })
     }
@@ -211,7 +212,7 @@ impl<'a> Observed<'a> {
         owned.is_some_and(|owned| owned_condition(&owned, kind).is_some())
     }
 
-    /// The write that makes a manager own exactly this status; none if it does.
+    /// Returns the write that makes a manager own exactly this status; `None` if it already does.
     fn due(&self, manager: String, status: Option<Map<String, Value>>) -> Option<StatusWrite> {
         let owned = owned(self.parent, &manager);
         let unchanged = match &status {
@@ -225,7 +226,7 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// What a manager owns of a parent's status; none if it owns nothing.
+/// Returns the part of a parent's status that a manager owns; `None` if it owns nothing.
 fn owned<'a>(parent: &'a Object, manager: &str) -> Option<Owned<'a>> {
     let entry = parent.managed.iter().find(|entry| {
         entry.applied
@@ -235,7 +236,7 @@ fn owned<'a>(parent: &'a Object, manager: &str) -> Option<Owned<'a>> {
     Owned::parse(&entry.fields)?.into_field("status")
 }
 
-/// What is owned of one condition.
+/// Returns the owned part of one condition.
 fn owned_condition<'o, 'a>(owned: &'o Owned<'a>, kind: &str) -> Option<&'o Owned<'a>> {
     let mut conditions = owned.field("conditions")?.members();
     let is_it = |member: &str| {
@@ -245,7 +246,7 @@ fn owned_condition<'o, 'a>(owned: &'o Owned<'a>, kind: &str) -> Option<&'o Owned
     conditions.find_map(|(member, owned)| is_it(member).then_some(owned))
 }
 
-/// A time as Kubernetes writes it in conditions: whole seconds in UTC.
+/// Formats a time as Kubernetes does in conditions: whole seconds in UTC.
 fn seconds(time: jiff::Timestamp) -> String {
     whole_seconds(time).to_string()
 }

@@ -1,19 +1,19 @@
-//! What differs between two schemas: where the new one is narrower (refuses what the old one takes, or drops what it
-//! keeps), and which validation rules it adds.
+//! The differences between two schemas.
 //!
-//! Errs on the side of "narrower" where it cannot tell.
-//! Rules are apart, because the API server ratchets them: an object that breaks a new one stays as it is until the part
-//! that breaks it is changed.
+//! A new schema is narrower where it rejects values that the old one accepts, or drops fields that the old one keeps.
+//! A change that this module cannot classify counts as narrower.
+//! Added validation rules are listed separately, because the API server ratchets them: an object that breaks a new rule
+//! stays valid until a write changes the part that breaks it.
 
 use serde_json::{Map, Value};
 
-/// Bounds that are narrower when they are higher.
+/// Bounds for which a higher value is narrower.
 const LOWER_BOUNDS: [&str; 4] = ["minItems", "minLength", "minProperties", "minimum"];
 
-/// Bounds that are narrower when they are lower.
+/// Bounds for which a lower value is narrower.
 const UPPER_BOUNDS: [&str; 4] = ["maxItems", "maxLength", "maxProperties", "maximum"];
 
-/// Restrictions of which any change may be narrower.
+/// Restrictions for which every change counts as narrower, because comparing them is not possible in general.
 const RESTRICTIONS: [&str; 10] = [
     "allOf",
     "anyOf",
@@ -31,10 +31,10 @@ const ANY_FIELDS: &str = "x-kubernetes-preserve-unknown-fields";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 const RULES: &str = "x-kubernetes-validations";
 
-/// What differs, each with its place: `spec.size gets the type string`.
+/// The differences, each with its path: `spec.size gets the type string`.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
-    /// Where the new schema is narrower.
+    /// The changes that make the new schema narrower.
     pub(super) narrower: Vec<String>,
     /// The rules that the new schema adds.
     pub(super) rules: Vec<String>,
@@ -42,7 +42,7 @@ pub(super) struct Differences {
 }
 
 impl Differences {
-    /// Compares all of two schemas.
+    /// Compares two whole schemas.
     pub(super) fn between(old: &Value, new: &Value) -> Self {
         let mut differences = Self::default();
         differences.compare(old, new);
@@ -112,7 +112,7 @@ impl Differences {
         }
     }
 
-    /// `required` and `enum`.
+    /// Compares `required` and `enum`. A new required field with a default rejects no object, so it does not count.
     fn compare_lists(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
         let has_default = |field: &str| {
             let property = new

@@ -1,4 +1,5 @@
-//! What belongs to nobody becomes a child only where both the parent and the plugin's grants say so: A6.
+//! Tests of adoption: an object without an owner becomes a child only if the parent's annotation and the grants both
+//! allow it: A6.
 
 use innkeeper_model::{ANNOTATION_ADOPT, GroupKind, ObjectId, Operation, Outcome, RemovalPolicy};
 use serde_json::json;
@@ -12,7 +13,7 @@ fn id() -> ObjectId {
     ObjectId::new(GroupKind::new("", "ConfigMap"), Some("demo"), "a")
 }
 
-/// A server with an object of the child's name that somebody else has made.
+/// Returns a server with an object of the child's name that another client created.
 fn found() -> Server {
     let mut server = Server::default();
     let object = json!({
@@ -24,7 +25,7 @@ fn found() -> Server {
     server
 }
 
-/// What the parent says of adoption, and whether the plugin may.
+/// Returns a scene with this adoption annotation on the parent, and with or without the grant.
 fn scene_of(asked: Option<&str>, granted: bool) -> Scene {
     let mut scene = scene();
     if let Some(asked) = asked {
@@ -44,7 +45,7 @@ fn answer(removal: RemovalPolicy) -> Outcome {
 }
 
 #[test]
-fn a6_one_side_alone_adopts_nothing() {
+fn a6_annotation_or_grant_alone_adopts_nothing() {
     let answer = answer(RemovalPolicy::Delete);
     for (asked, granted, line, reason, part) in [
         (None, false, "not ours", "ChildNotOwned", "delete it"),
@@ -89,7 +90,7 @@ fn a6_one_side_alone_adopts_nothing() {
 }
 
 #[test]
-fn a6_what_has_somebody_is_not_adopted() {
+fn a6_an_object_with_an_owner_is_not_adopted() {
     let answer = answer(RemovalPolicy::Delete);
     let scene = scene_of(Some("true"), true);
     let mut owned = found();
@@ -111,7 +112,7 @@ fn a6_what_has_somebody_is_not_adopted() {
 }
 
 #[test]
-fn a6_a_parent_that_goes_adopts_nothing() {
+fn a6_a_deleting_parent_adopts_nothing() {
     let mut scene = scene_of(Some("true"), true);
     scene.parent = scene.parent.deleting();
     let plan = scene.plan(&found().objects(), &answer(RemovalPolicy::Delete));
@@ -123,7 +124,7 @@ fn a6_a_parent_that_goes_adopts_nothing() {
 }
 
 #[test]
-fn a6_what_is_adopted_is_first_owned_and_then_applied() {
+fn a6_an_adopted_object_is_first_owned_and_then_applied() {
     let scene = scene_of(Some("true"), true);
     for (removal, verb) in [
         (RemovalPolicy::Delete, "own"),
@@ -135,7 +136,7 @@ fn a6_what_is_adopted_is_first_owned_and_then_applied() {
         let expected = format!("{verb} v1 ConfigMap demo/a\ncreate v1 ConfigMap demo/b\n");
         assert_eq!(plan.to_string(), expected);
         let transfer = plan.operations.first().unwrap();
-        // What has changed since it was seen is not touched.
+        // The transfer is rejected if the object has changed since it was observed.
         server.edit(&id(), &["data", "mine"], Some(json!("still")));
         assert!(server.write(transfer).is_err());
         for operation in &scene.plan(&server.objects(), &answer).operations {
@@ -145,7 +146,7 @@ fn a6_what_is_adopted_is_first_owned_and_then_applied() {
         assert_eq!(owned["metadata"]["labels"]["innkeeper.dev/plugin"], "web");
         assert_eq!(owned["data"], json!({"mine": "still"}));
 
-        // From here on, as any child; without the annotation, too.
+        // From now on it is a child like any other, even without the annotation.
         let scene = scene_of(None, false);
         let plan = scene.plan(&server.objects(), &answer);
         assert_eq!(plan.to_string(), "update v1 ConfigMap demo/a\n");

@@ -1,4 +1,4 @@
-//! Builders in the words of the domain; everything has a valid default.
+//! Builders of test inputs in domain terms, with valid defaults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Context, Plan, plan};
 
-/// The kinds that the tests use; all served but `ServiceMonitor`.
+/// The kinds that the tests use; the cluster serves all of them except `ServiceMonitor`.
 const KINDS: [(&str, &str, &str, bool); 9] = [
     ("v1", "ConfigMap", "configmaps", true),
     ("v1", "Secret", "secrets", true),
@@ -34,7 +34,7 @@ const KINDS: [(&str, &str, &str, bool); 9] = [
     ("example.dev/v1", "Web", "webs", true),
 ];
 
-/// A cluster that serves the kinds above, less those taken away.
+/// A cluster that serves the kinds above, except removed ones.
 #[derive(Clone, Default)]
 pub struct Cluster {
     pub without: Vec<&'static str>,
@@ -125,7 +125,7 @@ impl Parent {
     }
 }
 
-/// An object as the cache would show it.
+/// Returns an object as the cache would hold it.
 pub fn observed(object: &Value) -> Object {
     let metadata = &object["metadata"];
     let text = |value: &Value| value.as_str().map(std::sync::Arc::from);
@@ -184,7 +184,7 @@ pub fn observed(object: &Value) -> Object {
     }
 }
 
-/// A child with the key `<kind>-<name>`.
+/// Returns a child with the key `<kind>-<name>`.
 pub fn child(api_version: &str, kind: &str, name: &str) -> Child {
     Child {
         key: format!("{}-{name}", kind.to_lowercase()),
@@ -275,7 +275,7 @@ pub fn fields(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-/// What a plan is made with; change what a test is about.
+/// The inputs of a plan besides objects and answer; a test changes the fields that it is about.
 pub struct Scene {
     pub manifest: Manifest,
     pub cluster: Cluster,

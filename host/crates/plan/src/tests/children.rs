@@ -1,4 +1,4 @@
-//! What becomes of children: A2, A4, A5, A6, A7.
+//! Tests of the operations on children: A2, A4, A5, A6, A7, A8, A10.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn check_plan(scene: &Scene, objects: &[Value], answer: &Outcome, expected: Expe
     expected.assert_eq(&scene.plan(objects, answer).to_string());
 }
 
-/// A server that holds what the answer asked for.
+/// Returns a server on which a plan for the answer was applied.
 fn applied(scene: &Scene, answer: &Outcome) -> Server {
     let mut server = Server::default();
     for _ in 0..8 {
@@ -69,7 +69,7 @@ fn creates_in_order_of_after_and_prunes_last() {
 }
 
 #[test]
-fn a_child_waits_until_what_it_comes_after_is_ready() {
+fn a_child_waits_until_its_after_children_are_ready() {
     // A5
     let scene = scene();
     let answer = desired(vec![
@@ -97,7 +97,7 @@ fn a_child_waits_until_what_it_comes_after_is_ready() {
         create apps/v1 Deployment demo/web
     "#]],
     );
-    // What is about to change is not ready any more.
+    // A child that this pass updates does not count as ready.
     let changed = desired(vec![
         deployment("db").set("spec", json!({"replicas": 3})),
         deployment("web").after(&["deployment-db"]),
@@ -114,7 +114,7 @@ fn a_child_waits_until_what_it_comes_after_is_ready() {
 }
 
 #[test]
-fn updates_an_existing_child_whether_or_not_what_it_comes_after_is_ready() {
+fn updates_an_existing_child_even_if_its_after_children_are_not_ready() {
     let scene = scene();
     let server = applied(&scene, &desired(vec![config_map("a")]));
     let answer = desired(vec![
@@ -136,7 +136,7 @@ fn updates_an_existing_child_whether_or_not_what_it_comes_after_is_ready() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn repairs_what_others_changed_and_leaves_what_is_theirs() {
+fn repairs_changed_fields_and_leaves_fields_of_other_managers() {
     // A2
     let scene = scene();
     let answer = desired(vec![config_map("a"), secret("s")]);
@@ -199,7 +199,7 @@ fn repairs_what_others_changed_and_leaves_what_is_theirs() {
             "{path:?} {value}"
         );
     }
-    // Our entry is gone altogether.
+    // The host's entry is missing from the managed fields.
     let mut objects = server.objects();
     edit(&mut objects[0], "/metadata", "managedFields", json!([]));
     check_plan(
@@ -213,7 +213,7 @@ fn repairs_what_others_changed_and_leaves_what_is_theirs() {
 }
 
 #[test]
-fn another_hash_key_makes_every_child_due_once() {
+fn another_hash_key_updates_every_child_once() {
     let mut scene = scene();
     let answer = desired(vec![config_map("a")]);
     let objects = applied(&scene, &answer).objects();
@@ -260,7 +260,7 @@ fn once_is_created_and_never_written_again() {
 }
 
 #[test]
-fn hold_keeps_what_exists_and_makes_nothing() {
+fn hold_keeps_existing_children_and_creates_none() {
     let scene = scene();
     let hold = |readiness| {
         desired(vec![
@@ -285,7 +285,7 @@ fn hold_keeps_what_exists_and_makes_nothing() {
 }
 
 #[test]
-fn exchanges_ownership_before_any_apply() {
+fn transfers_ownership_before_any_apply() {
     let scene = scene();
     let owned = desired(vec![config_map("a")]);
     let retained = desired(vec![config_map("a").retained()]);
@@ -323,7 +323,7 @@ fn exchanges_ownership_before_any_apply() {
         own v1 ConfigMap demo/a
     "#]],
     );
-    // The one write that hold and an existing once allow.
+    // A transfer of ownership is the only write that `hold` and an existing `once` allow.
     for policy in [ApplyPolicy::Hold, ApplyPolicy::Once] {
         let answer = desired(vec![config_map("a").applied(policy)]);
         check_plan(
@@ -338,7 +338,7 @@ fn exchanges_ownership_before_any_apply() {
 }
 
 #[test]
-fn an_exchange_of_ownership_is_bound_to_what_was_observed() {
+fn a_transfer_of_ownership_is_bound_to_the_observed_version() {
     // A6
     let scene = scene();
     let mut server = applied(&scene, &desired(vec![config_map("a")]));
@@ -350,8 +350,8 @@ fn an_exchange_of_ownership_is_bound_to_what_was_observed() {
 }
 
 #[test]
-fn never_deletes_what_is_marked_as_retained() {
-    // A6: also where the parent still controls it, as when the mark was set by hand.
+fn never_deletes_a_child_marked_as_retained() {
+    // A6: also if the parent still controls the object, for example if a user set the annotation by hand.
     let scene = scene();
     let mut objects = applied(&scene, &desired(vec![config_map("a")])).objects();
     let mark = "innkeeper.dev/retained-for";
@@ -360,14 +360,14 @@ fn never_deletes_what_is_marked_as_retained() {
 }
 
 #[test]
-fn never_deletes_what_is_retained() {
+fn never_deletes_a_retained_child() {
     let scene = scene();
     let server = applied(&scene, &desired(vec![config_map("a").retained()]));
     check_plan(&scene, &server.objects(), &desired(vec![]), expect![""]);
 }
 
 #[test]
-fn a_successor_takes_up_what_is_retained_and_nothing_else() {
+fn a_successor_takes_over_only_retained_children() {
     // A6
     let mut scene = scene();
     let answer = desired(vec![config_map("kept").retained(), config_map("owned")]);
@@ -394,7 +394,7 @@ fn a_successor_takes_up_what_is_retained_and_nothing_else() {
 }
 
 #[test]
-fn touches_nothing_that_is_not_ours() {
+fn touches_no_object_of_another_owner() {
     // A6
     let scene = scene();
     let answer = desired(vec![config_map("a"), config_map("b")]);
@@ -431,7 +431,7 @@ fn touches_nothing_that_is_not_ours() {
 }
 
 #[test]
-fn prunes_only_what_carries_our_label() {
+fn prunes_only_objects_with_the_plugin_label() {
     // A6
     let scene = scene();
     let mut objects = applied(&scene, &desired(vec![config_map("a")])).objects();
@@ -445,7 +445,7 @@ fn prunes_only_what_carries_our_label() {
 }
 
 #[test]
-fn prunes_nothing_while_a_child_is_not_ours() {
+fn prunes_nothing_while_a_child_has_another_owner() {
     // A7
     let scene = scene();
     let mut server = applied(&scene, &desired(vec![config_map("a"), config_map("old")]));
@@ -535,7 +535,7 @@ fn a_required_kind_that_is_not_served_stops_pruning() {
 }
 
 #[test]
-fn puts_new_kinds_on_record() {
+fn records_new_kinds() {
     // A8
     let scene = scene();
     let answer = desired(vec![
@@ -608,7 +608,7 @@ fn retained_children_name_their_parent_and_have_no_owner() {
 }
 
 #[test]
-fn readiness_after_a_write_comes_from_what_was_returned() {
+fn readiness_after_a_write_comes_from_the_returned_object() {
     let scene = scene();
     let plan = scene.plan(&[], &desired(vec![config_map("a"), deployment("web")]));
     let mut effects = Effects::default();
@@ -630,7 +630,7 @@ fn readiness_after_a_write_comes_from_what_was_returned() {
 }
 
 #[test]
-fn the_failure_that_says_most_is_reported_and_all_are_retried() {
+fn the_most_specific_failure_is_reported_and_all_are_retried() {
     // A10
     let scene = scene();
     let plan = scene.plan(

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: one test per refusal.
+//! Tests of CustomResourceDefinitions: one per refusal.
 
 use expect_test::{Expect, expect};
 use innkeeper_model::{HashKey, ParentKind, PluginName, Scope};
@@ -15,7 +15,7 @@ fn key() -> HashKey {
     HashKey::new(*b"key")
 }
 
-/// A definition with this schema for `spec`.
+/// Returns a definition with this schema for `spec`.
 fn definition(spec: Value) -> Value {
     let conditions = json!({
         "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
@@ -44,7 +44,7 @@ fn definition(spec: Value) -> Value {
     })
 }
 
-/// The definition as the API server holds it after it was applied for a plugin.
+/// Returns the definition as the API server stores it after an apply for a plugin.
 fn stored(plugin: &PluginName, desired: &Value) -> Value {
     let write = crd::plan(plugin, &key(), None, &fields(desired.clone()))
         .unwrap()
@@ -91,7 +91,7 @@ fn is_created_once_and_then_unchanged_a1() {
     let wider = definition(json!({"type": "object", "properties": {"a": {"type": "string"}}}));
     let write = plan(&existing, &wider).unwrap().unwrap();
     assert_eq!(write.replaces.unwrap().1.0, 7);
-    // Somebody took the schema.
+    // Another field manager took over all fields.
     let mut taken = existing;
     taken["metadata"]["managedFields"] = json!([]);
     assert!(plan(&taken, &desired).unwrap().is_some());
@@ -113,7 +113,7 @@ fn rejects_conversion_webhook() {
     let mut desired = definition(json!({"type": "object"}));
     desired["spec"]["conversion"] = json!({"strategy": "Webhook"});
     let refused = crd::check(&fields(desired), &[]).unwrap_err();
-    expect!["CustomResourceDefinition webs.example.dev converts by a webhook, which a plugin cannot serve: use the strategy None"]
+    expect!["CustomResourceDefinition webs.example.dev converts versions with a webhook, which a plugin cannot serve: set spec.conversion.strategy to None"]
         .assert_eq(&refused.to_string());
 }
 
@@ -162,7 +162,7 @@ fn rejects_scope() {
         &existing,
         &desired,
         expect![
-            "CustomResourceDefinition webs.example.dev exists with scope Namespaced, the plugin brings Cluster: delete it and with it all its objects, or use the plugin that made it"
+            "CustomResourceDefinition webs.example.dev exists with scope Namespaced, the plugin defines it with Cluster: delete it together with all its objects, or use the plugin that installed it"
         ],
     );
 }
@@ -176,7 +176,7 @@ fn rejects_version_gone() {
         &existing,
         &desired,
         expect![
-            "CustomResourceDefinition webs.example.dev serves or stores version v1alpha1, which the plugin does not bring: bring it, too"
+            "CustomResourceDefinition webs.example.dev serves or stores version v1alpha1, which the plugin does not define: add it to the plugin"
         ],
     );
     let mut existing = stored(&plugin(), &desired);
@@ -190,7 +190,7 @@ fn rejects_version_gone() {
         &existing,
         &desired,
         expect![
-            "CustomResourceDefinition webs.example.dev serves or stores version v1beta1, which the plugin does not bring: bring it, too"
+            "CustomResourceDefinition webs.example.dev serves or stores version v1beta1, which the plugin does not define: add it to the plugin"
         ],
     );
 }
@@ -327,7 +327,7 @@ fn rejects_narrower() {
 }
 
 #[test]
-fn says_what_becomes_narrower_and_what_to_do() {
+fn a_narrower_schema_is_reported_with_its_changes_and_a_remedy() {
     let property = |names: &[&str]| {
         let properties: serde_json::Map<String, Value> = names
             .iter()
@@ -342,7 +342,7 @@ fn says_what_becomes_narrower_and_what_to_do() {
         &existing,
         &property(&names[2..]),
         expect![
-            "the schema of CustomResourceDefinition webs.example.dev would become narrower (v1 spec.f00 is dropped, v1 spec.f01 is dropped): bring a plugin whose schema is not, or, if that is meant, apply the new one yourself: innkeeper manifests --plugin FILE | kubectl apply --server-side --force-conflicts -f -"
+            "the schema of CustomResourceDefinition webs.example.dev would become narrower (v1 spec.f00 is dropped, v1 spec.f01 is dropped): use a plugin with a compatible schema, or, if the change is intended, apply the new schema yourself: innkeeper manifests --plugin FILE | kubectl apply --server-side --force-conflicts -f -"
         ],
     );
     let Err(all) = plan(&existing, &property(&[])) else {
@@ -362,7 +362,7 @@ fn says_what_becomes_narrower_and_what_to_do() {
 }
 
 #[test]
-fn our_own_definition_may_gain_rules_and_says_which() {
+fn an_own_definition_may_gain_rules_and_reports_them() {
     let with = |rules: Value| {
         definition(json!({
             "type": "object",
@@ -378,7 +378,7 @@ fn our_own_definition_may_gain_rules_and_says_which() {
 }
 
 #[test]
-fn rejects_parents_that_cannot_be_reported_on() {
+fn rejects_parents_whose_status_cannot_be_written() {
     let desired = definition(json!({"type": "object"}));
     let check = |desired: &Value, version: &str| {
         let parent = ParentKind {
@@ -389,7 +389,7 @@ fn rejects_parents_that_cannot_be_reported_on() {
         crd::check(&fields(desired.clone()), &[parent]).map_err(|refusal| refusal.to_string())
     };
     assert_eq!(check(&desired, "v1"), Ok(()));
-    expect!["CustomResourceDefinition webs.example.dev does not serve example.dev/v2 Web, which the plugin speaks"]
+    expect!["CustomResourceDefinition webs.example.dev does not serve example.dev/v2 Web, which the plugin uses"]
         .assert_eq(&check(&desired, "v2").unwrap_err());
     let mut without = desired.clone();
     without["spec"]["versions"][0]["subresources"] = json!({});

@@ -1,4 +1,4 @@
-//! Managed fields: A1, A2, A4.
+//! Tests of managed fields: A1, A2, A4.
 
 use innkeeper_model::{Access, ManagedEntry, Object};
 use serde_json::{Value, json};
@@ -16,14 +16,14 @@ fn check_covers(owned: Value, stated: Value, expected: bool) {
     assert_eq!(covered, expected, "{owned} {stated}");
 }
 
-/// Whether who owns this owns exactly what is stated.
+/// Returns true if a manager with the fields `owned` owns exactly the stated fields, with the observed values.
 fn owns(owned: &Value, stated: &Value, observed: &Value) -> bool {
     let text = owned.to_string();
     owns_exactly(Owned::parse(&text).as_ref(), stated, observed)
 }
 
 #[test]
-fn names_are_found_whatever_their_order() {
+fn names_are_found_in_any_order() {
     let owned = Owned::parse(
         r#"{"f:b": {"f:x": {}}, ".": {}, "f:a\u0062": {}, "k:{}": {}, "é": {}, "f:": {}}"#,
     );
@@ -86,7 +86,7 @@ fn empty_lists_need_no_cover_and_empty_maps_do() {
 }
 
 #[test]
-fn a_member_without_members_covers_all_below() {
+fn a_member_without_members_covers_all_fields_below_it() {
     let owned = json!({"f:spec": {"f:selector": {}}});
     check_covers(
         owned.clone(),
@@ -241,7 +241,7 @@ fn the_first_field_that_differs_is_named() {
 }
 
 #[test]
-fn a3_who_owns_a_field_is_named() {
+fn a3_the_owners_of_a_field_are_named() {
     let entry = |manager: &str, fields: Value| ManagedEntry {
         manager: manager.into(),
         subresource: None,

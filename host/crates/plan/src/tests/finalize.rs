@@ -1,4 +1,4 @@
-//! The life of the finalizer: L1.
+//! Tests of the life cycle of the finalizer: L1.
 
 use expect_test::expect;
 use innkeeper_model::{Outcome, Phase, Report};
@@ -16,7 +16,7 @@ fn finalizing() -> Scene {
 }
 
 #[test]
-fn the_finalizer_is_there_before_the_first_child_l1() {
+fn the_finalizer_is_added_before_the_first_child_l1() {
     let mut scene = finalizing();
     let answer = desired(vec![config_map("a")]);
     expect![[r#"
@@ -39,7 +39,7 @@ fn a_plugin_that_does_not_finalize_has_no_finalizer_l1() {
         create v1 ConfigMap demo/a
     "#]]
     .assert_eq(&scene.plan(&[], &answer).to_string());
-    // A revision that no longer finalizes drops it in its next pass, also with `keep`.
+    // A revision that no longer finalizes removes the finalizer in its next pass, even if the answer is `keep`.
     scene.parent = parent("p1").finalizers(&[OURS]);
     expect![[r#"
         create v1 ConfigMap demo/a
@@ -86,7 +86,7 @@ fn nothing_is_created_during_a_foreground_deletion() {
 }
 
 #[test]
-fn a_parent_gets_the_pass_that_its_state_asks_for_l1() {
+fn a_parent_gets_the_pass_for_its_state_l1() {
     let skip = |parent: Parent| {
         parent.with(
             "/metadata",

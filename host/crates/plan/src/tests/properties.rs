@@ -1,4 +1,4 @@
-//! Properties: A1, A2, A4, A6.
+//! Property tests: A1, A2, A4, A6.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{build::*, server::Server};
 use crate::plan;
 
-/// What a child is made of; keys and names come from its place.
+/// The random parts of a child; its key and name come from its position.
 type Seed = (u8, ApplyPolicy, bool, Readiness, BTreeMap<u8, u8>, Vec<u8>);
 
 fn seed() -> impl Strategy<Value = Seed> {
@@ -33,7 +33,7 @@ fn seed() -> impl Strategy<Value = Seed> {
     )
 }
 
-/// Children from seeds; each comes after earlier ones only.
+/// Makes children from seeds; `after` names earlier children only, so that there is no cycle.
 fn children(seeds: &[Seed]) -> Vec<Child> {
     let mut children: Vec<Child> = Vec::new();
     for (place, (kind, apply, retained, readiness, data, after)) in seeds.iter().enumerate() {
@@ -76,7 +76,7 @@ fn seeds() -> impl Strategy<Value = Vec<Seed>> {
     collection::vec(seed(), 0..6)
 }
 
-/// Passes until nothing is to be written, each operation done.
+/// Runs passes with successful writes until a plan has no operations.
 fn converge(scene: &Scene, server: &mut Server, answer: &Outcome) {
     for _ in 0..12 {
         let plan = scene.plan(&server.objects(), answer);
@@ -90,7 +90,7 @@ fn converge(scene: &Scene, server: &mut Server, answer: &Outcome) {
     panic!("still to do:\n{}", scene.plan(&server.objects(), answer));
 }
 
-/// Objects of others, among them some with the names of children.
+/// Adds objects of other owners, some of them with the names of children.
 fn strangers(server: &mut Server) -> Vec<ObjectId> {
     let mut ids = Vec::new();
     for (name, owner) in [("c1", "p9"), ("other", "p9")] {
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_applied_before_leaves_nothing_behind_a4(first in seeds(), second in seeds()) {
+    fn an_earlier_answer_leaves_no_fields_behind_a4(first in seeds(), second in seeds()) {
         let scene = scene();
         let owned = |seeds: &[Seed]| -> Outcome {
             let plain = children(seeds).into_iter().map(|child| Child {
@@ -149,7 +149,7 @@ proptest! {
                 for field in ["uid", "resourceVersion", "generation"] {
                     object["metadata"].as_object_mut().unwrap().remove(field);
                 }
-                // What is left of a map whose last entry went is an empty map.
+                // The API server keeps an empty map after its last entry was removed.
                 for pointer in ["/data", "/spec/template", "/spec/selector"] {
                     if object.pointer(pointer).is_some_and(|value| *value == json!({})) {
                         let (parent, last) = pointer.rsplit_once('/').unwrap();
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_not_ours_is_ever_written_a6(first in seeds(), second in seeds()) {
+    fn no_object_of_another_owner_is_ever_written_a6(first in seeds(), second in seeds()) {
         let scene = scene();
         let mut server = Server::default();
         let theirs = strangers(&mut server);
@@ -209,7 +209,7 @@ proptest! {
         }
         let after: Vec<Option<Value>> = theirs.iter().map(|id| server.get(id)).collect();
         prop_assert_eq!(before, after);
-        // Nothing is desired any more: only strangers and what is retained are left.
+        // The last answer is empty: only foreign and retained objects are left.
         for object in server.objects() {
             let id = observed(&object).id();
             let retained = object.pointer("/metadata/annotations/innkeeper.dev~1retained-for").is_some();
@@ -238,7 +238,7 @@ proptest! {
     }
 
     #[test]
-    fn a_child_comes_after_what_it_waits_for(seeds in seeds()) {
+    fn a_child_comes_after_the_children_that_it_waits_for(seeds in seeds()) {
         let scene = scene();
         let answer = desired(children(&seeds));
         let plan = scene.plan(&[], &answer);

@@ -1,4 +1,4 @@
-//! Readiness of each kind.
+//! Tests of the readiness of each kind.
 
 use serde_json::{Value, json};
 
@@ -126,7 +126,7 @@ fn other_kinds_have_rules_of_their_own() {
         true,
     );
     check("v1", "ConfigMap", json!({}), json!({}), true);
-    // The group counts.
+    // The rule of a kind applies only in its own group.
     check(
         "example.dev/v1",
         "Deployment",
@@ -144,7 +144,7 @@ fn other_kinds_have_rules_of_their_own() {
 }
 
 #[test]
-fn nothing_that_is_being_deleted_is_ready() {
+fn no_deleting_object_is_ready() {
     let object = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     assert!(!is_ready(
         &gvk("v1", "ConfigMap"),

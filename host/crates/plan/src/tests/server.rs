@@ -1,6 +1,6 @@
-//! An API server in memory: as much of server-side apply as the plan depends on.
+//! An API server in memory, with the part of server-side apply that the plan depends on.
 //!
-//! Paths are lists of members in the words of `FieldsV1`; every manager has the set of those that it owns.
+//! Paths are lists of member names in the form of `FieldsV1`; every manager has the set of paths that it owns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::build::fields;
 
 type Path = Vec<String>;
 
-/// Lists of objects whose items are merged by keys; all other lists are atomic.
+/// Lists of objects with their merge keys; all other lists are atomic.
 const LIST_KEYS: [(&str, &[&str]); 3] = [
     ("ports", &["port", "protocol"]),
     ("ownerReferences", &["uid"]),
@@ -46,7 +46,7 @@ impl Server {
         self.objects.keys().cloned().collect()
     }
 
-    /// Does what the writer would do.
+    /// Executes an operation like the writer.
     pub fn write(&mut self, operation: &Operation) -> Result<(), Refused> {
         match operation {
             Operation::Create {
@@ -71,7 +71,7 @@ impl Server {
                 self.apply(id, "innkeeper:web", body);
             }
             Operation::Transfer { id, patch, .. } => {
-                // Nothing but its own tests binds a patch.
+                // A JSON patch has no precondition other than its own tests.
                 self.test(id, patch)?;
                 self.patch(id, patch);
             }
@@ -100,7 +100,7 @@ impl Server {
         }
     }
 
-    /// A forced apply.
+    /// Executes a forced apply.
     pub fn apply(&mut self, id: &ObjectId, manager: &str, body: Map<String, Value>) {
         self.version += 1;
         let version = self.version;
@@ -133,7 +133,7 @@ impl Server {
         }
     }
 
-    /// An update of one field by somebody else, who takes it from its owners if it changes.
+    /// Updates one field as another client, which takes the field from its owners if the value changes.
     pub fn edit(&mut self, id: &ObjectId, path: &[&str], value: Option<Value>) -> bool {
         let path: Path = path.iter().map(|step| format!("f:{step}")).collect();
         let Some(stored) = self.objects.get_mut(id) else {
@@ -160,7 +160,7 @@ impl Server {
         taken.contains(&true)
     }
 
-    /// Whether the tests of a JSON patch hold.
+    /// Executes the tests of a JSON patch.
     fn test(&self, id: &ObjectId, patch: &Value) -> Result<(), Refused> {
         let stored = self.objects.get(id).ok_or(Refused("gone"))?;
         let found = |step: &Value| stored.object.pointer(step["path"].as_str()?).cloned();
@@ -211,7 +211,7 @@ impl Server {
         stored.object["metadata"]["resourceVersion"] = self.version.to_string().into();
     }
 
-    /// Takes the managed fields of an object away, and nothing else.
+    /// Removes the managed fields of an object, and changes nothing else.
     pub fn disown(&mut self, id: &ObjectId) {
         self.version += 1;
         let stored = self.objects.get_mut(id).unwrap();
@@ -234,7 +234,7 @@ impl Server {
 }
 
 impl Stored {
-    /// The object with its managed fields.
+    /// Returns the object with its managed fields.
     fn shown(&self) -> Value {
         let mut object = self.object.clone();
         let entries: Vec<Value> = self
@@ -260,7 +260,7 @@ fn with_generated<'a>(
     fields(body)
 }
 
-/// What the server itself sets belongs to nobody.
+/// Returns true for a path that the API server itself sets, and that no manager owns.
 fn is_system(path: &Path) -> bool {
     let names = [
         "f:name",
@@ -276,7 +276,7 @@ fn is_system(path: &Path) -> bool {
     }
 }
 
-/// Fills in the default of a list key, which the API server does before it looks at paths.
+/// Fills in the default of a list key; the API server also does this before it computes the owned paths.
 fn defaulted(value: &Value) -> Value {
     let mut value = value.clone();
     if let Some(ports) = value
@@ -318,7 +318,7 @@ fn paths(value: &Value, path: &mut Path, all: &mut BTreeSet<Path>) {
         (Value::Array(items), Some(keys)) => {
             for item in items {
                 path.push(item_member(item, keys));
-                // An owner is atomic; of other items the item itself and its fields are owned.
+                // An ownerReference is atomic; for other items, managers own the item itself and its fields.
                 if keys != ["uid"] {
                     paths(item, path, all);
                 }
@@ -413,7 +413,7 @@ fn insert(value: &mut Value, path: &[String], new: Value) {
     }
 }
 
-/// Merges as an apply does: maps and keyed lists item by item, all else as a whole.
+/// Merges like an apply: maps and keyed lists item by item, all other values as a whole.
 fn merge(object: &mut Value, body: &Value, path: &mut Path) {
     match (&mut *object, body, list_keys(path)) {
         (Value::Object(known), Value::Object(stated), _) => {

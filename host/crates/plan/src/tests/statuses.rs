@@ -1,4 +1,4 @@
-//! Status writes: A9.
+//! Tests of the status writes: A9.
 
 use expect_test::{Expect, expect};
 use innkeeper_model::{Condition, ConditionStatus, Report};
@@ -50,7 +50,7 @@ fn owned_conditions(kinds: &[&str]) -> Value {
     members
 }
 
-/// A parent whose status is as the host and a guest (`nodes: 2`) wrote it.
+/// Returns a parent with the status that the host and a guest (`nodes: 2`) wrote.
 fn written() -> Parent {
     let conditions = json!([
         shown("Synced", "True", "Applied"),
@@ -142,7 +142,7 @@ fn a_first_status_has_all_conditions_a9() {
             ReadyPart::Leave,
         ),
         expect![[r#"
-        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"no answer of the plugin was accepted so far","observedGeneration":3,"reason":"NoAnswerYet","status":"Unknown","type":"Ready"}]}
+        innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"},{"lastTransitionTime":"2026-02-02T02:02:02Z","message":"the host has not accepted any answer of the plugin yet","observedGeneration":3,"reason":"NoAnswerYet","status":"Unknown","type":"Ready"}]}
     "#]],
     );
 }
@@ -180,7 +180,7 @@ fn another_generation_is_observed_a9() {
 }
 
 #[test]
-fn what_the_guest_does_not_state_any_more_goes() {
+fn fields_that_the_guest_no_longer_states_are_removed() {
     let other = report(json!({"leader": "a"}), vec![]);
     check(
         &due(&written(), GuestPart::State(&other), &applied(), ready()),
@@ -205,7 +205,7 @@ fn what_the_guest_does_not_state_any_more_goes() {
 }
 
 #[test]
-fn foreign_changes_of_what_we_own_are_repaired() {
+fn foreign_changes_of_own_fields_are_repaired() {
     let mut parent = written();
     parent.0["status"]["nodes"] = json!(7);
     let report = report(json!({"nodes": 2}), vec![]);
@@ -236,7 +236,7 @@ fn the_guest_may_state_ready_itself() {
         innkeeper:web:host: {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"","observedGeneration":3,"reason":"Applied","status":"True","type":"Synced"}]}
     "#]],
     );
-    // A fault without a report leaves it.
+    // A fault without a report leaves the guest's condition `Ready` in place.
     let entries = json!([
         entry(
             "innkeeper:web:host",
@@ -263,7 +263,7 @@ fn entries_of_other_managers_and_operations_do_not_count() {
 }
 
 #[test]
-fn who_owns_the_status_of_synced_has_spoken_last() {
+fn the_owner_of_the_status_of_synced_wrote_last() {
     let name = &manifest().name;
     let owning = |managers: Value| parent("p1").with("/metadata", "managedFields", managers);
     let of = |manager: &str, fields: Value| {
@@ -273,7 +273,7 @@ fn who_owns_the_status_of_synced_has_spoken_last() {
         )
     };
     let whole = json!({".": {}, "f:type": {}, "f:status": {}, "f:reason": {}});
-    // What is left of it once another manager has said something else.
+    // The managed fields that stay with the host after another manager has changed the status.
     let named = json!({".": {}, "f:type": {}});
     for (managers, expected) in [
         (json!([]), false),
@@ -286,7 +286,7 @@ fn who_owns_the_status_of_synced_has_spoken_last() {
             ]),
             false,
         ),
-        // Both say the same.
+        // Both managers stated the same status, so both own it.
         (
             json!([
                 of("innkeeper:web:host", whole.clone()),
@@ -305,7 +305,7 @@ fn who_owns_the_status_of_synced_has_spoken_last() {
 }
 
 #[test]
-fn readiness_from_a_time_without_passes_is_none() {
+fn readiness_without_passes_is_unknown() {
     let mut parent = written();
     parent.0["status"]["conditions"][1] = shown("Ready", "Unknown", "NotSelected");
     let retrying = synced(ConditionStatus::False, "Retrying", "");
