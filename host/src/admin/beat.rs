@@ -67,8 +67,7 @@ impl Heart {
             let is_late = silent > watched.patience;
             Check {
                 name: watched.name.clone(),
-                problem: is_late
-                    .then(|| format!("no heartbeat for {} s", silent.as_secs())),
+                problem: is_late.then(|| format!("no heartbeat for {} s", silent.as_secs())),
             }
         });
         checks.collect()

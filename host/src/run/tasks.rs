@@ -210,7 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn plugins_that_end_during_a_stop_are_no_failure() {
-    // Repeated, because a random order of the branches is right every other time.
+        // Repeated, because a random order of the branches is right every other time.
         for _ in 0..64 {
             let (mut tasks, stop) = (Tasks::default(), Stop::default());
             tasks.plugin(async { Ok(()) });
