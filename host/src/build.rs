@@ -1,8 +1,8 @@
-//! From the source of plugins to components that carry their description: `innkeeper build`.
+//! The build of plugins from source to components with an embedded description: `innkeeper build`.
 //!
-//! How a crate becomes a component is `innkeeper-guest-build`'s. Here each component is loaded as the host loads it, asked
-//! what it is, and given its answer to carry.
-//! The same source gives the same bytes, wherever it is built.
+//! `innkeeper-guest-build` turns a crate into a component. This module loads each component as the host does, calls
+//! `describe`, and embeds the answer in the component.
+//! Builds are reproducible: the same source gives the same bytes on every machine.
 
 use std::{
     fs::{self, Permissions},
@@ -21,19 +21,19 @@ use serde_json::{Value, json};
 
 use crate::config::{BuildSettings, Exit, ResultFormat, Streams};
 
-/// Why there is no component.
+/// A failure to build a component.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The directory is not there.
+    /// The directory does not exist.
     #[error("failed to open the directory {}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// There is nothing to build.
+    /// No package in the directory is a plugin.
     #[error(
         "no package in {} makes a plugin: add crate-type = [\"cdylib\", \"rlib\"] to its [lib]",
         directory.display()
@@ -42,39 +42,39 @@ pub enum Error {
         /// The directory.
         directory: PathBuf,
     },
-    /// There is no compiler that can.
-    #[error("no compiler here can build plugins")]
+    /// No usable Rust toolchain was found.
+    #[error("failed to find a compiler that can build plugins")]
     Toolchain(#[source] ToolchainError),
-    /// The code does not become a component.
+    /// The crate cannot be compiled or converted to a component.
     #[error("failed to build")]
     Build(#[source] guest_build::Error),
-    /// A directory for what is not yet described cannot be made.
-    #[error("failed to make a directory in {}", path.display())]
+    /// The temporary directory for components without a description cannot be created.
+    #[error("failed to create a directory in {}", path.display())]
     Temporary {
-        /// Where.
+        /// The output directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
     /// The sandbox cannot be set up.
     #[error("failed to set up the sandbox")]
     Engine(#[source] plugin::Error),
-    /// The component is no plugin.
-    #[error("what {package} makes is no plugin")]
+    /// The component is not a plugin.
+    #[error("failed to load the component of {package} as a plugin")]
     Artifact {
         /// The package.
         package: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: artifact::Error,
     },
-    /// The plugin does not say what it is.
-    #[error("failed to start the plugin that {package} makes")]
+    /// The plugin cannot be started or described.
+    #[error("failed to describe the plugin of {package}")]
     Plugin {
         /// The package.
         package: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: plugin::Error,
     },
@@ -83,7 +83,7 @@ pub enum Error {
     Keep {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -103,7 +103,7 @@ impl Error {
     }
 }
 
-/// Builds components and says their digests.
+/// Builds components and prints their digests.
 pub fn run(settings: &BuildSettings, streams: &mut Streams<'_>) -> Exit {
     let made = build(settings, streams).map(|()| Exit::Success);
     streams.end(made, Error::exit)
@@ -137,7 +137,7 @@ fn build(settings: &BuildSettings, streams: &mut Streams<'_>) -> Result<(), Erro
     let mut report = |line: &str| streams.note(line);
     let toolchain = Toolchain::find(environment, &workspace_root, &mut report);
     let toolchain = toolchain.map_err(Error::Toolchain)?;
-    // A component without its description is never where the result belongs.
+    // Components without a description go to a temporary directory, so that the output directory never contains one.
     let no_temporary = |source| Error::Temporary {
         path: out_dir.clone(),
         source,
@@ -162,7 +162,7 @@ fn build(settings: &BuildSettings, streams: &mut Streams<'_>) -> Result<(), Erro
     write(streams, *output, &results)
 }
 
-/// Gives a component its description, and puts it where it belongs.
+/// Embeds the description in a component and writes it to the output directory.
 fn finish(component: &Component, engine: &Engine, out_dir: &Path) -> Result<Value, Error> {
     let Component { guest, path, .. } = component;
     let package = || guest.package.clone();
@@ -180,7 +180,7 @@ fn finish(component: &Component, engine: &Engine, out_dir: &Path) -> Result<Valu
     let described = Described::load(engine, &compiled, &Limits::default()).map_err(no_plugin)?;
     let manifest = described.manifest();
     let bytes = description::embed(&bytes, manifest);
-    // It grew: whether it still is what the host takes is seen here and not where it is deployed.
+    // The description makes the component larger: check the host's limits again here, and not only at its deployment.
     artifact::check(&bytes, &limits).map_err(no_artifact)?;
     let file = out_dir.join(format!("{}.wasm", guest.name));
     keep(&file, &bytes).map_err(|source| Error::Keep {
@@ -197,14 +197,14 @@ fn finish(component: &Component, engine: &Engine, out_dir: &Path) -> Result<Valu
     }))
 }
 
-/// Whole or not at all; a file that is as it should be stays as old as it is.
+/// Writes a file atomically; a file with the same content keeps its modification time.
 fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|present| present == bytes) {
         return Ok(());
     }
     let directory = path.parent().unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::Builder::new()
-        // As any file; the process's mask still counts.
+        // The default mode of a new file, from which the umask is subtracted; temporary files have 0600.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory)?;
     file.write_all(bytes)?;

@@ -1,10 +1,10 @@
-//! A cluster, the host and examples by one command, for trying things out.
+//! A cluster, the host and examples with one command, for first steps and development: `innkeeper dev`.
 //!
-//! Starts a control plane or takes one that is there, runs the host in this process, applies the examples and shows
-//! what becomes of them.
-//! It is [`run`](mod@crate::run) with an audience: it decides nothing that the host would decide otherwise.
+//! Starts a control plane or uses an existing one, runs the host in this process, applies the examples and shows their
+//! progress.
+//! The host is the one of [`run`](mod@crate::run), with a display: `dev` does not change its decisions.
 //!
-//! Order of the end: the host drains, then the control plane ends, then its directory goes.
+//! Order of the end: the host drains, then the control plane stops, then its directory is removed.
 
 mod controlplane;
 mod examples;
@@ -31,34 +31,34 @@ use controlplane::ControlPlane;
 use show::Show;
 use table::Row;
 
-/// Why `dev` ended.
+/// A failure that ends `dev`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The asynchronous runtime did not start.
+    /// The tokio runtime did not start.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
     /// Signals cannot be received.
     #[error("failed to listen for signals")]
     Signals(#[source] io::Error),
-    /// Standard output is gone.
+    /// Standard output is closed.
     #[error("failed to write to standard output")]
     Print(#[source] io::Error),
-    /// There is no place for the control plane.
-    #[error("failed to make a directory for the control plane")]
+    /// The directory of the control plane cannot be created.
+    #[error("failed to create a directory for the control plane")]
     MakeDir(#[source] io::Error),
     /// The control plane cannot be started.
     #[error("failed to start the control plane {}", program.display())]
     StartControlPlane {
         /// The program.
         program: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
     /// The control plane ended before it was ready.
-    #[error("the control plane ended before it was ready; it said: {said}")]
+    #[error("the control plane ended before it was ready; its last output: {said}")]
     ControlPlaneEnded {
-        /// Its last lines.
+        /// The last lines of its output.
         said: String,
     },
     /// An example cannot be read.
@@ -66,66 +66,66 @@ pub enum Error {
     ReadExample {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// An example is no YAML.
+    /// An example is not YAML.
     #[error("failed to parse the example {}", path.display())]
     ParseExample {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: yaml::Error,
     },
-    /// An example is no Kubernetes object.
+    /// An example is not a Kubernetes object.
     #[error("document {document} of the example {} has no {missing}", path.display())]
     ExampleShape {
         /// The file.
         path: PathBuf,
-        /// Which document, from 1.
+        /// The position of the document, from 1.
         document: usize,
-        /// What it lacks.
+        /// The missing field.
         missing: &'static str,
     },
-    /// An example is of a kind that nobody serves.
-    #[error("the cluster does not serve {kind}, which {} uses: give the plugin that brings it", path.display())]
+    /// The cluster does not serve the kind of an example.
+    #[error("the cluster does not serve {kind} of {}: add the plugin that installs this kind", path.display())]
     ExampleNotServed {
         /// The file.
         path: PathBuf,
         /// The kind.
         kind: Gvk,
     },
-    /// An example is refused.
+    /// The API server refuses an example.
     #[error("failed to apply {object} of {}", path.display())]
     ApplyExample {
         /// The file.
         path: PathBuf,
         /// The object.
         object: ObjectId,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<apply::Error>,
     },
-    /// The host ended.
+    /// The host ended with an error.
     #[error("the host ended")]
     Host(#[source] Box<run::Error>),
-    /// Told to end before it was seen whether all became Ready.
+    /// A signal ended `dev --once` before all parents were Ready.
     #[error("stopped before all parents were Ready")]
     Stopped,
-    /// Not everything became Ready.
+    /// A parent was not Ready within the timeout.
     #[error("not Ready after {} s: {missing}", waited.as_secs())]
     NotReady {
-        /// For how long `dev` waited.
+        /// The timeout.
         waited: Duration,
-        /// Which parents, and why.
+        /// The parents that are not Ready, with the reasons.
         missing: String,
     },
 }
 
 impl Error {
-    /// The code that the process ends with: the host's, 4 for an example that cannot be used, and 1 for all else.
+    /// Returns the exit code of the process: that of the host, 4 for an unusable example, and 1 for all other errors.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Host(host) => host.exit_code(),
@@ -135,11 +135,11 @@ impl Error {
     }
 }
 
-/// How long the watches may take to show what was just applied, and the host to begin to serve.
+/// Interval of the checks for loaded plugins and for changed parents; short enough to look live on a terminal.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
 
-/// Runs until a signal comes, with `--once` until all parents are Ready.
-/// Blocks; makes the runtime that everything else runs on.
+/// Runs `dev` until a signal arrives, with `--once` until all parents are Ready.
+/// Blocks the calling thread and creates the runtime of all tasks.
 pub fn run(settings: DevSettings) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -194,13 +194,13 @@ async fn dev(settings: DevSettings, stop: Stop) -> Result<(), Error> {
     let ended = perform(run, &audience, &mut show).await;
     show.clear();
     if let Some(control_plane) = control_plane {
-        debug!("ending the control plane");
+        debug!("stopping the control plane");
         control_plane.end().await;
     }
     ended
 }
 
-/// Runs the host and looks on until there is nothing more to see.
+/// Runs the host and shows the progress until the display ends, then drains the host.
 async fn perform(
     settings: RunSettings,
     audience: &Audience<'_>,
@@ -222,12 +222,12 @@ async fn perform(
     seen.and(drained)
 }
 
-/// The end by a signal: as it should be, unless somebody waits for an answer.
+/// Returns the result of an end by a signal: success, except with `--once`, which has to report that all are Ready.
 const fn stopped(once: bool) -> Result<(), Error> {
     if once { Err(Error::Stopped) } else { Ok(()) }
 }
 
-/// Who looks on, and until when.
+/// The display of the host's progress, and its deadline.
 struct Audience<'a> {
     examples: Vec<examples::Example>,
     once: bool,
@@ -242,13 +242,13 @@ impl Audience<'_> {
     async fn watch(&self, gallery: &Gallery, plugins: usize, show: &mut Show) -> Result<(), Error> {
         let step = show.step("loading plugins")?;
         let served = timeout_at(self.deadline, async {
-            // Plugins that cannot be served are left out; the examples say whether that matters.
+            // Plugins that cannot be served count as done: if an example needs one, applying the example fails.
             while gallery.serving().len() + gallery.left_out() < plugins {
                 sleep(LOOKED_AT_EVERY).await;
             }
         });
         if served.await.is_err() && self.once {
-            return Err(self.not_ready("no plugin is served; see the log".to_owned()));
+            return Err(self.not_ready("not all plugins are loaded; see the log".to_owned()));
         }
         show.done(step)?;
         let step = show.step("applying the examples")?;
@@ -301,9 +301,9 @@ impl Audience<'_> {
     }
 }
 
-/// A path as one argument of a shell.
+/// Quotes a path as one argument of a shell.
 fn quoted(path: &Path) -> String {
-    // It is pasted elsewhere. Only an empty path has no absolute one.
+    // The user pastes it in another directory. Only an empty path has no absolute form.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_what_a_shell_would_take_apart() {
+    fn quotes_paths_with_characters_special_to_a_shell() {
         for (path, expected) in [
             ("/tmp/a-1.b", "/tmp/a-1.b"),
             ("/tmp/a b", "'/tmp/a b'"),

@@ -1,7 +1,7 @@
-//! What a WebAssembly file, or an artifact in a registry, is: `innkeeper inspect`.
+//! The description of a WebAssembly file or of an artifact in a registry: `innkeeper inspect`.
 //!
-//! Looks at the file without running it, and runs `describe` in the sandbox if it can be loaded.
-//! It tells nothing of what a cluster would grant.
+//! Parses the file without running it, and runs `describe` in the sandbox if the file can be loaded.
+//! The grants of a cluster are not considered.
 
 use std::{fmt::Write as _, io, num::NonZeroU32};
 
@@ -17,26 +17,26 @@ use serde_json::{Value, json};
 
 use crate::config::{Exit, InspectFormat, InspectSettings, Inspected, Streams};
 
-/// Why there is nothing, or not everything, to tell.
+/// A failure to read, load or describe the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
     #[error("failed to read the file")]
     Read(#[source] artifact::Error),
-    /// The asynchronous runtime did not start.
+    /// The tokio runtime did not start.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
-    /// The artifact cannot be spoken of.
+    /// The reference or the registry settings are invalid.
     #[error(transparent)]
     Shelf(#[from] ShelfError),
     /// The artifact cannot be fetched.
     #[error(transparent)]
     Source(Box<source::Error>),
-    /// It is no plugin that this host can load.
-    #[error("this is no plugin that can be loaded")]
+    /// The file is not a plugin that this host can load.
+    #[error("failed to load the file as a plugin")]
     Artifact(#[source] artifact::Error),
-    /// It does not say what it is.
-    #[error("the plugin cannot be started")]
+    /// The plugin cannot be started or described.
+    #[error("failed to describe the plugin")]
     Plugin(#[source] plugin::Error),
     /// The result cannot be written.
     #[error("failed to write the result")]
@@ -55,9 +55,9 @@ impl Error {
     }
 }
 
-/// Prints what a file or an artifact is.
+/// Prints the description of a file or an artifact.
 ///
-/// Ends with success only for a plugin that can be loaded; of others it prints what can be told, and why not.
+/// Succeeds only for a plugin that can be loaded. For other files, it prints the known properties and then the error.
 pub fn run(settings: &InspectSettings, streams: &mut Streams<'_>) -> Exit {
     let made = look(settings, streams).map(|()| Exit::Success);
     streams.end(made, Error::exit)
@@ -227,7 +227,7 @@ fn describe_text(manifest: &Manifest, out: &mut Lines) {
     out.one("configurable", if configurable { "yes" } else { "no" });
 }
 
-/// Names in a column of their own.
+/// Output lines with the names in the first column.
 #[derive(Default)]
 struct Lines {
     text: String,

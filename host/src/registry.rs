@@ -1,6 +1,7 @@
 //! Plugins in registries: `innkeeper push`, `pull`, `sign` and `verify`.
 //!
-//! What is spoken and checked is [`innkeeper_source`]'s; here is what a command line says of it.
+//! [`innkeeper_source`] speaks with the registry and checks artifacts; this module reads the arguments of these
+//! commands and prints their results.
 
 use std::{
     collections::BTreeMap,
@@ -24,54 +25,54 @@ use crate::config::{
     Exit, KeptAs, KeyText, PullSettings, PushSettings, ResultFormat, SignSettings, Streams,
 };
 
-/// Why a plugin is not where it should be, or not what it should be.
+/// A failure of one of these commands.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The artifact cannot be spoken of.
+    /// The reference or the registry settings are invalid.
     #[error(transparent)]
     Shelf(#[from] ShelfError),
-    /// The digest is none.
-    #[error("failed to understand --digest")]
+    /// The value of `--digest` is not a digest.
+    #[error("failed to parse --digest")]
     Digest(#[source] InvalidDigest),
     /// A key cannot be used.
     #[error("failed to use the key {}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: InvalidKey,
     },
-    /// The asynchronous runtime did not start.
+    /// The tokio runtime did not start.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
-    /// The file is no plugin.
+    /// The file is not a plugin.
     #[error("failed to load {}", path.display())]
     Artifact {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: artifact::Error,
     },
-    /// The plugin does not say what it is.
+    /// The plugin cannot be started or described.
     #[error("failed to start the plugin {}", path.display())]
     Plugin {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: plugin::Error,
     },
-    /// The registry did not do its part, or what it has is something else.
+    /// The registry failed, or the artifact is not the expected one.
     #[error(transparent)]
     Source(Box<source::Error>),
-    /// The plugin cannot be kept.
+    /// The file of the plugin cannot be written.
     #[error("failed to write {}", path.display())]
     Keep {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -101,7 +102,7 @@ pub fn push(settings: &PushSettings, streams: &mut Streams<'_>) -> Exit {
     ended(try_push(settings, streams), streams)
 }
 
-/// Fetches a plugin and checks it; keeps it where it is told to.
+/// Fetches a plugin, checks it, and writes it to a file if one is requested.
 pub fn pull(settings: &PullSettings, streams: &mut Streams<'_>) -> Exit {
     ended(try_pull(settings, streams), streams)
 }
@@ -137,7 +138,7 @@ fn try_push(settings: &PushSettings, streams: &mut Streams<'_>) -> Result<(), Er
     write(streams, *output, &found)
 }
 
-/// Loads a file as the host would: what cannot be served need not be pushed.
+/// Loads a file as the host would, so that a plugin that no host can serve is rejected before the push.
 fn package(file: &Path) -> Result<(Package, usize), Error> {
     let no_artifact = |source| Error::Artifact {
         path: file.to_owned(),
@@ -209,20 +210,20 @@ fn try_pull(settings: &PullSettings, streams: &mut Streams<'_>) -> Result<(), Er
     write(streams, *output, &found)
 }
 
-/// The file that a plugin is named after.
+/// Returns the default file name: the last part of the repository.
 fn named(reference: &Reference) -> PathBuf {
     let repository = reference.repository();
     let last = repository.rsplit('/').next().unwrap_or(repository);
     PathBuf::from(format!("{last}.wasm"))
 }
 
-/// Whole or not at all.
+/// Writes a file atomically: through a temporary file in the same directory.
 fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     let mut file = tempfile::Builder::new()
-        // As any file; the process's mask still counts.
+        // The default mode of a new file, from which the umask is subtracted; temporary files have 0600.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory.unwrap_or_else(|| Path::new(".")))?;
     file.write_all(bytes)?;
@@ -247,10 +248,10 @@ fn try_sign(settings: &SignSettings, streams: &mut Streams<'_>) -> Result<(), Er
         keys: Vec::new(),
     };
     let shelf = Shelf::open(reference, registry)?;
-    // The bytes are looked at as well: a signature is of what is there, and not of what a manifest announces.
+    // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
     let fetched = block_on(async { Ok(shelf.fetch(&expectation).await?) })?;
     let Some(manifest) = &fetched.manifest_digest else {
-        // Everything in a registry has one.
+        // Unreachable: every artifact in a registry has a manifest.
         return Ok(());
     };
     block_on(async { Ok(shelf.sign(manifest, &signing).await?) })?;

@@ -1,15 +1,15 @@
-//! One pass offline: `innkeeper render`.
+//! One pass without a cluster: `innkeeper render`.
 //!
-//! Uses the code that the host uses for the call, the check and the objects to be sent, so that what it prints is what
-//! the host would apply.
-//! It knows no cluster: every kind counts as served, and what exists is what it is given.
+//! The call, the check of the answer and the children are made by the code of the host, so that the printed objects are
+//! those that the host would apply.
+//! There is no cluster: every kind counts as served, and only the given objects exist.
 //!
-//! An observed object is the parent's child if its controller is the parent (by UID where the parent's file gives one,
-//! by kind and name where it does not), or if it has no controller and is retained for the parent.
-//! All observed objects, the parent and the children included, answer the plugin's reads.
+//! An observed object is the parent's child if its controller is the parent (by UID if the parent's file has one, else
+//! by kind and name), or if it has no controller and is retained for the parent.
+//! The plugin's reads see all observed objects, including the parent and the children.
 //!
-//! A parent of a file lacks what an API server gives it: the namespace `default`, a fixed UID, `generation: 1`, and the
-//! time of the pass as `creationTimestamp`, and as `deletionTimestamp` in phase finalize.
+//! Missing fields of the parent get the values that an API server would set: the namespace `default`, a fixed UID,
+//! `generation: 1`, and the time of the pass as `creationTimestamp`, in phase finalize also as `deletionTimestamp`.
 
 mod document;
 mod guest;
@@ -39,68 +39,68 @@ use innkeeper_schema::{self as schema, Kinds};
 use crate::config::{Exit, OutputFormat, RenderArgs, RenderPhase, Streams};
 use guest::Guest;
 
-/// Without a cluster there is no key to keep, but hashes have to be the same every time.
+/// The default hash key: fixed, so that the output is reproducible. It protects nothing, as there is no cluster.
 const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
 
-/// Why nothing is rendered.
+/// A failure that prevents the pass or its output.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file, or the standard input, cannot be read.
     #[error("failed to read {from}")]
     Read {
-        /// Where from.
+        /// The file, or the standard input.
         from: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is neither YAML nor JSON.
-    #[error("failed to understand {from}")]
+    /// The content is neither YAML nor JSON.
+    #[error("failed to parse {from}")]
     Parse {
-        /// Where from.
+        /// The file, or the standard input.
         from: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: innkeeper_model::yaml::Error,
     },
-    /// A document is not an object of Kubernetes.
+    /// A document is not a Kubernetes object.
     #[error("document {number} of {from} is not an object: {problem}")]
     NoObject {
-        /// Where from.
+        /// The file, or the standard input.
         from: String,
-        /// Counted from 1.
+        /// The position of the document, from 1.
         number: usize,
-        /// What is missing or wrong.
+        /// The missing or invalid field.
         problem: String,
     },
-    /// There is nothing to ask the plugin for.
-    #[error("nothing to render: give --parent FILE, or --recording FILE")]
+    /// Neither a parent nor a recording is given.
+    #[error("nothing to render: set --parent FILE or --recording FILE")]
     Nothing,
-    /// It is no recording of a pass.
+    /// The content is not the recording of a pass.
     #[error(
-        "{from} is no recording of a pass: give one JSON object as a host logs it at the target recording"
+        "{from} is no recording of a pass: use one JSON object that a host logged at the target recording"
     )]
     Recording {
-        /// Where from.
+        /// The file, or the standard input.
         from: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// There is not exactly one parent.
-    #[error(
-        "{from} holds {found} parents of the plugin, which are of kind {kinds}: give exactly one"
-    )]
+    /// The file does not contain exactly one parent.
+    #[error("{from} contains {found} parents of kind {kinds}: the plugin needs exactly one")]
     Parents {
-        /// Where from.
+        /// The file, or the standard input.
         from: String,
-        /// How many.
+        /// The number of parents in the file.
         found: usize,
-        /// The kinds of parents, in words.
+        /// The plugin's parent kinds, as text.
         kinds: String,
     },
-    /// The plugin does not speak the parent's version.
-    #[error("the parent is {is}, and the plugin speaks {speaks}: write it in that version")]
+    /// The plugin does not support the parent's version.
+    #[error(
+        "the parent is {is}, but the plugin supports {speaks}: convert the parent to that version"
+    )]
     ParentVersion {
         /// The version in the file.
         is: String,
@@ -108,69 +108,69 @@ pub enum Error {
         speaks: String,
     },
     /// The configuration or the grants are not one object.
-    #[error("{from} must hold exactly one object")]
+    #[error("{from} must contain exactly one object")]
     Shape {
-        /// Where from.
+        /// The file, or the standard input.
         from: String,
     },
-    /// The grants cannot be understood.
-    #[error("failed to take the grants of {from}")]
+    /// The grants are invalid.
+    #[error("failed to parse the grants in {from}")]
     Grants {
-        /// Where from.
+        /// The file, or the standard input.
         from: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: plugins::resource::Error,
     },
-    /// There is nothing to hash with.
+    /// The file of the hash key is empty.
     #[error(
-        "{from} is empty: it must hold the cluster's hash key, the bytes of the Secret innkeeper-hash-key"
+        "{from} is empty: it must contain the cluster's hash key, the bytes of the Secret innkeeper-hash-key"
     )]
     NoHashKey {
-        /// Where from.
+        /// The file, or the standard input.
         from: String,
     },
-    /// Compiled plugins cannot be kept.
-    #[error("failed to open the cache of compiled plugins; give another --cache-dir")]
+    /// The cache of compiled plugins cannot be used.
+    #[error("failed to open the cache of compiled plugins; set another --cache-dir")]
     Cache(#[source] plugin::artifact::Error),
-    /// The plugin's file cannot be used.
+    /// The plugin's file cannot be read or compiled.
     #[error("failed to load the plugin {}", path.display())]
     LoadArtifact {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: plugin::artifact::Error,
     },
-    /// The plugin cannot be used.
+    /// The plugin cannot be described or configured.
     #[error("failed to start the plugin {}", path.display())]
     LoadPlugin {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: plugin::Error,
     },
-    /// The plugin may not have what it cannot do without.
+    /// The grants do not cover a requirement of the plugin.
     #[error(
-        "the plugin asks for what it is not granted: {missing}; give --grants FILE to grant it"
+        "the plugin requires more than its grants allow: {missing}; grant it with --grants FILE"
     )]
     NotGranted {
-        /// What is missing.
+        /// The missing grants.
         missing: String,
     },
-    /// The plugin brings a broken CustomResourceDefinition.
-    #[error("the plugin brings a CustomResourceDefinition that cannot be used")]
+    /// A CustomResourceDefinition of the plugin is invalid.
+    #[error("failed to compile a CustomResourceDefinition of the plugin")]
     Schema(#[source] schema::Error),
-    /// An object breaks its schema or a rule.
+    /// An object violates its schema or a validation rule.
     #[error(transparent)]
     Rejected(schema::Rejection),
-    /// An object cannot be shown to the guest.
-    #[error("failed to take over {object}")]
+    /// An object cannot be converted to its form in the cache.
+    #[error("failed to convert {object}")]
     Present {
-        /// Which.
+        /// The object.
         object: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: cluster::Malformed,
     },
@@ -196,7 +196,7 @@ impl Error {
     }
 }
 
-/// Runs one pass and prints what it would do; `now_ms` is the caller's clock, in milliseconds since the epoch.
+/// Runs one pass and prints its result; `now_ms` is the caller's clock, in milliseconds since the epoch.
 ///
 /// Errors go to the standard error.
 pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Exit {
@@ -296,7 +296,8 @@ fn phase(args: &RenderArgs, manifest: &Manifest, streams: &mut Streams<'_>) -> P
         RenderPhase::Finalize => Phase::Finalize,
     };
     if phase == Phase::Finalize && !manifest.finalize {
-        streams.note("the plugin asks for no finalizer: no host runs this phase with it");
+        streams
+            .note("the plugin requests no finalizer: a host never runs the finalize phase for it");
     }
     phase
 }

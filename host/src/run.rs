@@ -476,7 +476,7 @@ async fn install(
         if said == error {
             debug!(%file, error, again_in = ?delay, "plugin is still not served");
         } else {
-            error!(%file, error, "plugin is not served; tried again until it is");
+            error!(%file, error, "plugin is not served, retrying until it is");
             said = error;
         }
         sleep(delay).await;

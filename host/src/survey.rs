@@ -1,8 +1,8 @@
-//! How plugins and parents are, for people: `innkeeper status` and `innkeeper get`.
+//! The state of plugins and parents: `innkeeper status` and `innkeeper get`.
 //!
-//! A running host is asked for what it knows, or the cluster for what it shows; either way one [`Survey`] comes of it,
-//! which is written as tables or as JSON.
-//! It changes nothing and decides nothing.
+//! The source is either a running host or the conditions in the cluster. Both give one [`Survey`], which is printed as
+//! tables or as JSON.
+//! The commands only read.
 
 mod cluster;
 mod host;
@@ -18,67 +18,67 @@ use crate::{
     config::{self, Asked, Exit, GetSettings, Listed, StatusSettings, Streams, SurveyFormat},
 };
 
-/// How long whoever is asked may take for one answer.
+/// The timeout of one request to the host or the API server.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Why there is nothing to show.
+/// A failure to read or print the state.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The asynchronous runtime did not start.
+    /// The tokio runtime did not start.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
-    /// The HTTP client cannot be made.
-    #[error("failed to make an HTTP client")]
+    /// The HTTP client cannot be created.
+    #[error("failed to create an HTTP client")]
     HttpClient(#[source] host::ClientError),
-    /// Nobody answers.
+    /// No process answers at the address.
     #[error(
-        "no host answers at {address}: is it running, and is this what it was given as --admin-address?"
+        "no host answers at {address}: check that it is running and that its --admin-address is the same"
     )]
     NoHost {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: reqwest::Error,
     },
-    /// The host does not show its state.
+    /// The host does not serve its state.
     #[error(
-        "the host at {0} does not show its state: start it with --debug-endpoints, or leave out --admin-address to ask the cluster"
+        "the host at {0} does not serve its state: start it with --debug-endpoints, or omit --admin-address to ask the cluster"
     )]
     Closed(
-        /// Where.
+        /// The address.
         String,
     ),
-    /// What answers is something else.
-    #[error("what answers at {address} is no innkeeper host: it answered {status}")]
+    /// The server at the address is not a host.
+    #[error("the server at {address} is not an innkeeper host: it answered with status {status}")]
     NotAHost {
-        /// Where.
+        /// The address.
         address: String,
         /// The status of its answer.
         status: u16,
     },
-    /// What answers is something else, or a host of another time.
-    #[error("failed to understand what answers at {address}: is it an innkeeper host?")]
+    /// The server at the address is not a host, or is of an incompatible version.
+    #[error("failed to parse the state from {address}: check that it is an innkeeper host")]
     Understand {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// The cluster is not known.
+    /// The client configuration of the cluster was not found, or is invalid.
     #[error("failed to find the cluster")]
     Config(#[source] config::Error),
-    /// The client cannot be made.
-    #[error("failed to make a client of the API server")]
+    /// The client of the API server cannot be created.
+    #[error("failed to create a client of the API server")]
     Client(#[source] Box<kube::Error>),
-    /// The cluster cannot be asked.
+    /// A request to the API server failed.
     #[error("failed to ask the cluster")]
     Cluster(#[source] Box<innkeeper_cluster::Error>),
     /// The result cannot be written.
     #[error("failed to write the result")]
     Write(#[source] io::Error),
-    /// The result has no form in JSON.
+    /// The result cannot be encoded as JSON.
     #[error("failed to encode the result")]
     Encode(#[source] serde_json::Error),
 }
@@ -96,55 +96,55 @@ impl Error {
     }
 }
 
-/// How plugins and parents are.
+/// The state of plugins and parents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Survey {
-    /// Who said so: `host ADDRESS` or `cluster URL`.
+    /// The source: `host ADDRESS` or `cluster URL`.
     from: String,
-    /// What the host does; none where the cluster was asked.
+    /// The state of the host; none if the source is the cluster.
     host: Option<HostRow>,
     plugins: Vec<PluginRow>,
-    /// Those that are not Ready, from `status`; all, from `get`.
+    /// The parents that are not Ready for `status`; all parents for `get`.
     parents: Vec<ParentRow>,
-    /// How many more there are, of whom only their number is known.
+    /// The number of parents that are not Ready and that the host did not list.
     parents_omitted: usize,
-    /// The latest first.
+    /// The last faults, the latest first.
     faults: Vec<FaultRow>,
 }
 
-/// A host.
+/// The row of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct HostRow {
-    /// Whether all its plugins serve, or were tried and do not.
+    /// True once every plugin from a file is active or was tried, and while the host stands by.
     started: bool,
-    /// Whether it waits for the lease.
+    /// True while the host waits for the lease.
     stands_by: bool,
-    /// How many plugins were tried and do not serve.
+    /// The number of plugins that were tried and are not active.
     plugins_not_served: usize,
 }
 
-/// A plugin.
+/// The row of a plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PluginRow {
     name: String,
-    /// `True`, `False`, `Unknown`; empty where nobody says.
+    /// `True`, `False` or `Unknown`; empty if the source does not know it.
     serving: String,
-    /// Why it does not serve, or what keeps its passes from running.
+    /// The reason for which the plugin is not active, or for which its passes wait.
     reason: String,
     message: String,
     parents: usize,
-    /// Parents that are Synced and Ready.
+    /// The number of parents that are Synced and Ready.
     ready: usize,
-    /// Passes of the revision that serves that ended with a fault; none where nobody says.
+    /// The number of passes of the active revision that ended with a fault; none if the source does not know it.
     faults: Option<u64>,
-    /// Empty where nobody says.
+    /// The active revision; empty if the source does not know it.
     revision: String,
 }
 
-/// A parent.
+/// The row of a parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ParentRow {
@@ -156,14 +156,14 @@ struct ParentRow {
     synced: String,
     reason: String,
     message: String,
-    /// How its last pass ended, where a host was asked.
+    /// The end of the last pass; none if the source is the cluster.
     last_pass: Option<PassState>,
-    /// Whether no plugin is to have it, so that it is no concern of anybody's how it is.
+    /// True if no plugin selects the parent: it then counts neither as ready nor as not ready.
     #[serde(skip)]
     left_out: bool,
 }
 
-/// A fault.
+/// The row of a fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FaultRow {
@@ -175,7 +175,7 @@ struct FaultRow {
 }
 
 impl Survey {
-    /// Whether everything is as it should be.
+    /// Returns true if the host has started, no plugin is inactive or waits, and all selected parents are ready.
     fn is_well(&self) -> bool {
         let host = self.host.as_ref();
         let is_up = host.is_none_or(|host| host.started && host.plugins_not_served == 0);
@@ -190,7 +190,7 @@ impl Survey {
 }
 
 impl Survey {
-    /// What is shown again when it differs: everything but what only grows older.
+    /// Returns the survey without the ages of passes: a changed age alone is no reason to print it again.
     fn essence(&self) -> Self {
         let mut essence = self.clone();
         let passes = essence.parents.iter_mut();
@@ -207,7 +207,7 @@ impl ParentRow {
     }
 }
 
-/// Shows how plugins and parents are, once or until stopped.
+/// Shows the state of plugins and parents, once or until stopped.
 pub fn status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Exit {
     let shown = show_status(settings, streams);
     streams.end(shown, Error::exit)
@@ -237,7 +237,7 @@ fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<E
                 Ok(survey)
             }
         };
-        // Whoever cannot be asked at all need not be watched.
+        // A failure of the first request ends the command; later failures are reported and retried.
         let mut survey = ask().await?;
         let Some(every) = every else {
             let text = match output {
@@ -261,7 +261,7 @@ fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<E
                     SurveyFormat::Json => show::json_line(&survey)?,
                 };
                 let before = match (redraw, output, &shown) {
-                    // Home, and away with everything.
+                    // Move the cursor home, and erase the screen and the scrollback.
                     (true, ..) => "\x1b[H\x1b[2J\x1b[3J",
                     (false, SurveyFormat::Text, Some(_)) => "\n",
                     (false, ..) => "",
@@ -275,7 +275,7 @@ fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<E
                     survey = next;
                     said = None;
                 }
-                // It may come back; what was shown last stays until then.
+                // The failure may be temporary: keep the last table on the screen and report each new error once.
                 Err(error) => {
                     let text = error_chain(&error).to_string();
                     if said.as_ref() != Some(&text) {

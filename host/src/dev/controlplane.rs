@@ -17,26 +17,26 @@ use tracing::{debug, warn};
 
 use super::Error;
 
-/// How long the control plane may take to end by itself.
+/// Time for the control plane to stop by itself before it is killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Where its output goes, below its directory.
+/// The file of its output, in its directory.
 const OUTPUT: &str = "up.log";
 
-/// How many of its last lines are told when it fails.
+/// The number of last output lines that the error contains if it fails.
 const LINES_KEPT: usize = 10;
 
-/// A control plane that runs; it ends with this process, however that ends.
+/// A running control plane; it stops with this process, even if this process is killed.
 pub(super) struct ControlPlane {
     program: PathBuf,
     process: Child,
     dir: PathBuf,
-    /// Removes the directory when dropped.
+    /// Removes the directory on drop; none if the user named the directory.
     temporary: Option<TempDir>,
 }
 
 impl ControlPlane {
-    /// Starts it and waits until it is ready.
+    /// Starts the control plane and waits until it is ready.
     pub(super) async fn start(program: &Path, dir: Option<&Path>) -> Result<Self, Error> {
         let temporary = match dir {
             Some(_) => None,
@@ -52,7 +52,7 @@ impl ControlPlane {
             source,
         };
         fs::create_dir_all(&dir).map_err(Error::MakeDir)?;
-        // A control plane that was killed leaves it over.
+        // A control plane that was killed leaves its `ready` file behind.
         if let Err(source) = fs::remove_file(dir.join("ready"))
             && source.kind() != io::ErrorKind::NotFound
         {
@@ -63,12 +63,12 @@ impl ControlPlane {
             .arg("up")
             .arg("--dir")
             .arg(&dir)
-            // Standard input stays open for as long as this process lives.
+            // The pipe of standard input closes when this process ends, for whatever reason.
             .arg("--until-stdin-closes")
             .stdin(Stdio::piped())
             .stdout(output.try_clone().map_err(Error::MakeDir)?)
             .stderr(output)
-            // An interrupt on the terminal is for the host, which wants to drain while there is an API server.
+            // An own process group, so that Ctrl-C reaches only the host: it drains while the API server still runs.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -85,7 +85,7 @@ impl ControlPlane {
         }
     }
 
-    /// The kubeconfig of its administrator.
+    /// The path of the administrator's kubeconfig.
     pub(super) fn kubeconfig(&self) -> PathBuf {
         self.dir.join("kubeconfig")
     }
@@ -110,7 +110,7 @@ impl ControlPlane {
         debug!(?restarted, "restarted the controller manager");
     }
 
-    /// Ends it, and removes its directory unless somebody named one.
+    /// Stops the control plane, and removes its directory unless the user named it.
     pub(super) async fn end(self) {
         let Self {
             mut process,
@@ -122,7 +122,7 @@ impl ControlPlane {
             Ok(Ok(status)) => debug!(%status, "the control plane ended"),
             Ok(Err(error)) => warn!(%error, "failed to wait for the control plane"),
             Err(_) => {
-                warn!("the control plane does not end and is killed");
+                warn!("the control plane did not stop in time and is killed");
                 if let Err(error) = process.kill().await {
                     warn!(%error, "failed to kill the control plane");
                 }
@@ -134,7 +134,7 @@ impl ControlPlane {
     }
 }
 
-/// Waits until it is ready; if it ends instead, what it said last.
+/// Waits until the control plane is ready; returns its last output if it ends instead.
 async fn wait_until_ready(process: &mut Child, dir: &Path) -> io::Result<Option<String>> {
     let ready = dir.join("ready");
     loop {

@@ -1,4 +1,4 @@
-//! The examples: read before anything starts, applied once the plugins serve.
+//! The examples: read before the control plane starts, applied once the plugins are active.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -10,10 +10,10 @@ use tracing::debug;
 use super::Error;
 use crate::run::Gallery;
 
-/// The field manager of what `dev` applies.
+/// The field manager of `dev`.
 const MANAGER: &str = "innkeeper-dev";
 
-/// How long a kind may take to appear.
+/// The longest wait for the kind of an example to appear in discovery.
 const SERVED_WITHIN: Duration = Duration::from_secs(5);
 
 /// One object to apply.
@@ -26,7 +26,7 @@ pub(super) struct Example {
 }
 
 impl Example {
-    /// Whether this is the example.
+    /// Returns true if the identity is that of the example.
     pub(super) fn is(&self, id: &ObjectId) -> bool {
         let namespace = self.namespace.as_deref().unwrap_or("default");
         self.kind.group_kind() == id.kind
@@ -42,7 +42,7 @@ impl Example {
         &self.kind
     }
 
-    /// The identity, as far as it is known before the cluster says where the kind lives.
+    /// The identity; without a namespace if the file names none, because the scope of the kind is not known here.
     pub(super) fn id(&self) -> ObjectId {
         ObjectId::new(
             self.kind.group_kind(),
@@ -85,7 +85,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Example>, Error> {
 
 type Shape = (Gvk, Option<String>, String, Map<String, Value>);
 
-/// What every object has, or what it lacks.
+/// Splits off the fields that every object has; the error names the first missing one.
 fn shape(document: Value) -> Result<Shape, &'static str> {
     let Value::Object(body) = document else {
         return Err("fields");
@@ -102,7 +102,7 @@ fn shape(document: Value) -> Result<Shape, &'static str> {
     Ok((kind, namespace, name, body))
 }
 
-/// Applies them in the order given.
+/// Applies the examples in the given order.
 pub(super) async fn apply(gallery: &Gallery, examples: &[Example]) -> Result<(), Error> {
     let Some(shared) = gallery.shared() else {
         return Ok(());
@@ -115,12 +115,12 @@ pub(super) async fn apply(gallery: &Gallery, examples: &[Example]) -> Result<(),
             body,
             ..
         } = example;
-        // Most kinds are there; one that a plugin has just brought may take a moment.
+        // A kind that a plugin has just installed appears in discovery after a delay.
         if timeout(SERVED_WITHIN, shared.cluster.wait_served(kind))
             .await
             .is_err()
         {
-            debug!(%kind, "not served");
+            debug!(%kind, "the kind is not served in time");
         }
         let Some(resource) = shared.resources.resource(kind) else {
             return Err(Error::ExampleNotServed {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_an_object_by_its_shape() {
+    fn reads_kind_namespace_and_name_of_an_object() {
         let text =
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: demo}\n";
         let document = yaml::read(text).unwrap().remove(0);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_an_object_lacks() {
+    fn names_the_missing_field_of_an_object() {
         for (text, missing) in [
             ("[]", "fields"),
             ("kind: A", "apiVersion"),

@@ -1,4 +1,4 @@
-//! What people see: progress and a live table on a terminal, plain lines when something changed otherwise.
+//! The output of `dev`: progress and a live table on a terminal, else a plain line per change.
 
 use std::{
     io::{IsTerminal, Write, stdout},
@@ -10,10 +10,10 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{Error, quoted, table::Row};
 
-/// How fast a spinner turns.
+/// The interval between two frames of a spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Standard output, as a terminal or not.
+/// The display on standard output, with or without a terminal.
 pub(super) struct Show {
     terminal: Option<Terminal>,
     shown: Vec<Row>,
@@ -24,7 +24,7 @@ struct Terminal {
     lines: Vec<ProgressBar>,
 }
 
-/// A step that takes a while.
+/// A running step of the start.
 pub(super) struct Step {
     name: &'static str,
     began: Instant,
@@ -43,7 +43,7 @@ impl Show {
         }
     }
 
-    /// Begins a step.
+    /// Shows the begin of a step.
     pub(super) fn step(&self, name: &'static str) -> Result<Step, Error> {
         let bar = self.terminal.as_ref().map(|terminal| {
             let bar = terminal.bars.add(ProgressBar::new_spinner());
@@ -61,7 +61,7 @@ impl Show {
         })
     }
 
-    /// Ends a step.
+    /// Shows the end of a step and its duration.
     pub(super) fn done(&self, step: Step) -> Result<(), Error> {
         let Step { name, began, bar } = step;
         if let Some(bar) = bar {
@@ -70,7 +70,7 @@ impl Show {
         self.say(&format!("{name}: {:.1} s", began.elapsed().as_secs_f64()))
     }
 
-    /// Shows what there is, if it is not what was shown last.
+    /// Shows the parents if they differ from the last call: the whole table on a terminal, else the changed rows.
     pub(super) fn table(&mut self, rows: &[Row]) -> Result<(), Error> {
         if self.shown == rows {
             return Ok(());
@@ -90,7 +90,7 @@ impl Show {
         Ok(())
     }
 
-    /// The moment that everybody waited for.
+    /// Reports that all parents are Ready.
     pub(super) fn all_ready(&mut self, rows: &[Row]) -> Result<(), Error> {
         self.say(&match rows.len() {
             0 => "no parents yet".to_owned(),
@@ -99,7 +99,7 @@ impl Show {
         })
     }
 
-    /// What to try next.
+    /// Prints commands that the user can try next.
     pub(super) fn usage(
         &self,
         kubeconfig: Option<&Path>,
@@ -133,11 +133,11 @@ impl Show {
             None => lines.push(format!("  {kubectl} get crd")),
         }
         lines.push(String::new());
-        lines.push("Ctrl-C ends it.".to_owned());
+        lines.push("Press Ctrl-C to stop.".to_owned());
         lines.iter().try_for_each(|line| self.say(line))
     }
 
-    /// Takes the table off the terminal.
+    /// Ends the live table; its last state stays on the terminal.
     pub(super) fn clear(&mut self) {
         if let Some(terminal) = &mut self.terminal {
             for line in terminal.lines.drain(..) {

@@ -1,4 +1,4 @@
-//! What is shown of every parent: its conditions and its children.
+//! The table of parents, with their conditions and children.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,23 +8,23 @@ use innkeeper_model::{Object, ObjectId};
 use super::examples::Example;
 use crate::run::Gallery;
 
-/// One parent.
+/// The row of a parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) parent: ObjectId,
-    /// What `kubectl get` calls it.
+    /// The resource name for `kubectl get`.
     pub(super) resource: String,
-    /// `True`, `False`, `Unknown`, or `-` when nothing is known.
+    /// `True`, `False` or `Unknown`; `-` without the condition.
     pub(super) ready: String,
     synced: String,
-    /// How many children by kind: `Deployment, 2 Services`.
+    /// The number of children by kind, for example `Deployment, 2 Service`.
     children: String,
-    /// Why it is not Ready or not Synced.
+    /// The reason for which the parent is not Ready or not Synced.
     message: String,
 }
 
 impl Row {
-    /// Whether the present generation is Synced and Ready.
+    /// Returns true if the current generation is Synced and Ready.
     pub(super) fn is_ready(&self) -> bool {
         self.ready == "True" && self.synced == "True"
     }
@@ -57,7 +57,7 @@ impl Row {
         }
     }
 
-    /// The columns.
+    /// Returns the cells of the row.
     pub(super) fn cells(&self) -> [String; 5] {
         let name = match &self.parent.namespace {
             Some(namespace) => {
@@ -107,7 +107,7 @@ fn count(children: &[Object]) -> String {
     shown.join(", ")
 }
 
-/// The parents among the examples; without examples, all parents there are.
+/// Returns the rows of the parents among the examples; without examples, of all parents.
 pub(super) async fn rows(gallery: &Gallery, examples: &[Example]) -> Vec<Row> {
     let mut rows = Vec::new();
     for serving in gallery.serving() {
@@ -126,7 +126,7 @@ pub(super) async fn rows(gallery: &Gallery, examples: &[Example]) -> Vec<Row> {
             }
         }
     }
-    // An example that the watches have not shown yet is not Ready either.
+    // An example that the watches have not delivered yet counts as not Ready.
     for example in examples {
         let is_parent = gallery
             .serving()
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_ready_when_its_present_generation_is() {
+    fn a_parent_is_ready_when_its_current_generation_is() {
         assert!(Row::of(&parent(2, "True"), &[]).is_ready());
         assert!(!Row::of(&parent(1, "True"), &[]).is_ready());
         let waits = Row::of(&parent(2, "False"), &[]);

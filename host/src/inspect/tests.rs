@@ -1,4 +1,4 @@
-//! Files that are no plugins; plugins are inspected where they are built.
+//! Files that are not plugins; the tests that build plugins inspect these.
 
 use std::io::{self, Write as _};
 
@@ -29,7 +29,7 @@ fn look_at(target: Inspected, output: InspectFormat) -> (Exit, String, String) {
 }
 
 #[test]
-fn tells_what_a_core_module_is() {
+fn describes_a_core_module() {
     let (exit, out, err) = inspect(b"\0asm\x01\0\0\0", InspectFormat::Text);
     assert_eq!(exit, Exit::BadUse);
     expect![[r"
@@ -39,12 +39,12 @@ fn tells_what_a_core_module_is() {
     "]]
     .assert_eq(&out);
     expect![[r"
-        error: this is no plugin that can be loaded: this is a core WebAssembly module, not a component: make it one with wasm-tools component new, or build its crate with innkeeper-guest-build
+        error: failed to load the file as a plugin: this is a core WebAssembly module, not a component: make it one with wasm-tools component new, or build its crate with innkeeper-guest-build
     "]].assert_eq(&err);
 }
 
 #[test]
-fn tells_what_anything_else_is_as_json() {
+fn describes_any_other_file_as_json() {
     let (exit, out, err) = inspect(b"apiVersion: v1", InspectFormat::Json);
     assert_eq!(exit, Exit::BadUse);
     expect![[r#"
@@ -62,12 +62,12 @@ fn tells_what_anything_else_is_as_json() {
     "#]]
     .assert_eq(&out);
     expect![[r#"
-        error: this is no plugin that can be loaded: this is not WebAssembly: it starts with "apiVersion: v1"; give the .wasm file that the build made
+        error: failed to load the file as a plugin: this is not WebAssembly: it starts with "apiVersion: v1"; give the .wasm file that the build made
     "#]].assert_eq(&err);
 }
 
 #[test]
-fn names_a_file_that_is_not_there() {
+fn the_error_names_a_missing_file() {
     let target = Inspected::File("/nowhere/pond.wasm".into());
     let (exit, _, message) = look_at(target, InspectFormat::Text);
     assert_eq!(exit, Exit::BadUse);
@@ -75,7 +75,7 @@ fn names_a_file_that_is_not_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_artifact_is_inspected_where_it_is() {
+async fn inspects_an_artifact_in_its_registry() {
     let found = TestRegistry::start(false).await;
     let registry = RegistrySettings {
         insecure: true,

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// How a command ended, and what it said.
+/// The exit code and the output of a command.
 #[derive(Debug)]
 struct Said {
     exit: Exit,
@@ -15,7 +15,7 @@ struct Said {
     error: String,
 }
 
-/// Runs a command beside the registry that it speaks with.
+/// Runs a command in a thread, while the registry answers in this one.
 async fn run(command: impl FnOnce(&mut Streams<'_>) -> Exit + Send + 'static) -> Said {
     let work = move || {
         let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
@@ -33,7 +33,7 @@ async fn run(command: impl FnOnce(&mut Streams<'_>) -> Exit + Send + 'static) ->
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
-/// A registry, and a directory with a plugin in it.
+/// A registry, and a directory with a plugin.
 struct Site {
     registry: TestRegistry,
     directory: TempDir,
@@ -103,13 +103,13 @@ impl Site {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_pushed_is_pulled_by_tag_and_by_digest() {
+async fn a_pushed_plugin_is_pulled_by_tag_and_by_digest() {
     let site = Site::start(false).await;
     let bytes = fs::read(site.file("pond.wasm")).unwrap();
     let pushed = site.push("pond.wasm", ":1").await;
     assert_eq!(pushed.exit, Exit::Success, "{pushed:?}");
     assert_eq!(pushed.out["digest"], Digest::of(&bytes).to_string());
-    // Pushing it again changes nothing.
+    // A second push changes nothing.
     assert_eq!(site.push("pond.wasm", ":1").await.out, pushed.out);
 
     let manifest = pushed.out["manifestDigest"].as_str().unwrap();
@@ -142,7 +142,7 @@ async fn what_was_pushed_is_pulled_by_tag_and_by_digest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signature_is_by_the_key_that_made_it() {
+async fn a_signature_is_valid_only_for_its_key() {
     let site = Site::start(false).await;
     site.push("pond.wasm", ":1").await;
     let unsigned = site.pull(site.expecting(":1", &[P256_PUB])).await;
@@ -167,7 +167,7 @@ async fn a_signature_is_by_the_key_that_made_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registry_that_wants_a_password_gets_it_from_the_docker_config() {
+async fn the_password_for_a_registry_comes_from_the_docker_config() {
     let mut site = Site::start(true).await;
     let stranger = site.push("pond.wasm", ":1").await;
     assert_eq!(stranger.exit, Exit::NoAnswer, "{stranger:?}");
@@ -184,7 +184,7 @@ async fn a_registry_that_wants_a_password_gets_it_from_the_docker_config() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_what_cannot_be_used() {
+async fn the_error_names_the_unusable_argument() {
     let site = Site::start(false).await;
     fs::write(site.file("text.wasm"), "apiVersion: v1").unwrap();
     let text = site.push("text.wasm", ":1").await;

@@ -1,4 +1,4 @@
-//! Objects as they stand in files.
+//! Objects from files.
 
 use innkeeper_model::{GroupKind, Gvk, ObjectId};
 use innkeeper_plan::encode_string_data;
@@ -14,7 +14,7 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Takes a value for an object, or says what it lacks.
+    /// Checks that a value has the fields of an object; the error names the first missing one.
     pub(super) fn new(value: Value) -> Result<Self, String> {
         let Value::Object(mut object) = value else {
             return Err("it is not a map".to_owned());
@@ -32,7 +32,7 @@ impl Document {
             .ok_or("it has no metadata.name")?;
         let namespace = metadata("namespace");
         if kind == Gvk::new("", "v1", "Secret") {
-            // An API server never shows it otherwise.
+            // An API server returns `stringData` only in its encoded form, as `data`.
             encode_string_data(&mut object);
         }
         Ok(Self {

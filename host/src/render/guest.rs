@@ -1,4 +1,4 @@
-//! The plugin, behind a trait so that tests can give another.
+//! The plugin, behind a trait so that tests can replace it.
 
 use std::num::NonZeroU32;
 
@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 use super::{Error, input, reads::OfflineReads};
 use crate::config::{RenderArgs, Streams};
 
-/// What a pass needs of a plugin.
+/// The plugin's part of a pass.
 pub(super) trait Guest {
-    /// What it says of itself.
+    /// The description of the plugin.
     fn manifest(&self) -> &Manifest;
 
     /// Runs one pass.
@@ -41,7 +41,7 @@ impl Guest for Plugin {
     }
 }
 
-/// Loads the plugin and its configuration; calls report their fuel.
+/// Loads the plugin with the configuration of the command line; its calls report their fuel.
 pub(super) fn load(args: &RenderArgs, streams: &mut Streams<'_>) -> Result<Plugin, Error> {
     let config = input::config(args.config.as_ref(), streams)?;
     load_with(args, &config)
@@ -74,7 +74,7 @@ pub(super) fn load_with(args: &RenderArgs, config: &Map<String, Value>) -> Resul
         .map_err(unstarted)
 }
 
-/// A line of the guest's log for people.
+/// Formats a line of the guest's log.
 pub(super) fn log_line(line: &LogLine) -> String {
     let level = match line.level {
         LogLevel::Error => "error",

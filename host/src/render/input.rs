@@ -1,4 +1,5 @@
-//! Files and standard input as objects: found, sorted into parent and others, and admitted by their schemas.
+//! The input from files and standard input: objects are read, split into the parent and others, and admitted by their
+//! schemas.
 
 use std::{
     collections::BTreeMap,
@@ -17,19 +18,19 @@ use serde_json::{Map, Value};
 use super::{Error, document::Document, seed};
 use crate::config::{RenderArgs, Streams};
 
-/// How much of a `generateName` the API server takes, in bytes.
+/// The longest prefix of a `generateName` in bytes; the API server cuts off the rest.
 const PREFIX_BYTES_MAX: usize = 58;
 
-/// Where an object of a file lives if it does not say.
+/// The namespace of a parent whose file names none, and of such observed objects if the parent is cluster-scoped.
 const NAMESPACE: &str = "default";
 
-/// Everything that is given to a pass.
+/// The objects that are given to a pass.
 pub(super) struct World {
     pub(super) parent: Document,
     pub(super) others: Vec<Document>,
 }
 
-/// Reads the parent and everything observed.
+/// Reads the parent and the observed objects.
 pub(super) fn world(
     args: &RenderArgs,
     parent: &Path,
@@ -89,7 +90,7 @@ pub(super) fn world(
     })
 }
 
-/// The parent's kind in the version that the plugin speaks.
+/// Returns the parent's kind in the version that the plugin supports.
 fn spoken(manifest: &Manifest, parent: &Document) -> Option<String> {
     manifest
         .parents
@@ -98,7 +99,7 @@ fn spoken(manifest: &Manifest, parent: &Document) -> Option<String> {
         .map(|one| one.kind.to_string())
 }
 
-/// Does what the API server does before it looks at an object: a name from `generateName`, and the namespace of the URL.
+/// Sets the name from `generateName` and the namespace of the URL, as the API server does before admission.
 fn name_and_place(document: &mut Document, kinds: &Kinds, namespace: &str, seed: u64) {
     if kinds.resource_of(&document.kind).scope == Scope::Namespaced {
         document.default_namespace(namespace);
@@ -112,7 +113,7 @@ fn name_and_place(document: &mut Document, kinds: &Kinds, namespace: &str, seed:
     }
 }
 
-/// The schemas that a plugin brings, compiled when they are needed.
+/// The schemas of the plugin's CustomResourceDefinitions, compiled on first use.
 struct Schemas<'a> {
     crds: BTreeMap<GroupKind, &'a Map<String, Value>>,
     compiled: BTreeMap<String, Schema>,
@@ -130,7 +131,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// Prunes, fills in defaults and validates, where there is a schema.
+    /// Prunes, defaults and validates an object if there is a schema for it.
     fn admit(
         &mut self,
         mut document: Document,
@@ -166,7 +167,7 @@ pub(super) fn config(
     path.map_or_else(|| Ok(Map::new()), |path| one_object(path, streams))
 }
 
-/// What the plugin may do.
+/// Reads the grants; without a file, the plugin gets the grants that a host gives to a plugin from a file.
 pub(super) fn grants(
     path: Option<&PathBuf>,
     manifest: &Manifest,
@@ -182,7 +183,7 @@ pub(super) fn grants(
     })
 }
 
-/// The one object that a file holds; an empty file holds an empty one.
+/// Reads the single object of a file; an empty file counts as an empty object.
 fn one_object(path: &Path, streams: &mut Streams<'_>) -> Result<Map<String, Value>, Error> {
     let mut values = values(path, streams)?;
     match (values.pop(), values.is_empty()) {
@@ -194,7 +195,7 @@ fn one_object(path: &Path, streams: &mut Streams<'_>) -> Result<Map<String, Valu
     }
 }
 
-/// A file's content as it is.
+/// Reads a file, or the standard input for `-`.
 fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, Error> {
     let mut content = Vec::new();
     let read = if path.as_os_str() == "-" {
@@ -206,7 +207,7 @@ fn bytes(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<u8>, Error> {
     Ok(content)
 }
 
-/// The key for hash reads.
+/// Reads the key for hash reads.
 pub(super) fn hash_key(path: &Path, streams: &mut Streams<'_>) -> Result<HashKey, Error> {
     let key = bytes(path, streams)?;
     if key.is_empty() {
@@ -220,7 +221,7 @@ fn unreadable(path: &Path, source: io::Error) -> Error {
     Error::Read { from, source }
 }
 
-/// The recording of a pass.
+/// Reads the recording of a pass.
 pub(super) fn recording(path: &Path, streams: &mut Streams<'_>) -> Result<Recording, Error> {
     let content = bytes(path, streams)?;
     serde_json::from_slice(&content).map_err(|source| Error::Recording {
@@ -247,7 +248,7 @@ fn values(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Value>, Error> {
     })
 }
 
-/// The objects of a file; lists as `kubectl get -o yaml` prints them are taken apart.
+/// Reads the objects of a file; splits lists as `kubectl get -o yaml` prints them.
 fn documents(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Document>, Error> {
     let mut found = Vec::new();
     for (index, value) in values(path, streams)?.into_iter().enumerate() {
@@ -277,7 +278,7 @@ fn documents(path: &Path, streams: &mut Streams<'_>) -> Result<Vec<Document>, Er
     Ok(found)
 }
 
-/// The file itself, or the files of a directory in the order of their names.
+/// Returns the file itself, or the YAML and JSON files of a directory, sorted by name.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

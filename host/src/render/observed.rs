@@ -1,4 +1,4 @@
-//! What exists: the parent, its children, and everything else.
+//! The observed objects: the parent, its children, and all others.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use serde_json::Value;
 
 use super::{Error, document::Document, parent::Parent};
 
-/// Everything that a pass can see.
+/// All objects that a pass can see.
 pub(super) struct Scene {
     pub(super) parent: Object,
     /// The children as the guest gets them, in the contract's order.
     pub(super) children: Vec<ObservedChild>,
-    /// All objects as they were given, the parent included.
+    /// All objects in their given form, including the parent.
     pub(super) objects: Vec<Document>,
 }
 
 impl Scene {
-    /// Finds the children and shows them as the cache would.
+    /// Finds the children and converts them to the form that the cache gives to guests.
     pub(super) fn new(
         parent: Parent,
         others: Vec<Document>,
@@ -57,7 +57,7 @@ impl Scene {
     }
 }
 
-/// Shows an object as the cache would.
+/// Converts an object to the form that the cache gives to guests.
 pub(super) fn present(
     document: &Document,
     access: Access,
@@ -79,7 +79,7 @@ fn observed_child(object: &Object) -> ObservedChild {
     }
 }
 
-/// Whether an object is a child of the parent.
+/// Returns true if the object is a child of the parent.
 fn belongs(document: &Document, parent: &Parent) -> bool {
     if let Some(owner) = controller(document) {
         return controls(owner, document, parent);

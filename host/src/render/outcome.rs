@@ -1,4 +1,4 @@
-//! The whole outcome of a pass as JSON.
+//! The complete outcome of a pass as JSON.
 
 use innkeeper_model::ReadKey;
 use innkeeper_policy::{self as policy, Rules};
@@ -6,7 +6,7 @@ use innkeeper_sandbox::{End, Said, read_to_json};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Checks what the guest answered, as the host does.
+/// Checks the guest's answer with the policy of the host.
 pub(super) fn checked(end: End, rules: &Rules<'_>) -> Said {
     let checked = match end {
         End::Answered(outcome) => {
@@ -23,7 +23,7 @@ pub(super) fn checked(end: End, rules: &Rules<'_>) -> Said {
     }
 }
 
-/// The outcome as one JSON object and a line feed.
+/// Encodes the outcome as one JSON object and a line feed.
 pub(super) fn json(said: &Said, reads: &[ReadKey], fuel: Option<u64>) -> String {
     let rendered = Rendered {
         said,

@@ -1,4 +1,4 @@
-//! What an API server would have given the parent.
+//! The fields of the parent that an API server would set.
 
 use innkeeper_model::{Manifest, Phase};
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ use super::document::Document;
 /// The UID of a parent that was never in a cluster.
 pub(super) const UID: &str = "00000000-0000-4000-8000-000000000000";
 
-/// A parent, and whether it was ever in a cluster.
+/// A parent with all fields that an API server sets.
 pub(super) struct Parent {
     pub(super) document: Document,
-    /// Whether children are told by the parent's UID; else by its kind and name.
+    /// True if the file contains a UID: children then refer to the parent by UID, else by kind and name.
     pub(super) has_uid: bool,
 }
 
-/// Fills in what is missing.
+/// Sets the missing fields.
 pub(super) fn complete(
     mut document: Document,
     manifest: &Manifest,
@@ -35,7 +35,7 @@ pub(super) fn complete(
     Parent { document, has_uid }
 }
 
-/// Only a parent with the finalizer ever gets such a pass.
+/// Adds the finalizer: a host runs the finalize phase only for parents that have it.
 fn add_finalizer(document: &mut Document, finalizer: &str) {
     if let Some(Value::Array(finalizers)) = document
         .object
@@ -47,7 +47,7 @@ fn add_finalizer(document: &mut Document, finalizer: &str) {
     }
 }
 
-/// A time as the API server writes it, in whole seconds.
+/// Formats a time as the API server does, in whole seconds.
 fn timestamp(now_ms: u64) -> Value {
     let seconds = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
     jiff::Timestamp::from_second(seconds)

@@ -1,4 +1,4 @@
-//! Tracked reads answered from what was given.
+//! Tracked reads, answered from the given objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,10 +18,10 @@ use super::{
     observed::{Scene, present},
 };
 
-/// Answers the reads of the one pass.
+/// The source of the reads of one pass.
 ///
-/// The rules of who may read what from where are the cache's: a kind in exactly the declared version, and from where the
-/// scope of a grant reaches.
+/// The access rules are those of the cache: a kind is readable only in exactly the declared version, and only in the
+/// namespaces that the scope of a grant covers.
 #[derive(Debug)]
 pub(super) struct OfflineReads {
     objects: Vec<Document>,
@@ -68,7 +68,7 @@ impl OfflineReads {
         }
     }
 
-    /// Every read that was made, each once, in the order in which they were made first.
+    /// Returns the distinct reads, in the order of their first use.
     pub(super) fn made(&self) -> &[ReadKey] {
         &self.made
     }
@@ -79,7 +79,7 @@ impl OfflineReads {
         }
     }
 
-    /// What covers a read of a kind, the grant that shows most first.
+    /// Returns the grants that cover a read of a kind, sorted by access, the widest first.
     fn covering(
         &self,
         kind: &Gvk,
@@ -108,7 +108,7 @@ impl OfflineReads {
         Ok(covering)
     }
 
-    /// The objects that were asked for as the guest sees them, by namespace and name.
+    /// Returns the requested objects in the form for guests, sorted by namespace and name.
     fn answer(
         &self,
         kind: &Gvk,
@@ -145,7 +145,7 @@ impl OfflineReads {
         kind: &Gvk,
         access: Access,
     ) -> Result<Arc<str>, ReadFailure> {
-        // The version asked for, as a conversion by the API server would give it.
+        // Label the object with the requested version, as if the API server had converted it.
         let document = Document {
             kind: kind.clone(),
             ..document.clone()
@@ -183,14 +183,14 @@ impl Reads for OfflineReads {
     }
 }
 
-/// What the plugin asks for, as far as it is granted.
+/// Returns the granted part of the reads that the plugin requests.
 fn granted(manifest: &Manifest, grants: &Grants) -> Vec<(ReadKind, LabelSelector)> {
     grants
         .reads_for(manifest)
         .into_iter()
         .filter_map(|read| {
             let text = read.label_selector.as_deref().unwrap_or_default();
-            // A selector that does not parse was refused when the plugin was loaded.
+            // Loading the plugin has already rejected selectors that do not parse.
             let selector = LabelSelector::parse(text).ok()?;
             Some((read, selector))
         })

@@ -1,4 +1,4 @@
-//! A pass that a host has recorded, once more: `innkeeper render --recording`.
+//! The replay of a pass that a host has recorded: `innkeeper render --recording`.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Error, guest, input};
 use crate::config::{Exit, OutputFormat, RenderArgs, Streams};
 
-/// Asks the plugin what it was asked then, prints what it says now, and says how that differs.
+/// Repeats the recorded call, prints the new answer, and reports the first difference from the recorded answer.
 pub(super) fn run(
     args: &RenderArgs,
     path: &Path,
@@ -20,7 +20,7 @@ pub(super) fn run(
     let revision = plugin.revision().to_string();
     if revision != recording.revision {
         streams.note(&format!(
-            "the recording is of revision {} of {}, and this is {revision}",
+            "the recording is of revision {} of {}, but this is revision {revision}",
             recording.revision, recording.plugin
         ));
     }
@@ -42,7 +42,7 @@ pub(super) fn run(
     }
     for read in reads.unknown() {
         streams.note(&format!(
-            "the plugin asks for what the recording does not hold, and was told that it is not granted: {}",
+            "the recording does not contain this read, and the plugin got the answer \"not granted\": {}",
             asked(read)
         ));
     }
@@ -72,7 +72,7 @@ fn asked(key: &ReadKey) -> Value {
     read_to_json(key)
 }
 
-/// The first place in which two answers differ, and both values there.
+/// Returns the first place in which two answers differ, with both values.
 fn difference(recorded: &Value, now: &Value, place: String) -> Option<String> {
     match (recorded, now) {
         (Value::Object(recorded), Value::Object(now)) => {

@@ -1,10 +1,10 @@
-//! Random bytes that are the same every time: a SHA-256 counter stream from the seed and what it is for.
+//! Reproducible random bytes: a SHA-256 counter stream over the seed and the purpose.
 
 use innkeeper_model::{Generated, ObjectId};
 use innkeeper_plan as plan;
 use sha2::{Digest as _, Sha256};
 
-/// The seed of what the guest sees as random.
+/// The seed of the guest's random numbers.
 pub(super) fn of_pass(seed: u64) -> [u8; 32] {
     Stream::new(seed, "pass").block()
 }
@@ -18,12 +18,12 @@ pub(super) fn generated(seed: u64, secret: &ObjectId, entry: &Generated) -> Stri
     plan::generate(entry, &mut |bytes| stream.fill(bytes))
 }
 
-/// What an API server would append to a `generateName`.
+/// The suffix that stands for the one an API server appends to a `generateName`.
 pub(super) fn name_suffix(seed: u64, prefix: &str) -> String {
     let entry = Generated {
         key: String::new(),
         length: 5,
-        // The letters and digits that cannot make up words.
+        // The alphabet of the API server: without vowels and the digits that resemble them, so that no words appear.
         alphabet: "bcdfghjklmnpqrstvwxz2456789".to_owned(),
     };
     let mut stream = Stream::new(seed, &format!("name {prefix}"));

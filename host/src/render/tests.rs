@@ -1,4 +1,4 @@
-//! Passes of a made-up plugin: the guest is a function.
+//! Passes of a fake plugin, whose guest is a Rust function.
 
 use std::{fs, io, path::PathBuf, time::Duration};
 
@@ -141,7 +141,7 @@ fn desired(children: Vec<Child>) -> End {
     }))
 }
 
-/// A directory of files, and the flags that name them.
+/// A directory of input files, and the arguments that name them.
 struct Given {
     directory: TempDir,
     args: RenderArgs,
@@ -205,14 +205,14 @@ impl Given {
     }
 }
 
-/// What the guest echoes is JSON inside of YAML.
+/// Removes the escapes from the output: the guest echoes JSON inside a YAML text.
 fn unescaped(text: &str) -> String {
     text.replace('\\', "")
 }
 
 const PARENT: &str = "apiVersion: example.com/v1\nkind: Pond\nmetadata: {name: koi}\n";
 
-/// A child that says what the guest was given.
+/// Answers with one child that contains the guest's input.
 fn echo(value: Value) -> End {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -229,7 +229,7 @@ fn echo(value: Value) -> End {
 }
 
 #[test]
-fn a_parent_gets_what_an_api_server_would_give_it() {
+fn a_parent_gets_the_fields_that_an_api_server_sets() {
     let guest = pond(|request, _, context| {
         echo(json!({"parent": request.parent, "now": context.now_ms.to_string()}))
     });
@@ -248,7 +248,7 @@ fn a_parent_gets_what_an_api_server_would_give_it() {
 }
 
 #[test]
-fn a_parent_to_be_finalized_is_being_deleted() {
+fn a_parent_in_phase_finalize_is_being_deleted() {
     let guest = pond(|request, _, _| echo(json!({"parent": request.parent})));
     let given = given(PARENT).with(|args| args.phase = RenderPhase::Finalize);
     let out = unescaped(&given.render(&guest).1);
@@ -274,7 +274,7 @@ fn rejects_rejected() {
 }
 
 #[test]
-fn unknown_fields_are_named_and_dropped() {
+fn unknown_fields_are_reported_and_dropped() {
     let guest = pond(|request, _, _| echo(json!({"parent": request.parent})));
     let (exit, out, err) = given(&format!("{PARENT}spec: {{sise: 1}}\n")).render(&guest);
     assert_eq!(exit, Exit::Success);
@@ -343,7 +343,7 @@ fn children_of_a_parent_without_uid_are_found_by_its_name() {
 }
 
 #[test]
-fn children_of_a_parent_with_uid_are_found_by_it() {
+fn children_of_a_parent_with_uid_are_found_by_its_uid() {
     let guest = pond(|request, _, _| echo(children_of(request)));
     for (uid, found) in [
         ("u-1", "retained:-:true owned:db:false"),
@@ -389,7 +389,7 @@ fn get(reads: &mut OfflineReads, kind: &str, namespace: Option<&str>, name: &str
 }
 
 #[test]
-fn reads_are_answered_as_granted_and_recorded() {
+fn reads_see_only_granted_objects_and_are_recorded() {
     let guest = pond(|_, reads, _| {
         let list = |reads: &mut OfflineReads, labels: Option<&str>| {
             reads
@@ -474,7 +474,7 @@ fn generated_values_come_from_the_seed_and_are_kept() {
 }
 
 #[test]
-fn a_fault_of_the_guest_is_told_and_ends_with_3() {
+fn a_guest_fault_is_reported_and_ends_with_3() {
     let guest = pond(|_, _, _| {
         End::GuestFault(Fault {
             kind: FaultKind::Invalid,
@@ -496,7 +496,7 @@ fn a_fault_of_the_guest_is_told_and_ends_with_3() {
 }
 
 #[test]
-fn a_broken_guest_ends_with_3() {
+fn a_guest_over_its_deadline_ends_with_3() {
     let guest = pond(|_, _, _| {
         End::Faulted(CallFault::DeadlineExceeded {
             limit: Duration::from_millis(250),
@@ -567,7 +567,7 @@ fn everything_else_in_the_parents_file_is_observed() {
 }
 
 #[test]
-fn bad_input_is_told_and_ends_with_4() {
+fn bad_input_is_reported_and_ends_with_4() {
     let guest = pond(|_, _, _| desired(Vec::new()));
     let two = format!("{PARENT}---\n{}", PARENT.replace("koi", "carp"));
     let table = [
@@ -586,7 +586,7 @@ fn bad_input_is_told_and_ends_with_4() {
     let mut messages = String::new();
     for (exit, out, err) in table {
         assert_eq!((exit, out.as_str()), (Exit::BadUse, ""), "{err}");
-        // The directory is another one every time.
+        // The name of the directory differs in every run.
         let named = err.replace('\\', "/");
         let words: Vec<&str> = named
             .split(' ')
@@ -601,12 +601,12 @@ fn bad_input_is_told_and_ends_with_4() {
         messages.push_str(&words.join(" "));
     }
     expect![[r"
-        error: failed to understand FILE failed to read YAML: unclosed bracket '[' at line 1, column 4
+        error: failed to parse FILE failed to read YAML: unclosed bracket '[' at line 1, column 4
         error: document 1 of FILE is not an object: it has no apiVersion
-        error: FILE holds 0 parents of the plugin, which are of kind example.com/v1 Pond: give exactly one
-        error: FILE holds 2 parents of the plugin, which are of kind example.com/v1 Pond: give exactly one
-        error: the parent is example.com/v2 Pond, and the plugin speaks example.com/v1 Pond: write it in that version
+        error: FILE contains 0 parents of kind example.com/v1 Pond: the plugin needs exactly one
+        error: FILE contains 2 parents of kind example.com/v1 Pond: the plugin needs exactly one
+        error: the parent is example.com/v2 Pond, but the plugin supports example.com/v1 Pond: convert the parent to that version
         error: failed to read /nowhere: No such file or directory (os error 2)
-        error: /dev/null is empty: it must hold the cluster's hash key, the bytes of the Secret innkeeper-hash-key
+        error: /dev/null is empty: it must contain the cluster's hash key, the bytes of the Secret innkeeper-hash-key
     "]].assert_eq(&messages);
 }

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::{Error, document::Document, observed::Scene, seed};
 
-/// All children that the host would write, whatever they wait for, in the order of the answer.
+/// Returns all children that the host would write, in the order of the answer, regardless of their dependencies.
 ///
-/// Those on hold, and those that are made once and are there, it would not.
+/// Children on hold are omitted, and so are existing children with the policy "once".
 pub(super) fn children(said: &Said, scene: &Scene, seed: u64) -> Result<String, Error> {
     let manifests: Vec<Value> = said
         .children
@@ -33,7 +33,7 @@ pub(super) fn children(said: &Said, scene: &Scene, seed: u64) -> Result<String, 
     yaml::write(&manifests).map_err(Error::Encode)
 }
 
-/// The child with its generated values: those that there are, else made from the seed.
+/// Returns the child with its generated values: the existing ones, else new ones from the seed.
 fn manifest(
     child: &Child,
     id: &ObjectId,

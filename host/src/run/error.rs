@@ -105,8 +105,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the exit code of the process: 4 for unusable settings, 128 plus the signal number after a second signal (as
-    /// shells report it), and 1 for all other errors.
+    /// Returns the exit code of the process: 4 for unusable settings, 128 plus the signal number after a second signal
+    /// (as shells report it), and 1 for all other errors.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Aborted { signal } => 128_u8.saturating_add(*signal),

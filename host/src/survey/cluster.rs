@@ -1,7 +1,8 @@
-//! Asks the API server: the Plugin resources, the kinds of parents, and the parents' conditions.
+//! A survey from the API server: the Plugin resources, the parent kinds, and the parents' conditions.
 //!
-//! Kinds of parents are those that a Plugin's grants name, and those of CustomResourceDefinitions with the label of a
-//! plugin. A plugin also brings kinds that it only reads: one of which no object says that it is Synced is left out.
+//! Parent kinds are those that a Plugin's grants name, and those of CustomResourceDefinitions with the label of a
+//! plugin. A plugin may also install kinds that it only reads. A labelled kind without a grant is therefore omitted if
+//! none of its objects has the condition Synced.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +19,7 @@ use serde_json::{Map, Value};
 use super::{Error, FaultRow, ParentRow, PluginRow, Survey};
 use crate::config::{self, Connection};
 
-/// What the cluster shows, of parents in one namespace or in all.
+/// Returns the survey of the cluster, with the parents of one namespace or of all.
 pub(super) async fn survey(
     connection: &Connection,
     patience: Duration,
@@ -28,7 +29,7 @@ pub(super) async fn survey(
         .await
         .map_err(Error::Config)?;
     config.connect_timeout = Some(patience);
-    // Somebody waits for the answer, and asks again if they like.
+    // The user waits at the terminal: report a failure at once instead of retrying.
     config.default_retry = false;
     let from = format!("cluster {}", config.cluster_url);
     let client =
@@ -47,7 +48,7 @@ pub(super) async fn survey(
     let mut asks = kinds.values().flatten();
     if asks.any(|owner| owner.selection.asks_for_namespaces()) {
         let listed = list(&viewer, &GroupKind::new("", "Namespace"), None, None).await;
-        // Who may not see them is shown what the conditions say.
+        // Without permission to list namespaces, the parents' conditions tell which parents are selected.
         found.namespaces = listed.unwrap_or_default();
     }
     for (kind, owners) in kinds {
@@ -61,7 +62,7 @@ fn plugin_kind() -> GroupKind {
     GroupKind::new(resource::GROUP, "Plugin")
 }
 
-/// The objects of a kind; none where the cluster does not serve it.
+/// Lists the objects of a kind; empty if the cluster does not serve it.
 async fn list(
     viewer: &Viewer,
     kind: &GroupKind,
@@ -79,29 +80,29 @@ fn cluster(source: innkeeper_cluster::Error) -> Error {
     Error::Cluster(Box::new(source))
 }
 
-/// What was found so far.
+/// The intermediate result.
 #[derive(Default)]
 struct Found {
     plugins: BTreeMap<String, PluginRow>,
-    /// Whoever may have parents of a kind; never nobody.
+    /// The candidate plugins of each parent kind; never empty.
     kinds: BTreeMap<GroupKind, Vec<Owner>>,
     namespaces: Vec<Object>,
     parents: Vec<ParentRow>,
     faults: Vec<FaultRow>,
 }
 
-/// Whose a kind is.
+/// A plugin that may own the parents of a kind.
 #[derive(Clone)]
 struct Owner {
     plugin: String,
-    /// Whether it is known to be a kind of parents.
+    /// True if the grants of the plugin name the kind as a parent kind.
     is_sure: bool,
-    /// Which of them it has.
+    /// The selection of parents of the plugin.
     selection: Selection,
 }
 
 impl Owner {
-    /// Whether it has a parent, as far as that can be told.
+    /// Returns whether the plugin selects the parent; none if the labels of its namespace are needed and unknown.
     fn selects(&self, parent: &Object, namespaces: &[Object]) -> Option<bool> {
         let own = labels(&parent.json);
         if self.selection.select(&own, None).is_err() {
@@ -126,7 +127,7 @@ impl Found {
         };
         match Plugin::read(&object.json) {
             Ok(plugin) => {
-                // Of a spec that is wrong the conditions say so.
+                // An invalid spec is reported by the Plugin's conditions, so that the default is good enough here.
                 let declared = plugin.declared().map(|declared| declared.charter.parents);
                 let selection = declared.unwrap_or_default();
                 let granted = plugin.spec.grants.iter().flat_map(|grants| &grants.parents);
@@ -193,7 +194,7 @@ impl Found {
         }
     }
 
-    /// The row of a parent: below the plugin that has it, or below the first that does not.
+    /// Returns the row of a parent, with the first plugin that may select it, or else with the first candidate.
     fn parent(
         &self,
         kind: &GroupKind,
@@ -224,7 +225,7 @@ impl Found {
         } = self;
         let named: BTreeSet<&String> = parents.iter().map(|parent| &parent.plugin).collect();
         for name in named {
-            // One that was given as a file: nobody but its host says whether it serves.
+            // The plugin has no Plugin resource: it was given to a host as a file, and only that host knows its state.
             plugins.entry(name.clone()).or_insert_with(|| PluginRow {
                 name: name.clone(),
                 ..PluginRow::default()

@@ -1,4 +1,4 @@
-//! Asks a running host.
+//! A survey from the debug endpoint of a running host.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,18 +8,18 @@ use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use super::{Error, FaultRow, HostRow, ParentRow, PluginRow, Survey};
 use crate::admin::{HostState, KindState, ParentState, PluginState};
 
-/// Why there is no HTTP client.
+/// A failure to create the HTTP client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// TLS cannot be set up, which is not used and yet needed.
-    #[error("failed to set up TLS")]
+    /// TLS cannot be configured. The client requires a configuration although the host is asked by plain HTTP.
+    #[error("failed to configure TLS")]
     Tls(#[source] rustls::Error),
     /// The client cannot be built.
-    #[error("failed to build it")]
+    #[error("failed to build the client")]
     Build(#[source] reqwest::Error),
 }
 
-/// What a running host says.
+/// Asks the host at `address` for its state.
 pub(super) async fn survey(address: &str, patience: Duration) -> Result<Survey, Error> {
     let client = client(patience).map_err(Error::HttpClient)?;
     let no_host = |source| Error::NoHost {
@@ -48,7 +48,7 @@ pub(super) async fn survey(address: &str, patience: Duration) -> Result<Survey, 
 
 fn client(patience: Duration) -> Result<reqwest::Client, ClientError> {
     let provider = Arc::new(ring::default_provider());
-    // The client wants to know how to speak TLS; hosts do not, so that nobody is trusted.
+    // The client requires a TLS configuration. Hosts serve plain HTTP, so that no certificate needs to be trusted.
     let tls = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(ClientError::Tls)?
@@ -63,7 +63,7 @@ fn client(patience: Duration) -> Result<reqwest::Client, ClientError> {
         .map_err(ClientError::Build)
 }
 
-/// What the state of a host says.
+/// Converts the state of a host.
 pub(super) fn of_state(address: &str, state: HostState) -> Survey {
     let HostState {
         started,
@@ -106,7 +106,7 @@ pub(super) fn of_state(address: &str, state: HostState) -> Survey {
                 time: fault.time,
             }));
     }
-    // RFC 3339 in UTC sorts as text.
+    // Times in RFC 3339 and UTC sort as text.
     survey.faults.sort_by(|a, b| b.time.cmp(&a.time));
     survey.plugins.sort_by(|a, b| a.name.cmp(&b.name));
     survey.parents.sort();
@@ -129,7 +129,7 @@ fn plugin_row(plugin: &PluginState) -> PluginRow {
         parents: sum(|kind| kind.parents),
         ready: sum(|kind| kind.ready),
         faults: Some(plugin.kinds.iter().map(|kind| kind.faults).sum()),
-        // All kinds of a plugin run with the same one.
+        // All parent kinds of a plugin have the same active revision.
         revision: plugin
             .kinds
             .first()

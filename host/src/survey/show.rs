@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::{Error, FaultRow, ParentRow, PluginRow, Survey};
 
-/// Between two columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
 
-/// Where nothing is known.
+/// The text of an empty cell.
 const NOTHING: &str = "-";
 
-/// Everything that `status` shows.
+/// Returns the output of `status`.
 pub(super) fn status(survey: &Survey) -> String {
     let mut out = format!("{}\n", heading(survey));
     if survey.plugins.is_empty() {
@@ -60,13 +60,13 @@ fn heading(survey: &Survey) -> String {
         .map_or(0, |host| host.plugins_not_served)
     {
         0 => String::new(),
-        1 => "; 1 plugin is not served, its log says why".to_owned(),
-        many => format!("; {many} plugins are not served, its log says why"),
+        1 => "; 1 plugin is not served, see the log of the host".to_owned(),
+        many => format!("; {many} plugins are not served, see the log of the host"),
     };
     format!("{}{does}{left_out}", survey.from)
 }
 
-/// Plugins in rows.
+/// Returns the table of plugins.
 pub(super) fn plugins(plugins: &[PluginRow]) -> String {
     let rows = plugins.iter().map(|plugin| {
         [
@@ -95,7 +95,7 @@ pub(super) fn plugins(plugins: &[PluginRow]) -> String {
     )
 }
 
-/// Parents in rows.
+/// Returns the table of parents.
 pub(super) fn parents(parents: &[ParentRow]) -> String {
     let rows = parents.iter().map(|parent| {
         let place = match &parent.namespace {
@@ -141,7 +141,7 @@ fn why(reason: &str, message: &str) -> String {
     }
 }
 
-/// Rows below their headings; a column in which nothing stands is left out.
+/// Returns rows below their headings, without empty columns.
 fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let rows: Vec<[String; N]> = rows
         .map(|row| row.map(|cell| plain(&cell).into_owned()))
@@ -175,7 +175,8 @@ fn shown(cell: &str) -> &str {
     if cell.is_empty() { NOTHING } else { cell }
 }
 
-/// On one line, and without what a terminal would obey: guests and users of the cluster choose these texts.
+/// Returns the text on one line and without control characters: guests and users of the cluster choose these texts, and
+/// a terminal would execute escape sequences.
 fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().any(char::is_control) {
         let words = text.split(|c: char| c.is_control() || c == ' ');
@@ -190,13 +191,13 @@ fn line(out: &mut String, text: &str) {
     writeln!(out, "{text}").expect("writing to a String does not fail");
 }
 
-/// As one document for people and programs.
+/// Encodes a value as indented JSON.
 pub(super) fn json(value: &impl Serialize) -> Result<String, Error> {
     let text = serde_json::to_string_pretty(value).map_err(Error::Encode)?;
     Ok(format!("{text}\n"))
 }
 
-/// As one line of many.
+/// Encodes a value as one line of JSON.
 pub(super) fn json_line(value: &impl Serialize) -> Result<String, Error> {
     let text = serde_json::to_string(value).map_err(Error::Encode)?;
     Ok(format!("{text}\n"))

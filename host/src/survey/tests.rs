@@ -43,7 +43,7 @@ fn state() -> HostState {
 }
 
 #[test]
-fn shows_who_is_not_ready_and_why() {
+fn lists_parents_that_are_not_ready_with_the_reason() {
     let survey = host::of_state("127.0.0.1:8080", state());
     assert!(!survey.is_well());
     expect![[r"
@@ -66,7 +66,7 @@ fn shows_who_is_not_ready_and_why() {
 }
 
 #[test]
-fn says_when_all_is_well() {
+fn reports_that_all_parents_are_ready() {
     let mut state = state();
     state.plugins.remove(0);
     let survey = host::of_state("h:1", state.clone());
@@ -83,7 +83,7 @@ fn says_when_all_is_well() {
 }
 
 #[test]
-fn a_plugin_that_waits_is_not_well() {
+fn a_plugin_that_waits_for_the_cache_is_not_well() {
     let mut state = state();
     state.plugins.remove(0);
     state.plugins[0].kinds[0].waiting_for = vec!["v1 Pod is being listed".to_owned()];
@@ -98,13 +98,13 @@ fn a_plugin_that_waits_is_not_well() {
 }
 
 #[tokio::test]
-async fn says_that_no_host_answers() {
-    // Nobody listens there.
+async fn reports_that_no_host_answers() {
+    // No process listens on port 1.
     let error = host::survey("127.0.0.1:1", PATIENCE).await.unwrap_err();
     assert_eq!(error.exit(), Exit::NoAnswer);
     let text = error.to_string();
     assert!(
-        text.starts_with("no host answers at 127.0.0.1:1: is it running"),
+        text.starts_with("no host answers at 127.0.0.1:1: check that it is running"),
         "{text}"
     );
 }
