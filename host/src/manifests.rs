@@ -8,7 +8,6 @@ mod access;
 mod custom_resources;
 mod grant_policy;
 mod host;
-mod monitoring;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -336,15 +335,6 @@ fn files(plugins: &[Granted<'_>], setup: &Setup<'_>) -> Vec<File> {
     files.push(File {
         is_applied: false,
         ..File::new("service-monitor.yaml", vec![host::service_monitor(setup)])
-    });
-    files.push(File {
-        is_applied: false,
-        ..File::new("alerts.yaml", vec![monitoring::alerts(namespace)])
-    });
-    // Only Grafana reads it.
-    files.push(File {
-        is_applied: false,
-        ..File::new("dashboard.yaml", vec![monitoring::dashboard(namespace)])
     });
     files
 }

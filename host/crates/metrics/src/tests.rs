@@ -1,6 +1,38 @@
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::*;
+
+/// A source that always returns the same sample.
+struct Fixed {
+    unfinished: Vec<(String, Duration, Duration)>,
+}
+
+impl Source for Fixed {
+    fn sample(&self) -> Sample {
+        Sample {
+            watches: vec![WatchSample {
+                group: "apps".to_owned(),
+                version: "v1".to_owned(),
+                kind: "Deployment".to_owned(),
+                namespace: String::new(),
+                selector: "innkeeper.dev/plugin=web".to_owned(),
+                synced: true,
+                objects: 3,
+                bytes: 9000,
+                lists: 1,
+                stale: Some(Duration::from_millis(1500)),
+            }],
+            plugins: vec![PluginSample {
+                plugin: "web".to_owned(),
+                serving: false,
+                parents: 12,
+                waiting: 1,
+            }],
+            unfinished: self.unfinished.clone(),
+            left_out: 2,
+        }
+    }
+}
 
 /// Returns true if the text has this line, with any value.
 #[track_caller]
@@ -117,36 +149,11 @@ fn conditions_of_a_plugin_are_shown_until_it_is_gone() {
 }
 
 #[test]
-fn sources_are_read_at_each_scrape() {
-    struct Fixed;
-    impl Source for Fixed {
-        fn sample(&self) -> Sample {
-            Sample {
-                watches: vec![WatchSample {
-                    group: "apps".to_owned(),
-                    version: "v1".to_owned(),
-                    kind: "Deployment".to_owned(),
-                    namespace: String::new(),
-                    selector: "innkeeper.dev/plugin=web".to_owned(),
-                    synced: true,
-                    objects: 3,
-                    bytes: 9000,
-                    lists: 1,
-                    stale: Some(Duration::from_millis(1500)),
-                }],
-                plugins: vec![PluginSample {
-                    plugin: "web".to_owned(),
-                    serving: false,
-                    parents: 12,
-                    waiting: 1,
-                }],
-                unfinished: Vec::new(),
-                left_out: 2,
-            }
-        }
-    }
+fn what_others_know_is_read_when_somebody_asks() {
     let metrics = Metrics::new();
-    metrics.add_source(Arc::new(Fixed));
+    metrics.add_source(Arc::new(Fixed {
+        unfinished: Vec::new(),
+    }));
     let text = metrics.encode().unwrap();
     let watch = "{group=\"apps\",version=\"v1\",kind=\"Deployment\",in_namespace=\"\",selector=\"innkeeper.dev/plugin=web\"}";
     for (name, value) in [
@@ -164,4 +171,81 @@ fn sources_are_read_at_each_scrape() {
     assert_line(&text, "innkeeper_plugins_left_out 2");
     assert!(!text.contains("unfinished"), "{text}");
     assert!(text.ends_with("# EOF\n"));
+}
+
+/// The names of all metrics that a host can expose, as a query names them; a histogram also without its suffixes.
+fn registered() -> BTreeSet<String> {
+    let metrics = Metrics::new();
+    let controller = metrics.controller("web", 1);
+    controller.triggered(1, 1);
+    controller.begin(Duration::ZERO, 0).end(PassResult::Error);
+    let plugin = metrics.plugin("web");
+    plugin.called(Duration::ZERO, 1, true);
+    plugin.fault("GuestTrapped");
+    plugin.skipped();
+    plugin.wrote("update");
+    plugin.log_dropped(1);
+    plugin.reacted(Duration::ZERO);
+    plugin.swapped();
+    plugin.took_over(Duration::ZERO);
+    plugin.contested();
+    metrics.request("PATCH", "200");
+    metrics.leads("innkeeper", true);
+    metrics.plugin_conditions("web", [("Serving", true)]);
+    // The registry does not encode a family without a value, so a new family must be counted above.
+    let families = format!("{:?}", metrics.registry.lock());
+    let encoded = metrics.encode().unwrap();
+    assert_eq!(
+        families.matches("Descriptor {").count(),
+        encoded.matches("# TYPE ").count()
+    );
+    metrics.add_source(Arc::new(Fixed {
+        unfinished: vec![("web".to_owned(), Duration::ZERO, Duration::ZERO)],
+    }));
+    let text = metrics.encode().unwrap();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types
+        .map(|line| match line.split_once(' ').unwrap() {
+            (name, "counter") => format!("{name}_total"),
+            (name, _) => name.to_owned(),
+        })
+        .collect()
+}
+
+/// The words of a text that look like names of metrics of the host.
+fn named(text: &str) -> BTreeSet<&str> {
+    const PREFIXES: [&str; 5] = [
+        "controller_runtime_",
+        "innkeeper_",
+        "leader_election_",
+        "rest_client_",
+        "workqueue_",
+    ];
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| PREFIXES.iter().any(|prefix| word.starts_with(prefix)))
+        .map(|word| word.strip_suffix("_bucket").unwrap_or(word))
+        .collect()
+}
+
+#[test]
+fn alerts_and_dashboard_name_registered_metrics_and_the_reference_names_all() {
+    let registered = registered();
+    let registered: BTreeSet<&str> = registered.iter().map(String::as_str).collect();
+    for (file, text) in [
+        (
+            "alerts.yaml",
+            include_str!("../../../../deploy/alerts.yaml"),
+        ),
+        (
+            "dashboard.yaml",
+            include_str!("../../../../deploy/dashboard.yaml"),
+        ),
+    ] {
+        let named = named(text);
+        assert!(named.len() >= 10, "{file}: {named:?}");
+        let missing: Vec<_> = named.difference(&registered).collect();
+        assert!(missing.is_empty(), "{file}: {missing:?}");
+    }
+    let reference = named(include_str!("../../../../deploy/README.md"));
+    assert_eq!(reference, registered, "deploy/README.md");
 }
