@@ -1,4 +1,4 @@
-//! What goes into a call and what comes out of it.
+//! The input and the result of a call.
 //!
 //! Every end of a call is a value: a guest that traps, loops or answers garbage is a [`CallFault`], never an error of the
 //! host.
@@ -14,7 +14,7 @@ use crate::log::{Dropped, LogLine};
 pub struct ObservedChild {
     /// The key under which an earlier answer stated it; none if it carries none.
     pub key: Option<Arc<str>>,
-    /// Whether it is kept without an owner.
+    /// True if it is kept without an owner.
     pub retained: bool,
     /// The object as guests see it.
     pub object: Arc<str>,
@@ -27,20 +27,20 @@ pub struct Request<'a> {
     pub parent: &'a str,
     /// All its children, sorted by kind, namespace and name.
     pub children: &'a [ObservedChild],
-    /// Why the pass runs.
+    /// The reason for the pass.
     pub phase: Phase,
 }
 
-/// What is fixed for a pass and can be recorded, so that the pass can be replayed.
+/// The clock and the seed of a pass. A recording keeps both, so that the pass can be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// What `now` answers: milliseconds since the Unix epoch.
+    /// The answer of `now`: milliseconds since the Unix epoch.
     pub now_ms: u64,
-    /// What `random` is made from; must be secret and new for every pass unless it is a replay.
+    /// The seed of `random`; must be secret and new for every pass unless it is a replay.
     pub seed: [u8; 32],
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// The guest answered, and the answer keeps the rules of the boundary.
@@ -53,12 +53,12 @@ pub enum End {
     Parked(Gvk),
 }
 
-/// Everything that is known of a call after it.
+/// The result of a call, with its costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallReport {
-    /// How it ended.
+    /// The end of the call.
     pub end: End,
-    /// What it cost in the engine's own unit, the same for the same input on every machine; only with
+    /// The cost in the engine's own unit, the same for the same input on every machine; only with
     /// [`Metering::Fuel`](crate::Metering::Fuel).
     pub fuel: Option<u64>,
     /// CPU time of the thread, from the instance's making to the checked answer.
@@ -69,17 +69,17 @@ pub struct CallReport {
     pub reads: u32,
     /// Bytes that these returned.
     pub read_bytes: usize,
-    /// Whether the guest asked for the time; such a pass is not remembered.
+    /// True if the guest asked for the time; such a pass is not remembered.
     pub used_now: bool,
-    /// Whether the guest asked for random bytes; such a pass is not remembered and its recording is secret.
+    /// True if the guest asked for random bytes; such a pass is not remembered and its recording is secret.
     pub used_random: bool,
-    /// What the guest wrote, bounded.
+    /// The lines that the guest logged, within the limits of the log.
     pub log: Vec<LogLine>,
-    /// What did not fit.
+    /// The lines beyond these limits, counted.
     pub log_dropped: Dropped,
-    /// Where the time went.
+    /// The time of each step.
     pub timing: Timing,
-    /// Whether it waited for memory that other calls might have needed.
+    /// True if the call waited for memory that was reserved for other calls.
     pub waited_for_memory: bool,
 }
 
@@ -124,13 +124,13 @@ impl fmt::Display for CallLimit {
     }
 }
 
-/// What a guest did wrong; its text is fit for a condition on the parent.
+/// A fault of a guest; its text is fit for a condition on the parent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFault {
-    /// It panicked, or executed what WebAssembly forbids.
+    /// It panicked, or executed an instruction that traps.
     #[error("the plugin broke down: {message}{}", Backtrace(backtrace))]
     Trapped {
-        /// What happened; the guest's last error line where it wrote one.
+        /// The guest's last error lines if it wrote any, or else the trap.
         message: String,
         /// Functions on the guest's stack, innermost first; at most ten.
         backtrace: Vec<String>,
@@ -150,23 +150,23 @@ pub enum CallFault {
     /// Its answer breaks a rule of the contract.
     #[error("{at}: {problem}")]
     OutputRejected {
-        /// Where in the answer: `child "web": object.spec.replicas`.
+        /// The place in the answer: `child "web": object.spec.replicas`.
         at: String,
-        /// What is wrong there, and what to do.
+        /// The problem there and its remedy.
         problem: String,
     },
     /// It asked the host for too much.
     #[error("the plugin exceeded its limit of {allowed} {limit}")]
     LimitExceeded {
-        /// Of what.
+        /// The exceeded limit.
         limit: CallLimit,
-        /// How much it may have.
+        /// The amount that the limit allows.
         allowed: usize,
     },
     /// It asked for something that cannot be read.
     #[error("the plugin asked for an impossible read: {problem}")]
     ReadRejected {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The code of a component: linked while somebody calls it, and let go while nobody does.
+//! The code of a component: linked while the component is called, and let go while it is idle.
 //!
 //! Code is mapped from a file, so that a component that was let go costs a descriptor, and the next call some
 //! milliseconds. A host of a thousand plugins has those in memory that have something to do.
@@ -34,9 +34,9 @@ pub(super) struct InFile {
 struct Linked {
     /// None while it is let go.
     adapter: Option<Arc<dyn Adapter>>,
-    /// When it was linked or last called.
+    /// The time at which it was linked or last called.
     used_at: Instant,
-    /// Whether anybody has called it.
+    /// True after the first call.
     called: bool,
 }
 
@@ -74,7 +74,7 @@ impl Code {
         self.let_go_if(|linked| linked.used_at.elapsed() >= idle)
     }
 
-    /// Lets the code go if nobody has called it.
+    /// Lets the code go if it has not been called yet.
     pub(super) fn let_go_uncalled(&self) {
         self.let_go_if(|linked| !linked.called);
     }
@@ -83,7 +83,7 @@ impl Code {
         let Self::InFile(InFile { linked, .. }) = self else {
             return false;
         };
-        // Whoever holds it is about to call.
+        // The thread that holds the lock is about to call: the code is not idle.
         let Some(mut linked) = linked.try_lock() else {
             return false;
         };

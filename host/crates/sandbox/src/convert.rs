@@ -1,8 +1,8 @@
 //! Between WIT and `model`.
 //!
 //! One adapter per contract version, chosen once when a plugin is loaded; nothing else knows that there are versions.
-//! What belongs to the boundary is checked here: that texts are JSON objects, their sizes and depth, `null`.
-//! Whether a plugin may have what it states is `policy`'s business.
+//! The rules of the boundary are checked here: texts are JSON objects, within their sizes and depth, without `null`.
+//! The grants of a plugin are checked by `policy`.
 
 mod json;
 mod v0_1;
@@ -30,9 +30,9 @@ pub(super) type Answer = Result<Outcome, Fault>;
 /// Something in an answer that breaks a rule of the boundary.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rejected {
-    /// Where.
+    /// The place in the answer.
     pub(super) at: String,
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub(super) problem: String,
 }
 
@@ -56,7 +56,7 @@ pub(super) trait Adapter: Send + Sync {
     /// The version.
     fn version(&self) -> &'static str;
 
-    /// Makes an instance and asks it what the plugin is. The outer error is the guest's breakdown.
+    /// Makes an instance and asks it for the description of the plugin. The outer error is the guest's breakdown.
     fn describe(&self, store: &mut Store<State>) -> wasmtime::Result<Result<Manifest, Error>>;
 
     /// Makes an instance and runs one pass in it. The outer error is the guest's breakdown.

@@ -31,16 +31,16 @@ const TABLE_KEEP_RESIDENT_BYTES: usize = 64 * KIB;
 /// With the whole range of a 32-bit address reserved and a guard behind it, no access needs a check of its bounds; such
 /// checks cost a third on JSON.
 const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
-/// Stack of a guest; host calls run on what the thread has beyond it.
+/// Stack of a guest; host calls run on the rest of the thread's stack.
 const WASM_STACK_BYTES_MAX: usize = 512 * KIB;
 /// Functions named in a fault.
 const BACKTRACE_FRAMES_MAX: usize = 10;
 
-/// How many components that were loaded last wait for their first call in memory: a host that has just started loads
-/// many, and calls few of them.
+/// The number of components, counted from the last one loaded, that stay in memory until their first call. A host that
+/// has just started loads many, and calls few of them.
 const UNCALLED_MAX: usize = 8;
 
-/// How the cost of calls is bounded.
+/// The way in which the cost of calls is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metering {
     /// By time alone: the fast way.
@@ -60,11 +60,11 @@ pub struct EngineSettings {
     /// Memory that all instances may have together, in bytes; none: as much as each of them may have. A call that may
     /// need more than is left waits.
     pub memory_together_bytes_max: Option<usize>,
-    /// Whether the kernel is asked which pages a guest has touched, which makes wiping cheaper.
+    /// If true, the kernel is asked for the pages that a guest has touched, which makes wiping cheaper.
     /// Only where swap is off ([`swap_is_off`](crate::swap_is_off)): a touched page that was swapped out is not
     /// wiped, and the next guest could read it.
     pub pagemap_scan: bool,
-    /// How the cost of calls is bounded.
+    /// The way in which the cost of calls is bounded.
     pub metering: Metering,
     /// Time between two looks at the deadline.
     pub tick: Duration,
@@ -97,7 +97,7 @@ struct Inner {
     instances: Semaphore,
     // One permit per byte that all instances may have together.
     memory: Semaphore,
-    /// What may be let go while nobody calls it.
+    /// Code that may be let go while it is idle.
     codes: Mutex<Vec<Weak<Code>>>,
     // Joined when the last clone goes.
     ticker: Ticker,
@@ -133,7 +133,7 @@ impl Engine {
         })
     }
 
-    /// Takes the code of components out of memory that nobody has called for so long; says of how many.
+    /// Lets go of the code of components that have been idle for this long, and returns their number.
     ///
     /// Their next call maps it again, which takes some milliseconds; calls that run are not concerned.
     pub fn let_go_of_idle(&self, idle: Duration) -> usize {
@@ -145,7 +145,7 @@ impl Engine {
         codes.iter().filter(|code| code.let_go(idle)).count()
     }
 
-    /// Has code let go while nobody calls it; only the last ones wait for their first call.
+    /// Lets code go while it is idle. Of the code that waits for its first call, only the last few stay.
     pub(super) fn look_after(&self, code: &Arc<Code>) {
         let mut codes = self.inner.codes.lock();
         codes.push(Arc::downgrade(code));
@@ -165,7 +165,7 @@ impl Engine {
         &self.inner.settings
     }
 
-    /// What an instance may have of this much memory, in bytes.
+    /// Returns the part of this much memory that one instance may have, in bytes.
     pub fn memory_bytes_max(&self, bytes: usize) -> usize {
         let pool = self.inner.settings.memory_bytes_max;
         bytes.min(pool).min(self.inner.memory.permits_max())

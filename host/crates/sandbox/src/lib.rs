@@ -4,8 +4,8 @@
 //! bytes -> artifact::compile -> Described::load -> Described::configure -> Plugin::call (through a Pool)
 //! ```
 //!
-//! What WIT says ends here: everything that leaves this module is in the words of [`model`](innkeeper_model).
-//! Where bytes come from, what a plugin may do, and what becomes of its answers are other modules' business.
+//! The types of WIT stay inside: every value that leaves this crate is a type of [`model`](innkeeper_model) or its own.
+//! It does not know the source of the bytes, the grants of a plugin, or the use of its answers.
 //! Nothing here is asynchronous but the wait for a free thread: a guest never waits, because its reads are answered from
 //! memory.
 
@@ -57,29 +57,29 @@ pub use self::{
     swap::swap_is_off,
 };
 
-/// Why a plugin cannot be loaded, or the sandbox not be set up.
+/// An error of loading a plugin, or of the host when it sets up the sandbox or runs a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The engine refused its settings, or there is not enough address space.
     #[error("failed to set up the WebAssembly engine")]
     ConfigureEngine {
-        /// Why.
+        /// The cause.
         #[source]
         source: wasmtime::Error,
     },
-    /// The operating system did not map compiled code again that had been let go.
+    /// The operating system failed to map compiled code again after the host had let it go.
     #[error(
         "failed to map the compiled code of a plugin again: restart the host if it does not pass"
     )]
     MapAgain {
-        /// Why.
+        /// The cause.
         #[source]
         source: wasmtime::Error,
     },
     /// The operating system gave no thread.
     #[error("failed to start a thread for plugins")]
     StartThread {
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -95,25 +95,25 @@ pub enum Error {
     /// The names of imports and exports fit, but their types do not.
     #[error("the component's imports or exports differ from the contract that it names")]
     Link {
-        /// Which.
+        /// The import or export that differs.
         #[source]
         source: wasmtime::Error,
     },
-    /// The plugin did not say what it is.
+    /// The plugin did not describe itself.
     #[error("the plugin failed to describe itself")]
     Describe {
-        /// What it did instead.
+        /// The fault of the plugin.
         #[source]
         source: CallFault,
     },
-    /// What it says of itself is of no use.
+    /// The description breaks a rule.
     #[error("the plugin's description is not valid")]
     Manifest {
-        /// Why.
+        /// The cause.
         #[source]
         source: manifest::Error,
     },
-    /// It carries a description that is not what it says when it runs.
+    /// The embedded description differs from the description that the running plugin gives.
     #[error(
         "the description that the component carries is not what it says when it runs, they differ in {at}: build it anew with innkeeper build"
     )]
@@ -126,7 +126,7 @@ pub enum Error {
     Config {
         /// The plugin.
         plugin: String,
-        /// What is wrong and where; at most ten.
+        /// The problems and their places; at most ten.
         problems: Vec<String>,
     },
 }

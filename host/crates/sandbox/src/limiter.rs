@@ -14,7 +14,7 @@ pub(super) const TABLES_MAX: u32 = 16;
 /// Elements of one table; the functions of a large guest whose address is taken are a few thousand.
 pub(super) const TABLE_ELEMENTS_MAX: usize = 65_536;
 
-/// Sums up and bounds what an instance holds.
+/// Adds up and bounds the memory of an instance.
 #[derive(Debug)]
 pub(super) struct MemoryMeter {
     bytes_max: usize,
@@ -38,7 +38,7 @@ impl MemoryMeter {
         self.peak_bytes
     }
 
-    /// Whether the guest asked for more than its limit.
+    /// Returns true if the guest asked for more than its limit.
     pub(super) const fn exceeded(&self) -> bool {
         self.exceeded
     }
@@ -47,8 +47,8 @@ impl MemoryMeter {
         self.bytes_max
     }
 
-    /// Takes growth into account, or ends the call: a guest that is merely refused would go on and end in an abort of
-    /// its allocator that says nothing.
+    /// Takes growth into account, or ends the call: a guest whose growth is merely refused would
+    /// continue and end in an abort of its allocator, without a message.
     fn grow(&mut self, by_bytes: usize) -> wasmtime::Result<bool> {
         let bytes = self.bytes.saturating_add(by_bytes);
         if bytes > self.bytes_max {

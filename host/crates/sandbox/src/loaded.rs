@@ -1,4 +1,4 @@
-//! A plugin that has said what it is, and one that can be called.
+//! A plugin that has described itself, and a plugin that can be called.
 
 use std::{sync::Arc, time::Instant};
 
@@ -24,7 +24,7 @@ pub struct Described {
     inner: Arc<Component>,
 }
 
-/// What all configurations of one component share.
+/// The parts that all configurations of one component share.
 struct Component {
     engine: Engine,
     code: Arc<Code>,
@@ -69,7 +69,7 @@ impl Described {
         })
     }
 
-    /// What the plugin said of itself.
+    /// The description that the plugin gave of itself.
     pub fn manifest(&self) -> &Manifest {
         &self.inner.manifest
     }
@@ -102,7 +102,7 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// What the plugin said of itself.
+    /// The description that the plugin gave of itself.
     pub fn manifest(&self) -> &Manifest {
         &self.component.manifest
     }
@@ -127,7 +127,7 @@ impl Plugin {
         self.component.contract
     }
 
-    /// Runs one pass in a fresh instance, on this thread, and gives `reads` back with what it recorded.
+    /// Runs one pass in a fresh instance, on this thread, and gives `reads` back with its recording.
     ///
     /// Fails only if the host cannot map the code of the plugin again. Every fault of the guest is in the report. Blocks
     /// until an instance is free and then for at most ten times the deadline.

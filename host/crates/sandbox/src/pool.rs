@@ -32,13 +32,13 @@ pub struct Job<R> {
     pub parent: Arc<str>,
     /// All its children, sorted by kind, namespace and name.
     pub children: Vec<ObservedChild>,
-    /// Why the pass runs.
+    /// The reason for the pass.
     pub phase: Phase,
     /// Answers the guest's reads.
     pub reads: R,
-    /// What is fixed for the pass.
+    /// The clock and the seed of the pass.
     pub context: Context,
-    /// What the plugin may use.
+    /// The limits of the plugin.
     pub limits: Arc<Limits>,
 }
 
@@ -59,13 +59,13 @@ pub struct Pool {
     workers: Vec<JoinHandle<()>>,
     /// Told when a thread panicked.
     died: Arc<Notify>,
-    /// How many threads a plugin may have.
+    /// The number of threads that a plugin may have at a time.
     share: usize,
 }
 
-/// Where threads fetch their work.
+/// The place from which threads fetch their work.
 ///
-/// A thread that is free looks for itself, so that nobody else has to be woken between two calls.
+/// A free thread looks for its next call itself, so that no other thread has to be woken between two calls.
 struct Desk {
     state: Mutex<State>,
     changed: Condvar,
@@ -78,7 +78,7 @@ struct State {
     stopped: bool,
 }
 
-/// Whose calls share threads.
+/// The owner of calls that share threads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Client {
     /// A plugin, over all its revisions.
@@ -87,12 +87,12 @@ enum Client {
     Rehearsals,
 }
 
-/// Runs, ends itself at the desk, and says what came of it to who waits for that.
+/// Runs calls, reports their end at the desk, and sends their results to the future that waits for them.
 type Work = Box<dyn FnOnce(&Desk, &Client) + Send>;
 
-/// What a turn of calls came to.
+/// The results of a turn of calls.
 pub struct Turn<R> {
-    /// What those that ran came to, in the order of their jobs.
+    /// The results of the jobs that ran, in the order of the jobs.
     pub called: Vec<(CallReport, R)>,
     /// The jobs that did not run.
     pub left: VecDeque<Job<R>>,
@@ -192,12 +192,12 @@ impl Pool {
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         let work = move |desk: &Desk, client: &Client| {
-            // Nobody waits for it any more.
+            // The future that waited for it was dropped.
             if answer.is_closed() {
                 return desk.done(client, Learned::Nothing);
             }
             let (learned, said) = calls();
-            // What was learned holds for whoever hears of it.
+            // Before the answer: a caller that gets it and calls again finds the schedule up to date.
             desk.done(client, learned);
             drop(answer.send(said));
         };
@@ -237,7 +237,7 @@ impl Desk {
         self.state.lock().schedule.done(client, learned);
     }
 
-    /// Runs what there is to run, until the pool is at its end.
+    /// Runs calls until the pool is at its end.
     fn serve(&self) {
         while let Some((client, work)) = self.next() {
             work(self, &client);
@@ -271,7 +271,7 @@ impl Desk {
     }
 }
 
-/// What the end of a call says about the next ones of the plugin.
+/// Returns the expectation for the next calls of the plugin after a call that ended so.
 const fn learned(end: &End) -> Learned {
     match end {
         End::Answered(_) => Learned::Prompt,
@@ -286,7 +286,7 @@ struct Obituary(Arc<Notify>);
 impl Drop for Obituary {
     fn drop(&mut self) {
         if thread::panicking() {
-            // Kept for whoever asks later.
+            // Kept for a caller that asks later.
             self.0.notify_one();
         }
     }

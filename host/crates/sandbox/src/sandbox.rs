@@ -1,4 +1,4 @@
-//! Runs guest code in a store of its own, under all limits, and says how it ended.
+//! Runs guest code in a store of its own, under all limits, and returns its end.
 
 use std::time::{Duration, Instant};
 
@@ -11,21 +11,21 @@ use crate::{
     state::{AnyReads, Ending, State},
 };
 
-/// What may be lifted from a guest at once, beyond the limit of an answer: one that is too large shall be refused with
-/// its size, not with a trap.
+/// Bytes that may be lifted from a guest at once beyond the limit of an answer. An answer that is a little too large is
+/// then refused with its size; wasmtime would refuse it with a trap.
 const LIFT_BYTES_EXTRA: usize = 1024 * 1024;
 
-/// What wasmtime says when more than that would be lifted.
+/// Part of the error of wasmtime if more than that would be lifted.
 const LIFT_REFUSED: &str = "fuel allocated for hostcalls";
 
-/// How the guest's part of a call ended.
+/// The end of the guest's part of a call.
 pub(super) enum Ended<T> {
     Returned(T),
     Faulted(CallFault),
     Parked(Gvk),
 }
 
-/// What is left of a call.
+/// The state of a call that has ended, with its costs.
 pub(super) struct Ran {
     state: State,
     fuel: Option<u64>,
@@ -126,7 +126,7 @@ fn timing(started_at: Instant, state: &State, ended_at: Instant) -> Timing {
     }
 }
 
-/// Says what a guest did that ended in an error of wasmtime.
+/// Returns the fault of a guest whose call ended in an error of wasmtime.
 fn breakdown(state: &mut State, error: &wasmtime::Error, lift_bytes_max: usize) -> CallFault {
     if state.meter.exceeded() {
         return CallFault::MemoryExceeded {
@@ -136,7 +136,7 @@ fn breakdown(state: &mut State, error: &wasmtime::Error, lift_bytes_max: usize) 
     let trap = error.downcast_ref::<Trap>();
     let frames = error.downcast_ref::<WasmBacktrace>();
     if trap.is_none() && frames.is_none() && state.instantiated_at.is_some() {
-        // The guest had returned, and what it returned is no value of the contract's types.
+        // The guest had returned, and its result is no value of the contract's types.
         return CallFault::OutputRejected {
             at: "answer".to_owned(),
             problem: error.root_cause().to_string(),
@@ -150,7 +150,7 @@ fn breakdown(state: &mut State, error: &wasmtime::Error, lift_bytes_max: usize) 
         };
     }
     let message = match (trap, state.log.take_last_error()) {
-        // A Rust guest's panic ends in this instruction, after its hook wrote what happened.
+        // A panic of a Rust guest ends in this instruction, after its hook wrote the message.
         (Some(Trap::UnreachableCodeReached), Some(last_words)) => last_words,
         (Some(trap), _) => trap.to_string(),
         (None, _) => error.root_cause().to_string(),

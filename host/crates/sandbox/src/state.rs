@@ -1,8 +1,8 @@
-//! What the host keeps for one call: everything that a guest's imports see and everything that bounds them.
+//! The state of one call: the data that a guest's imports answer from, and the limits of these imports.
 //!
 //! Imports answer from memory and never wait.
-//! Where the host ends a call, it notes why in `ending` and traps the guest: the note, not the trap, is what the caller
-//! learns.
+//! To end a call, the host notes the reason in `ending` and traps the guest. The caller gets the noted reason, not the
+//! trap.
 
 use std::{any::Any, sync::Arc, time::Instant};
 
@@ -23,7 +23,7 @@ const RANDOM_BYTES_MAX: usize = 64 * 1024;
 /// Handles of streams and the like that a guest may hold at a time.
 const HANDLES_MAX: usize = 1000;
 
-/// Reads that can be handed back to the caller as what they were.
+/// Reads that can be handed back to the caller in their own type.
 pub(super) trait AnyReads: Reads {
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
@@ -34,14 +34,14 @@ impl<R: Reads + 'static> AnyReads for R {
     }
 }
 
-/// Why the host ended a call.
+/// The reason for which the host ended a call.
 #[derive(Debug)]
 pub(super) enum Ending {
     Fault(CallFault),
     Parked(Gvk),
 }
 
-/// What a guest is told instead of an answer to a read.
+/// The refusal that a guest gets instead of an answer to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NotGranted,
@@ -58,11 +58,11 @@ pub(crate) struct State {
     pub(super) read_bytes: usize,
     pub(super) used_now: bool,
     pub(super) random_bytes: Option<usize>,
-    /// What was written and is not yet in the log.
+    /// Output of the guest that is not yet a whole line of the log.
     pub(super) output: Output,
-    /// When the instance was complete.
+    /// The time at which the instance was complete.
     pub(super) instantiated_at: Option<Instant>,
-    /// When the guest had answered.
+    /// The time at which the guest had answered.
     pub(super) answered_at: Option<Instant>,
     reads_max: u32,
     read_bytes_max: usize,
@@ -100,7 +100,7 @@ impl State {
 
     /// Ends the call.
     pub(super) fn end(&mut self, ending: Ending) -> wasmtime::Error {
-        // The first reason is the one: what follows comes of tearing the guest down.
+        // The first reason counts: later ones are consequences of ending the guest.
         self.ending.get_or_insert(ending);
         wasmtime::Error::msg("the host ended the call")
     }
@@ -121,7 +121,7 @@ impl State {
         self.log.drop_line(bytes);
     }
 
-    /// Takes what a guest writes to one of its streams.
+    /// Takes bytes that a guest writes to one of its streams.
     pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
         self.output.write(stream, bytes, &mut self.log);
     }
@@ -138,7 +138,7 @@ impl State {
         Ok(())
     }
 
-    /// One handle less.
+    /// Counts a handle that the guest dropped.
     pub(super) fn let_go(&mut self) {
         self.handles = self.handles.saturating_sub(1);
     }

@@ -1,12 +1,13 @@
-//! Whether pages of this process can be swapped out.
+//! A check that pages of this process cannot be swapped out.
 
 use std::{fs, path::Path};
 
 use super::cgroup;
 
-/// Whether no page of this process can be swapped out: the machine has no swap, or the process's cgroup may use none.
+/// Returns true if no page of this process can be swapped out: the machine has no swap, or the process's cgroup may use
+/// none.
 ///
-/// Where this cannot be found out the answer is false.
+/// Returns false if this cannot be found out.
 pub fn swap_is_off() -> bool {
     no_swap_device(Path::new("/proc/swaps")) || cgroup_forbids_swap(Path::new("/"))
 }

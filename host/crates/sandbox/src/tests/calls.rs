@@ -163,7 +163,9 @@ fn an_endless_loop_ends_at_its_deadline() {
     };
     let looping = plugin(guest().doing("(loop $again (br $again))", &[]));
     let started = Instant::now();
-    let (called, _) = looping.call(&request(), FakeReads::default(), &CONTEXT, &limits);
+    let (called, _) = looping
+        .call(&request(), FakeReads::default(), &CONTEXT, &limits)
+        .unwrap();
     assert_eq!(
         called.end,
         End::Faulted(CallFault::DeadlineExceeded {
@@ -208,7 +210,9 @@ fn memory_ends_at_its_limit() {
     assert!(peak <= 1 << 20, "{peak}");
     // A memory that begins above the limit never comes to be.
     let large = plugin(guest().with_pages(17));
-    let (called, _) = large.call(&request(), FakeReads::default(), &CONTEXT, &limits);
+    let (called, _) = large
+        .call(&request(), FakeReads::default(), &CONTEXT, &limits)
+        .unwrap();
     assert_eq!(called.end, exceeded);
 }
 
@@ -229,6 +233,7 @@ fn a_call_waits_for_memory_that_others_may_need() {
     let call = |limits: &Limits| {
         plugin
             .call(&request(), FakeReads::default(), &CONTEXT, limits)
+            .unwrap()
             .0
     };
     let alone = call(&limits);
@@ -469,6 +474,7 @@ fn an_impossible_read_is_a_fault() {
         let plugin = plugin(guest().doing(GET, texts));
         match plugin
             .call(&request(), reads, &CONTEXT, &Limits::default())
+            .unwrap()
             .0
             .end
         {
