@@ -17,6 +17,7 @@ mod error;
 mod fields;
 #[cfg(feature = "testing")]
 pub mod fixture;
+mod freshness;
 mod interest;
 mod lease;
 mod lines;
@@ -24,7 +25,6 @@ mod machine;
 mod options;
 mod parent_conditions;
 mod present;
-mod proof;
 mod reads;
 mod registration;
 mod report;
@@ -218,15 +218,17 @@ impl Cluster {
     ///
     /// No pass runs on a kind before [`prove`](Self::prove) has shown that the kind is current.
     pub fn doubt(&self) {
-        self.0.state.lock().doubt_all(Instant::now());
+        self.0.state.lock().require_freshness_checks(Instant::now());
         self.0.rearrange.notify_one();
     }
 
     /// Runs the freshness check of every marked watch, and returns when all have passed or are gone.
     pub async fn prove(&self) {
-        let doubted = self.0.state.lock().doubted();
-        let proofs = doubted.into_iter().map(|id| proof::prove(&self.0, id));
-        futures::future::join_all(proofs).await;
+        let unchecked = self.0.state.lock().unchecked();
+        let checks = unchecked
+            .into_iter()
+            .map(|id| freshness::check(&self.0, id));
+        futures::future::join_all(checks).await;
     }
 
     /// Returns the state of discovery and of every watch, for users and metrics.

@@ -6,8 +6,8 @@
 //! of them would act on a state that never existed.
 
 mod dispatch;
-mod doubts;
 mod expectations;
+mod freshness;
 mod namespaces;
 mod related;
 mod slots;
@@ -22,8 +22,8 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 pub(super) use self::{
-    doubts::{Doubt, Doubted},
     expectations::{ExpectationStatus, ExpectedState},
+    freshness::{FreshnessCheck, UncheckedWatch},
     related::{Made, Reader},
     slots::{Slot, SlotId},
     watching::{Applied, Order},

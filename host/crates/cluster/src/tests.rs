@@ -870,7 +870,7 @@ async fn l2_cached_objects_are_used_only_after_a_freshness_check() {
     assert_eq!(world.children().await, None);
     assert_eq!(world.why(&service_kind()), Some(Why::InDoubt));
     let proving = world.cluster.prove();
-    let proof = async {
+    let freshness = async {
         let server = &world.server;
         // The version that was seen last is the present one.
         server.check("caches").await.items(10, &[]).await;
@@ -896,7 +896,7 @@ async fn l2_cached_objects_are_used_only_after_a_freshness_check() {
         assert_eq!(world.children().await, None, "not compared yet");
         list.items(900, &[in_metadata("s", "uid-new", 30)]).await;
     };
-    futures::future::join(proving, proof).await;
+    futures::future::join(proving, freshness).await;
     world.sees(&["s"]).await;
 }
 
@@ -907,7 +907,7 @@ async fn l2_a_busy_kind_passes_its_freshness_check_by_its_events() {
     world.cluster.doubt();
     world.drain();
     let proving = world.cluster.prove();
-    let proof = async {
+    let freshness = async {
         let server = &world.server;
         server.check("caches").await.items(10, &[]).await;
         server.check("pods").await.items(12, &[]).await;
@@ -915,7 +915,7 @@ async fn l2_a_busy_kind_passes_its_freshness_check_by_its_events() {
         world.until("it is seen", |world| world.is_at(31)).await;
         server.check("services").await.items(30, &[]).await;
     };
-    futures::future::join(proving, proof).await;
+    futures::future::join(proving, freshness).await;
     world.sees(&["s"]).await;
     let trigger = ("web".to_owned(), Cause::KindChanged);
     assert_eq!(world.trigger().await, trigger);

@@ -27,7 +27,7 @@ pub(super) struct NamespaceWatch {
     pub(super) reshaped: bool,
     pub(super) health: Health,
     /// The freshness check is still to pass: another process may have made writes that this watch has not shown yet.
-    pub(super) in_doubt: bool,
+    pub(super) unchecked: bool,
     /// The time of the last change of its state.
     pub(super) since: Instant,
     pub(super) version: ResourceVersion,
@@ -47,7 +47,7 @@ impl NamespaceWatch {
             generation,
             reshaped: false,
             health: Health::Listing(None),
-            in_doubt: false,
+            unchecked: false,
             since: now,
             version: ResourceVersion::default(),
             last_event: None,
@@ -81,7 +81,7 @@ impl NamespaceWatch {
 
     fn why(&self) -> Option<Why> {
         match &self.health {
-            Health::Synced if self.in_doubt => Some(Why::InDoubt),
+            Health::Synced if self.unchecked => Some(Why::InDoubt),
             Health::Synced => None,
             Health::Listing(None) => Some(Why::Listing),
             Health::Listing(Some(message)) => Some(Why::Failing {

@@ -253,28 +253,28 @@ fn l2_each_namespace_has_its_own_freshness_check() {
         "a",
         json!({"metadata": {"name": "web", "uid": "one"}}),
     );
-    world.state.doubt_all(world.now);
-    let doubted = world.state.doubted();
-    assert_eq!(doubted.len(), 8);
+    world.state.require_freshness_checks(world.now);
+    let unchecked = world.state.unchecked();
+    assert_eq!(unchecked.len(), 8);
     let caches = world.state.slots.iter();
     let mut caches = caches.filter(|(_, slot)| slot.key.kind == gvk(CACHE));
     let id = *caches.next().unwrap().0;
-    let contents = crate::proof::Contents::new();
+    let contents = crate::freshness::Contents::new();
     assert!(
         !world
             .state
-            .prove_by_contents(&(id, Some("a".into())), &contents)
+            .check_by_contents(&(id, Some("a".into())), &contents)
     );
     assert!(
         world
             .state
-            .prove_by_contents(&(id, Some("b".into())), &contents)
+            .check_by_contents(&(id, Some("b".into())), &contents)
     );
-    assert_eq!(world.state.doubted().len(), 7);
-    for one in world.state.doubted() {
+    assert_eq!(world.state.unchecked().len(), 7);
+    for one in world.state.unchecked() {
         if one.1.as_deref() == Some("a") {
             let version = ResourceVersion::default();
-            assert!(world.state.prove_by_version(&one, version));
+            assert!(world.state.check_by_version(&one, version));
         }
     }
     assert_eq!(world.state.waiting(subscriber_id, Some("a")), []);

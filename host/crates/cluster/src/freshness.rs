@@ -14,7 +14,7 @@ use super::{
     fields::ObjectFields,
     machine::Since,
     shared::Shared,
-    state::{Doubt, Doubted},
+    state::{FreshnessCheck, UncheckedWatch},
     store::Key,
     stored::Identity,
     watch::pauses,
@@ -33,10 +33,10 @@ const MOVES_ON_WITHIN: Duration = Duration::from_millis(100);
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(10);
 
 /// Repeats the check until the watch is current or gone.
-pub(super) async fn prove(shared: &Shared, doubted: Doubted) {
+pub(super) async fn check(shared: &Shared, unchecked: UncheckedWatch) {
     let mut pauses = pauses(&shared.options, shared.options.seed);
     loop {
-        match attempt(shared, &doubted).await {
+        match attempt(shared, &unchecked).await {
             Ok(true) => return,
             Ok(false) => {}
             Err(failure) => {
@@ -47,18 +47,18 @@ pub(super) async fn prove(shared: &Shared, doubted: Doubted) {
     }
 }
 
-async fn attempt(shared: &Shared, doubted: &Doubted) -> Result<bool, Failure> {
-    let doubt = shared.state.lock().doubt(doubted);
-    let target = match doubt {
-        Doubt::None => return Ok(true),
-        Doubt::NotListed => return Ok(false),
-        Doubt::Of(target) => target,
+async fn attempt(shared: &Shared, unchecked: &UncheckedWatch) -> Result<bool, Failure> {
+    let check = shared.state.lock().freshness_check(unchecked);
+    let target = match check {
+        FreshnessCheck::None => return Ok(true),
+        FreshnessCheck::NotListed => return Ok(false),
+        FreshnessCheck::Of(target) => target,
     };
     let page = shared.wire.page(&target, Since::Now, None, Some(1)).await?;
     let version = Page::parse(&page)?.version()?;
     let deadline = Instant::now() + MOVES_ON_WITHIN;
     loop {
-        if shared.state.lock().prove_by_version(doubted, version) {
+        if shared.state.lock().check_by_version(unchecked, version) {
             return Ok(true);
         }
         if Instant::now() >= deadline {
@@ -67,7 +67,7 @@ async fn attempt(shared: &Shared, doubted: &Doubted) -> Result<bool, Failure> {
         sleep(LOOKED_AT_EVERY).await;
     }
     let contents = list(shared, &target).await?;
-    Ok(shared.state.lock().prove_by_contents(doubted, &contents))
+    Ok(shared.state.lock().check_by_contents(unchecked, &contents))
 }
 
 async fn list(shared: &Shared, target: &Target) -> Result<Contents, Failure> {
