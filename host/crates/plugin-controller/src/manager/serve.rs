@@ -1,4 +1,4 @@
-//! From a revision to passes: its definitions, its kinds of parents, its controllers; and the swap from one to the next.
+//! The activation of a revision: its definitions, kinds of parents and controllers, and the swap to the next one.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
 pub struct Start {
     /// The plugin.
     pub served: Arc<Served>,
-    /// What bounds its passes.
+    /// The limits of its passes.
     pub limits: Arc<Limits>,
     /// Lets the passes that run end, and no other begin.
     pub stop: CancellationToken,
@@ -60,7 +60,7 @@ impl Running {
         self.passes.as_ref().map(|_| self.since)
     }
 
-    /// Whether passes can go on as they do under another charter.
+    /// Returns whether the running passes can continue under another charter.
     fn may_go_on(&self, charter: &Charter) -> bool {
         let bounds = |limits: &Limits| (limits.concurrency_max, limits.passes_per_second_max);
         !charter.suspend && bounds(&self.charter.limits) == bounds(&charter.limits)
@@ -68,9 +68,9 @@ impl Running {
 }
 
 impl Manager {
-    /// Lets a revision serve under the charter that is declared: as the first one, or in place of what serves.
+    /// Activates a revision under the declared charter, as the first one or in place of the active one.
     ///
-    /// What serves goes on where this fails.
+    /// On failure the active revision stays active.
     pub(super) async fn serve(
         &self,
         declared: &Declared,
@@ -196,7 +196,7 @@ impl Manager {
         }
     }
 
-    /// Installs what a revision brings, and holds what it would do against what it may do.
+    /// Installs the definitions of a revision, and checks its dry run against the rollout limits.
     async fn prepare(
         &self,
         declared: &Declared,
@@ -224,7 +224,7 @@ impl Manager {
         if running.plugin.revision() == serving.plugin.revision() {
             return Ok(());
         }
-        // It was good, and nobody waits for anything while parents go without their passes.
+        // It was good before, and parents must not wait for a dry run without passes.
         if is_way_back {
             return Ok(());
         }
@@ -245,7 +245,7 @@ impl Manager {
             stop: passes.stop.clone(),
             ended: passes.ended.clone().drop_guard(),
         };
-        // Nobody takes it when the process ends; nothing runs then.
+        // The receiver is gone only when the process ends, and then no pass runs.
         drop(self.parts.starts.send(start).await);
         passes
     }
