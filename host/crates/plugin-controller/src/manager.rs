@@ -14,6 +14,7 @@ mod rehearse;
 mod report;
 mod resume;
 mod rivalry;
+mod running;
 mod serve;
 mod warm;
 

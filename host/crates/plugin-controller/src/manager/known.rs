@@ -9,7 +9,7 @@ use innkeeper_sandbox::Plugin;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Failed, PARENT_TAKEN, load::Component, serve::Running};
+use super::{Failed, PARENT_TAKEN, load::Component, running::Running};
 use crate::{
     finalizers::Finalizers,
     lifecycle::{self, History, Problem, Revision, Situation, Stage},

@@ -8,7 +8,7 @@ use innkeeper_reconcile::{Candidate as Rehearsed, Changes, Reconciler, Rehearsal
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
-use super::{Failed, Known, Manager, serve::Running};
+use super::{Failed, Known, Manager, running::Running};
 use crate::{
     lifecycle::{Stage, verdict},
     resource::{Candidate, CandidateVerdict, Counts, Declared, ObjectName, number, revision_name},

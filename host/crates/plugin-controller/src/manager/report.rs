@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{Known, Manager, serve::Running};
+use super::{Known, Manager, running::Running};
 use crate::{
     lifecycle::{Judgement, Problem, Standing, dated},
     resource::{
