@@ -1,6 +1,6 @@
 //! The claim: proof that this process is the one that may write, and until when.
 //!
-//! Whoever holds the lease prolongs it; every write looks at it right before it is sent and is cut off when it lapses.
+//! The holder of the lease renews it. Every write checks it right before it is sent, and is cut off when it expires.
 //! Its times are those of [`since_boot`]: it lapses while the machine sleeps, too. Once it is over it stays over.
 
 use std::{
@@ -27,7 +27,7 @@ pub struct Claim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Term {
-    /// Nobody else writes.
+    /// No other process writes.
     Unlimited,
     /// Another process may write.
     Awaited,
@@ -62,7 +62,7 @@ impl Claim {
 
     /// Holds it, or holds it longer: writes begin before `begin_until` and have ended by `until`.
     ///
-    /// Whether it is held after that: a claim that has lapsed stays over.
+    /// Returns whether it is held afterwards: an expired claim is never held again.
     pub fn hold(&self, begin_until: Duration, until: Duration) -> bool {
         let now = (self.now)();
         self.term.send_modify(|term| {
@@ -119,7 +119,7 @@ impl Claim {
         }
     }
 
-    /// Whether writes may be under way.
+    /// Returns whether writes may be under way.
     pub fn is_held(&self) -> bool {
         match *self.term.borrow() {
             Term::Unlimited => true,
@@ -128,7 +128,7 @@ impl Claim {
         }
     }
 
-    /// Whether a write may begin: a little before the claim ends, none does.
+    /// Returns whether a write may begin: a little before the claim ends, none does.
     pub(super) fn may_begin(&self) -> bool {
         match *self.term.borrow() {
             Term::Unlimited => true,

@@ -14,16 +14,16 @@ use super::{
     request::{Address, Request},
 };
 
-/// What the writes of one pass have in common.
+/// The common inputs of the writes of one pass.
 pub struct Session<'a> {
     /// The plugin.
     pub plugin: &'a PluginName,
     /// The field manager of its children.
     pub manager: &'a str,
-    /// The user as whom its children are written; none: the host itself. What is the host's own to write, it writes
+    /// The user that children are written as; none: the host itself. The host writes finalizers and statuses as
     /// itself.
     pub account: Option<&'a str>,
-    /// What the cluster serves.
+    /// The kinds that the cluster serves.
     pub resources: &'a dyn Resources,
     /// The present `data`, just read, of Secrets whose generated values are stated again.
     pub secrets: &'a BTreeMap<ObjectId, Map<String, Value>>,
@@ -31,7 +31,7 @@ pub struct Session<'a> {
     pub random: &'a mut (dyn FnMut(&mut [u8]) + Send),
 }
 
-/// What became of the operations of a plan.
+/// The results of the operations of a plan.
 #[derive(Debug, Default)]
 pub struct Execution {
     /// Those that were tried, in order; a success without an object is a deletion.
@@ -39,7 +39,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// What a conclusion is drawn from.
+    /// Returns the input for the conclusion of the plan.
     pub fn effects(&self) -> Effects {
         let mut effects = Effects::default();
         for (operation, result) in &self.results {
@@ -58,7 +58,7 @@ impl Execution {
         effects
     }
 
-    /// The children that were to be created and exist: whose they are is to be read, and planned again.
+    /// The children whose create failed because an object exists; its owner has to be read before the next plan.
     pub fn conflicts(&self) -> impl Iterator<Item = &ObjectId> {
         self.results
             .iter()
@@ -68,7 +68,7 @@ impl Execution {
             })
     }
 
-    /// Whether a child was made or changed, so that its watch is going to show it.
+    /// Returns whether a child was made or changed, so that its watch is going to show it.
     pub fn comes_back(&self) -> bool {
         self.results.iter().any(|(operation, result)| {
             let is_apply = matches!(
@@ -79,7 +79,7 @@ impl Execution {
         })
     }
 
-    /// Whether something failed, and all of it only because the world has moved on: nothing is to be reported, the
+    /// Returns whether operations failed, all of them because the cluster has changed: there is nothing to report, the
     /// next pass sees it.
     pub fn is_silent(&self) -> bool {
         let mut failures = self

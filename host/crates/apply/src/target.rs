@@ -1,4 +1,4 @@
-//! What is written to, and what came back.
+//! The parent as the target of writes, and the answers to writes.
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
@@ -43,7 +43,7 @@ impl Target {
         &self.uid
     }
 
-    /// Whether a finalizer is on the parent.
+    /// Returns whether a finalizer is on the parent.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizer(name).is_some()
     }
@@ -77,7 +77,7 @@ impl Target {
         ])
     }
 
-    /// Takes over what a write made of the parent.
+    /// Takes over the version and the finalizers that a write left.
     pub(super) fn moved(&mut self, written: &Written) {
         #[derive(Deserialize)]
         struct Answer {
@@ -107,7 +107,7 @@ pub struct Written {
     pub uid: Uid,
     /// The version that the write made; of an object that went with it, the last one that it had.
     pub resource_version: ResourceVersion,
-    /// Whether the object went with this write: it was being deleted, and nothing holds it any more.
+    /// True if the object went with this write: it was being deleted, and nothing holds it any more.
     pub gone: bool,
     /// The whole object, managed fields and values of Secrets included.
     pub json: Arc<str>,

@@ -13,10 +13,10 @@ use tracing::{debug, info};
 
 use super::{Error, resource::Crds};
 
-/// How long a new kind may take to be served.
+/// The time limit for the API server to serve a new kind.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Installs what is granted and missing or differs, unless that is left to others, and waits until every parent is
+/// Installs granted definitions that are missing or differ, unless `crds` is Ignore, and waits until every parent is
 /// served.
 pub(super) async fn install(
     shared: &Shared,
@@ -25,7 +25,7 @@ pub(super) async fn install(
     crds: Crds,
 ) -> Result<(), Error> {
     let manifest = serving.plugin.manifest();
-    // Without the key nobody can say whether a CRD is as it should be, and what is there serves.
+    // Without the key the host cannot compare a CRD with the desired one, and the existing one is served.
     let crds = if shared.cluster.reads_definitions() {
         crds
     } else {
@@ -60,7 +60,7 @@ pub(super) async fn install(
     check_reach(shared, plugin, manifest)
 }
 
-/// Whether a host that is limited to namespaces can give the parents all of their children.
+/// Returns whether a host that is limited to namespaces can give the parents all of their children.
 fn check_reach(shared: &Shared, plugin: &PluginName, manifest: &Manifest) -> Result<(), Error> {
     if shared.cluster.namespaces().is_none() {
         return Ok(());
@@ -80,7 +80,7 @@ fn check_reach(shared: &Shared, plugin: &PluginName, manifest: &Manifest) -> Res
     }
 }
 
-/// Whether the host can report on parents of this kind.
+/// Returns whether the host can report on parents of this kind.
 async fn check_parent(
     shared: &Shared,
     plugin: &PluginName,
@@ -99,7 +99,7 @@ async fn check_parent(
     if brought || !shared.cluster.reads_definitions() {
         return Ok(());
     }
-    // Somebody else's CRD, or a built-in kind, which has none.
+    // A CRD of another owner, or a built-in kind, which has none.
     let Some(existing) = read(shared, &name).await? else {
         return Ok(());
     };

@@ -1,5 +1,5 @@
-//! Takes the finalizer of a plugin off its parents without its guest: of a plugin that goes, and where somebody asks for
-//! it by annotation.
+//! Removes the finalizer of a plugin from its parents without its guest: for a plugin that goes, and where a user asks
+//! for it by annotation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use innkeeper_model::{ANNOTATION_SKIP_FINALIZE, Gvk, Object, PluginName, error_c
 use innkeeper_reconcile::Shared;
 use tracing::{info, warn};
 
-/// How many finalizers are taken off at the same time.
+/// The number of finalizers that are removed concurrently.
 const AT_A_TIME: usize = 8;
 
-/// Which parents lose it.
+/// The parents that lose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parents {
     /// All of them.
@@ -28,19 +28,19 @@ pub(super) struct Finalizers {
     watched: BTreeMap<Gvk, Registration>,
 }
 
-/// What is left after a look.
+/// The rest after an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
     /// The kinds of which no parent has the finalizer.
     pub(super) free: BTreeSet<Gvk>,
-    /// The others, each with what it waits for.
+    /// The others, each with the reason for the wait.
     pub(super) others: Vec<String>,
 }
 
 impl Finalizers {
     /// Takes a plugin's finalizer off parents of these kinds, and says of which kinds all are without it.
     ///
-    /// To be repeated until nothing is left: what was written is seen by a later look.
+    /// To be repeated until none is left: a later attempt sees the writes of this one.
     pub(super) async fn release(
         &mut self,
         shared: &Shared,
@@ -51,7 +51,7 @@ impl Finalizers {
         self.watched.retain(|kind, _| kinds.contains(kind));
         let mut left = Left::default();
         for kind in kinds {
-            // Whoever has another version of the kind has the same objects.
+            // Every version of the kind has the same objects, so the served version is enough.
             let Some(served) = shared.cluster.served_kind(&kind.group_kind()) else {
                 // There are no objects of a kind that is not served.
                 left.free.insert(kind.clone());
@@ -80,7 +80,7 @@ impl Finalizers {
     }
 }
 
-/// How many parents of a kind have the finalizer, as far as is known.
+/// Releases parents of a kind, and returns the number of cached parents that had the finalizer before.
 async fn release(
     shared: &Shared,
     registration: &Registration,
@@ -133,7 +133,7 @@ async fn release_one(
             registration.note_write(&id, &id, written.resource_version);
         }
         Ok(None) => {}
-        // The next look sees what it is now.
+        // The next attempt reads its current state.
         Err(error) if error.is_silent() => {}
         Err(error) => {
             warn!(%plugin, parent = %id, error = %error_chain(&error), "failed to release a parent");

@@ -1,4 +1,4 @@
-//! What a plugin that serves watches: its parents, its kinds of children, and those that it once made.
+//! The kinds that an active plugin watches: its parents, its children, and kinds that it created earlier.
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
@@ -32,7 +32,7 @@ impl Served {
         }
     }
 
-    /// Whether the kind is one of its parents.
+    /// Returns whether the kind is one of its parents.
     pub fn parents(&self, kind: &Gvk) -> bool {
         let group_kind = kind.group_kind();
         let mut reconcilers = self.reconcilers.iter();
@@ -78,9 +78,9 @@ pub async fn serve(
     Ok(served)
 }
 
-/// What a plugin will watch once it serves, one for each kind of parent.
+/// Returns the watches of a plugin once it is active, one for each kind of parent.
 pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
-    // What is watched does not depend on the limits.
+    // The watches do not depend on the limits.
     let serving = loaded.serving(&Arc::default());
     serving.interests(&loaded.name, once_made)
 }

@@ -2,7 +2,7 @@
 //! [Plugin resource](resource).
 //!
 //! Every step can fail for one plugin without concerning the others.
-//! It does not run passes: what it makes are [`Reconciler`](innkeeper_reconcile::Reconciler)s, one per kind of parent.
+//! It does not run passes: it creates [`Reconciler`](innkeeper_reconcile::Reconciler)s, one per kind of parent.
 
 mod crds;
 mod finalizers;
@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 pub use kinds::{Served, forget_unused_kinds, interests, serve};
 pub use orphans::tend_orphans;
 
-/// Why a plugin is not served.
+/// The reason for a plugin that is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read, or is no plugin.
@@ -40,16 +40,16 @@ pub enum Error {
     Artifact {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: artifact::Error,
     },
-    /// The component does not say what it is, or its configuration does not fit.
+    /// The component has no valid description, or its configuration does not fit.
     #[error("failed to load {}", path.display())]
     Plugin {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: plugin::Error,
     },
@@ -58,7 +58,7 @@ pub enum Error {
     Load {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: tokio::task::JoinError,
     },
@@ -88,31 +88,31 @@ pub enum Error {
         /// The plugin that is not served.
         plugin: PluginName,
     },
-    /// The plugin asks for what it cannot work without and does not get.
+    /// The plugin requires grants that it does not have.
     #[error("plugin {plugin} asks for what it is not granted: {}", missing.join("; "))]
     NotGranted {
         /// The plugin.
         plugin: PluginName,
-        /// What is missing.
+        /// The missing grants.
         missing: Vec<String>,
     },
-    /// What the plugin may do cannot be understood.
+    /// The grants of the plugin cannot be parsed.
     #[error("failed to read what plugin {plugin} may do")]
     Grants {
         /// The plugin.
         plugin: PluginName,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<resource::Error>,
     },
-    /// A CRD cannot be installed as it is, or does not fit what is there.
+    /// A CRD cannot be installed as it is, or does not fit the existing one.
     #[error("the CustomResourceDefinition {name} of plugin {plugin} cannot be installed")]
     CrdRefused {
         /// The plugin.
         plugin: PluginName,
         /// The CRD's name.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<plan::crd::Refusal>,
     },
@@ -121,7 +121,7 @@ pub enum Error {
     ReadCrd {
         /// The CRD's name.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<cluster::Error>,
     },
@@ -132,7 +132,7 @@ pub enum Error {
         plugin: PluginName,
         /// The CRD's name.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<apply::Error>,
     },
@@ -141,7 +141,7 @@ pub enum Error {
     RecordParents {
         /// The plugin.
         plugin: PluginName,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<apply::Error>,
     },
@@ -173,7 +173,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether, and when, the same step may succeed.
+    /// Returns the time at which the same step may succeed.
     pub fn retry(&self) -> Retry {
         match self {
             Self::Artifact { .. }
@@ -184,7 +184,7 @@ impl Error {
             | Self::NotGranted { .. }
             | Self::BeyondNamespaces { .. }
             | Self::Grants { .. } => Retry::Never,
-            // Somebody may grant a permission, free a name or mend a CRD; nothing tells the host.
+            // An administrator may grant a permission, free a name or fix a CRD, and no event tells the host.
             Self::CrdRefused { .. } | Self::ReadCrd { .. } | Self::NotServed { .. } => {
                 Retry::Backoff
             }
@@ -198,30 +198,30 @@ impl Error {
     }
 }
 
-/// A plugin that was loaded and has said what it is.
+/// A loaded plugin with its description.
 pub struct Loaded {
-    /// The name under which it serves: what labels, field managers and the inventory are made of.
+    /// The name of the plugin in labels, field managers and the inventory.
     pub name: PluginName,
     /// The file that it came from.
     pub path: PathBuf,
     /// The plugin with its configuration.
     pub plugin: Arc<Plugin>,
-    /// What it may do.
+    /// The grants.
     pub grants: Arc<Grants>,
 }
 
 impl Loaded {
-    /// What the plugin says of itself.
+    /// Returns the description of the plugin.
     pub fn manifest(&self) -> &Manifest {
         self.plugin.manifest()
     }
 
-    /// Its name and its kinds of parents, which nobody else may have.
+    /// Returns its name and its kinds of parents, which no other plugin may have.
     pub fn claims(&self) -> (PluginName, BTreeSet<GroupKind>) {
         (self.name.clone(), self.manifest().parent_kinds())
     }
 
-    /// What its passes run with.
+    /// Returns the inputs of its passes.
     fn serving(&self, limits: &Arc<Limits>) -> Serving {
         Serving::new(
             Arc::clone(&self.plugin),
@@ -231,21 +231,21 @@ impl Loaded {
     }
 }
 
-/// What loading needs.
+/// The dependencies of loading.
 pub struct Workshop {
     /// The engine.
     pub engine: Engine,
-    /// Where plugins are kept; none: nowhere.
+    /// The cache of plugins; none: no cache.
     pub cache: Option<artifact::Cache>,
-    /// What compiles plugins, and keeps what it made.
+    /// Compiles plugins, and keeps the results.
     pub compiler: artifact::Compiler,
-    /// What a file may be.
+    /// The limits of a file.
     pub artifact_limits: artifact::Limits,
-    /// What a plugin may use.
+    /// The limits of a plugin.
     pub limits: Limits,
     /// Configurations by the plugin's name.
     pub configs: BTreeMap<String, Map<String, Value>>,
-    /// What plugins may do by their name, in the form of `spec.grants`.
+    /// The grants of plugins by name, in the form of `spec.grants`.
     pub grants: BTreeMap<String, Map<String, Value>>,
 }
 
@@ -296,7 +296,7 @@ pub fn load(workshop: &Workshop, path: &Path) -> Result<Loaded, Error> {
     })
 }
 
-/// What a plugin given as a file may do: what is said for its name, else what it asks for without what takes a word.
+/// Returns the grants of a plugin given as a file: those given for its name, else [`Grants::for_file`].
 pub fn grants_of(
     manifest: &Manifest,
     given: &BTreeMap<String, Map<String, Value>>,

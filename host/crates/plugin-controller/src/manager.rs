@@ -1,8 +1,8 @@
-//! Serves what the Plugin resources of a cluster declare: one pass for one resource.
+//! Serves the Plugin resources of a cluster: one pass for one resource.
 //!
-//! A Plugin is to this controller what a parent is to every other one: its watch, its queue, its back-off and the care
-//! for own writes are the same. What comes next is decided by [`lifecycle`](super::lifecycle).
-//! It runs no passes of plugins: whoever owns the tasks of the process gets what to run over a bounded channel.
+//! This controller treats a Plugin as the other controllers treat a parent: watch, queue, back-off and expectations
+//! for own writes are the same. [`lifecycle`](super::lifecycle) decides on the next step.
+//! It runs no passes of plugins: the owner of the tasks of the process receives them over a bounded channel.
 //!
 //! A Plugin that goes leaves all children and all definitions as they are.
 
@@ -14,6 +14,7 @@ mod rehearse;
 mod report;
 mod resume;
 mod rivalry;
+mod running;
 mod serve;
 mod warm;
 
@@ -53,21 +54,21 @@ use super::{
     rivals::{Rivals, Seniority},
 };
 
-/// How often a pass that cannot see its Plugin looks again without having been told.
+/// The interval at which a pass that cannot read its Plugin tries again without a trigger.
 const WAITING_RECHECK: Duration = Duration::from_secs(30);
 
 /// The reason where another plugin serves the same kind of parents.
 const PARENT_TAKEN: &str = "ParentTaken";
 
-/// What the manager works with.
+/// The dependencies of the manager.
 pub struct Parts {
-    /// What all plugins share.
+    /// The state shared by all plugins.
     pub shared: Arc<Shared>,
-    /// What loads what they declare.
+    /// The loader of declared components.
     pub loader: Arc<Loader>,
     /// The plugins that the same host serves from files, with their kinds of parents.
     pub files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
-    /// Which Plugins are this host's, as a label selector; none: all.
+    /// The label selector for the Plugins of this host; none: all.
     pub selector: Option<String>,
     /// Takes plugins whose passes are to run.
     pub starts: mpsc::Sender<Start>,
@@ -75,17 +76,17 @@ pub struct Parts {
     pub stop: CancellationToken,
 }
 
-/// Serves what Plugins declare.
+/// Serves Plugins.
 pub struct Manager {
     parts: Parts,
-    /// The host's own, which stands on what it holds.
+    /// The name of the host, as the watch of Plugins is registered.
     name: PluginName,
     registration: Registration,
-    /// What is known of each Plugin, but for those that have their pass.
+    /// The state of each Plugin, except Plugins that have their pass now.
     known: Mutex<BTreeMap<ObjectId, Known>>,
-    /// Who serves which kind of parents.
+    /// The active plugin for each kind of parents.
     rivals: Mutex<Rivals>,
-    /// Told when somebody is to look at that again.
+    /// Notified when a Plugin has to check that again.
     contest: Notify,
     /// Set once the Plugins that there are at the start are known to [`Rivals`].
     expected: Once,
@@ -145,7 +146,7 @@ impl Manager {
         let interest = interest(name.clone(), parts.selector.clone());
         let mut rivals = Rivals::default();
         for (name, kinds) in &parts.files {
-            // No two files want the same, and nobody else is there yet.
+            // No two files want the same kind, and no Plugin is known yet.
             drop(rivals.ask(&Seniority::File(name.clone()), kinds));
         }
         Self {
@@ -205,7 +206,7 @@ impl Manager {
             .await
     }
 
-    /// Does what is to be done next until nothing is.
+    /// Takes steps until none is due.
     async fn take_steps(&self, declared: &Declared, known: &mut Known) {
         loop {
             let step = known.situation(declared).next();
@@ -247,7 +248,7 @@ impl Manager {
         }
     }
 
-    /// Learns what the plugin made while it was another host's: where Plugins are shared out, one may come from there.
+    /// Learns the kinds that the plugin created under another host: with a selector, Plugins move between hosts.
     async fn learn(&self, id: &ObjectId) -> Result<(), InventoryError> {
         let (Some(_), Ok(name)) = (&self.parts.selector, PluginName::new(&id.name)) else {
             return Ok(());
@@ -256,7 +257,7 @@ impl Manager {
         inventory.refresh(self.cluster(), &name).await
     }
 
-    /// Ends what a Plugin that is gone had served; its children stay.
+    /// Ends the passes of a Plugin that is gone; its children stay.
     async fn forget(&self, id: &ObjectId) {
         let known = self.known.lock().remove(id);
         let name = PluginName::new(&id.name);
@@ -302,7 +303,7 @@ impl Work for Manager {
             Observed::Behind { until } => {
                 return Next::Again(until.saturating_duration_since(Instant::now()));
             }
-            // What serves goes on.
+            // The active revision stays active.
             Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
         };
         self.expected.call_once(|| self.expect_all());
@@ -327,7 +328,7 @@ fn id_of(name: &PluginName) -> ObjectId {
     ObjectId::new(kind().group_kind(), None, name.as_str())
 }
 
-/// How a Plugin is addressed.
+/// Returns the resource of a Plugin.
 fn resource_of(object: &Object) -> Served {
     Served {
         kind: object.kind.clone(),
@@ -336,7 +337,7 @@ fn resource_of(object: &Object) -> Served {
     }
 }
 
-/// What a Plugin declares, and when it was made.
+/// Returns the declaration of a Plugin, and its creation time.
 fn declared(object: &Object) -> Result<(Declared, Timestamp), Problem> {
     let resource = Resource::read(&object.json);
     let declared = resource.and_then(|resource| Ok((resource.declared()?, resource.created())));

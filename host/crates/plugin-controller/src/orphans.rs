@@ -1,4 +1,4 @@
-//! Parents that nobody has passes for: those that ask for it are let go without a guest.
+//! Parents without passes: those that ask for it lose their finalizer without a guest.
 
 use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
@@ -11,8 +11,8 @@ use super::finalizers::{Finalizers, Parents};
 /// Between two looks.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(3);
 
-/// Takes the finalizers of plugins off parents that are being deleted and say that the guest is not to be asked, where no
-/// passes would see to it: the plugin is gone, or cannot be served, or is suspended.
+/// Removes the finalizers of plugins from parents that are being deleted with the annotation to skip the guest, where no
+/// pass would do so: the plugin is gone, cannot be served, or is suspended.
 ///
 /// `is_looked_after` says of which plugins others see to that.
 pub async fn tend_orphans(

@@ -1,7 +1,7 @@
-//! The Plugin resource: what an administrator writes to have a plugin served, and what the host says of it.
+//! The Plugin resource: an administrator writes its spec to run a plugin, and the host writes its status.
 //!
 //! The types here make the CustomResourceDefinition, with its documentation, defaults and rules. [`Plugin::declared`]
-//! turns a spec into what the rest of the host works with and holds every rule again, because a definition in a cluster
+//! converts a spec for the rest of the host and checks every rule again, because a definition in a cluster
 //! may be older than the host.
 //! It fetches, loads and writes nothing.
 #![expect(
@@ -53,7 +53,7 @@ use forms::{DIGEST, FIELD_MANAGER, RESERVED_MANAGER};
 /// The API group of the resource.
 pub const GROUP: &str = "innkeeper.dev";
 
-/// Why a Plugin resource cannot be used.
+/// An unusable Plugin resource.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The text is no Plugin resource.
@@ -64,13 +64,13 @@ pub enum Error {
     Field {
         /// The path of the field.
         path: String,
-        /// What is wrong with it and what to write.
+        /// The problem and the remedy.
         problem: String,
     },
     /// A file of grants is broken.
     #[error("the grants {problem}")]
     File {
-        /// What is wrong, where, and what to write.
+        /// The problem, its place, and the remedy.
         problem: String,
     },
     /// The CustomResourceDefinition of the host is broken.
@@ -206,7 +206,7 @@ impl Plugin {
         serde_path_to_error::deserialize(&mut reader).map_err(Error::Read)
     }
 
-    /// When it was made; the API server says that of every object.
+    /// Returns the creation time, which the API server sets on every object.
     pub fn created(&self) -> Timestamp {
         let created = self.metadata.creation_timestamp.as_ref();
         created.map_or(Timestamp::MAX, |created| created.0)

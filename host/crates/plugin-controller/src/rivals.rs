@@ -1,4 +1,4 @@
-//! Who serves which kind of parents where several plugins want it: a file before a Plugin, and of Plugins the oldest.
+//! The priority between plugins that want the same kind of parents: files first, then Plugins by age.
 //!
 //! Pure: says who is in the right; who stops and who begins for that is up to those who ask.
 
@@ -10,7 +10,7 @@ use std::{
 use innkeeper_model::{GroupKind, PluginName};
 use jiff::Timestamp;
 
-/// Where a plugin stands among those that want the same kind of parents; the least comes first.
+/// The priority of a plugin for its kinds of parents; the least comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Seniority {
     /// It is given as a file; no two files want the same.
@@ -28,32 +28,32 @@ impl Seniority {
     }
 }
 
-/// Why a plugin may not serve a kind of parents now.
+/// The plugin that keeps another one from a kind of parents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rival {
     /// The kind.
     pub(super) kind: GroupKind,
-    /// Who serves it, or is to.
+    /// The plugin that serves it, or is first for it.
     pub(super) by: PluginName,
 }
 
-/// Who wants which kinds of parents, and who has them.
+/// The kinds of parents that plugins want and hold.
 #[derive(Debug, Default)]
 pub(super) struct Rivals {
     wants: BTreeMap<Seniority, Want>,
-    /// Who is to have a kind, and whether it can begin at once.
+    /// The first plugin for each kind, and true if it can begin at once.
     rightful: BTreeMap<GroupKind, (PluginName, bool)>,
-    /// Who has a kind: passes for its parents run, or may begin.
+    /// The holder of each kind: passes for its parents run, or may begin.
     holders: BTreeMap<GroupKind, PluginName>,
-    /// Who is to look again.
+    /// The plugins that have to check again.
     affected: BTreeSet<PluginName>,
 }
 
-/// What a plugin wants.
+/// The request of a plugin.
 #[derive(Debug)]
 struct Want {
     kinds: BTreeSet<GroupKind>,
-    /// Whether nothing but others keeps it from serving; nobody stops for less.
+    /// True if only other plugins keep it from being active; a younger plugin stops only then.
     insists: bool,
 }
 
@@ -65,7 +65,7 @@ impl Rivals {
         }
     }
 
-    /// Whether a plugin may prepare to serve these kinds of parents; where nobody has one of them it has them at once.
+    /// Checks if a plugin may prepare to serve these kinds of parents. If all of them are free, it holds them at once.
     pub(super) fn ask(
         &mut self,
         plugin: &Seniority,
@@ -76,7 +76,7 @@ impl Rivals {
         if wanted != Some(kinds) {
             self.want(plugin.clone(), kinds.clone());
         }
-        // What it has it keeps until it is told to give way.
+        // It keeps its kinds until it has to give way.
         if self.check(name, kinds).is_ok() && self.holds(name, kinds) {
             return Ok(());
         }
@@ -89,7 +89,7 @@ impl Rivals {
         Ok(())
     }
 
-    /// Whether a plugin that has prepared itself may begin; if not, who is in its way is to give way.
+    /// Checks if a prepared plugin may begin; if not, a younger holder has to give way.
     pub(super) fn insist(
         &mut self,
         plugin: &Seniority,
@@ -106,7 +106,7 @@ impl Rivals {
         free
     }
 
-    /// Who is to have what a plugin has; none if it may go on.
+    /// Returns the plugin that a plugin has to give way to, with the kind; none if it may stay active.
     pub(super) fn in_the_way_of(&self, name: &PluginName) -> Option<Rival> {
         let mut held = self.holders.iter().filter(|(_, holder)| *holder == name);
         held.find_map(|(kind, _)| {
@@ -116,7 +116,7 @@ impl Rivals {
         })
     }
 
-    /// Whether a plugin is to have all that it wants.
+    /// Returns whether a plugin is first for all kinds that it wants.
     pub(super) fn has_turn(&self, name: &PluginName) -> bool {
         let mut wants = self.wants.iter();
         let want = wants.find_map(|(plugin, want)| (plugin.name() == name).then_some(want));
@@ -147,12 +147,12 @@ impl Rivals {
         self.affected.remove(name);
     }
 
-    /// Whether somebody is to look again.
+    /// Returns whether a plugin has to check again.
     pub(super) fn concerns_somebody(&self) -> bool {
         !self.affected.is_empty()
     }
 
-    /// Those who are to look again: they have what they are not to have, or can have what they waited for.
+    /// Takes the plugins that have to check again: they have to give way, or a kind that they wait for is free.
     pub(super) fn take_affected(&mut self) -> BTreeSet<PluginName> {
         mem::take(&mut self.affected)
     }
@@ -176,16 +176,16 @@ impl Rivals {
         kinds.all(|kind| self.holders.get(kind) == Some(name))
     }
 
-    /// Whether nobody else has one of these kinds.
+    /// Checks that no other plugin holds one of these kinds.
     fn check(&self, name: &PluginName, kinds: &BTreeSet<GroupKind>) -> Result<(), Rival> {
         first_other(name, kinds, |kind| self.holders.get(kind))
     }
 
-    /// Says anew who is to have what, and who has to look at that.
+    /// Computes the first plugin of each kind again, and the plugins that this affects.
     fn settle(&mut self) {
         self.rightful.clear();
         for (plugin, Want { kinds, insists }) in &self.wants {
-            // Who cannot have all that it wants serves nothing, and is in nobody's way.
+            // A plugin that cannot have all its kinds serves none, so it does not block others.
             if kinds.iter().all(|kind| !self.rightful.contains_key(kind)) {
                 let own = kinds.iter();
                 let own = own.map(|kind| (kind.clone(), (plugin.name().clone(), *insists)));
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(serve(&mut rivals, &young, &["Web"]), Ok(()));
         rivals.take_affected();
 
-        // Nobody stops for what may fail.
+        // An active plugin does not stop for one that may still fail.
         rivals.ask(&old, &web).unwrap();
         assert_eq!(rivals.in_the_way_of(young.name()), None);
         assert_eq!(
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(both, Err("p1".to_owned()));
         assert_eq!(serve(&mut rivals, &third, &["B"]), Ok(()));
 
-        // Nor does it keep what it got while it waited for the rest.
+        // It also does not keep kinds while it waits for the rest.
         let mut rivals = Rivals::default();
         let young = plugin(9, "young");
         assert_eq!(serve(&mut rivals, &young, &["A"]), Ok(()));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     proptest! {
-        /// However they come and go: in the end those serve that would if the oldest had come first, and nobody is told
+        /// After any order of events the same plugins are active as if the oldest had come first, and no plugin is told
         /// to look again without end.
         #[test]
         fn the_order_of_events_does_not_matter(

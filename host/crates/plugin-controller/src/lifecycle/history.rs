@@ -1,7 +1,7 @@
 //! The revisions that have served, and which of them may serve again.
 //!
 //! Pure. It is written to `status.history`, and read from there by the next process: it is how a host that has just
-//! started knows what served before.
+//! started knows the revisions that were active before.
 
 use innkeeper_model::Digest;
 use innkeeper_sandbox::revision_of;
@@ -10,13 +10,13 @@ use serde_json::{Map, Value};
 
 use crate::resource::{HistoryEntry, HistoryVerdict, revision_name, whole_seconds};
 
-/// How many revisions are kept.
+/// The number of revisions that are kept.
 const ENTRIES_MAX: usize = 10;
 
-/// How much of their configurations is kept, as JSON in bytes: an object takes 1.5 MiB in all.
+/// The limit of their configurations as JSON, in bytes: an object may have 1.5 MiB in all.
 const CONFIG_BYTES_MAX: usize = 256 * 1024;
 
-/// How long a reason is at most, in characters.
+/// The maximum length of a reason, in characters.
 const MESSAGE_CHARS_MAX: usize = 1024;
 
 /// The revisions that have served, the latest first; each once.
@@ -34,7 +34,7 @@ pub struct Past {
     pub config: Map<String, Value>,
 }
 
-/// Why a revision begins to serve.
+/// The reason for the activation of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beginning {
     /// It is declared.
@@ -48,7 +48,7 @@ pub enum Beginning {
     },
 }
 
-/// When something happened, and to which generation of the spec.
+/// The time of an event, and the generation of the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The time.
@@ -58,12 +58,12 @@ pub struct Moment {
 }
 
 impl History {
-    /// Goes on with what was written down.
+    /// Restores the history from the status.
     pub fn of(entries: Vec<HistoryEntry>) -> Self {
         Self(entries)
     }
 
-    /// What is to be written down.
+    /// Returns the entries for the status.
     pub fn entries(&self) -> &[HistoryEntry] {
         &self.0
     }
@@ -80,7 +80,7 @@ impl History {
         self.0.iter().skip(1).filter(good).filter_map(past)
     }
 
-    /// Whether the first passes of the latest revision are still being watched.
+    /// Returns whether the first passes of the latest revision are still being watched.
     pub fn is_on_trial(&self) -> bool {
         let latest = self.0.first();
         latest.is_some_and(|latest| latest.verdict == HistoryVerdict::Trial)
@@ -88,7 +88,7 @@ impl History {
 
     /// Takes note of a revision that begins to serve.
     ///
-    /// One that is declared is on trial, unless it served last: then it goes on where it was.
+    /// A declared revision is on trial, unless it was active last: then it continues where it was.
     pub fn begin(&mut self, past: &Past, why: &Beginning, at: Moment) {
         if let Beginning::RolledBack { why } = why
             && let Some(latest) = self.0.first_mut()
@@ -133,14 +133,14 @@ impl History {
         }
     }
 
-    /// Why a revision was rolled back, if it was under this generation of the spec.
+    /// Returns the reason of the rollback of a revision under this generation of the spec, if any.
     pub fn rolled_back(&self, revision: &Digest, generation: Option<i64>) -> Option<String> {
         let name = revision_name(revision);
         let entry = self.0.iter().find(|entry| entry.revision == name)?;
         because(entry, generation)
     }
 
-    /// Why the revision before the latest one was rolled back, if it was under this generation of the spec.
+    /// Returns the reason of the rollback of the revision before the latest one, if it was under this generation.
     pub fn last_rollback(&self, generation: Option<i64>) -> Option<String> {
         because(self.0.get(1)?, generation)
     }
@@ -174,7 +174,7 @@ fn begun(past: &Past, verdict: HistoryVerdict, at: Moment) -> HistoryEntry {
     }
 }
 
-/// What is thought of a revision that goes on.
+/// Returns the verdict of a revision that is activated again after a restart or a declaration.
 const fn resumed(verdict: HistoryVerdict) -> HistoryVerdict {
     match verdict {
         HistoryVerdict::Good => HistoryVerdict::Good,
@@ -182,7 +182,7 @@ const fn resumed(verdict: HistoryVerdict) -> HistoryVerdict {
     }
 }
 
-/// None for what no host has written.
+/// Returns the revision of an entry; none if its digest and configuration do not give its name, as in an edited one.
 fn past(entry: &HistoryEntry) -> Option<Past> {
     let digest: Digest = entry.digest.parse().ok()?;
     let revision = revision_of(&digest, &entry.config);

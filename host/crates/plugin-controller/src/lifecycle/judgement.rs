@@ -1,14 +1,14 @@
-//! Whether a revision that has taken over stays. Pure.
+//! The decision about a new active revision: it stays or is rolled back. Pure.
 
 use std::time::Duration;
 
-/// How many of a hundred first passes may end in a fault.
+/// The percentage of first passes that may end in a fault.
 const FAULTS_PERCENT_MAX: usize = 20;
 
-/// When the first passes that did not come to an end are waited for no longer.
+/// The time after which the judgement no longer waits for pending first passes.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// How the first passes of a revision ended so far, one for each parent.
+/// The results of the first passes of a revision so far, one for each parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FirstPasses {
     /// Those that have not come to an end.
@@ -19,7 +19,7 @@ pub struct FirstPasses {
     pub faulted: usize,
 }
 
-/// What a revision's first passes say of it.
+/// The result of the first passes of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// Nothing yet.
@@ -49,7 +49,7 @@ impl FirstPasses {
         }
     }
 
-    /// What happened, for people, as the rest of a sentence.
+    /// Describes the faults for people, as the rest of a sentence.
     pub fn describe(self, first_fault: &str) -> String {
         let Self {
             pending,

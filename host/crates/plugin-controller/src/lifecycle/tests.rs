@@ -1,4 +1,4 @@
-//! Every situation of a plugin, the step that follows, and what is said of it.
+//! Every state of a plugin, the step that follows, and its conditions.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn revision(text: &str, is_granted: bool) -> Revision {
     }
 }
 
-/// `what` says what is loaded and what serves: a revision, `!` behind one that is not granted enough, `-` for none.
+/// The argument names the loaded and the active revision: `!` marks one without enough grants, `-` is none.
 #[track_caller]
 fn check_next(before: &Declared, now: &Declared, is_due: bool, what: [&str; 2], expected: Step) {
     let read = |text: &str| {
@@ -177,7 +177,7 @@ fn what_was_loaded_decides_and_what_serves_goes_on() {
         ("b", "a", swap("b")),
         ("-", "a", Step::Wait),
         ("b!", "a", Step::Wait),
-        // Even what serves may not do so any more.
+        // Even the active revision lacks a required grant.
         ("b!", "a!", Step::Stop),
         ("-", "a!", Step::Stop),
         ("b", "a!", swap("b")),
@@ -235,7 +235,7 @@ fn a_revision_that_deletes_too_much_or_is_gated_waits_for_approval() {
     let name = revision_name(&digest("a"));
     let approved = json!({"mode": "Gated", "maxPrunes": 0, "approve": name});
     check(approved, 99, 100, accepted);
-    // What was approved is another one.
+    // The approved revision is another one.
     let other = json!({"mode": "Gated", "approve": revision_name(&digest("b"))});
     check(other, 0, 0, CandidateVerdict::AwaitingApproval);
 }

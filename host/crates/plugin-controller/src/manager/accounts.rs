@@ -1,7 +1,7 @@
 //! The account as which a plugin's children are written: whether it is there for this plugin.
 //!
-//! Without the account's own word whoever writes Plugins could act as every account that the host may act as.
-//! What the account may do is the API server's to say, for every write.
+//! Without the annotation on the account an author of Plugins could act as any account that the host may impersonate.
+//! The API server checks the permissions of the account on every write.
 
 use innkeeper_cluster::Cluster;
 use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, PluginName, Retry};

@@ -1,4 +1,4 @@
-//! What a process knows of one Plugin, and what follows from it.
+//! The state that a process keeps of one Plugin, and decisions from it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,29 +9,29 @@ use innkeeper_sandbox::Plugin;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Failed, PARENT_TAKEN, load::Component, serve::Running};
+use super::{Failed, PARENT_TAKEN, load::Component, running::Running};
 use crate::{
     finalizers::Finalizers,
     lifecycle::{self, History, Problem, Revision, Situation, Stage},
     resource::{self, Candidate, Declared, revision_name},
 };
 
-/// How long to wait after a step that failed, first and at most.
+/// The wait after a failed step: the first, and the longest.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_mins(5);
 
-/// How often the numbers of parents and faults are looked at.
+/// The refresh interval of the numbers of parents and faults in the status.
 const REFRESHED_EVERY: Duration = Duration::from_secs(10);
 
-/// How often is looked at finalizers that are being taken off.
+/// The interval between checks of finalizers that are being removed.
 const LEAVING_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
 
-/// What is known of one Plugin.
+/// The state of one Plugin.
 #[derive(Default)]
 pub(super) struct Known {
-    /// What it was read as last, and what it was then; none if it could not be read.
+    /// The last parsed declaration and its edition; none if the spec is invalid.
     pub(super) read: Option<(Edition, Arc<Declared>)>,
-    /// When it was made.
+    /// The creation time.
     pub(super) created: Timestamp,
     pub(super) attempt: Option<Attempt>,
     pub(super) running: Option<Running>,
@@ -45,20 +45,20 @@ pub(super) struct Known {
     pub(super) left_serving: Option<(String, i64)>,
     /// The generation of the Plugin's spec.
     pub(super) generation: Option<i64>,
-    /// When the change of it was seen that its pass is for; none if only its time has come.
+    /// The time at which the change that caused the pass was observed; none if the pass has no change.
     pub(super) change: Option<Instant>,
     /// The Plugin as it is written to.
     pub(super) target: Option<Target>,
     /// Parents that lose the plugin's finalizer.
     pub(super) finalizers: Finalizers,
-    /// Whether some of them still have it.
+    /// True if some of them still have it.
     pub(super) is_leaving: bool,
-    /// What the one that was loaded would do.
+    /// The dry-run result of the loaded revision.
     pub(super) candidate: Option<Candidate>,
     pub(super) delays: Option<ExponentialBackoff>,
 }
 
-/// Which spec of which Plugin.
+/// The UID and the generation of a Plugin.
 #[derive(PartialEq, Eq)]
 pub(super) struct Edition {
     uid: Uid,
@@ -75,18 +75,18 @@ impl Edition {
     }
 }
 
-/// An attempt to load what was declared.
+/// An attempt to load a declaration.
 pub(super) struct Attempt {
     pub(super) of: Declared,
     pub(super) component: Option<Component>,
     pub(super) ended: Result<Arc<Plugin>, Problem>,
     pub(super) at: Instant,
-    /// When to try again; none: when something else is declared, or the source is to be asked again.
+    /// The time of the next attempt; none: at a change of the declaration, or the next pull.
     pub(super) retry_at: Option<Instant>,
 }
 
 impl Attempt {
-    /// When to try, or to ask the source, again.
+    /// Returns the time of the next attempt or pull.
     pub(super) fn due(&self) -> Option<Instant> {
         let pull_at = self.of.pull_every.map(|every| self.at + every);
         self.retry_at.or(pull_at)
@@ -97,7 +97,7 @@ impl Attempt {
     }
 }
 
-/// Why a revision does not serve, or not under the charter that is declared.
+/// The reason why a revision is not active, or not under the declared charter.
 pub(super) struct Refusal {
     pub(super) of: Declared,
     pub(super) problem: Problem,
@@ -115,7 +115,7 @@ impl Refusal {
 }
 
 impl Known {
-    /// What a Plugin declares; read anew only where that may be something else.
+    /// Returns the declaration of a Plugin; parsed again only if it may have changed.
     pub(super) fn declared(&mut self, object: &Object) -> Result<Arc<Declared>, Problem> {
         let edition = Edition::of(object);
         if let (Some((last, declared)), Some(edition)) = (&self.read, &edition)
@@ -192,7 +192,7 @@ impl Known {
         }
     }
 
-    /// How many faults an earlier process told of the revision that serves.
+    /// Returns the number of faults of the active revision that an earlier process reported.
     pub(super) fn faults_told(&self) -> i64 {
         let serves = self.running.as_ref();
         let serves = serves.map(|running| revision_name(running.plugin.revision()));
@@ -202,7 +202,7 @@ impl Known {
         }
     }
 
-    /// Why what is declared does not serve.
+    /// The reason why the declared revision is not active.
     pub(super) fn problem(&self, declared: &Declared) -> Option<Problem> {
         let attempt = self.attempt.as_ref()?;
         let plugin = match &attempt.ended {
@@ -230,7 +230,7 @@ impl Known {
         refusals.next().map(|refusal| refusal.problem.clone())
     }
 
-    /// When what failed is to be tried again.
+    /// Returns the time of the next attempt after a failure.
     pub(super) fn due(&mut self, retry: Retry) -> Option<Instant> {
         let mut delay = || {
             let delays = self.delays.get_or_insert_with(delays);

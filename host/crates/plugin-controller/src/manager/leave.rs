@@ -1,4 +1,4 @@
-//! A Plugin that goes: its finalizers are taken off its parents, so that nobody waits for a guest that is not there.
+//! A Plugin that goes: its finalizers are removed from its parents, so that no deletion waits for an absent guest.
 //!
 //! For that the Plugin has a finalizer of the host's, from before the first parent gets one of the plugin's.
 //! Children and definitions stay.
@@ -17,7 +17,7 @@ use crate::{
     lifecycle::{Problem, Stage, unserved},
 };
 
-/// Between two looks at what is left.
+/// The interval between checks of the rest.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
 
 impl Manager {
@@ -102,7 +102,7 @@ impl Manager {
         }
     }
 
-    /// Takes the plugin's finalizer off all parents of these kinds; says what is left to be done, for people.
+    /// Removes the plugin's finalizer from all parents of these kinds; returns the remaining work, for people.
     async fn release_from(
         &self,
         known: &mut Known,
@@ -148,7 +148,7 @@ impl Manager {
         }
     }
 
-    /// Whether a plugin without passes may be this host's: where Plugins are shared out, what is not chosen may be another
+    /// Returns whether a plugin without passes may be this host's: with a selector, a Plugin outside may be another
     /// one's, and a Plugin does not go before its finalizers have.
     pub fn may_be_own(&self, name: &PluginName) -> bool {
         let is_it = |id: &ObjectId| *id.name == *name.as_str();

@@ -27,7 +27,7 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Component {
     described: Described,
-    /// What makes them the expected ones, for people.
+    /// The verification that they passed, for people.
     pub(super) verified_by: String,
 }
 
@@ -62,7 +62,7 @@ impl Component {
 }
 
 impl Manager {
-    /// Attempts to load what is declared; of a component that is here already only the configuration.
+    /// Attempts to load the declaration; for a loaded component only the configuration.
     pub(super) async fn load(&self, declared: &Declared, known: &mut Known) {
         let last = known.attempt.take();
         let repeats = |last: &Attempt| loads_the_same(&last.of, declared);
@@ -100,22 +100,22 @@ impl Manager {
     }
 }
 
-/// What loads what Plugins declare.
+/// Loads the components that Plugins declare.
 pub struct Loader {
-    /// Where Secrets and ConfigMaps are read.
+    /// The reader of Secrets and ConfigMaps.
     pub cluster: Cluster,
-    /// What loading needs.
+    /// The dependencies of loading.
     pub workshop: Arc<Workshop>,
-    /// Where bytes come from.
+    /// The sources of bytes.
     pub fetcher: Fetcher,
-    /// Where the Secrets and ConfigMaps are that sources name.
+    /// The namespace of the Secrets and ConfigMaps that sources name.
     pub namespace: String,
 }
 
 impl Loader {
-    /// What is declared, from the bytes that are kept or from its source; its configuration is left out.
+    /// Returns the declared component without its configuration, from the cache or from its source.
     pub(super) async fn component(&self, declared: &Declared) -> Result<Component, Failed> {
-        // What is named by its content is the same wherever it comes from.
+        // A component named by its digest is the same from any source.
         if let Some(digest) = &declared.digest
             && let Ok(component) = self.kept(declared, digest).await
         {
@@ -182,7 +182,7 @@ impl Loader {
                 _ => Stage::Fetched,
             };
             let retry = match (error.retry(), &declared.origin) {
-                // Cheap to look at, and nobody says when it is another.
+                // It is cheap to read, and no event reports a change.
                 (Retry::OnChange, Origin::ConfigMap { .. } | Origin::File { .. }) => Retry::Backoff,
                 (retry, _) => retry,
             };
@@ -272,7 +272,7 @@ fn compile(workshop: &Workshop, bytes: &[u8], limits: &Limits) -> Result<Describ
         .map_err(|error| Failed::of(Stage::Described, "CannotDescribe", &error, Retry::OnChange))
 }
 
-/// Keeps what was fetched, for the time when it cannot be.
+/// Keeps the fetched bytes for a later time without the source.
 fn keep(workshop: &Workshop, fetched: &Fetched) {
     let Some(cache) = &workshop.cache else {
         return;

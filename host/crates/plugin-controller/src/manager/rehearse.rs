@@ -1,4 +1,4 @@
-//! What a revision would do to all live parents, found out before it replaces the one that serves.
+//! The dry run of a revision on all live parents, before it replaces the active one.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use innkeeper_reconcile::{Candidate as Rehearsed, Changes, Reconciler, Rehearsal
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
-use super::{Failed, Known, Manager, serve::Running};
+use super::{Failed, Known, Manager, running::Running};
 use crate::{
     lifecycle::{Stage, verdict},
     resource::{Candidate, CandidateVerdict, Counts, Declared, ObjectName, number, revision_name},
 };
 
-/// How many parents are rehearsed with one turn of a guest's thread: enough that handing it over costs little.
+/// The number of parents per dispatch to a guest's thread: enough that the dispatch costs little.
 const TOGETHER: usize = 16;
-/// How many such groups are under way: one is called while what another one came to is looked at.
+/// The number of concurrent groups: one is called while the results of another are evaluated.
 const GROUPS: usize = 2;
 
-/// How long to wait until everything that a candidate reads has been read.
+/// The time limit for the first reads of everything that a candidate reads.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Between two looks at what a candidate waits for.
+/// The interval between checks of the reads that a candidate waits for.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
 
-/// When a candidate that would delete too much is looked at again, at the earliest: there may be other children then.
+/// The shortest wait before the next dry run of a candidate that would delete too much: the children may have changed.
 const REPEATED_AFTER: Duration = Duration::from_mins(1);
 
-/// How many deletes are named.
+/// The number of deletes that the status names.
 const NAMED_MAX: usize = 20;
 
-/// What a candidate would do.
+/// The changes that a candidate would make.
 #[derive(Default)]
 struct Outcome {
     parents: usize,
@@ -85,7 +85,7 @@ impl Manager {
         })
     }
 
-    /// Holds up a revision of which nobody knows what it would change, because the one before it cannot be had.
+    /// Holds a revision whose changes are unknown, because the one before it is not available.
     pub(super) fn check_unrehearsed(
         declared: &Declared,
         known: &Known,
@@ -129,7 +129,7 @@ impl Manager {
         Ok(outcome)
     }
 
-    /// How many children the plugin has, as far as that is known.
+    /// Returns the known number of children of the plugin.
     fn children(&self, running: &Running) -> usize {
         let kinds = self.parts.shared.inventory.of(&running.served.name);
         // Each of them sees all children of the plugin.
@@ -165,7 +165,7 @@ impl Outcome {
 async fn until_read(reconciler: &Reconciler, until: Instant) -> Result<(), Failed> {
     loop {
         let waiting = reconciler.registration().waiting();
-        // What cannot be read for long may be what the candidate mends.
+        // The candidate may fix a kind that cannot be read for long, so a lasting failure does not stop the dry run.
         let Some(first) = waiting.iter().find(|one| !one.why.is_lasting()) else {
             return Ok(());
         };
@@ -207,7 +207,7 @@ async fn play_group(
     }
 }
 
-/// Why a candidate may not serve; none if it may.
+/// Returns the reason why a candidate may not be activated; none if it may.
 pub(super) fn refusal(candidate: &Candidate) -> Option<Failed> {
     let revision = &candidate.revision;
     let would = match candidate.counts {

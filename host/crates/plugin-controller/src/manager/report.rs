@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{Known, Manager, serve::Running};
+use super::{Known, Manager, running::Running};
 use crate::{
     lifecycle::{Judgement, Problem, Standing, dated},
     resource::{
@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// The shortest wait for what is due.
+/// The shortest wait for the next pass.
 const REQUEUE_MIN: Duration = Duration::from_millis(100);
 
 impl Manager {
-    /// Says where a Plugin stands, and when its next pass comes.
+    /// Writes the status of a Plugin, and returns the time of its next pass.
     pub(super) async fn report(
         &self,
         object: &Object,
@@ -129,7 +129,7 @@ impl Manager {
             return Ok(());
         };
         let Ok(Value::Object(status)) = serde_json::to_value(status) else {
-            // It consists of what has a form in JSON.
+            // All of its fields have a form in JSON.
             return Ok(());
         };
         let write = StatusWrite {
@@ -156,7 +156,7 @@ impl Manager {
     }
 }
 
-/// That what serves faults too often, and why it goes on.
+/// Returns a note that the active revision faults too often, with the reason why it stays.
 fn faulting(known: &Known, declared: &Declared) -> Option<String> {
     if known.judgement() != Some(Judgement::Faulty) {
         return None;
@@ -209,7 +209,7 @@ pub(super) fn count(counts: &mut Parents, parent: &Object) {
     counts.paused += i32::from(parent.annotation(ANNOTATION_PAUSED) == Some("true"));
 }
 
-/// What earlier processes and revisions have told stays: nothing is written because the host has been restarted.
+/// Faults of earlier processes and revisions stay, so that a restart of the host alone changes no status.
 fn faults(known: &Known, running: &Running, before: &PluginStatus) -> Faults {
     let reconcilers = running.served.reconcilers.iter();
     let count: u64 = reconcilers

@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Manager {
-    /// Lets a revision of the past serve; what serves goes on where that fails.
+    /// Activates an earlier revision; on failure the active one stays.
     pub(super) async fn come_back(
         &self,
         declared: &Declared,
@@ -58,7 +58,7 @@ impl Manager {
         }
     }
 
-    /// A revision of the past, from what is at hand.
+    /// Returns an earlier revision from memory or the cache.
     async fn revive(
         &self,
         declared: &Declared,
@@ -78,7 +78,7 @@ impl Manager {
         configure(&component, &past.config)
     }
 
-    /// Remembers what is to be looked at without a trigger of its own, and which bytes are worth to be kept.
+    /// Remembers the Plugins to check without a trigger of their own, and the bytes to keep.
     pub(super) fn look_after(&self, id: &ObjectId, known: &Known) {
         {
             let mut on_trial = self.on_trial.lock();
@@ -94,7 +94,7 @@ impl Manager {
         self.keep_only(id, known.history.digests().chain(loaded).collect());
     }
 
-    /// Forgets the bytes that this Plugin had and nobody needs any more.
+    /// Forgets the bytes of this Plugin that no Plugin needs any more.
     pub(super) fn keep_only(&self, id: &ObjectId, digests: BTreeSet<Digest>) {
         let mut kept = self.kept.lock();
         let before = kept.insert(id.clone(), digests).unwrap_or_default();
@@ -109,7 +109,7 @@ impl Manager {
 }
 
 impl Known {
-    /// What a process that has just started knows of a Plugin.
+    /// Returns the state of a Plugin in a process that has just started.
     pub(super) fn of(object: &Object) -> Self {
         let status = status_of(object);
         Self {
@@ -135,7 +135,7 @@ impl Known {
         self.first_at_hand(self.history.good())
     }
 
-    /// Takes note that the bytes of what could not serve again may be here now.
+    /// Clears the failures of revisions with the component of the last attempt: their bytes may be available now.
     pub(super) fn find_again(&mut self) {
         let attempt = self.attempt.as_ref();
         let component = attempt.and_then(|attempt| attempt.component.as_ref());
@@ -156,7 +156,7 @@ impl Known {
         self.history.past().find(|past| past.revision == *revision)
     }
 
-    /// Whether what an attempt loaded was rolled back, and the Plugin is as it was then.
+    /// Returns whether the loaded revision of an attempt was rolled back and the Plugin has not changed since.
     pub(super) fn is_rolled_back(&self, attempt: &Attempt) -> bool {
         attempt.ended.as_ref().is_ok_and(|plugin| {
             let why = self.history.rolled_back(plugin.revision(), self.generation);
@@ -164,7 +164,7 @@ impl Known {
         })
     }
 
-    /// What the first passes of the revision that serves say of it; none if it is not on trial.
+    /// Returns the result of the first passes of the active revision; none if it is not on trial.
     pub(super) fn judgement(&self) -> Option<Judgement> {
         let running = self.running.as_ref()?;
         let since = running.passes_since()?;
@@ -175,7 +175,7 @@ impl Known {
         Some(passes.map_or(Judgement::Open, |passes| passes.judge(since.elapsed())))
     }
 
-    /// Why the revision that serves is not good enough, for people.
+    /// Returns the reason why the active revision is not good enough, for people.
     pub(super) fn faults(&self) -> Option<String> {
         let (passes, first_fault) = self.first_passes()?;
         let TrialFault {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Manager {
-    /// Asks or tells the rivals something, and has those looked at whom it concerns.
+    /// Runs an operation on the rivals, and triggers the affected Plugins.
     pub(super) fn among_rivals<T>(&self, tell: impl FnOnce(&mut Rivals) -> T) -> T {
         let mut rivals = self.rivals.lock();
         let told = tell(&mut rivals);
@@ -22,12 +22,12 @@ impl Manager {
         told
     }
 
-    /// Learns what the Plugins that there are at the start may serve: which of them is looked at first decides nothing.
+    /// Learns the kinds of all Plugins at the start, so that the order of their first passes decides nothing.
     pub(super) fn expect_all(&self) {
         let ids = self.registration.parents();
         let plugins = ids.iter().filter_map(|id| self.registration.parent(id));
         for plugin in plugins.filter(|plugin| !plugin.is_deleting()) {
-            // What is wrong with a spec is said in its own pass.
+            // The Plugin's own pass reports an invalid spec.
             let Ok((declared, created)) = declared(&plugin) else {
                 continue;
             };
@@ -46,7 +46,7 @@ impl Manager {
         }
     }
 
-    /// Lets others have what a Plugin could not take.
+    /// Releases the kinds that a Plugin could not take.
     pub(super) fn withdraw_unless_it_waits(&self, id: &ObjectId, known: &Known) {
         let mut refusals = known.refusals.values().chain(known.lost.values());
         let waits = refusals.any(super::Refusal::is_for_a_rival);
@@ -59,7 +59,7 @@ impl Manager {
         }
     }
 
-    /// Why a Plugin is not looked at further: the host serves a file under its name.
+    /// Returns the problem of a Plugin whose name belongs to a file of this host.
     pub(super) fn name_taken(&self, object: &Object) -> Option<(&PluginName, Problem)> {
         let name = PluginName::new(&object.name).ok()?;
         let (name, _) = self.parts.files.get_key_value(&name)?;

@@ -1,4 +1,4 @@
-//! From a revision to passes: its definitions, its kinds of parents, its controllers; and the swap from one to the next.
+//! The activation of a revision: its definitions, kinds of parents and controllers, and the swap to the next one.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,7 +9,11 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, info};
 
-use super::{Failed, Known, Manager, PARENT_TAKEN, accounts, rehearse::refusal};
+use super::{
+    Failed, Known, Manager, PARENT_TAKEN, accounts,
+    rehearse::refusal,
+    running::{Passes, Running},
+};
 use crate::{
     Error, Served, crds,
     lifecycle::{Beginning, Moment, Past, Stage},
@@ -21,7 +25,7 @@ use crate::{
 pub struct Start {
     /// The plugin.
     pub served: Arc<Served>,
-    /// What bounds its passes.
+    /// The limits of its passes.
     pub limits: Arc<Limits>,
     /// Lets the passes that run end, and no other begin.
     pub stop: CancellationToken,
@@ -29,48 +33,10 @@ pub struct Start {
     pub ended: DropGuard,
 }
 
-/// A plugin that serves, or is suspended.
-pub(super) struct Running {
-    pub(super) plugin: Arc<Plugin>,
-    pub(super) charter: Charter,
-    pub(super) served: Arc<Served>,
-    /// None while it is suspended: its watches stay.
-    passes: Option<Passes>,
-    /// Since when the revision has had its passes, or could have.
-    since: Instant,
-}
-
-/// Passes that run or may begin.
-struct Passes {
-    stop: CancellationToken,
-    ended: CancellationToken,
-}
-
-impl Running {
-    /// Lets the passes that run end, and no other begin.
-    async fn rest(&mut self) {
-        if let Some(Passes { stop, ended }) = self.passes.take() {
-            stop.cancel();
-            ended.cancelled().await;
-        }
-    }
-
-    /// Since when the revision has had its passes; none if it has none.
-    pub(super) fn passes_since(&self) -> Option<Instant> {
-        self.passes.as_ref().map(|_| self.since)
-    }
-
-    /// Whether passes can go on as they do under another charter.
-    fn may_go_on(&self, charter: &Charter) -> bool {
-        let bounds = |limits: &Limits| (limits.concurrency_max, limits.passes_per_second_max);
-        !charter.suspend && bounds(&self.charter.limits) == bounds(&charter.limits)
-    }
-}
-
 impl Manager {
-    /// Lets a revision serve under the charter that is declared: as the first one, or in place of what serves.
+    /// Activates a revision under the declared charter, as the first one or in place of the active one.
     ///
-    /// What serves goes on where this fails.
+    /// On failure the active revision stays active.
     pub(super) async fn serve(
         &self,
         declared: &Declared,
@@ -100,30 +66,7 @@ impl Manager {
             self.note(known, &plugin, &why);
         }
         let since = running.as_ref().and_then(Running::passes_since);
-        let (served, passes) = match running {
-            Some(mut running) if running.plugin.manifest().parent_kinds() == kinds => {
-                if !running.may_go_on(charter) {
-                    running.rest().await;
-                }
-                for reconciler in &running.served.reconcilers {
-                    reconciler.swap(serving.clone(), known.change);
-                }
-                (running.served, running.passes)
-            }
-            running => {
-                // A parent has at most one pass at a time: the old ones end first.
-                if let Some(mut running) = running {
-                    running.rest().await;
-                }
-                let served = Served::new(&self.parts.shared, name, &serving);
-                if known.history.is_on_trial() {
-                    for reconciler in &served.reconcilers {
-                        reconciler.put_on_trial();
-                    }
-                }
-                (Arc::new(served), None)
-            }
-        };
+        let (served, passes) = self.controllers(declared, known, running, &serving).await;
         self.among_rivals(|rivals| rivals.release(name, &kinds));
         let passes = match passes {
             None if !charter.suspend => Some(self.start(&served, limits).await),
@@ -144,6 +87,43 @@ impl Manager {
             since: since.filter(|_| !is_new).unwrap_or_else(Instant::now),
         });
         Ok(())
+    }
+
+    /// Returns the controllers of a revision, and the passes that continue.
+    ///
+    /// The controllers of the active revision are kept if the kinds of parents stay.
+    async fn controllers(
+        &self,
+        declared: &Declared,
+        known: &Known,
+        running: Option<Running>,
+        serving: &Serving,
+    ) -> (Arc<Served>, Option<Passes>) {
+        let kinds = serving.plugin.manifest().parent_kinds();
+        match running {
+            Some(mut running) if running.plugin.manifest().parent_kinds() == kinds => {
+                if !running.may_go_on(&declared.charter) {
+                    running.rest().await;
+                }
+                for reconciler in &running.served.reconcilers {
+                    reconciler.swap(serving.clone(), known.change);
+                }
+                (running.served, running.passes)
+            }
+            running => {
+                // A parent has at most one pass at a time: the old ones end first.
+                if let Some(mut running) = running {
+                    running.rest().await;
+                }
+                let served = Served::new(&self.parts.shared, &declared.name, serving);
+                if known.history.is_on_trial() {
+                    for reconciler in &served.reconcilers {
+                        reconciler.put_on_trial();
+                    }
+                }
+                (Arc::new(served), None)
+            }
+        }
     }
 
     /// Takes the kinds of parents of a revision that can serve.
@@ -196,7 +176,7 @@ impl Manager {
         }
     }
 
-    /// Installs what a revision brings, and holds what it would do against what it may do.
+    /// Installs the definitions of a revision, and checks its dry run against the rollout limits.
     async fn prepare(
         &self,
         declared: &Declared,
@@ -224,7 +204,7 @@ impl Manager {
         if running.plugin.revision() == serving.plugin.revision() {
             return Ok(());
         }
-        // It was good, and nobody waits for anything while parents go without their passes.
+        // It was good before, and parents must not wait for a dry run without passes.
         if is_way_back {
             return Ok(());
         }
@@ -245,7 +225,7 @@ impl Manager {
             stop: passes.stop.clone(),
             ended: passes.ended.clone().drop_guard(),
         };
-        // Nobody takes it when the process ends; nothing runs then.
+        // The receiver is gone only when the process ends, and then no pass runs.
         drop(self.parts.starts.send(start).await);
         passes
     }

@@ -1,4 +1,4 @@
-//! What is known of a Plugin, and what follows from it; passes themselves are tested on a control plane.
+//! The state of a Plugin, and decisions from it; the cluster tests cover passes.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn granting() -> Declared {
     declare(&json!([{"kind": "ConfigMap"}]))
 }
 
-/// What is known after a component was loaded.
+/// Returns the state after a component was loaded.
 fn loaded(declared: &Declared) -> (Known, Digest) {
     let child = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child"}});
     let guest = guest().answering(desired(vec![owned_child("child", &child.to_string())]));

@@ -1,4 +1,4 @@
-//! Plugins of a host that waits until it may write: what they declare is fetched, compiled and described, and what they
+//! Plugins of a host that waits for the lease: their components are fetched, compiled and described, and the kinds they
 //! will watch is watched. Nothing is served, and nothing is written.
 
 use std::{
@@ -23,16 +23,16 @@ use super::{
 };
 use crate::resource::Declared;
 
-/// Bounds what is taken in between two looks at everything else.
+/// The number of triggers that one read takes.
 const TRIGGERS_MAX: usize = 1024;
 
-/// The watches of each plugin, while nobody else holds them.
+/// The watches of each plugin, until its controller holds them.
 pub type Warm = BTreeMap<PluginName, Vec<Registration>>;
 
 /// Says which kinds a plugin once made.
 pub type OnceMade = Box<dyn Fn(&PluginName) -> BTreeSet<Gvk> + Send + Sync>;
 
-/// Keeps what Plugins declare at hand.
+/// Keeps the components of Plugins ready.
 pub struct Warmer {
     loader: Arc<Loader>,
     registration: Registration,
@@ -44,13 +44,14 @@ pub struct Warmer {
 /// A plugin that could serve.
 struct Ready {
     of: Declared,
-    /// The digest of what served then: what a tag names may change.
+    /// The digest of the component that was active then: a tag may move.
     served: Option<String>,
     watches: Vec<Registration>,
 }
 
 impl Warmer {
-    /// Starts to watch Plugins for a host of this name; `once_made` says what plugins watch beyond what they declare.
+    /// Starts to watch Plugins for a host of this name; `once_made` returns the undeclared
+    /// kinds that plugins watch.
     pub fn new(
         loader: Arc<Loader>,
         name: PluginName,
@@ -65,7 +66,7 @@ impl Warmer {
         }
     }
 
-    /// The watches that run, for whoever serves the plugins from now on.
+    /// Returns the running watches, for the manager that serves the plugins from now on.
     pub fn take(&self) -> Warm {
         let ready = std::mem::take(&mut *self.ready.lock());
         let watches = ready.into_iter().map(|(name, ready)| (name, ready.watches));
@@ -113,7 +114,7 @@ impl Warmer {
             .collect())
     }
 
-    /// Takes triggers that nobody follows, so that they do not pile up.
+    /// Drops triggers, so that they do not pile up while no pass follows them.
     fn ignore_triggers(&self) {
         for ready in self.ready.lock().values() {
             for watch in &ready.watches {
@@ -143,7 +144,7 @@ impl Work for Warmer {
         };
         match declared(&plugin) {
             Ok((declared, _)) => self.tend(declared, status_of(&plugin).digest).await,
-            // What is wrong with it is said by who serves it.
+            // The host that serves it reports a problem.
             Err(_) => Next::UntilChanged,
         }
     }

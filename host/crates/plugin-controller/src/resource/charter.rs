@@ -1,4 +1,4 @@
-//! What of a spec is no part of the revision, so that it binds every revision at once.
+//! The part of a spec outside the revision, which binds every revision at once.
 
 use innkeeper_model::{Limits, Manifest};
 use innkeeper_policy::{Assessment, Grants, Selection, Shortfall};
@@ -11,24 +11,24 @@ const PRUNES_MIN: usize = 10;
 /// The terms under which a plugin is served, with every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charter {
-    /// What it may do.
+    /// The grants.
     pub grants: Grants,
-    /// What it may use.
+    /// The limits.
     pub limits: Limits,
-    /// Which parents are served.
+    /// The selected parents.
     pub parents: Selection,
     /// The field manager of its children.
     pub field_manager: String,
     /// As whom its children are written; none: as the host.
     pub service_account: Option<ServiceAccount>,
-    /// Whether its CustomResourceDefinitions are installed.
+    /// The policy for its CustomResourceDefinitions.
     pub crds: Crds,
-    /// Whether its passes are stopped.
+    /// True if its passes are stopped.
     pub suspend: bool,
 }
 
 impl Charter {
-    /// Compares what the plugin asks for with what it is granted; definitions that are not to be installed count as
+    /// Compares the requests of the plugin with its grants; definitions that are not to be installed count as
     /// granted.
     pub fn assess(&self, manifest: &Manifest) -> Assessment {
         let mut assessment = self.grants.assess(manifest);
@@ -56,23 +56,23 @@ impl ServiceAccount {
     }
 }
 
-/// How a new revision replaces the one that serves.
+/// The replacement of the active revision by a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
-    /// When it is taken.
+    /// The mode.
     pub mode: RolloutMode,
-    /// Whether too many faults of its first passes end it.
+    /// True if too many faults of its first passes end it.
     pub auto_rollback: bool,
-    /// How much it may delete.
+    /// The limit of deletes.
     pub prunes: PruneBudget,
     /// The revision, by its [name](super::revision_name), that may serve although it waits.
     pub approved: Option<String>,
 }
 
-/// How many children a new revision may delete.
+/// The number of children that a new revision may delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PruneBudget {
-    /// So many.
+    /// An absolute number.
     Count(usize),
     /// So much of each hundred, and 10 in any case.
     Percent(usize),

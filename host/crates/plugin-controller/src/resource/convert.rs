@@ -1,4 +1,4 @@
-//! From a spec to what the rest of the host works with: every default filled in, every rule held.
+//! The conversion of a spec for the rest of the host: it fills in every default and checks every rule.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -29,16 +29,16 @@ use super::{
 /// The longest name of a field manager that the API server takes.
 const FIELD_MANAGER_CHARS_MAX: usize = 128;
 
-/// What a Plugin resource declares.
+/// The declaration of a Plugin resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// The plugin's name.
     pub name: PluginName,
-    /// Where its component comes from.
+    /// The source of its component.
     pub origin: Origin,
-    /// How often that is asked again; none: only when the spec changes.
+    /// The interval of pulls; none: only when the spec changes.
     pub pull_every: Option<Duration>,
-    /// What the bytes' digest has to be.
+    /// The required digest of the bytes.
     pub digest: Option<Digest>,
     /// The public keys of which one must have signed; none: signatures are not looked at.
     pub keys: Vec<PublicKey>,
@@ -46,11 +46,11 @@ pub struct Declared {
     pub config: Map<String, Value>,
     /// The terms under which it is served.
     pub charter: Charter,
-    /// How a new revision replaces the one that serves.
+    /// The replacement of the active revision by a new one.
     pub rollout: Rollout,
 }
 
-/// Where a component comes from. Secrets and ConfigMaps are those of the host's namespace.
+/// The source of a component. Secrets and ConfigMaps are those of the host's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// An OCI registry.
@@ -84,11 +84,11 @@ pub enum Origin {
 }
 
 impl Plugin {
-    /// What the resource declares.
+    /// Returns the declaration of the resource.
     ///
     /// # Errors
     ///
-    /// The first rule that the spec breaks, with the path of the field and what to write.
+    /// The first rule that the spec breaks, with the path of the field and the remedy.
     pub fn declared(&self) -> Result<Declared, Error> {
         let spec = &self.spec;
         let name = PluginName::new(&self.name_any())
@@ -303,7 +303,7 @@ impl RolloutSpec {
 }
 
 impl GrantsSpec {
-    /// What the rest of the host goes by.
+    /// The converted form for the rest of the host.
     pub(super) fn grants(&self, path: &str) -> Result<Grants, Error> {
         let parents = self.parents.iter().map(|parent| {
             let grant = ParentGrant {

@@ -11,7 +11,7 @@ pub const NAME: &str = "plugins.innkeeper.dev";
 
 /// The CustomResourceDefinition of the Plugin resource.
 ///
-/// On top of what the derive makes: no `nullable`, so that the API server drops a null as if it were absent.
+/// Removes `nullable` from the derived schema, so that the API server drops a null as if it were absent.
 pub fn crd() -> Map<String, Value> {
     // A definition is plain data, and an object.
     let crd = serde_json::to_value(Plugin::crd()).unwrap_or_default();

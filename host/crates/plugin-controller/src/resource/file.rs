@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Error, Plugin, crd};
 
-/// Where the grants stand in the resource; what is said of a file leaves it out.
+/// The path of the grants in the resource; messages about a file omit it.
 const PREFIX: &str = "spec.grants";
 
-/// Reads what a file holds: the same as `spec.grants` of a Plugin, by the same rules.
+/// Reads the grants in a file: the same form as `spec.grants` of a Plugin, under the same rules.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub fn grants_of_file(grants: &Map<String, Value>) -> Result<Grants, Error> {
     }
     let schema =
         Schema::new(&crd(), "v1alpha1").map_err(|source| Error::Definition(Box::new(source)))?;
-    // What is not about the grants is of no concern, as long as it is valid.
+    // All fields besides the grants only have to be valid.
     let Value::Object(object) = json!({
         "apiVersion": "innkeeper.dev/v1alpha1",
         "kind": "Plugin",

@@ -1,4 +1,4 @@
-//! What is said besides source and grants: which parents, limits, signatures, rollout.
+//! The spec besides source and grants: parents, limits, signatures, rollout.
 
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
 use kube::KubeSchema;

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::forms::{DATA_KEY, DURATION_PATTERN, DurationBounds, NAME, PATH, REFERENCE, URL};
 
-/// How often a source may be asked again.
+/// The allowed intervals of pulls.
 pub(super) const PULL_INTERVAL: DurationBounds = DurationBounds {
     min: "10s",
     max: "24h",
 };
 
-/// How often a source is asked again when nothing else is said.
+/// The default interval of pulls.
 pub(super) const PULL_INTERVAL_DEFAULT: &str = "5m";
 
 /// Where a component comes from.

@@ -1,4 +1,4 @@
-//! `status`: what the host says of a plugin. Only the host writes it.
+//! `status`: the report of the host about a plugin. Only the host writes it.
 
 use innkeeper_model::{self as model, Digest, Limits, ObjectId};
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ pub fn revision_name(revision: &Digest) -> String {
     revision.to_hex().chars().take(16).collect()
 }
 
-/// How many faults are named.
+/// The number of faults that the status names.
 pub const LAST_FAULTS_MAX: usize = 10;
 
 /// A time in whole seconds, as the API server gives it back.
@@ -26,7 +26,7 @@ pub fn whole_seconds(time: Timestamp) -> Time {
     Time(model::whole_seconds(time))
 }
 
-/// A number as a status has it: what is larger than the field can say is the largest that it can.
+/// Converts a number for the status; a number above the range of the field becomes its maximum.
 pub fn number<N: TryInto<i32>>(number: N) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }

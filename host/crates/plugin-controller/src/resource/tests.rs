@@ -1,4 +1,4 @@
-//! The Plugin resource: its definition, what it declares, and what is refused, by the API server and by the host alike.
+//! The Plugin resource: its definition, its declaration, and the specs that both the API server and the host reject.
 #![expect(
     clippy::needless_raw_string_hashes,
     reason = "expect-test writes its expectations like this"
@@ -37,7 +37,7 @@ fn schema() -> Schema {
     Schema::new(&crd(), "v1alpha1").unwrap()
 }
 
-/// What the API server says of a resource; with its defaults if it takes it.
+/// The answer of the API server to a resource; with its defaults if it accepts it.
 fn admit(resource: Map<String, Value>) -> Result<Map<String, Value>, String> {
     let admitted = schema().admit(resource).map_err(|rejection| {
         let causes: Vec<String> = rejection.causes().iter().map(ToString::to_string).collect();
@@ -49,7 +49,7 @@ fn admit(resource: Map<String, Value>) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// What the host makes of a resource as it stands.
+/// The result of the host for a resource without defaults.
 fn declare(resource: Map<String, Value>) -> Result<Declared, Error> {
     Plugin::read(&Value::Object(resource).to_string())?.declared()
 }
@@ -65,7 +65,7 @@ fn chain(error: &Error) -> String {
     innkeeper_model::error_chain(error).to_string()
 }
 
-/// Holds that both refuse a spec, and what each says: the API server first.
+/// Asserts that both reject a spec, and both messages: the API server first.
 #[track_caller]
 fn check_refused(more: Value, expected: Expect) {
     check_resource_refused("memcached", &spec_with(more), expected);
