@@ -1,35 +1,35 @@
-//! What of a spec is no part of the revision, so that it binds every revision at once.
+//! The part of a spec that does not belong to the revision and therefore binds every revision at once.
 
 use innkeeper_model::{Limits, Manifest};
 use innkeeper_policy::{Assessment, Grants, Selection, Shortfall};
 
 use super::options::{Crds, RolloutMode};
 
-/// However large a percentage of the children is, so many may be deleted.
+/// The number of deletes that a percentage always allows: a percentage of few children rounds down to zero.
 const PRUNES_MIN: usize = 10;
 
 /// The terms under which a plugin is served, with every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charter {
-    /// What it may do.
+    /// The permissions of the plugin.
     pub grants: Grants,
-    /// What it may use.
+    /// The resource limits of the plugin.
     pub limits: Limits,
-    /// Which parents are served.
+    /// The selection of parents.
     pub parents: Selection,
     /// The field manager of its children.
     pub field_manager: String,
-    /// As whom its children are written; none: as the host.
+    /// The account that writes the children; none: the host's own.
     pub service_account: Option<ServiceAccount>,
-    /// Whether its CustomResourceDefinitions are installed.
+    /// The handling of its CustomResourceDefinitions.
     pub crds: Crds,
-    /// Whether its passes are stopped.
+    /// True if all its passes are stopped.
     pub suspend: bool,
 }
 
 impl Charter {
-    /// Compares what the plugin asks for with what it is granted; definitions that are not to be installed count as
-    /// granted.
+    /// Compares the requests of the manifest with the grants. With `crds: Ignore` definitions count as granted, because
+    /// the host does not install them.
     pub fn assess(&self, manifest: &Manifest) -> Assessment {
         let mut assessment = self.grants.assess(manifest);
         if self.crds == Crds::Ignore {
@@ -50,36 +50,36 @@ pub struct ServiceAccount {
 }
 
 impl ServiceAccount {
-    /// The user that it is for the API server.
+    /// Returns its user name at the API server.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 }
 
-/// How a new revision replaces the one that serves.
+/// The replacement of the active revision by a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
-    /// When it is taken.
+    /// The condition for activating a new revision.
     pub mode: RolloutMode,
-    /// Whether too many faults of its first passes end it.
+    /// True if too many faults in the first passes roll the new revision back.
     pub auto_rollback: bool,
-    /// How much it may delete.
+    /// The number of children that it may delete without approval.
     pub prunes: PruneBudget,
-    /// The revision, by its [name](super::revision_name), that may serve although it waits.
+    /// The approved revision, by its [name](super::revision_name).
     pub approved: Option<String>,
 }
 
-/// How many children a new revision may delete.
+/// The number of children that a new revision may delete without approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PruneBudget {
-    /// So many.
+    /// A fixed number.
     Count(usize),
-    /// So much of each hundred, and 10 in any case.
+    /// A percentage of all children, but at least 10.
     Percent(usize),
 }
 
 impl PruneBudget {
-    /// The most deletes that are allowed to a plugin with so many children.
+    /// Returns the number of deletes that are allowed for a plugin with this number of children.
     pub fn max(self, children: usize) -> usize {
         match self {
             Self::Count(count) => count,

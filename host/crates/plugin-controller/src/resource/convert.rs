@@ -29,16 +29,16 @@ use super::{
 /// The longest name of a field manager that the API server takes.
 const FIELD_MANAGER_CHARS_MAX: usize = 128;
 
-/// What a Plugin resource declares.
+/// The validated spec of a Plugin resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// The plugin's name.
     pub name: PluginName,
-    /// Where its component comes from.
+    /// The source of its component.
     pub origin: Origin,
-    /// How often that is asked again; none: only when the spec changes.
+    /// The poll interval of the source; none: fetch only when the spec changes.
     pub pull_every: Option<Duration>,
-    /// What the bytes' digest has to be.
+    /// The required digest of the bytes.
     pub digest: Option<Digest>,
     /// The public keys of which one must have signed; none: signatures are not looked at.
     pub keys: Vec<PublicKey>,
@@ -46,11 +46,11 @@ pub struct Declared {
     pub config: Map<String, Value>,
     /// The terms under which it is served.
     pub charter: Charter,
-    /// How a new revision replaces the one that serves.
+    /// The replacement of the active revision by a new one.
     pub rollout: Rollout,
 }
 
-/// Where a component comes from. Secrets and ConfigMaps are those of the host's namespace.
+/// The source of a component. Secrets and ConfigMaps are those of the host's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// An OCI registry.
@@ -84,7 +84,7 @@ pub enum Origin {
 }
 
 impl Plugin {
-    /// What the resource declares.
+    /// Validates the spec and fills in all defaults.
     ///
     /// # Errors
     ///
