@@ -1,6 +1,6 @@
 //! The claim: proof that this process is the one that may write, and until when.
 //!
-//! Whoever holds the lease prolongs it; every write looks at it right before it is sent and is cut off when it lapses.
+//! The holder of the lease prolongs it. Every write checks it right before it is sent and is cut off when it lapses.
 //! Its times are those of [`since_boot`]: it lapses while the machine sleeps, too. Once it is over it stays over.
 
 use std::{
@@ -15,7 +15,7 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::clock::since_boot;
 
-/// A timer stands still while the machine sleeps: so often the clock itself is looked at.
+/// The interval at which the clock itself is read, because a timer stands still while the machine sleeps.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A claim; clones are the same.
@@ -27,7 +27,7 @@ pub struct Claim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Term {
-    /// Nobody else writes.
+    /// This process is the only writer.
     Unlimited,
     /// Another process may write.
     Awaited,
@@ -62,7 +62,7 @@ impl Claim {
 
     /// Holds it, or holds it longer: writes begin before `begin_until` and have ended by `until`.
     ///
-    /// Whether it is held after that: a claim that has lapsed stays over.
+    /// Returns true if the claim is held afterwards: a claim that has lapsed stays over.
     pub fn hold(&self, begin_until: Duration, until: Duration) -> bool {
         let now = (self.now)();
         self.term.send_modify(|term| {
@@ -119,7 +119,7 @@ impl Claim {
         }
     }
 
-    /// Whether writes may be under way.
+    /// Returns true while writes may be in flight.
     pub fn is_held(&self) -> bool {
         match *self.term.borrow() {
             Term::Unlimited => true,
@@ -128,7 +128,7 @@ impl Claim {
         }
     }
 
-    /// Whether a write may begin: a little before the claim ends, none does.
+    /// Returns true while a write may begin, which ends a little before the claim does.
     pub(super) fn may_begin(&self) -> bool {
         match *self.term.borrow() {
             Term::Unlimited => true,

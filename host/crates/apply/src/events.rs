@@ -13,13 +13,13 @@ use super::{Error, ErrorKind, Writer, request::Address};
 /// An event that is repeated within this time is counted, not made again; as in client-go.
 const SERIES_LASTS: SignedDuration = SignedDuration::from_mins(6);
 
-/// So many events about one parent may come at once, as in client-go.
+/// The number of events about one parent that may come at once, as in client-go.
 const BURST: u32 = 25;
 
-/// Then one more comes after so long, as in client-go.
+/// The time after which one more event may come, as in client-go.
 const REFILL: SignedDuration = SignedDuration::from_mins(5);
 
-/// At most so many events and so many parents are remembered.
+/// The largest number of events, and of parents, that are remembered.
 const REMEMBERED_MAX: usize = 4096;
 
 /// The longest message, in bytes.
@@ -37,7 +37,7 @@ struct State {
     buckets: BTreeMap<Uid, Bucket>,
 }
 
-/// What makes two events the same.
+/// The identity of an event: a repeated one is counted.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     plugin: PluginName,
@@ -59,7 +59,7 @@ struct Bucket {
     filled: Timestamp,
 }
 
-/// What is to be done about an event.
+/// The write that an event needs.
 enum Due {
     Nothing,
     New(String),
@@ -223,7 +223,7 @@ impl State {
         self.series.remove(&key(plugin, parent, event));
     }
 
-    /// Forgets what was said longest ago, when it is too much.
+    /// Forgets the oldest event and the fullest bucket above the limit, because a full bucket limits nothing yet.
     fn shed(&mut self) {
         if self.series.len() > REMEMBERED_MAX {
             let oldest = self.series.iter().min_by_key(|(_, series)| series.last);

@@ -14,16 +14,16 @@ use super::{
     request::{Address, Request},
 };
 
-/// What the writes of one pass have in common.
+/// The context of all writes of one pass.
 pub struct Session<'a> {
     /// The plugin.
     pub plugin: &'a PluginName,
     /// The field manager of its children.
     pub manager: &'a str,
-    /// The user as whom its children are written; none: the host itself. What is the host's own to write, it writes
-    /// itself.
+    /// The user that the writes of its children impersonate; none: the host itself. Other objects are always written as
+    /// the host.
     pub account: Option<&'a str>,
-    /// What the cluster serves.
+    /// The resources that the API server serves.
     pub resources: &'a dyn Resources,
     /// The present `data`, just read, of Secrets whose generated values are stated again.
     pub secrets: &'a BTreeMap<ObjectId, Map<String, Value>>,
@@ -31,7 +31,7 @@ pub struct Session<'a> {
     pub random: &'a mut (dyn FnMut(&mut [u8]) + Send),
 }
 
-/// What became of the operations of a plan.
+/// The results of the operations of a plan.
 #[derive(Debug, Default)]
 pub struct Execution {
     /// Those that were tried, in order; a success without an object is a deletion.
@@ -39,7 +39,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// What a conclusion is drawn from.
+    /// Returns the effects from which the parent's conditions are concluded.
     pub fn effects(&self) -> Effects {
         let mut effects = Effects::default();
         for (operation, result) in &self.results {
@@ -68,7 +68,7 @@ impl Execution {
             })
     }
 
-    /// Whether a child was made or changed, so that its watch is going to show it.
+    /// Returns true if a child was created or changed, so that its watch will deliver an event.
     pub fn comes_back(&self) -> bool {
         self.results.iter().any(|(operation, result)| {
             let is_apply = matches!(
@@ -79,8 +79,8 @@ impl Execution {
         })
     }
 
-    /// Whether something failed, and all of it only because the world has moved on: nothing is to be reported, the
-    /// next pass sees it.
+    /// Returns true if there are failures and all of them come from changes in the cluster since the observation.
+    /// They are not reported, because the next pass observes the new state.
     pub fn is_silent(&self) -> bool {
         let mut failures = self
             .results

@@ -1,6 +1,6 @@
 //! The lease by which hosts agree on who writes.
 //!
-//! Its writes are what a claim comes from, so that they go through a writer of their own that needs none.
+//! A claim results from writes of the lease, so these go through a separate writer that needs no claim.
 
 use innkeeper_model::{Gvk, LeaseRecord, Resource, ResourceVersion, Scope};
 use jiff::Timestamp;

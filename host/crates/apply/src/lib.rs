@@ -1,7 +1,7 @@
 //! Writing: the only module that changes anything in the cluster.
 //!
-//! It writes what a plan says and nothing else, each write bound to what was observed, so that it is safe even when
-//! the observation is stale or somebody else writes at the same time.
+//! It writes the operations of a plan and nothing else. Each write is bound to the observed object, so that it is safe
+//! even when the observation is stale or another field manager writes at the same time.
 //! It writes only while the process has its claim.
 //! It never reads, never retries, and never decides: every answer of the API server becomes an [`ErrorKind`]
 //! with the party at fault and the time of the next attempt.
@@ -43,9 +43,9 @@ use request::Request;
 /// The bounds of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long one write may take, the wait for its turn included.
+    /// The time limit of one write, including the wait for a permit.
     pub deadline: Duration,
-    /// How many writes may be under way at the same time; each holds a connection.
+    /// The number of concurrent writes; each holds a connection.
     pub concurrency_max: usize,
 }
 
@@ -70,7 +70,7 @@ pub struct Writer {
 
 impl Writer {
     /// Takes a client that must not retry by itself (`default_retry` off): a write that is repeated blindly is not
-    /// bound to what was observed.
+    /// bound to the observed object.
     pub fn new(client: kube::Client, claim: Claim, settings: Settings) -> Self {
         let Settings {
             deadline,

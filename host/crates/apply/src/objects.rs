@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Error, ErrorKind, Writer, Written, request::Address};
 
-/// The field manager of what belongs to no plugin.
+/// The field manager of objects that belong to no plugin.
 pub const MANAGER: &str = "innkeeper";
 
 fn core_resource(kind: &str, plural: &str, scope: Scope) -> Resource {

@@ -8,35 +8,35 @@ use kube::{
 };
 use serde_json::{Map, Value};
 
-/// What a write is, which decides what an answer means.
+/// The type of a write, which decides the meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     /// An apply that only creates.
     Create,
-    /// An apply that is bound to what was observed.
+    /// An apply that is bound to the observed object.
     Update,
     /// An apply that is bound to nothing.
     Apply,
-    /// An apply of the status, bound to what was observed.
+    /// An apply of the status, bound to the observed object.
     Status,
     /// A JSON patch with tests.
     JsonPatch,
-    /// A deletion, bound to what was observed.
+    /// A deletion, bound to the observed object.
     Delete,
 }
 
 /// One write.
 pub(super) struct Request {
-    /// What it is.
+    /// The type of the write.
     pub(super) verb: Verb,
-    /// The same for people, to stand behind "failed to".
+    /// Verb and object as text, to follow "failed to".
     pub(super) what: String,
     /// The request itself.
     pub(super) http: Result<http::Request<Vec<u8>>, request::Error>,
 }
 
 impl Request {
-    /// Sends it as a user of another name, so that the API server looks at what that one may do.
+    /// Impersonates a user, so that the API server checks the permissions of that user.
     ///
     /// A name that no header can hold makes it a request that is never sent.
     pub(super) fn act_as(mut self, user: Option<&str>) -> Self {
@@ -82,7 +82,7 @@ impl Address<'_> {
         }
     }
 
-    /// Creates by server-side apply, and never merges into what is there.
+    /// Creates by server-side apply, and never merges into an existing object.
     pub(super) fn create(self, manager: &str, mut body: Map<String, Value>) -> Request {
         // The API server takes this version for one that no existing object can have.
         set_metadata(&mut body, "resourceVersion", "1");
@@ -146,7 +146,7 @@ impl Address<'_> {
         }
     }
 
-    /// Changes by a JSON patch; `verb` says what it does.
+    /// Changes by a JSON patch; `verb` names the change in messages.
     pub(super) fn json_patch(self, verb: &str, manager: &str, patch: &Value) -> Request {
         let params = PatchParams {
             field_manager: Some(manager.to_owned()),
@@ -182,7 +182,7 @@ impl Address<'_> {
         }
     }
 
-    /// Makes an object that nobody applies again.
+    /// Creates an object that is never applied again.
     pub(super) fn post(self, manager: &str, body: &Value) -> Request {
         let params = PostParams {
             field_manager: Some(manager.to_owned()),

@@ -1,4 +1,4 @@
-//! What is written to, and what came back.
+//! The parent that a pass writes to, and the results of writes.
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
@@ -43,7 +43,7 @@ impl Target {
         &self.uid
     }
 
-    /// Whether a finalizer is on the parent.
+    /// Returns true if the parent has the finalizer.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizer(name).is_some()
     }
@@ -77,7 +77,7 @@ impl Target {
         ])
     }
 
-    /// Takes over what a write made of the parent.
+    /// Takes over the parent's state after a write.
     pub(super) fn moved(&mut self, written: &Written) {
         #[derive(Deserialize)]
         struct Answer {
@@ -107,7 +107,7 @@ pub struct Written {
     pub uid: Uid,
     /// The version that the write made; of an object that went with it, the last one that it had.
     pub resource_version: ResourceVersion,
-    /// Whether the object went with this write: it was being deleted, and nothing holds it any more.
+    /// True if this write removed the object: it was being deleted, and no finalizer holds it any more.
     pub gone: bool,
     /// The whole object, managed fields and values of Secrets included.
     pub json: Arc<str>,

@@ -1,4 +1,4 @@
-//! What becomes of each answer: A10, A11.
+//! The error for each answer of the API server: A10, A11.
 
 use std::time::Duration;
 
@@ -211,7 +211,7 @@ fn pauses_that_the_api_server_asks_for_are_kept_a10() {
         pause(429, None, details("busy", json!({"retryAfterSeconds": 9}))),
         seconds(9)
     );
-    // Nobody may put the host to sleep for a day.
+    // The API server cannot put the host to sleep for a day.
     assert_eq!(pause(429, Some("86400"), status("busy")), seconds(300));
 }
 

@@ -1,4 +1,4 @@
-//! An API server that answers from a script and remembers what it was asked.
+//! An API server that answers from a script and records the requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{Claim, Settings, Writer};
 
-/// What happens to one request.
+/// The reaction to one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// Status, headers and body.
@@ -142,7 +142,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
     })
 }
 
-/// Whether the connection goes on.
+/// Returns true if the connection stays open.
 async fn reply(stream: &mut BufReader<TcpStream>, answer: &Answer) -> bool {
     match answer {
         Answer::HangUp => false,

@@ -1,4 +1,4 @@
-//! What is sent, in which order, and what becomes of broken exchanges: A5, A6, A7, A10, A11, L1.
+//! The requests, their order, and the handling of broken exchanges: A5, A6, A7, A10, A11, L1.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
