@@ -2,7 +2,7 @@
 //! [Plugin resource](resource).
 //!
 //! Every step can fail for one plugin without concerning the others.
-//! It does not run passes: what it makes are [`Reconciler`](innkeeper_reconcile::Reconciler)s, one per kind of parent.
+//! It does not run passes: it makes [`Reconciler`](innkeeper_reconcile::Reconciler)s, one per kind of parent.
 
 mod crds;
 mod finalizers;
@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 pub use kinds::{Served, forget_unused_kinds, interests, serve};
 pub use orphans::tend_orphans;
 
-/// Why a plugin is not served.
+/// The reason why a plugin is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read, or is no plugin.
@@ -44,7 +44,7 @@ pub enum Error {
         #[source]
         source: artifact::Error,
     },
-    /// The component does not say what it is, or its configuration does not fit.
+    /// The component failed to describe itself, or its configuration does not match.
     #[error("failed to load {}", path.display())]
     Plugin {
         /// The file.
@@ -88,15 +88,15 @@ pub enum Error {
         /// The plugin that is not served.
         plugin: PluginName,
     },
-    /// The plugin asks for what it cannot work without and does not get.
+    /// The plugin lacks a grant that it requires.
     #[error("plugin {plugin} asks for what it is not granted: {}", missing.join("; "))]
     NotGranted {
         /// The plugin.
         plugin: PluginName,
-        /// What is missing.
+        /// The missing grants.
         missing: Vec<String>,
     },
-    /// What the plugin may do cannot be understood.
+    /// The grants of the plugin are invalid.
     #[error("failed to read what plugin {plugin} may do")]
     Grants {
         /// The plugin.
@@ -105,7 +105,7 @@ pub enum Error {
         #[source]
         source: Box<resource::Error>,
     },
-    /// A CRD cannot be installed as it is, or does not fit what is there.
+    /// A CRD cannot be installed as it is, or conflicts with the one in the cluster.
     #[error("the CustomResourceDefinition {name} of plugin {plugin} cannot be installed")]
     CrdRefused {
         /// The plugin.
@@ -198,30 +198,30 @@ impl Error {
     }
 }
 
-/// A plugin that was loaded and has said what it is.
+/// A plugin that was loaded and has described itself.
 pub struct Loaded {
-    /// The name under which it serves: what labels, field managers and the inventory are made of.
+    /// Its name, from which labels, field managers and the inventory are derived.
     pub name: PluginName,
     /// The file that it came from.
     pub path: PathBuf,
     /// The plugin with its configuration.
     pub plugin: Arc<Plugin>,
-    /// What it may do.
+    /// Its permissions.
     pub grants: Arc<Grants>,
 }
 
 impl Loaded {
-    /// What the plugin says of itself.
+    /// Returns the plugin's description of itself.
     pub fn manifest(&self) -> &Manifest {
         self.plugin.manifest()
     }
 
-    /// Its name and its kinds of parents, which nobody else may have.
+    /// Returns its name and its kinds of parents, which no other plugin may have.
     pub fn claims(&self) -> (PluginName, BTreeSet<GroupKind>) {
         (self.name.clone(), self.manifest().parent_kinds())
     }
 
-    /// What its passes run with.
+    /// Returns the plugin, grants and limits for its passes.
     fn serving(&self, limits: &Arc<Limits>) -> Serving {
         Serving::new(
             Arc::clone(&self.plugin),
@@ -231,21 +231,21 @@ impl Loaded {
     }
 }
 
-/// What loading needs.
+/// The context for loading plugins.
 pub struct Workshop {
     /// The engine.
     pub engine: Engine,
-    /// Where plugins are kept; none: nowhere.
+    /// The artifact cache; none: plugins are not kept.
     pub cache: Option<artifact::Cache>,
-    /// What compiles plugins, and keeps what it made.
+    /// The compiler of plugins, which keeps its results.
     pub compiler: artifact::Compiler,
-    /// What a file may be.
+    /// The limits for plugin files.
     pub artifact_limits: artifact::Limits,
-    /// What a plugin may use.
+    /// The resource limits of a plugin.
     pub limits: Limits,
     /// Configurations by the plugin's name.
     pub configs: BTreeMap<String, Map<String, Value>>,
-    /// What plugins may do by their name, in the form of `spec.grants`.
+    /// Grants by the plugin's name, in the form of `spec.grants`.
     pub grants: BTreeMap<String, Map<String, Value>>,
 }
 
@@ -296,7 +296,8 @@ pub fn load(workshop: &Workshop, path: &Path) -> Result<Loaded, Error> {
     })
 }
 
-/// What a plugin given as a file may do: what is said for its name, else what it asks for without what takes a word.
+/// Returns the grants of a plugin given as a file: those given for its name, else those that it asks for, except
+/// the ones that must be granted explicitly.
 pub fn grants_of(
     manifest: &Manifest,
     given: &BTreeMap<String, Map<String, Value>>,

@@ -1,6 +1,6 @@
-//! What comes next for one Plugin resource, and which conditions say where it stands.
+//! The state machine of one Plugin resource: its next step and its conditions.
 //!
-//! Pure: everything that is known comes in, and nothing is fetched, loaded, served or written here.
+//! Pure: the caller passes in the whole state, and nothing is fetched, loaded, served or written here.
 
 mod history;
 mod judgement;
@@ -26,18 +26,18 @@ pub enum Stage {
     Verified,
     /// They are machine code.
     Compiled,
-    /// The component has said what it is, and takes its configuration.
+    /// The component has described itself and accepted its configuration.
     Described,
-    /// It is granted what it cannot work without.
+    /// It is granted everything that it requires.
     Granted,
     /// Its passes run.
     Serving,
 }
 
-/// Condition type: what is declared is not what serves, because a step failed.
+/// Condition type: the declared revision is not active, because a step failed.
 const DEGRADED: &str = "Degraded";
 
-/// Condition type: what is declared faulted too often, and the revision before it serves again.
+/// Condition type: the declared revision faulted too often, and an earlier good revision is active again.
 const ROLLED_BACK: &str = "RolledBack";
 
 /// The steps that loading consists of.
@@ -62,94 +62,94 @@ impl Stage {
     }
 }
 
-/// Why a step failed.
+/// The failure of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The step.
     pub stage: Stage,
     /// One word in CamelCase.
     pub reason: String,
-    /// What happened, and what to do about it.
+    /// The problem and the remedy.
     pub message: String,
 }
 
-/// A revision, and whether the charter that is declared lets it serve.
+/// A revision, and the answer of the declared charter to its requirements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
     /// The digest of bytes and configuration.
     pub digest: Digest,
-    /// Whether it is granted what it cannot work without.
+    /// True if it is granted everything that it requires.
     pub is_granted: bool,
 }
 
-/// The last attempt to load what was declared.
+/// The last attempt to load a declaration.
 #[derive(Clone, Debug)]
 pub struct Attempt<'a> {
-    /// What was declared then.
+    /// The declaration at that time.
     pub of: &'a Declared,
-    /// What it came to; none if it failed.
+    /// The loaded revision; none if the attempt failed.
     pub loaded: Option<Revision>,
-    /// Whether it is time for another one.
+    /// True if another attempt is due.
     pub is_due: bool,
-    /// Whether what was loaded was rolled back, and the Plugin is as it was then.
+    /// True if the loaded revision was rolled back and the Plugin has not changed since.
     pub is_rolled_back: bool,
 }
 
-/// What serves.
+/// The active revision and its terms.
 #[derive(Clone, Debug)]
 pub struct Served<'a> {
     /// The revision.
     pub revision: Revision,
     /// The terms that it is bound by.
     pub charter: &'a Charter,
-    /// What its first passes say of it; none if it is not on trial.
+    /// The judgement of its first passes; none if it is not on trial.
     pub trial: Option<Judgement>,
 }
 
-/// What is known of one plugin.
+/// The state of one plugin.
 #[derive(Clone, Debug)]
 pub struct Situation<'a> {
-    /// What its resource declares.
+    /// The declaration of its resource.
     pub declared: &'a Declared,
     /// The last attempt to load that; none if there was none.
     pub attempt: Option<Attempt<'a>>,
-    /// What serves; none if nothing does.
+    /// The active revision, if any.
     pub served: Option<Served<'a>>,
-    /// The revision that served last, where none does and it may be had.
+    /// The revision that was active last, if none is active and this one is available.
     pub last: Option<Digest>,
-    /// The last good revision before the one that serves, as far as it may be had.
+    /// The last good revision before the active one, if it is available.
     pub good: Option<Digest>,
 }
 
-/// What comes next.
+/// The next step for a Plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Fetch, check, compile and describe what is declared.
+    /// Fetch, check, compile and describe the declared component.
     Load,
-    /// Let this revision serve, where none does.
+    /// Activate this revision; none is active.
     Serve(Digest),
-    /// Let this revision serve in place of the one that does, under the charter that is declared.
+    /// Replace the active revision by this one, under the declared charter.
     Swap(Digest),
-    /// Let this revision, which served last, go on to serve, without asking for it where it came from.
+    /// Activate this revision, which was active last, without fetching it from its source.
     Resume(Digest),
-    /// Let this revision, which was good, serve again in place of the one that does.
+    /// Replace the active revision by this earlier, good one.
     RollBack(Digest),
-    /// End all passes: what serves may do so no more, and nothing else can.
+    /// End all passes: the active revision lost a required grant, and no other revision can replace it.
     Stop,
-    /// Go on: what is declared serves.
+    /// Continue: the declared revision is active.
     Keep,
-    /// Go on with what serves, if anything does, until another attempt or another declaration.
+    /// Continue with the active revision, if any, until the next attempt or declaration.
     Wait,
 }
 
 impl Situation<'_> {
-    /// What comes next.
+    /// The next step for a Plugin.
     ///
-    /// Whatever fails, what serves goes on serving, under the charter that is declared: grants and limits bind at once.
-    /// Only a charter that takes away what it cannot work without ends it.
+    /// After any failure the active revision stays active under the declared charter: grants and limits bind at once.
+    /// Only a charter that takes away a required grant ends it.
     ///
-    /// A process that has just started has nothing that serves: what did before goes on before anything is fetched, so
-    /// that a source that is down is no matter, and another revision has to replace it in the usual way.
+    /// A new process has no active revision. It resumes the last one before it fetches anything, so that a source that
+    /// is down does no harm, and another revision has to replace it in the usual way.
     pub fn next(&self) -> Step {
         let granted = |revision: &&Revision| revision.is_granted;
         let attempt = self.attempt.as_ref();
@@ -180,7 +180,7 @@ impl Situation<'_> {
         }
     }
 
-    /// The step to a revision of the past, if one is to be taken.
+    /// Returns the step to an earlier revision, if one is needed.
     fn go_back(&self, loaded: Option<&Revision>) -> Option<Step> {
         let Some(served) = &self.served else {
             let last = self.last.as_ref()?;
@@ -194,17 +194,17 @@ impl Situation<'_> {
     }
 }
 
-/// Whether two declarations have the same bytes and the same configuration loaded, from the same place.
+/// Returns true if two declarations load the same bytes from the same source with the same configuration.
 pub fn loads_the_same(one: &Declared, other: &Declared) -> bool {
     has_the_same_component(one, other) && one.config == other.config
 }
 
-/// Whether two declarations have the same bytes loaded, from the same place.
+/// Returns true if two declarations load the same bytes from the same source.
 pub fn has_the_same_component(one: &Declared, other: &Declared) -> bool {
     one.origin == other.origin && one.digest == other.digest && one.keys == other.keys
 }
 
-/// Whether a revision may replace the one that serves, when it would delete so many of so many children.
+/// Decides if a revision may replace the active one, given the children that it would delete and their total.
 pub fn verdict(
     rollout: &Rollout,
     revision: &Digest,
@@ -223,7 +223,7 @@ pub fn verdict(
     }
 }
 
-/// The kinds of parents with which a revision has nothing to do, out of those that got finalizers once.
+/// Returns the kinds of parents that once got finalizers and that the revision does not finalize.
 pub fn unserved(finalized: &BTreeSet<Gvk>, manifest: &Manifest) -> BTreeSet<Gvk> {
     let is_served = |kind: &Gvk| {
         let mut parents = manifest.parents.iter();
@@ -233,22 +233,22 @@ pub fn unserved(finalized: &BTreeSet<Gvk>, manifest: &Manifest) -> BTreeSet<Gvk>
     unserved.cloned().collect()
 }
 
-/// What is said of a plugin.
+/// The inputs of a plugin's conditions.
 #[derive(Clone, Debug, Default)]
 pub struct Standing<'a> {
-    /// Why what is declared does not serve.
+    /// The reason why the declared revision is not active.
     pub problem: Option<&'a Problem>,
-    /// What makes the bytes the expected ones, for people.
+    /// The check that the bytes passed, for messages.
     pub verified_by: &'a str,
-    /// What is not granted and not needed either, with the lines that would grant it.
+    /// The optional grants that are missing, with the lines that would add them.
     pub reduced: Option<&'a str>,
-    /// The revision that serves, or is suspended.
+    /// The active or suspended revision.
     pub revision: Option<&'a Digest>,
-    /// Whether its passes are stopped.
+    /// True if its passes are stopped.
     pub is_suspended: bool,
-    /// Why what is declared was rolled back, if it was.
+    /// The reason of the rollback, if the declared revision was rolled back.
     pub rolled_back: Option<&'a str>,
-    /// That what serves faults too often, and why it is not rolled back.
+    /// The message that the active revision faults too often, with the reason why it is not rolled back.
     pub faulting: Option<&'a str>,
 }
 
