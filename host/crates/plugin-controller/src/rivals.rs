@@ -1,6 +1,7 @@
-//! Who serves which kind of parents where several plugins want it: a file before a Plugin, and of Plugins the oldest.
+//! Priority between plugins that claim the same kind of parents: a file before a Plugin, and an older Plugin before a
+//! younger one.
 //!
-//! Pure: says who is in the right; who stops and who begins for that is up to those who ask.
+//! Pure: it decides the priority; the callers stop and start the plugins.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +11,7 @@ use std::{
 use innkeeper_model::{GroupKind, PluginName};
 use jiff::Timestamp;
 
-/// Where a plugin stands among those that want the same kind of parents; the least comes first.
+/// The priority of a plugin among those that want the same kind of parents; the least comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Seniority {
     /// It is given as a file; no two files want the same.
@@ -28,32 +29,32 @@ impl Seniority {
     }
 }
 
-/// Why a plugin may not serve a kind of parents now.
+/// The plugin that keeps another one from a kind of parents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rival {
     /// The kind.
     pub(super) kind: GroupKind,
-    /// Who serves it, or is to.
+    /// The plugin that has the kind, or takes precedence for it.
     pub(super) by: PluginName,
 }
 
-/// Who wants which kinds of parents, and who has them.
+/// The kinds of parents that each plugin wants, and those that it has.
 #[derive(Debug, Default)]
 pub(super) struct Rivals {
     wants: BTreeMap<Seniority, Want>,
-    /// Who is to have a kind, and whether it can begin at once.
+    /// The plugin that takes precedence for a kind, and whether it can begin at once.
     rightful: BTreeMap<GroupKind, (PluginName, bool)>,
-    /// Who has a kind: passes for its parents run, or may begin.
+    /// The plugin that has a kind: passes for its parents run, or may begin.
     holders: BTreeMap<GroupKind, PluginName>,
-    /// Who is to look again.
+    /// The plugins that must check their kinds again.
     affected: BTreeSet<PluginName>,
 }
 
-/// What a plugin wants.
+/// The kinds that a plugin wants.
 #[derive(Debug)]
 struct Want {
     kinds: BTreeSet<GroupKind>,
-    /// Whether nothing but others keeps it from serving; nobody stops for less.
+    /// True if only other plugins keep it from serving; other plugins stop for it only then.
     insists: bool,
 }
 
@@ -65,7 +66,7 @@ impl Rivals {
         }
     }
 
-    /// Whether a plugin may prepare to serve these kinds of parents; where nobody has one of them it has them at once.
+    /// Lets a plugin prepare to serve these kinds of parents. If no other plugin has any of them, it has them at once.
     pub(super) fn ask(
         &mut self,
         plugin: &Seniority,
@@ -89,7 +90,7 @@ impl Rivals {
         Ok(())
     }
 
-    /// Whether a plugin that has prepared itself may begin; if not, who is in its way is to give way.
+    /// Lets a plugin that is ready begin. Otherwise the plugins with lower priority that are in its way must give way.
     pub(super) fn insist(
         &mut self,
         plugin: &Seniority,
@@ -106,7 +107,7 @@ impl Rivals {
         free
     }
 
-    /// Who is to have what a plugin has; none if it may go on.
+    /// Returns the plugin that must replace this one for a kind that it has; none if it may continue.
     pub(super) fn in_the_way_of(&self, name: &PluginName) -> Option<Rival> {
         let mut held = self.holders.iter().filter(|(_, holder)| *holder == name);
         held.find_map(|(kind, _)| {
@@ -116,7 +117,7 @@ impl Rivals {
         })
     }
 
-    /// Whether a plugin is to have all that it wants.
+    /// Returns true if a plugin takes precedence for all kinds that it wants.
     pub(super) fn has_turn(&self, name: &PluginName) -> bool {
         let mut wants = self.wants.iter();
         let want = wants.find_map(|(plugin, want)| (plugin.name() == name).then_some(want));
@@ -147,7 +148,7 @@ impl Rivals {
         self.affected.remove(name);
     }
 
-    /// Whether somebody is to look again.
+    /// Returns true if some plugin must check its kinds again.
     pub(super) fn concerns_somebody(&self) -> bool {
         !self.affected.is_empty()
     }
@@ -176,7 +177,7 @@ impl Rivals {
         kinds.all(|kind| self.holders.get(kind) == Some(name))
     }
 
-    /// Whether nobody else has one of these kinds.
+    /// Fails with the other plugin that has one of these kinds.
     fn check(&self, name: &PluginName, kinds: &BTreeSet<GroupKind>) -> Result<(), Rival> {
         first_other(name, kinds, |kind| self.holders.get(kind))
     }

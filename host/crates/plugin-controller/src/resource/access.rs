@@ -1,4 +1,4 @@
-//! `spec.grants`: what a plugin may do.
+//! `spec.grants`: the permissions of a plugin.
 
 use innkeeper_policy::{BUILT_IN_GROUPS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS};
 use kube::{

@@ -303,7 +303,7 @@ impl RolloutSpec {
 }
 
 impl GrantsSpec {
-    /// What the rest of the host goes by.
+    /// Converts the grants for the rest of the host.
     pub(super) fn grants(&self, path: &str) -> Result<Grants, Error> {
         let parents = self.parents.iter().map(|parent| {
             let grant = ParentGrant {

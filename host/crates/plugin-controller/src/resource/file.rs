@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Error, Plugin, crd};
 
-/// Where the grants stand in the resource; what is said of a file leaves it out.
+/// The path of the grants in the resource; messages about a file omit it.
 const PREFIX: &str = "spec.grants";
 
-/// Reads what a file holds: the same as `spec.grants` of a Plugin, by the same rules.
+/// Reads the grants of a file: the same as `spec.grants` of a Plugin, by the same rules.
 ///
 /// # Errors
 ///

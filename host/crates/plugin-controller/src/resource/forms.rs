@@ -14,7 +14,7 @@ use super::Error;
 pub(super) struct Form {
     /// A pattern without quotes and backslashes, as RE2 and Rust both read it.
     pattern: &'static str,
-    /// What the value has to be, as the end of a sentence that begins with the field.
+    /// The requirement, as the end of a sentence that begins with the field.
     must: &'static str,
     /// Made of the pattern when it is first asked for, which takes longer than all else that is done with a spec.
     regex: OnceLock<Regex>,
@@ -39,7 +39,7 @@ impl Form {
         format!("{text}.matches('{}')", self.pattern)
     }
 
-    /// What a value has to be, as the end of a sentence that begins with the field.
+    /// Returns the requirement, as the end of a sentence that begins with the field.
     pub(super) const fn must(&self) -> &'static str {
         self.must
     }
@@ -139,7 +139,7 @@ pub(super) static FIELD_MANAGER: Form = Form::new(
     "must be printable characters without a space at either end",
 );
 
-/// What the host's own field managers begin with.
+/// The prefix of the host's own field managers.
 pub(super) const RESERVED_MANAGER: &str = "innkeeper:";
 
 /// The form of a size.

@@ -1,4 +1,4 @@
-//! What to add to `spec.grants` for what a plugin lacks, as YAML: the message of the condition `Granted`.
+//! The missing lines of `spec.grants` as YAML: the message of the condition `Granted`.
 
 use innkeeper_model::{Access, ReadKind, ReadScope, yaml};
 use innkeeper_policy::{Assessment, Shortfall, is_built_in, is_privileged, is_secret};
@@ -9,7 +9,7 @@ use super::{ChildAccess, CrdAccess, GrantsSpec, ParentAccess, ReadAccess, ReadFo
 /// A condition's message takes no more, and a longer one would be of no use.
 const CHARS_MAX: usize = 16_000;
 
-/// What is not granted, and the exact lines to add for it; none when everything is.
+/// Returns the missing grants with the exact lines to add; none if nothing is missing.
 pub fn lines(assessment: &Assessment) -> Option<String> {
     let Assessment { missing, reduced } = assessment;
     let parts = [
@@ -115,7 +115,7 @@ fn push<T: PartialEq>(grants: &mut Vec<T>, grant: T) {
     }
 }
 
-/// The grants as YAML, without what is so by default.
+/// The grants as YAML, without default values.
 fn written(grants: &GrantsSpec) -> String {
     let Ok(Value::Object(mut lists)) = serde_json::to_value(grants) else {
         return String::new();
