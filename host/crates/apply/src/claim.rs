@@ -15,7 +15,7 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::clock::since_boot;
 
-/// A timer stands still while the machine sleeps: so often the clock itself is looked at.
+/// The interval at which the clock itself is read, because a timer stands still while the machine sleeps.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A claim; clones are the same.

@@ -1,6 +1,6 @@
 //! The next step for one Plugin resource, and the conditions that report its state.
 //!
-//! Pure: everything that is known comes in, and nothing is fetched, loaded, served or written here.
+//! Pure: the caller passes in the whole state, and nothing is fetched, loaded, served or written here.
 
 mod history;
 mod judgement;
@@ -73,7 +73,7 @@ pub struct Problem {
     pub message: String,
 }
 
-/// A revision, and whether the charter that is declared lets it serve.
+/// A revision, and the answer of the declared charter to its requirements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
     /// The digest of bytes and configuration.
@@ -115,9 +115,9 @@ pub struct Situation<'a> {
     pub attempt: Option<Attempt<'a>>,
     /// The active revision, if any.
     pub served: Option<Served<'a>>,
-    /// The revision that served last, where none does and it may be had.
+    /// The revision that was active last, if none is active and this one is available.
     pub last: Option<Digest>,
-    /// The last good revision before the one that serves, as far as it may be had.
+    /// The last good revision before the active one, if it is available.
     pub good: Option<Digest>,
 }
 
@@ -180,7 +180,7 @@ impl Situation<'_> {
         }
     }
 
-    /// The step to a revision of the past, if one is to be taken.
+    /// Returns the step to an earlier revision, if one is needed.
     fn go_back(&self, loaded: Option<&Revision>) -> Option<Step> {
         let Some(served) = &self.served else {
             let last = self.last.as_ref()?;
@@ -223,7 +223,7 @@ pub fn verdict(
     }
 }
 
-/// The kinds of parents with which a revision has nothing to do, out of those that got finalizers once.
+/// Returns the kinds of parents that once got finalizers and that the revision does not finalize.
 pub fn unserved(finalized: &BTreeSet<Gvk>, manifest: &Manifest) -> BTreeSet<Gvk> {
     let is_served = |kind: &Gvk| {
         let mut parents = manifest.parents.iter();
@@ -242,7 +242,7 @@ pub struct Standing<'a> {
     pub verified_by: &'a str,
     /// The optional requests without a grant, with the lines that would grant them.
     pub reduced: Option<&'a str>,
-    /// The revision that serves, or is suspended.
+    /// The active or suspended revision.
     pub revision: Option<&'a Digest>,
     /// True if its passes are stopped.
     pub is_suspended: bool,

@@ -87,7 +87,7 @@ impl Error {
     }
 }
 
-/// What to serve, and how.
+/// The plugin to run, its permissions and its limits.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "innkeeper.dev",
@@ -98,30 +98,30 @@ impl Error {
     category = "innkeeper",
     status = "PluginStatus",
     derive = "PartialEq",
-    doc = "A reconciler that the host serves: where its component comes from, what it may do, and what it may use.",
+    doc = "A reconciler that the host runs: the source of its component, its permissions and its resource limits.",
     printcolumn(
         name = "Revision",
         type_ = "string",
         json_path = ".status.revision",
-        description = "The revision that serves."
+        description = "The active revision."
     ),
     printcolumn(
         name = "Parents",
         type_ = "integer",
         json_path = ".status.parents.total",
-        description = "Parents that it is served for."
+        description = "Number of selected parents."
     ),
     printcolumn(
         name = "Faults",
         type_ = "integer",
         json_path = ".status.faults.count",
-        description = "Passes of the serving revision that ended in a fault."
+        description = "Passes of the active revision that ended in a fault."
     ),
     printcolumn(
         name = "Serving",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Serving\")].status",
-        description = "Whether passes run."
+        description = "True while passes run."
     ),
     printcolumn(
         name = "Age",
@@ -137,7 +137,7 @@ impl Error {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PluginSpec {
-    /// Where the component comes from: exactly one of oci, http, configMap and file.
+    /// The source of the component: exactly one of oci, http, configMap and file.
     ///
     /// Secrets and ConfigMaps that it names live in the host's namespace.
     pub source: SourceSpec,
@@ -148,19 +148,19 @@ pub struct PluginSpec {
     #[schemars(length(max = 71))]
     #[x_kube(validation = DIGEST.rule())]
     pub digest: Option<String>,
-    /// Who must have signed the component; without it signatures are not looked at.
+    /// The required signatures of the component. Signatures are not checked when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifySpec>,
-    /// The field manager of the children, to continue what another one has applied; `innkeeper:` and the name of the
-    /// Plugin when absent.
+    /// The field manager of the children. Set it to continue the work of another field manager. Default: `innkeeper:`
+    /// and the name of the Plugin.
     ///
-    /// Of what was applied (server-side) under this name before, the fields that the plugin does not state go with the
-    /// first apply, and all others stay: stop the other one first, because two that apply under one name take away each
-    /// other's fields. What it wrote by update or patch is not continued: the plugin overwrites what it states, and the
-    /// rest stays.
+    /// The first server-side apply removes the fields that were applied under this name before and that the plugin does
+    /// not state. Stop the other controller first, because two controllers that apply under one name remove each
+    /// other's fields. Fields that it wrote by update or patch are not taken over: the plugin overwrites the fields
+    /// that it states, and the others stay.
     ///
-    /// With another name every child is applied once more. Nothing else changes, but what was applied under the former
-    /// name stays owned by it: a field that the plugin states no more stays until somebody takes it out.
+    /// A change of the name applies every child once more. Fields that were applied under the old name stay owned by
+    /// it: a field that the plugin no longer states stays until a user removes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
@@ -169,29 +169,29 @@ pub struct PluginSpec {
             .message("must not begin with innkeeper:, which is the host's own")
     )]
     pub field_manager: Option<String>,
-    /// Which parents are served; all of the granted kinds when absent.
+    /// The selection of parents. Default: all parents of the granted kinds.
     ///
-    /// A parent that leaves the selection keeps its children as they are, loses the plugin's finalizer, so that its
-    /// deletion is the garbage collector's, and says Synced=Unknown with the reason NotSelected; one that never was in
-    /// it is not touched. When it comes back, the plugin goes on where it was.
+    /// A parent that leaves the selection keeps its children unchanged and gets Synced=Unknown with the reason
+    /// NotSelected. It loses the plugin's finalizer, so its deletion is left to the garbage collector. A parent that
+    /// was never selected is not touched. When a parent is selected again, its passes continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<ParentsSpec>,
-    /// What the plugin may do; nothing when absent.
+    /// The permissions of the plugin. Default: none.
     ///
-    /// Setting or changing it takes the verb `grant` on plugins.innkeeper.dev.
+    /// Setting or changing it requires the verb `grant` on plugins.innkeeper.dev.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<GrantsSpec>,
-    /// What the plugin may use. Limits bind every revision at once.
+    /// The resource limits of the plugin. They bind every revision at once.
     #[serde(default)]
     pub limits: LimitsSpec,
-    /// The plugin's configuration, which has to fit the schema that the plugin declares.
+    /// The plugin's configuration. It must match the schema that the plugin declares.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "crd::any_object")]
     pub config: Map<String, Value>,
-    /// Whether CustomResourceDefinitions that the plugin brings are installed.
+    /// Install installs and maintains the granted CustomResourceDefinitions of the plugin; Ignore does not.
     #[serde(default)]
     pub crds: Crds,
-    /// How a new revision replaces the one that serves.
+    /// The replacement of the active revision by a new one.
     #[serde(default)]
     pub rollout: RolloutSpec,
     /// Stops all passes of the plugin; its watches stay.

@@ -1,6 +1,6 @@
 //! The priority between plugins that want the same kind of parents: files first, then Plugins by age.
 //!
-//! Pure: says who is in the right; who stops and who begins for that is up to those who ask.
+//! Pure: it decides the priority; the callers stop and start the plugins.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

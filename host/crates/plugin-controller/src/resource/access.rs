@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::forms::{GROUP, KIND, NAME, NAMESPACE};
 
-/// What a plugin may do; what is not here it may not.
+/// The permissions of a plugin; everything else is denied.
 ///
 /// A privileged kind gives power over the cluster: those of the groups admissionregistration.k8s.io,
 /// apiextensions.k8s.io, apiregistration.k8s.io, certificates.k8s.io, innkeeper.dev and rbac.authorization.k8s.io, and
@@ -33,7 +33,7 @@ pub struct GrantsSpec {
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = by_kind())]
     pub children: Vec<ChildAccess>,
-    /// What it may read.
+    /// Kinds that it may read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub reads: Vec<ReadAccess>,
@@ -110,7 +110,7 @@ pub struct ChildAccess {
     #[schemars(length(max = 63))]
     #[x_kube(validation = KIND.rule())]
     pub kind: String,
-    /// Lets a parent that carries the annotation innkeeper.dev/adopt take over objects that nobody owns.
+    /// Lets a parent with the annotation innkeeper.dev/adopt take over objects that have no owner.
     #[serde(default)]
     pub adopt: bool,
     /// Has to be true for a privileged kind.
@@ -140,9 +140,9 @@ pub struct ReadAccess {
     #[schemars(length(max = 63))]
     #[x_kube(validation = KIND.rule())]
     pub kind: String,
-    /// How much of each object.
+    /// The part of each object that the plugin sees.
     pub access: ReadForm,
-    /// From where.
+    /// The namespaces from which it may read.
     #[serde(default)]
     pub scope: ReadPlace,
     /// The namespaces for scope: Namespaces.
@@ -159,7 +159,7 @@ pub struct ReadAccess {
     pub privileged: bool,
 }
 
-/// How much of an object is shown.
+/// The part of an object that the plugin sees.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadForm {
@@ -171,7 +171,7 @@ pub enum ReadForm {
     Hash,
 }
 
-/// From where objects are read.
+/// The namespaces from which objects are read.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadPlace {
     /// The namespace of the parent.

@@ -5,7 +5,7 @@ use innkeeper_policy::{Assessment, Grants, Selection, Shortfall};
 
 use super::options::{Crds, RolloutMode};
 
-/// However large a percentage of the children is, so many may be deleted.
+/// The number of deletes that a percentage always allows: a percentage of few children rounds down to zero.
 const PRUNES_MIN: usize = 10;
 
 /// The terms under which a plugin is served, with every default filled in.
@@ -19,7 +19,7 @@ pub struct Charter {
     pub parents: Selection,
     /// The field manager of its children.
     pub field_manager: String,
-    /// As whom its children are written; none: as the host.
+    /// The account that writes the children; none: the host's own.
     pub service_account: Option<ServiceAccount>,
     /// The policy for its CustomResourceDefinitions.
     pub crds: Crds,
@@ -50,7 +50,7 @@ pub struct ServiceAccount {
 }
 
 impl ServiceAccount {
-    /// The user that it is for the API server.
+    /// Returns its user name at the API server.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
@@ -65,7 +65,7 @@ pub struct Rollout {
     pub auto_rollback: bool,
     /// The limit of deletes.
     pub prunes: PruneBudget,
-    /// The revision, by its [name](super::revision_name), that may serve although it waits.
+    /// The approved revision, by its [name](super::revision_name).
     pub approved: Option<String>,
 }
 
@@ -74,12 +74,12 @@ pub struct Rollout {
 pub enum PruneBudget {
     /// An absolute number.
     Count(usize),
-    /// So much of each hundred, and 10 in any case.
+    /// A percentage of all children, but at least 10.
     Percent(usize),
 }
 
 impl PruneBudget {
-    /// The most deletes that are allowed to a plugin with so many children.
+    /// Returns the number of deletes that are allowed for a plugin with this number of children.
     pub fn max(self, children: usize) -> usize {
         match self {
             Self::Count(count) => count,

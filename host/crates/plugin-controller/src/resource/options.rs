@@ -10,36 +10,36 @@ use super::forms::{
     SizeBounds,
 };
 
-/// Who must have signed a component.
+/// The required signatures of a component.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifySpec {
-    /// Public keys in PEM form, as cosign makes them; a signature of one of them suffices.
+    /// Public keys in PEM format, for example cosign.pub. One valid signature by any of them is sufficient.
     #[schemars(length(min = 1, max = 8), inner(length(min = 1, max = 4096)))]
     #[x_kube(validation = Rule::new(format!("self.all(it, {})", PUBLIC_KEY.holds("it"))).message(PUBLIC_KEY.must()))]
     pub keys: Vec<String>,
 }
 
-/// Which parents are served, out of those of the granted kinds; both selectors have to choose a parent.
+/// Selectors for the parents of the granted kinds. A parent must match both selectors.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentsSpec {
-    /// Only parents in namespaces with these labels; parents of cluster-scoped kinds are not concerned.
+    /// Selects parents by the labels of their namespace. It does not apply to parents of cluster-scoped kinds.
     ///
-    /// The host needs get, list and watch of namespaces for it.
+    /// The host needs permission to get, list and watch namespaces for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Only parents with these labels.
+    /// Selects parents by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
 }
 
-/// Whether CustomResourceDefinitions are installed.
+/// The handling of the plugin's CustomResourceDefinitions.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crds {
-    /// Those that the plugin brings and that are granted are installed and kept.
+    /// Install and maintain the granted definitions that the plugin brings.
     #[default]
     Install,
-    /// They are left to others.
+    /// Do not install definitions; compatible ones must already exist.
     Ignore,
 }
 
@@ -55,7 +55,7 @@ pub(super) const OUTPUT: SizeBounds = SizeBounds {
     min: "1Ki",
     max: "64Mi",
 };
-/// The API server itself takes no more.
+/// The API server rejects larger objects.
 pub(super) const OBJECT: SizeBounds = SizeBounds {
     min: "1Ki",
     max: "1536Ki",
@@ -87,7 +87,7 @@ pub(super) const PASSES_PER_SECOND: NumberBounds = NumberBounds {
 };
 pub(super) const WRITES_PER_MINUTE: NumberBounds = NumberBounds { min: 1, max: 6_000 };
 
-/// What a plugin may use. Sizes are bytes or Ki, Mi and Gi; durations are ms, s, m and h.
+/// Resource limits of a plugin. Sizes are in bytes or end in Ki, Mi or Gi; durations end in ms, s, m or h.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitsSpec {
@@ -129,7 +129,7 @@ pub struct LimitsSpec {
     #[serde(default = "default_host_calls")]
     #[schemars(range(min = HOST_CALLS.min, max = HOST_CALLS.max))]
     pub host_calls: i32,
-    /// What the reads of one pass may return; at most 256Mi.
+    /// Total size of the objects that the reads of one pass return; at most 256Mi.
     #[serde(default = "default_host_call_bytes")]
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
     #[x_kube(validation = HOST_CALL_BYTES.rule())]
@@ -215,18 +215,20 @@ const fn default_writes_per_minute() -> i32 {
     120
 }
 
-/// How a new revision replaces the one that serves.
+/// The replacement of the active revision by a new one.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutSpec {
-    /// When a new revision is taken that would delete no more than allowed.
+    /// Immediate activates a new revision after its dry run; Gated waits until `approve` names it.
+    ///
+    /// In both modes, a revision that would delete more children than maxPrunes allows waits for approval.
     #[serde(default)]
     pub mode: RolloutMode,
-    /// Goes back to the revision before when too many of the first passes of a new one end in a fault.
+    /// Rolls back to the last good revision when too many of the first passes of a new one end in a fault.
     #[serde(default = "default_auto_rollback")]
     pub auto_rollback: bool,
-    /// How many children a new revision may delete at most before it serves, as a number, or as a percentage of all
-    /// children of the plugin; a percentage allows at least 10.
+    /// The largest number of children that a new revision may delete without approval: a number, or a percentage of all
+    /// children of the plugin. A percentage always allows at least 10.
     #[serde(default = "default_max_prunes")]
     #[x_kube(
         validation = Rule::new(
@@ -239,8 +241,8 @@ pub struct RolloutSpec {
         .message(PERCENTAGE.must())
     )]
     pub max_prunes: IntOrString,
-    /// The revision, as status.candidate.revision names it, that may serve although it waits: for its turn with mode:
-    /// Gated, or because it would delete too much.
+    /// The approved revision, as named in status.candidate.revision. Required with mode Gated, and for a revision that
+    /// would delete more children than maxPrunes allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = REVISION.rule())]
@@ -266,12 +268,12 @@ fn default_max_prunes() -> IntOrString {
     IntOrString::String("20%".to_owned())
 }
 
-/// When a new revision is taken.
+/// The condition for activating a new revision.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RolloutMode {
-    /// As soon as it has shown what it would do.
+    /// Activate it after its dry run.
     #[default]
     Immediate,
-    /// When `approve` names it.
+    /// Activate it when `approve` names it.
     Gated,
 }

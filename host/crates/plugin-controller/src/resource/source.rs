@@ -1,4 +1,4 @@
-//! `spec.source`: where a component comes from.
+//! `spec.source`: the source of a component.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ pub(super) const PULL_INTERVAL: DurationBounds = DurationBounds {
 /// The default interval of pulls.
 pub(super) const PULL_INTERVAL_DEFAULT: &str = "5m";
 
-/// Where a component comes from.
+/// The source of a component.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new(
@@ -39,24 +39,23 @@ pub struct SourceSpec {
     /// A file of the host's source directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileSource>,
-    /// Whether the source is asked again for what has been fetched.
+    /// IfNotPresent fetches only when the spec changes; Always also polls the source at pullInterval.
     #[serde(default)]
     pub pull_policy: PullPolicy,
-    /// How often it is asked again where pullPolicy is Always, such as `30s` or `5m`, between 10s and 24h; 5m when
-    /// absent.
+    /// The poll interval for pullPolicy Always, such as `30s` or `5m`, between 10s and 24h. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), regex(pattern = DURATION_PATTERN))]
     #[x_kube(validation = PULL_INTERVAL.rule())]
     pub pull_interval: Option<String>,
 }
 
-/// Whether a source is asked again.
+/// The policy for fetching a component again.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PullPolicy {
     /// Only when the spec changes.
     #[default]
     IfNotPresent,
-    /// At an interval, too: what a tag or a URL stands for may change.
+    /// Also at an interval, because the content behind a tag or a URL may change.
     Always,
 }
 

@@ -31,41 +31,41 @@ pub fn number<N: TryInto<i32>>(number: N) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
 
-/// What the host says of a plugin.
+/// The observed state of a plugin, written by the host.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginStatus {
-    /// The generation of the spec that all of this is said of.
+    /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The revision that serves: 16 hexadecimal digits that stand for the component and its configuration.
+    /// The active revision: 16 hexadecimal digits that identify the component and its configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The digest of the bytes that serve.
+    /// The digest of the active component's bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The revision that is to replace the one that serves.
+    /// The revision that is about to replace the active one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<Candidate>,
-    /// Every kind of which the plugin has made children, until none is left and it makes no more.
+    /// The kinds of the plugin's children. A kind is listed until the plugin makes it no more and no child is left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["group".to_owned(), "kind".to_owned()]))]
     pub child_kinds: Vec<ChildKindStatus>,
-    /// How its parents are.
+    /// The number of its parents in each state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<Parents>,
-    /// What went wrong inside of the plugin.
+    /// The faults of the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<Faults>,
-    /// What its passes are held to at present.
+    /// The limits in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsStatus>,
-    /// The revisions that have served, the latest first.
+    /// The revisions that have been active, the latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub history: Vec<HistoryEntry>,
-    /// What is known of the plugin, by type: Fetched, Verified, Compiled, Described, Granted, Serving, Degraded and
+    /// The conditions of the plugin. Types: Fetched, Verified, Compiled, Described, Granted, Serving, Degraded and
     /// RolledBack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
@@ -73,17 +73,17 @@ pub struct PluginStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// A revision that is to replace the one that serves.
+/// A revision that is about to replace the active one.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Candidate {
-    /// The revision: 16 hexadecimal digits. Naming it in spec.rollout.approve lets it serve.
+    /// The revision: 16 hexadecimal digits. Setting spec.rollout.approve to it approves it.
     pub revision: String,
     /// The digest of its bytes.
     pub digest: String,
-    /// Where it stands.
+    /// The state of the candidate.
     pub verdict: CandidateVerdict,
-    /// What it would do to all live parents.
+    /// The result of its dry run on all live parents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
     /// The first 20 objects that it would delete.
@@ -92,7 +92,7 @@ pub struct Candidate {
     pub deletes: Vec<ObjectName>,
 }
 
-/// Where a candidate stands.
+/// The state of a candidate.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateVerdict {
     /// It is being fetched, checked and run on all parents without writing.
@@ -107,7 +107,7 @@ pub enum CandidateVerdict {
     Refused,
 }
 
-/// What a candidate would do.
+/// The result of a candidate's dry run.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
@@ -162,7 +162,7 @@ pub struct ChildKindStatus {
     pub kind: String,
 }
 
-/// How the parents of a plugin are.
+/// The number of parents of a plugin in each state.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Parents {
@@ -176,12 +176,12 @@ pub struct Parents {
     pub paused: i32,
 }
 
-/// What went wrong inside of a plugin.
+/// The faults of a plugin.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Passes of the serving revision that ended in a fault.
+    /// Passes of the active revision that ended in a fault.
     pub count: i64,
-    /// Why the last ones did, those of earlier revisions included; the latest first.
+    /// The last faults, including those of earlier revisions; the latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = LAST_FAULTS_MAX))]
     pub last: Vec<FaultReason>,
@@ -190,18 +190,18 @@ pub struct Faults {
 /// One fault.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 pub struct FaultReason {
-    /// The reason, as the condition Synced of the parent has it.
+    /// The reason, the same as in the parent's Synced condition.
     pub reason: String,
-    /// What happened.
+    /// The error message.
     #[schemars(length(max = 1024))]
     pub message: String,
     /// The parent.
     pub parent: ObjectName,
-    /// When.
+    /// The time of the fault.
     pub time: Time,
 }
 
-/// What the passes of a plugin are held to: spec.limits with every default filled in, and never more than the host has.
+/// The limits in force: spec.limits with all defaults filled in, reduced to the limits of the host.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitsStatus {
@@ -222,7 +222,7 @@ pub struct LimitsStatus {
     pub logs_per_second: String,
     /// Reads in one pass.
     pub host_calls: i32,
-    /// What the reads of one pass may return.
+    /// Total size of the objects that the reads of one pass return.
     pub host_call_bytes: String,
     /// Passes at the same time.
     pub concurrency: i32,
@@ -266,7 +266,7 @@ impl LimitsStatus {
     }
 }
 
-/// A revision that has served.
+/// A revision that has been active.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEntry {
@@ -278,28 +278,28 @@ pub struct HistoryEntry {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "crd::any_object")]
     pub config: Map<String, Value>,
-    /// Since when it served.
+    /// The time at which it became active.
     pub served_from: Time,
-    /// Until when it served; absent for the one that serves.
+    /// The time at which it stopped being active; absent for the active revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served_until: Option<Time>,
-    /// What became of it.
+    /// The result of its rollout.
     pub verdict: HistoryVerdict,
-    /// Why it was rolled back.
+    /// The reason of the rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// The generation of the spec under which it was rolled back: it is not tried again before that is another.
+    /// The generation of the spec at the rollback. The revision is not tried again until the generation changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
 }
 
-/// What became of a revision.
+/// The result of a revision's rollout.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryVerdict {
-    /// It serves, and its first passes are being watched.
+    /// It is active, and the host still counts the faults of its first passes.
     Trial,
-    /// It passed its first passes well, so that it can be gone back to.
+    /// Its first passes succeeded, so it is a target for rollback.
     Good,
     /// Too many of its first passes ended in a fault.
     RolledBack,
