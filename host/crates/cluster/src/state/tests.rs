@@ -37,6 +37,16 @@ struct World {
 }
 
 impl World {
+    fn status(&mut self, subscriber: SubscriberId, parent: &ObjectId) -> ExpectationStatus {
+        self.state.expectation_status(subscriber, parent, self.now)
+    }
+
+    /// A write of an unknown result, to be read live at once.
+    fn expect_unknown(&mut self, subscriber: SubscriberId, parent: &ObjectId, id: &ObjectId) {
+        let state = ExpectedState::Unknown;
+        self.state.expect(subscriber, parent, id, state, self.now);
+    }
+
     /// Serves every kind but the monitors.
     fn new() -> Self {
         let mut world = Self {
@@ -816,11 +826,7 @@ fn q5_own_writes_are_waited_for() {
     let expect = |world: &mut World, id: &ObjectId, expected| {
         world.state.expect(subscriber_id, &web, id, expected, due);
     };
-    let unseen = |world: &mut World| {
-        world
-            .state
-            .expectation_status(subscriber_id, &web, world.now)
-    };
+    let unseen = |world: &mut World| world.status(subscriber_id, &web);
 
     expect(&mut world, &web, ExpectedState::Version(seen));
     assert_eq!(unseen(&mut world), ExpectationStatus::None, "seen already");
@@ -874,35 +880,21 @@ fn q5_the_newer_object_that_refused_a_write_is_waited_for() {
 
     // A newer version of the whole watch says nothing about the object.
     world.put(CACHE, cache("other"));
-    let wait = world
-        .state
-        .expectation_status(subscriber_id, &web, world.now);
+    let wait = world.status(subscriber_id, &web);
     assert_eq!(wait, ExpectationStatus::Until(due));
     world.put(CACHE, cache("web"));
-    assert_eq!(
-        world
-            .state
-            .expectation_status(subscriber_id, &web, world.now),
-        ExpectationStatus::None
-    );
+    assert_eq!(world.status(subscriber_id, &web), ExpectationStatus::None);
 
     let service = ObjectId::new(gvk(SERVICE).group_kind(), Some("demo"), "s");
     let stale = ExpectedState::After(ResourceVersion(world.version));
     world
         .state
         .expect(subscriber_id, &web, &service, stale, due);
-    let wait = world
-        .state
-        .expectation_status(subscriber_id, &web, world.now);
+    let wait = world.status(subscriber_id, &web);
     assert_eq!(wait, ExpectationStatus::Until(due));
     world.version += 1;
     world.remove(SERVICE, owned("s", "web"));
-    assert_eq!(
-        world
-            .state
-            .expectation_status(subscriber_id, &web, world.now),
-        ExpectationStatus::None
-    );
+    assert_eq!(world.status(subscriber_id, &web), ExpectationStatus::None);
 }
 
 #[test]
@@ -924,25 +916,15 @@ fn q5_writes_that_stay_unseen_are_read_live() {
         ExpectedState::Version(far),
         due,
     );
-    world.state.expect(
-        subscriber_id,
-        &web,
-        &id("gone"),
-        ExpectedState::Unknown,
-        world.now,
-    );
+    world.expect_unknown(subscriber_id, &web, &id("gone"));
     assert_eq!(
-        world
-            .state
-            .expectation_status(subscriber_id, &web, world.now),
+        world.status(subscriber_id, &web),
         ExpectationStatus::Read(vec![id("gone")])
     );
     world.now = due;
     let both = vec![id("gone"), id("new")];
     assert_eq!(
-        world
-            .state
-            .expectation_status(subscriber_id, &web, world.now),
+        world.status(subscriber_id, &web),
         ExpectationStatus::Read(both)
     );
 
@@ -962,23 +944,12 @@ fn q5_writes_that_stay_unseen_are_read_live() {
     world
         .state
         .live(subscriber_id, &web, &id("new"), &read, Some(new));
-    assert_eq!(
-        world
-            .state
-            .expectation_status(subscriber_id, &web, world.now),
-        ExpectationStatus::None
-    );
+    assert_eq!(world.status(subscriber_id, &web), ExpectationStatus::None);
     assert_eq!(world.children(subscriber_id, "web"), ["Service demo/new"]);
     assert_eq!(world.due(subscriber_id), ["web child-changed"]);
 
     // A child that lost our label is outside of the watch, which would never show its end.
-    world.state.expect(
-        subscriber_id,
-        &web,
-        &id("new"),
-        ExpectedState::Unknown,
-        world.now,
-    );
+    world.expect_unknown(subscriber_id, &web, &id("new"));
     let read = world
         .state
         .live_read(subscriber_id, &web, &id("new"))
@@ -992,21 +963,13 @@ fn q5_writes_that_stay_unseen_are_read_live() {
     assert_eq!(world.children(subscriber_id, "web"), [""; 0]);
 
     // The next attempt of a failed read has to wait.
-    world.state.expect(
-        subscriber_id,
-        &web,
-        &id("new"),
-        ExpectedState::Unknown,
-        world.now,
-    );
+    world.expect_unknown(subscriber_id, &web, &id("new"));
     world
         .state
         .live_failed(subscriber_id, &web, &id("new"), world.now);
     let later = world.now + Duration::from_secs(1);
     assert_eq!(
-        world
-            .state
-            .expectation_status(subscriber_id, &web, world.now),
+        world.status(subscriber_id, &web),
         ExpectationStatus::Until(later)
     );
 }
