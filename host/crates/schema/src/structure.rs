@@ -30,6 +30,15 @@ pub(super) fn compile(schema: &Value) -> Result<Validator, ValidationError<'stat
     format::register(options).build(&schema)
 }
 
+/// Returns a whole float as an integer, and any other value as it is.
+fn without_fraction(value: &Value) -> Value {
+    let whole = value
+        .as_f64()
+        .filter(|float| value.is_f64() && float.fract() == 0.0 && float.abs() <= FLOAT_INTEGER_MAX);
+    let integer = whole.and_then(|float| format!("{float:.0}").parse::<i64>().ok());
+    integer.map_or_else(|| value.clone(), Value::from)
+}
+
 fn translate(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else {
         return;
@@ -42,6 +51,8 @@ fn translate(schema: &mut Value) {
             ("items" | "additionalProperties" | "not", inner) => translate(inner),
             // An enumeration never takes null, even if it lists null.
             ("enum", Value::Array(values)) => values.retain(|value| !value.is_null()),
+            // A definition made of Rust types has its bounds as floats: messages show 10000, not 10000.0.
+            ("maximum" | "minimum", bound) => *bound = without_fraction(bound),
             _ => {}
         }
     }

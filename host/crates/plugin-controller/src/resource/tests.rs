@@ -476,7 +476,7 @@ fn refuses_grants() {
     check(
         json!({"children": [{"kind": "Pod"}, {"kind": "Pod", "adopt": true}]}),
         expect![[r#"
-            spec.grants.children[1]: Duplicate value: {"group":"","kind":"Pod"}
+            spec.grants.children[1]: {"group":"","kind":"Pod"} is in the list twice
             spec.grants.children[1] names Pod again: write one entry for it"#]],
     );
     check(
