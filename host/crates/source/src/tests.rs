@@ -186,7 +186,7 @@ async fn a_config_map_that_has_something_else_is_refused() {
         .await,
         "unsigned",
         Retry::Backoff,
-        &["the key pond.wasm.sig is not there"],
+        &["the key pond.wasm.sig is missing"],
     );
     let settings = Settings {
         bytes_max: 2,

@@ -117,7 +117,7 @@ async fn the_signature_of_a_file_is_beside_it() {
         read(&inner, path, &expect_keys(&[P256_PUB])).await,
         "unsigned",
         Retry::Backoff,
-        &["below/pond.wasm.sig is not there"],
+        &["below/pond.wasm.sig is missing"],
     );
     fs::write(inner.join("below/pond.wasm.sig"), SIGNATURE).unwrap();
     let fetched = read(&inner, path, &expect_keys(&[OTHER_PUB, P256_PUB]))

@@ -419,6 +419,6 @@ async fn the_signature_of_a_file_is_at_its_address() {
         fetch_of("unsigned.wasm", P256_PUB).await,
         "unsigned",
         Retry::Backoff,
-        &["/unsigned.wasm.sig is not there"],
+        &["/unsigned.wasm.sig is missing"],
     );
 }
