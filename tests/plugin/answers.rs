@@ -77,10 +77,10 @@ rejected! {
     f16_rejects_a_duplicate_key: "key-twice", "OutputRejected", r#"the key "only" is given to two children"#;
     f16_rejects_a_duplicate_object: "object-twice", "OutputRejected", r#"it is the same object as child "only""#;
     f16_rejects_children_that_wait_for_each_other: "after-circle", "OutputRejected", "wait for each other in a cycle";
-    f16_rejects_a_child_that_waits_for_an_unknown_key: "after-unknown", "OutputRejected", r#"after "nobody", which is not a key"#;
+    f16_rejects_a_child_that_waits_for_an_unknown_key: "after-unknown", "OutputRejected", r#"`after` names "nobody", which is not a key"#;
     f16_rejects_an_empty_name: "empty-name", "OutputRejected", "object.metadata.name: it is missing";
     f16_rejects_a_name_of_three_hundred_characters: "long-name", "OutputRejected", "is not a valid name: use at most 253";
-    f16_rejects_a_name_with_a_slash: "name-with-slash", "OutputRejected", r#""../configmaps/x" is not a name"#;
+    f16_rejects_a_name_with_a_slash: "name-with-slash", "OutputRejected", r#""../configmaps/x" is not a valid name"#;
     f16_rejects_finalizers: "finalizers", "OutputRejected", "leave out `metadata.finalizers`";
     f16_rejects_managed_fields: "managed-fields", "OutputRejected", "leave out `metadata.managedFields`";
     f16_rejects_a_resource_version: "resource-version", "OutputRejected", "leave out `metadata.resourceVersion`";

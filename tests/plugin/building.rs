@@ -118,7 +118,13 @@ fn refused(kind: &str, code: &str, more: &[&str], exit: i32, problem: &str) {
 fn refuses_crates_that_are_no_plugins() {
     let cdylib = "cdylib";
     refused("rlib", "", &[], BAD_USE, "makes a plugin: add crate-type");
-    refused(cdylib, "", &["-p", "lake"], BAD_USE, "no package lake");
+    refused(
+        cdylib,
+        "",
+        &["-p", "lake"],
+        BAD_USE,
+        "failed to find the package lake",
+    );
     refused(cdylib, "", &["-p", "pond=a/b"], BAD_USE, "PACKAGE=NAME");
     refused(cdylib, "fn", &[], NOT_BUILT, "cargo failed to build pond");
     refused(
