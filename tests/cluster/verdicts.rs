@@ -109,13 +109,13 @@ fn is_nameless(trial: &Trial) -> bool {
 
 /// Returns the failing paths of an error: `Kind.group "name" is invalid: PATH: MESSAGE; PATH: MESSAGE`.
 fn rendered_paths(error: &str) -> BTreeSet<String> {
-    // A message may hold a semicolon, too, but no name of a field follows it there.
-    let fields = ["apiVersion", "kind", "metadata", "spec", WHOLE];
+    // A message may hold a semicolon and a colon, too, but no path: a path has no blanks.
+    let is_path = |path: &str| path == WHOLE || !path.contains(' ');
     let (_, causes) = error.split_once(" is invalid: ").unwrap_or_default();
     causes
         .split("; ")
         .filter_map(|cause| cause.split_once(": "))
-        .filter(|(path, _)| fields.iter().any(|field| path.starts_with(field)))
+        .filter(|(path, _)| is_path(path))
         .map(|(path, _)| comparable(path))
         .collect()
 }
