@@ -179,7 +179,7 @@ impl Inventory {
         if kinds == before {
             return Ok(false);
         }
-        // Nobody counts on what is about to go: who needs it waits for this write, and has it written down again.
+        // A pass must not rely on a kind that is about to go: it waits for this write, and records the kind again.
         self.set(plugin, before.shared_with(&kinds));
         let written = self.write(plugin, &kinds).await;
         self.set(plugin, if written.is_ok() { kinds } else { before });
@@ -207,7 +207,7 @@ impl Inventory {
 }
 
 impl Kinds {
-    /// What is in both.
+    /// Returns the kinds that both have.
     fn shared_with(&self, other: &Self) -> Self {
         Self {
             children: &self.children & &other.children,

@@ -26,7 +26,7 @@ use machine::{Decision, Machine, Write};
 /// cleanly within a second; client-go looks once.
 const LOOKS_PER_RETRY: u32 = 5;
 
-/// How fast a lease changes hands: `duration` > `renew_deadline`, four fifths of which > `retry`.
+/// The times of a lease: `duration` > `renew_deadline`, four fifths of which > `retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Without a renewal for so long it is free; whole seconds.

@@ -138,7 +138,7 @@ impl Reconciler {
         self.slot.current().serving.clone()
     }
 
-    /// Whether a pass may make children of this kind, also one that began before the last swap and has not ended.
+    /// Returns true if a running pass may make children of this kind, also one that began before the last swap.
     pub fn may_make(&self, kind: &Gvk) -> bool {
         let mut may_make = false;
         self.slot.look(|newest, others| {
