@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_cluster::{ChildInterest, Interest};
 use innkeeper_model::{Gvk, PluginName, ReadKind, Scope};
 
-use super::serving::Serving;
+use super::epoch::Serving;
 
 /// What is to be watched while passes begin with `newest`, and those that began with others have not all ended.
 ///

@@ -7,20 +7,16 @@
 //! Time and random bytes cannot be inputs: a pass whose guest asked for them is not remembered.
 //! One memory belongs to one stint, so that plugin, grants and limits are the same for all that is in it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use innkeeper_cluster::{Answer, Observation, Recording};
+use innkeeper_cluster::Answer;
 use innkeeper_model::{
     Access, Gvk, HashKey, ManagedEntry, Object, ObjectId, Phase, ReadFailure, ReadKey, Resource,
 };
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-use tracing::debug;
 
-use super::{Next, Reconciler, Serving, Stint};
+use super::next::Next;
 
 /// A pass that reads more is not remembered: its reads would take more room than the memory of all others.
 const READS_MAX: usize = 64;
@@ -204,53 +200,6 @@ impl Memory {
     /// Forgets the last pass of a parent.
     pub(super) fn forget(&self, parent: &ObjectId) {
         self.0.lock().remove(parent);
-    }
-}
-
-impl Reconciler {
-    /// What a pass depends on besides its reads; none where passes are not to be remembered.
-    pub(super) fn inputs(
-        &self,
-        serving: &Serving,
-        hash_key: &HashKey,
-        observation: &Observation,
-        phase: Phase,
-    ) -> Option<Inputs> {
-        if !self.shared.remember_passes {
-            return None;
-        }
-        let plugin = &serving.plugin;
-        let revision = plugin.revision().as_bytes();
-        let mut inputs = Inputs::of_revision(plugin.contract(), revision, hash_key);
-        inputs.observed(phase, &observation.parent, &observation.children);
-        for child in &plugin.manifest().children {
-            let resource = self.shared.resources.resource(&child.kind);
-            inputs.served(&child.kind, resource.as_ref());
-        }
-        Some(inputs)
-    }
-
-    /// When the next pass comes, if this one would do nothing; `own_reads` is what the host itself has read for it.
-    pub(super) fn recall(
-        &self,
-        stint: &Stint,
-        observation: &Observation,
-        inputs: &Inputs,
-        own_reads: &Recording,
-    ) -> Option<Next> {
-        let parent = &observation.parent;
-        let reads = self.registration.reads(parent, &stint.serving.reads);
-        let mut reads = reads.beside(own_reads);
-        let next = stint
-            .memory
-            .recall(&parent.id(), inputs, |read| reads.ask(read))?;
-        // The reads are those of the last pass, so that nothing is subscribed to but what was.
-        self.registration
-            .commit(&parent.id(), &reads.into_recording());
-        self.skipped.fetch_add(1, Ordering::Relaxed);
-        self.metrics.skipped();
-        debug!("the pass would do nothing: it depends on what the last one depended on");
-        Some(next)
     }
 }
 

@@ -1,30 +1,44 @@
-//! What a pass says about the next one.
+//! The time of a parent's next pass, and the facts that it gets from the last one.
 
 use std::time::Duration;
 
-/// When the next pass of a parent comes.
+use tokio::time::Instant;
+
+/// The facts about a parent's earlier passes that its next pass gets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turn {
+    /// The number of failed passes in a row.
+    pub failures: u32,
+    /// The time that passes have been parked; none if the last one was not.
+    pub parked: Option<Duration>,
+    /// The time of the first change that the pass is for; none if only a timer triggered it.
+    pub changed: Option<Instant>,
+}
+
+/// The time of the next pass of a parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// All is well: with the next change.
+    /// The pass succeeded: with the next change.
     Settled,
-    /// All is well: after this time, if nothing changes before.
+    /// The pass succeeded: after this time, or with an earlier change.
     RequeueAfter(Duration),
-    /// The pass failed: after the back-off of this parent.
+    /// The pass failed: after the back-off of the parent.
     Backoff,
-    /// The pass failed and whoever refused it said when to come back: after the longer of this and the back-off.
+    /// The pass failed, and the API server asked for a pause: after the longer of the pause and the back-off.
     BackoffAtLeast(Duration),
-    /// Only a change can help.
+    /// The pass stopped: only with the next change.
     UntilChanged,
-    /// The pass must see its own last writes first: after this time, and it did not fail.
+    /// The cache must show the host's last writes first: after this time, without counting as a failure.
     Again(Duration),
-    /// What the pass needs is not yet cached: with the change that says so, and after this time in any case.
+    /// The cache does not hold everything that the pass needs: with the trigger that follows, and after this time in any
+    /// case.
     Parked(Duration),
-    /// The parent is gone: never, and everything about it is forgotten.
+    /// The parent is gone: never; the host forgets everything about it.
     Forget,
 }
 
 impl Next {
-    /// The same, but after this time at the latest where all is well.
+    /// Returns the same time, but at most `most` after a pass that succeeded.
     pub(super) fn within(self, most: Duration) -> Self {
         match self {
             Self::Settled => Self::RequeueAfter(most),
@@ -33,7 +47,7 @@ impl Next {
         }
     }
 
-    /// The same, but after exactly this time where only a change or a time would bring the next pass.
+    /// Returns exactly `wait`, unless the pass failed or waits for the cache.
     pub(super) fn again_after(self, wait: Duration) -> Self {
         match self {
             Self::Settled | Self::RequeueAfter(_) | Self::UntilChanged => Self::RequeueAfter(wait),
@@ -41,7 +55,7 @@ impl Next {
         }
     }
 
-    /// What a pass came to, in a word for people.
+    /// Returns the result of the pass in one word for users.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Settled => "settled",

@@ -9,11 +9,11 @@ mod selecting;
 mod server;
 mod throttling;
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use innkeeper_apply::{Claim, Events, Settings, Writer};
-use innkeeper_cluster::{Cluster, Options};
-use innkeeper_model::{GroupKind, HashKey, Limits};
+use innkeeper_cluster::{Cause, Cluster, Options};
+use innkeeper_model::{GroupKind, Gvk, HashKey, Limits, ObjectId, PluginName};
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
     Metering, Plugin, Pool,
@@ -21,7 +21,10 @@ use innkeeper_sandbox::{
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 
 use super::*;
 

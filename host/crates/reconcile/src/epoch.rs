@@ -16,7 +16,7 @@ use innkeeper_sandbox::Plugin;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::{given_up::GivenUp, memory::Memory, selection, trial::Trial};
+use super::{analysis::Analysis, given_up::GivenUp, memory::Memory, selection};
 
 /// One revision of a plugin under one set of rules; immutable, so that a pass ends under what it began with.
 #[derive(Clone)]
@@ -118,30 +118,40 @@ impl Serving {
 }
 
 /// The time during which passes begin with the same [`Serving`]; held by each of them until it has ended.
-pub(super) struct Stint {
+pub(super) struct Epoch {
     pub(super) serving: Serving,
     /// When the change was seen that brought it; none once a pass has begun with it.
     change: Mutex<Option<Instant>>,
     /// Passes of the revision that ended with a fault of the guest.
     pub(super) faults: AtomicU64,
     /// How the first passes of a new revision end.
-    pub(super) trial: Mutex<Trial>,
+    pub(super) analysis: Mutex<Analysis>,
     /// Which passes would do nothing.
     pub(super) memory: Memory,
     /// Parents that the guest is not asked about any more.
     pub(super) given_up: GivenUp,
 }
 
-impl Stint {
-    fn new(serving: Serving, change: Option<Instant>, trial: Trial, faults: u64) -> Arc<Self> {
+impl Epoch {
+    fn new(
+        serving: Serving,
+        change: Option<Instant>,
+        analysis: Analysis,
+        faults: u64,
+    ) -> Arc<Self> {
         Arc::new(Self {
             serving,
             change: Mutex::new(change),
             faults: AtomicU64::new(faults),
-            trial: Mutex::new(trial),
+            analysis: Mutex::new(analysis),
             memory: Memory::default(),
             given_up: GivenUp::default(),
         })
+    }
+
+    /// Returns an epoch for the dry runs of a candidate, which nothing else uses.
+    pub(super) fn of_candidate(serving: Serving) -> Arc<Self> {
+        Self::new(serving, None, Analysis::default(), 0)
     }
 
     /// Takes note that a pass begins; of the first one it gives when the change was seen that it is on, if one was.
@@ -150,39 +160,39 @@ impl Stint {
     }
 
     /// Begins a trial that waits for it; to be called before the guest is.
-    pub(super) fn begin_trial(&self, parents: impl FnOnce() -> Vec<ObjectId>) {
-        let mut trial = self.trial.lock();
-        if !trial.is_open() {
-            trial.open(parents());
+    pub(super) fn begin_analysis(&self, parents: impl FnOnce() -> Vec<ObjectId>) {
+        let mut analysis = self.analysis.lock();
+        if !analysis.is_open() {
+            analysis.open(parents());
         }
     }
 }
 
 /// The pointer.
-pub(super) struct Slot(RwLock<State>);
+pub(super) struct Active(RwLock<State>);
 
 struct State {
-    current: Arc<Stint>,
+    current: Arc<Epoch>,
     /// Those of which passes may still run.
-    leaving: Vec<Weak<Stint>>,
+    leaving: Vec<Weak<Epoch>>,
 }
 
-impl Slot {
+impl Active {
     pub(super) fn new(serving: Serving) -> Self {
         Self(RwLock::new(State {
-            current: Stint::new(serving, None, Trial::default(), 0),
+            current: Epoch::new(serving, None, Analysis::default(), 0),
             leaving: Vec::new(),
         }))
     }
 
     /// What a pass that begins now runs with.
-    pub(super) fn current(&self) -> Arc<Stint> {
+    pub(super) fn current(&self) -> Arc<Epoch> {
         Arc::clone(&self.0.read().current)
     }
 
-    /// Whether a pass that began with this stint would begin with it now.
-    pub(super) fn is_current(&self, stint: &Arc<Stint>) -> bool {
-        Arc::ptr_eq(&self.0.read().current, stint)
+    /// Whether a pass that began with this epoch would begin with it now.
+    pub(super) fn is_current(&self, epoch: &Arc<Epoch>) -> bool {
+        Arc::ptr_eq(&self.0.read().current, epoch)
     }
 
     /// Lets every pass that begins from now on run with `serving`.
@@ -193,8 +203,8 @@ impl Slot {
         &self,
         serving: Serving,
         change: Option<Instant>,
-        trial: Trial,
-        watch: impl FnOnce(&Serving, &[Arc<Stint>]),
+        analysis: Analysis,
+        watch: impl FnOnce(&Serving, &[Arc<Epoch>]),
     ) {
         let mut state = self.0.write();
         let last = &state.current;
@@ -205,38 +215,38 @@ impl Slot {
         } else {
             0
         };
-        let next = Stint::new(serving, change, trial, faults);
+        let next = Epoch::new(serving, change, analysis, faults);
         let last = std::mem::replace(&mut state.current, next);
         state.leaving.push(Arc::downgrade(&last));
         // One that nobody runs with is gone before anybody is told of it.
         drop(last);
-        state.leaving.retain(|stint| stint.strong_count() > 0);
+        state.leaving.retain(|epoch| epoch.strong_count() > 0);
         state.tell(watch);
     }
 
-    /// Tells `watch` what is left once the last pass of a former stint has ended; to be called after every pass.
-    pub(super) fn settle(&self, watch: impl FnOnce(&Serving, &[Arc<Stint>])) {
-        let ended = |stint: &Weak<Stint>| stint.strong_count() == 0;
+    /// Tells `watch` what is left once the last pass of a former epoch has ended; to be called after every pass.
+    pub(super) fn settle(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
+        let ended = |epoch: &Weak<Epoch>| epoch.strong_count() == 0;
         if !self.0.read().leaving.iter().any(ended) {
             return;
         }
         let mut state = self.0.write();
         let before = state.leaving.len();
-        state.leaving.retain(|stint| !ended(stint));
+        state.leaving.retain(|epoch| !ended(epoch));
         if state.leaving.len() < before {
             state.tell(watch);
         }
     }
 
     /// Tells `watch` what passes run with, while nobody can switch it.
-    pub(super) fn look(&self, watch: impl FnOnce(&Serving, &[Arc<Stint>])) {
-        // Not as a reader: a stint that is looked at does not seem to have ended.
+    pub(super) fn look(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
+        // Not as a reader: a epoch that is looked at does not seem to have ended.
         self.0.write().tell(watch);
     }
 }
 
 impl State {
-    fn tell(&self, watch: impl FnOnce(&Serving, &[Arc<Stint>])) {
+    fn tell(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
         let leaving: Vec<_> = self
             .leaving
             .iter()
@@ -255,11 +265,11 @@ mod tests {
     #[test]
     fn what_was_left_is_told_of_until_its_last_pass_has_ended() {
         let (old, new) = (serving_of(saying("old")), serving_of(saying("new")));
-        let slot = Slot::new(old);
+        let slot = Active::new(old);
         let told = Mutex::new(Vec::new());
-        let watch = |_: &Serving, others: &[Arc<Stint>]| told.lock().push(others.len());
+        let watch = |_: &Serving, others: &[Arc<Epoch>]| told.lock().push(others.len());
         let passes = [slot.current(), slot.current()];
-        slot.switch(new.clone(), None, Trial::default(), watch);
+        slot.switch(new.clone(), None, Analysis::default(), watch);
         assert!(!slot.is_current(&passes[0]));
         assert_eq!(
             slot.current().serving.plugin.revision(),
@@ -272,7 +282,7 @@ mod tests {
         slot.settle(watch);
         slot.settle(watch);
         // Nobody runs with what is left now.
-        slot.switch(new, None, Trial::default(), watch);
+        slot.switch(new, None, Analysis::default(), watch);
         slot.settle(watch);
         assert_eq!(*told.lock(), [1, 0, 0]);
     }

@@ -25,7 +25,7 @@ pub enum FirstPass {
 /// A pass that came to no verdict of the guest, because it was parked or is to be tried again, is not a first pass: the
 /// next one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trial {
+pub struct Analysis {
     /// None while it is not known which parents there are.
     pending: Option<BTreeSet<ObjectId>>,
     well: usize,
@@ -33,7 +33,7 @@ pub struct Trial {
     first_fault: Option<Fault>,
 }
 
-/// The first fault of a trial, to be told to people.
+/// The first fault of a analysis, to be told to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The parent.
@@ -44,15 +44,15 @@ pub struct Fault {
     pub message: String,
 }
 
-impl Trial {
-    /// The trial of a revision that takes over these parents; parents that come later are not part of it.
+impl Analysis {
+    /// The analysis of a revision that takes over these parents; parents that come later are not part of it.
     pub fn of(parents: impl IntoIterator<Item = ObjectId>) -> Self {
-        let mut trial = Self::unopened();
-        trial.open(parents);
-        trial
+        let mut analysis = Self::unopened();
+        analysis.open(parents);
+        analysis
     }
 
-    /// A trial that begins once it is known which parents there are.
+    /// A analysis that begins once it is known which parents there are.
     pub const fn unopened() -> Self {
         Self {
             pending: None,
@@ -74,7 +74,7 @@ impl Trial {
 
     /// Takes note of how a pass ended; only the first one of a parent counts.
     ///
-    /// Says whether somebody should look at the trial now: it is over, or there is one fault more.
+    /// Says whether somebody should look at the analysis now: it is over, or there is one fault more.
     pub fn record(&mut self, parent: &ObjectId, ended: FirstPass) -> bool {
         if !self.take(parent) {
             return false;
@@ -96,7 +96,7 @@ impl Trial {
 
     /// Leaves out a parent that has no pass: it is gone, or its passes are stopped.
     ///
-    /// Says whether somebody should look at the trial now: it is over.
+    /// Says whether somebody should look at the analysis now: it is over.
     pub fn excuse(&mut self, parent: &ObjectId) -> bool {
         self.take(parent) && self.pending() == 0
     }
@@ -128,7 +128,7 @@ impl Trial {
 }
 
 /// Nothing is tried out.
-impl Default for Trial {
+impl Default for Analysis {
     fn default() -> Self {
         Self::of([])
     }
@@ -152,40 +152,49 @@ mod tests {
 
     #[test]
     fn only_the_first_pass_of_a_parent_counts() {
-        let mut trial = Trial::of(["a", "b", "c"].map(id));
-        assert!(!trial.record(&id("a"), FirstPass::Well));
-        assert!(!trial.record(&id("a"), faulted("later")));
-        assert!(trial.record(&id("b"), faulted("first")));
-        assert!(!trial.record(&id("b"), FirstPass::Well));
-        assert_eq!((trial.pending(), trial.well(), trial.faulted()), (1, 1, 1));
-        assert!(trial.record(&id("c"), faulted("second")));
-        assert_eq!((trial.pending(), trial.well(), trial.faulted()), (0, 1, 2));
-        let first = trial.first_fault().unwrap();
+        let mut analysis = Analysis::of(["a", "b", "c"].map(id));
+        assert!(!analysis.record(&id("a"), FirstPass::Well));
+        assert!(!analysis.record(&id("a"), faulted("later")));
+        assert!(analysis.record(&id("b"), faulted("first")));
+        assert!(!analysis.record(&id("b"), FirstPass::Well));
+        assert_eq!(
+            (analysis.pending(), analysis.well(), analysis.faulted()),
+            (1, 1, 1)
+        );
+        assert!(analysis.record(&id("c"), faulted("second")));
+        assert_eq!(
+            (analysis.pending(), analysis.well(), analysis.faulted()),
+            (0, 1, 2)
+        );
+        let first = analysis.first_fault().unwrap();
         assert_eq!((&first.parent, &*first.message), (&id("b"), "first"));
     }
 
     #[test]
     fn parents_that_come_later_or_have_no_pass_do_not_count() {
-        let mut trial = Trial::of(["a", "b"].map(id));
-        trial.record(&id("new"), faulted("of a new one"));
-        assert!(!trial.excuse(&id("a")));
-        trial.record(&id("a"), faulted("of one that is gone"));
-        assert_eq!((trial.pending(), trial.well(), trial.faulted()), (1, 0, 0));
-        assert_eq!(trial.first_fault(), None);
-        assert!(trial.excuse(&id("b")));
-        assert!(!trial.excuse(&id("b")));
+        let mut analysis = Analysis::of(["a", "b"].map(id));
+        analysis.record(&id("new"), faulted("of a new one"));
+        assert!(!analysis.excuse(&id("a")));
+        analysis.record(&id("a"), faulted("of one that is gone"));
+        assert_eq!(
+            (analysis.pending(), analysis.well(), analysis.faulted()),
+            (1, 0, 0)
+        );
+        assert_eq!(analysis.first_fault(), None);
+        assert!(analysis.excuse(&id("b")));
+        assert!(!analysis.excuse(&id("b")));
     }
 
     #[test]
     fn a_trial_begins_when_its_parents_are_known() {
-        let mut trial = Trial::unopened();
-        assert!(!trial.record(&id("a"), faulted("before")));
-        assert!(!trial.is_open());
-        trial.open(["a"].map(id));
+        let mut analysis = Analysis::unopened();
+        assert!(!analysis.record(&id("a"), faulted("before")));
+        assert!(!analysis.is_open());
+        analysis.open(["a"].map(id));
         assert_eq!(
-            (trial.is_open(), trial.pending(), trial.faulted()),
+            (analysis.is_open(), analysis.pending(), analysis.faulted()),
             (true, 1, 0)
         );
-        assert!(trial.record(&id("a"), FirstPass::Well));
+        assert!(analysis.record(&id("a"), FirstPass::Well));
     }
 }

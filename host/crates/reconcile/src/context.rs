@@ -1,0 +1,98 @@
+//! The parts that all passes of one plugin and kind of parent share.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use innkeeper_apply::{self as apply, Target, Written};
+use innkeeper_cluster::Registration;
+use innkeeper_metrics::PluginMetrics;
+use innkeeper_model::{Object, ObjectId, PluginName, ResourceVersion};
+use parking_lot::Mutex;
+
+use super::{
+    epoch::{Active, Epoch},
+    faults::RecentFaults,
+    ledger::Ledger,
+    shared::Shared,
+};
+
+/// The parts that all passes of one plugin and kind of parent share.
+///
+/// Lock order: the active revision before the state of the cache, because a swap updates the watches before the first
+/// pass of the new revision begins. The ledger and the analysis of an epoch are locked alone.
+pub(crate) struct Context {
+    pub(crate) plugin: PluginName,
+    pub(crate) active: Active,
+    pub(crate) registration: Registration,
+    pub(crate) ledger: Mutex<Ledger>,
+    /// The number of passes that were skipped because their inputs had not changed.
+    pub(crate) skipped: AtomicU64,
+    pub(crate) recent_faults: RecentFaults,
+    pub(crate) metrics: PluginMetrics,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Context {
+    /// Returns the target of the writes to a parent.
+    pub(crate) fn target(&self, parent: &Object) -> Target {
+        Target::new(parent, &self.shared.resource_of(parent))
+    }
+
+    /// Returns the limit of writes per minute of a parent under the present rules.
+    pub(crate) fn writes_per_minute_max(&self) -> u32 {
+        let epoch = self.active.current();
+        epoch.serving.limits.writes_per_minute_max
+    }
+
+    /// Leaves a parent out of the rollout analysis of an epoch: it is gone, or its passes are stopped.
+    pub(crate) fn excuse(&self, epoch: &Epoch, parent: &ObjectId) {
+        if epoch.analysis.lock().excuse(parent) {
+            self.shared.trials.notify_one();
+        }
+    }
+
+    /// Counts a pass that was skipped.
+    pub(crate) fn count_skip(&self) {
+        self.skipped.fetch_add(1, Ordering::Relaxed);
+        self.metrics.skipped();
+    }
+
+    /// Counts a write for a parent that the API server accepted.
+    pub(crate) fn count_write(&self, parent: &ObjectId, verb: &str) {
+        self.metrics.wrote(verb);
+        let changed = self.ledger.lock().react(parent);
+        if let Some(changed) = changed {
+            self.metrics.reacted(changed.elapsed());
+        }
+    }
+
+    /// Records a write until the cache shows it, so that no pass plans from an older state.
+    pub(crate) fn note_written(&self, parent: &ObjectId, id: &ObjectId, written: &Written) {
+        let version = written.resource_version;
+        if written.gone {
+            // The answer shows the last state of the object, so only its removal proves that the cache is current.
+            self.registration.note_stale(parent, id, version);
+        } else {
+            self.registration.note_write(parent, id, version);
+        }
+    }
+
+    /// Records the evidence of a failed write that the cache is behind.
+    pub(crate) fn note_failure(
+        &self,
+        parent: &ObjectId,
+        id: &ObjectId,
+        observed: Option<ResourceVersion>,
+        error: &apply::Error,
+    ) {
+        if error.is_ambiguous() {
+            self.registration.note_unknown(parent, id);
+        } else if error.is_stale()
+            && let Some(observed) = observed
+        {
+            self.registration.note_stale(parent, id, observed);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The dry run of a candidate revision: a pass up to its plan, without any trace in the cluster or in the plugin's state.
+//!
+//! The Plugin controller decides which revisions need a dry run, and judges the results.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use innkeeper_cluster::{Recording, Registration};
+use innkeeper_model::{FaultKind, ObjectId, Operation, error_chain};
+use innkeeper_plan::Plan;
+use innkeeper_sandbox::{CallReport, LogLine};
+use tracing::{Instrument, Span, debug, debug_span};
+
+use super::{
+    context::Context,
+    epoch::{Epoch, Serving},
+    pass::{Entered, Pass, Planned, Step, Stopped},
+    stop::{Stop, named},
+};
+
+/// A revision that is tried while another one is active.
+///
+/// The kinds that it reads are watched while this value lives; the active revision does not wait for them.
+pub struct Candidate {
+    epoch: Arc<Epoch>,
+    registration: Registration,
+}
+
+impl Candidate {
+    pub(crate) fn new(serving: Serving, registration: Registration) -> Self {
+        Self {
+            epoch: Epoch::of_candidate(serving),
+            registration,
+        }
+    }
+
+    /// Returns the revision with its grants and limits.
+    pub fn serving(&self) -> &Serving {
+        &self.epoch.serving
+    }
+}
+
+/// The result of a dry run for one parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rehearsal {
+    /// The host would accept the answer and make these changes.
+    Planned(Changes),
+    /// The guest would fail or break a limit, or the host would reject its answer.
+    Refused {
+        /// The reason, as in the condition `Synced`.
+        reason: &'static str,
+        /// The failure.
+        message: String,
+    },
+    /// The guest would return an error.
+    Fault {
+        /// The kind of the error.
+        kind: FaultKind,
+        /// The message of the guest.
+        message: String,
+    },
+    /// The result is not known yet; the caller tries again later.
+    Parked {
+        /// The missing objects or kinds.
+        waiting: String,
+    },
+    /// The host would not call the guest: the parent is gone, paused, not selected, or deleted without the guest.
+    Idle,
+}
+
+/// The writes to children; status and finalizer do not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The number of creates.
+    pub creates: usize,
+    /// The number of updates and transfers of ownership.
+    pub updates: usize,
+    /// The children to delete.
+    pub deletes: Vec<ObjectId>,
+}
+
+impl Changes {
+    fn of(plan: &Plan) -> Self {
+        let mut changes = Self::default();
+        for operation in &plan.operations {
+            match operation {
+                Operation::Create { .. } => changes.creates += 1,
+                Operation::Update { .. } | Operation::Transfer { .. } => changes.updates += 1,
+                Operation::Prune { id, .. } => changes.deletes.push(id.clone()),
+                Operation::AddFinalizer | Operation::RemoveFinalizer => {}
+            }
+        }
+        changes
+    }
+}
+
+/// Runs a pass of a candidate up to its plan for each of these parents.
+pub(crate) async fn run(
+    context: &Context,
+    candidate: &Candidate,
+    parents: Vec<ObjectId>,
+) -> Vec<(ObjectId, Rehearsal)> {
+    let mut results = Vec::with_capacity(parents.len());
+    let (mut jobs, mut entered) = (VecDeque::new(), VecDeque::new());
+    for parent in &parents {
+        let span = debug_span!("dry_run", plugin = %context.plugin, %parent);
+        let pass = enter(context, candidate, parent);
+        match pass.instrument(span.clone()).await {
+            Ok(pass) => {
+                jobs.push_back(pass.job());
+                entered.push_back((pass, span));
+            }
+            Err(stopped) => results.push((parent.clone(), stopped.dry_run())),
+        }
+    }
+    while !jobs.is_empty() {
+        let plugin = candidate.serving().plugin.clone();
+        let turn = match context.shared.pool.rehearse(plugin, jobs).await {
+            Ok(turn) => turn,
+            Err(error) => {
+                let why = error_chain(&error).to_string();
+                results.extend(
+                    entered
+                        .drain(..)
+                        .map(|(pass, _)| (pass.id.clone(), parked(&why))),
+                );
+                break;
+            }
+        };
+        // Another group may wait for the thread: it gets the thread before this task evaluates its own results.
+        tokio::task::yield_now().await;
+        let called = entered.drain(..turn.called.len());
+        for ((pass, span), (report, reads)) in called.zip(turn.called) {
+            let id = pass.id.clone();
+            let planned = plan(pass, &span, report, reads.into_recording());
+            let result = planned.map_or_else(|stopped| stopped.dry_run(), |pass| pass.dry_run());
+            results.push((id, result));
+        }
+        jobs = turn.left;
+    }
+    results
+}
+
+async fn enter<'a>(
+    context: &'a Context,
+    candidate: &'a Candidate,
+    parent: &'a ObjectId,
+) -> Step<'a, Pass<'a, Entered>> {
+    let epoch = Arc::clone(&candidate.epoch);
+    Pass::observe_as(context, &candidate.registration, epoch, parent)
+        .await?
+        .enter()
+}
+
+fn plan<'a>(
+    pass: Pass<'a, Entered>,
+    span: &Span,
+    report: CallReport,
+    recording: Recording,
+) -> Step<'a, Pass<'a, Planned>> {
+    let _entered = span.enter();
+    // The candidate keeps no subscription.
+    pass.registration.commit(pass.id, &Recording::default());
+    for LogLine { level, message } in &report.log {
+        debug!(target: "guest", ?level, "{message}");
+    }
+    Ok(pass.answered(report, recording).check()?.plan())
+}
+
+impl Pass<'_, Planned> {
+    fn dry_run(self) -> Rehearsal {
+        Rehearsal::Planned(Changes::of(&self.state.plan))
+    }
+}
+
+impl Pass<'_, Stopped> {
+    fn dry_run(self: Box<Self>) -> Rehearsal {
+        let Self {
+            registration,
+            id,
+            state,
+            ..
+        } = *self;
+        match state.reason {
+            Stop::NotSelected { .. } => {
+                registration.commit(id, &Recording::default());
+                Rehearsal::Idle
+            }
+            Stop::Gone
+            | Stop::Ignored
+            | Stop::Released
+            | Stop::Paused
+            // Neither stops a dry run: a candidate has no earlier passes, and reports nothing.
+            | Stop::Unchanged(_)
+            | Stop::GivenUp(_)
+            | Stop::NotReported(_) => Rehearsal::Idle,
+            Stop::Behind { .. } => parked("the host's own last writes are not seen yet"),
+            Stop::NotCached(waiting) => parked(&named(&waiting)),
+            Stop::NamespaceNotSeen { .. } => parked("the namespace of the parent is not seen yet"),
+            Stop::NamespacesNotCached { kind, .. } | Stop::ReadNotCached(kind) => {
+                parked(&kind.to_string())
+            }
+            Stop::HashKeyMissing => parked("the cluster's hash key is missing"),
+            Stop::NotCalled => parked("the host failed to call the plugin"),
+            Stop::Fault { fault, .. } => {
+                let fault = fault.into_inner();
+                Rehearsal::Fault {
+                    kind: fault.kind,
+                    message: fault.message,
+                }
+            }
+            Stop::Refused { reason, message } => Rehearsal::Refused { reason, message },
+        }
+    }
+}
+
+fn parked(waiting: &str) -> Rehearsal {
+    Rehearsal::Parked {
+        waiting: waiting.to_owned(),
+    }
+}

@@ -1,0 +1,428 @@
+//! The facts that a pass found, and the conclusion from them: the conditions of the parent and its next pass.
+//!
+//! Pure: this is the only place that decides the condition `Synced` of a pass and the time of the next one.
+
+use std::time::Duration;
+
+use innkeeper_model::{
+    ANNOTATION_PAUSED, Condition, ConditionStatus, Event, FaultKind, Object, Phase, PluginName,
+    Report, Retry, reason,
+};
+use innkeeper_plan::{self as plan, Failure, GuestPart, ReadyPart};
+use innkeeper_policy::NotSelected;
+use tokio::time::Instant;
+
+use super::{
+    field_conflict::FieldConflict,
+    held_back::HeldBack,
+    next::Next,
+    stop::{Stop, is_unclaimed, named},
+};
+
+/// The shortest requeue that a guest may ask for.
+const REQUEUE_MIN: Duration = Duration::from_millis(100);
+
+/// The time that a pass may wait for the cache before its parent gets a condition about it: a host that starts lists
+/// most clusters in less.
+const WAITING_SAID_AFTER: Duration = Duration::from_secs(10);
+
+/// The time between two passes that wait for the cache, in case the trigger gets lost.
+const WAITING_RECHECK: Duration = Duration::from_secs(30);
+
+/// The time that a report may be left to the next pass, which the watch triggers; a timer triggers it then.
+const REPORT_LEFT_MAX: Duration = Duration::from_secs(1);
+
+/// The facts of one pass.
+pub(crate) struct Findings<'a> {
+    plugin: &'a PluginName,
+    /// The parent as observed; none if it is gone, or if no condition of it may state the facts.
+    parent: Option<&'a Object>,
+    end: End<'a>,
+    /// The results of status writes that failed or had to wait, in their order.
+    status: Vec<StatusFinding>,
+}
+
+/// The end of the steps before the report.
+pub(crate) enum End<'a> {
+    /// A step stopped the pass.
+    Stopped {
+        reason: &'a Stop,
+        /// The time that earlier passes have waited for the cache.
+        parked: Duration,
+        now: Instant,
+    },
+    /// The finalizer was removed, or the write failed.
+    Released(Result<(), Retry>),
+    /// The guest leaves the children as they are.
+    Kept { phase: Phase, report: &'a Report },
+    /// The guest has finalized the parent; the status goes first, because the parent is gone without its finalizer.
+    Finalizing { report: &'a Report },
+    /// The plan was not tried.
+    NotApplied { report: &'a Report, error: String },
+    /// All failures say that the cluster has changed since the observation.
+    Superseded {
+        /// True if some operation is worth another attempt.
+        again: bool,
+    },
+    /// The plan was applied, as far as that was possible.
+    Applied(Applied<'a>),
+}
+
+/// The findings about a plan that was applied.
+pub(crate) struct Applied<'a> {
+    pub(crate) report: &'a Report,
+    pub(crate) conclusion: plan::Conclusion,
+    pub(crate) held_back: Option<HeldBack>,
+    pub(crate) conflict: Option<FieldConflict>,
+    /// True if the report is left to the next pass, which the watch of the written children triggers.
+    pub(crate) left: bool,
+}
+
+impl Applied<'_> {
+    /// Returns true if no operation failed or has to wait.
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.conclusion.retry.is_none() && self.held_back.is_none() && self.conflict.is_none()
+    }
+}
+
+/// The result of a status write that failed or had to wait.
+pub(crate) enum StatusFinding {
+    /// The rate limit of the parent holds the status back.
+    HeldBack(HeldBack),
+    /// The API server rejected the guest's part.
+    Rejected(Failure),
+    /// The write failed.
+    Failed(Retry),
+}
+
+/// The conclusion from the findings of a pass.
+#[derive(Debug)]
+pub(crate) struct Conclusion<'a> {
+    /// The status to write; none: the parent keeps its status.
+    pub(crate) status: Option<Status<'a>>,
+    pub(crate) next: Next,
+}
+
+/// A status with the host's conditions.
+#[derive(Debug)]
+pub(crate) struct Status<'a> {
+    pub(crate) guest: GuestPart<'a>,
+    pub(crate) synced: Condition,
+    pub(crate) ready: ReadyPart,
+}
+
+impl<'a> Findings<'a> {
+    pub(crate) const fn of(
+        plugin: &'a PluginName,
+        parent: Option<&'a Object>,
+        end: End<'a>,
+    ) -> Self {
+        Self {
+            plugin,
+            parent,
+            end,
+            status: Vec::new(),
+        }
+    }
+
+    /// Adds the result of a status write.
+    pub(crate) fn add(&mut self, finding: StatusFinding) {
+        self.status.push(finding);
+    }
+
+    /// Returns true if operations wait, so that the next pass is not like this one.
+    pub(crate) const fn waits(&self) -> bool {
+        match &self.end {
+            End::Applied(applied) => applied.held_back.is_some() || applied.conflict.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Returns the events of the guest.
+    pub(crate) fn events(&self) -> &'a [Event] {
+        match &self.end {
+            End::Kept { report, .. }
+            | End::Finalizing { report }
+            | End::NotApplied { report, .. }
+            | End::Applied(Applied { report, .. }) => &report.events,
+            End::Stopped {
+                reason: Stop::Fault { fault, .. },
+                ..
+            } => fault.report.as_ref().map_or(&[], |report| &report.events),
+            End::Stopped { .. } | End::Released(_) | End::Superseded { .. } => &[],
+        }
+    }
+
+    /// Draws the conclusion from all findings so far.
+    pub(crate) fn conclude(&self) -> Conclusion<'a> {
+        let first = match &self.end {
+            End::Stopped {
+                reason,
+                parked,
+                now,
+            } => self.stopped(reason, *parked, *now),
+            End::Released(released) => Conclusion::silent(match released {
+                Ok(()) => Next::Settled,
+                Err(retry) => after_failure(*retry, Next::Backoff),
+            }),
+            End::Kept { phase, report } => {
+                let next = match (phase, requested(report)) {
+                    // A parent that keeps its finalizer without a date has another pass.
+                    (Phase::Finalize, Next::Settled) => Next::Backoff,
+                    (_, next) => next,
+                };
+                Conclusion::of_report(report, applied(), next)
+            }
+            End::Finalizing { report } => Conclusion::of_report(report, applied(), Next::Settled),
+            End::NotApplied { report, error } => {
+                let synced = not_synced(reason::APPLY_FAILED, error.as_str());
+                Conclusion::of_report(report, synced, Next::Backoff)
+            }
+            End::Superseded { again: true } => Conclusion::silent(Next::Backoff),
+            End::Superseded { again: false } => Conclusion::silent(Next::UntilChanged),
+            End::Applied(applied) => after_apply(applied),
+        };
+        let status = self.status.iter();
+        status.fold(first, |conclusion, finding| {
+            self.after_status(conclusion, finding)
+        })
+    }
+
+    fn stopped(&self, stop: &'a Stop, parked: Duration, now: Instant) -> Conclusion<'a> {
+        match stop {
+            Stop::Gone => Conclusion::silent(Next::Forget),
+            Stop::Behind { until } => {
+                let wait =
+                    until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+                Conclusion::silent(Next::Again(wait))
+            }
+            Stop::NotCached(waiting) => {
+                let since = waiting.iter().map(|waiting| waiting.since).min();
+                let waited =
+                    since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+                self.waiting(&named(waiting), waited.max(parked), true)
+            }
+            Stop::NamespacesNotCached { kind, .. } => {
+                let what = format!(
+                    "{kind}, whose labels spec.parents.namespaceSelector selects; the host needs get, list and watch of namespaces (innkeeper manifests prints the role)"
+                );
+                let is_unclaimed = self
+                    .parent
+                    .is_some_and(|parent| is_unclaimed(self.plugin, parent));
+                self.waiting(&what, parked, is_unclaimed)
+            }
+            Stop::ReadNotCached(kind) => self.waiting(&kind.to_string(), parked, true),
+            Stop::Ignored | Stop::Released | Stop::NamespaceNotSeen { .. } => {
+                Conclusion::silent(Next::UntilChanged)
+            }
+            Stop::Paused => Conclusion::of_host(paused(), Next::UntilChanged),
+            Stop::NotSelected { why, .. } => self.not_selected(*why),
+            Stop::HashKeyMissing => Conclusion::of_host(hash_key_missing(), Next::Backoff),
+            Stop::Unchanged(next) | Stop::NotReported(next) => Conclusion::silent(next.clone()),
+            Stop::GivenUp(synced) => Conclusion::of_host(synced.clone(), Next::UntilChanged),
+            Stop::NotCalled => Conclusion::silent(Next::Backoff),
+            Stop::Fault { fault, phase } => {
+                let next = match (fault.kind, phase) {
+                    (FaultKind::Retry, _) | (_, Phase::Finalize) => Next::Backoff,
+                    (FaultKind::Invalid | FaultKind::Fatal, Phase::Reconcile) => Next::UntilChanged,
+                };
+                let synced = plan::fault_condition(fault);
+                match &fault.report {
+                    Some(report) => Conclusion::of_report(report, synced, next),
+                    None => Conclusion::of_host(synced, next),
+                }
+            }
+            Stop::Refused { reason, message } => {
+                Conclusion::of_host(not_synced(reason, message.as_str()), Next::Backoff)
+            }
+        }
+    }
+
+    /// A pass that waits for the cache: a condition states it after some time, if it may.
+    fn waiting(&self, what: &str, waited: Duration, may_be_told: bool) -> Conclusion<'a> {
+        if waited < WAITING_SAID_AFTER {
+            return Conclusion::silent(Next::Parked(WAITING_SAID_AFTER.saturating_sub(waited)));
+        }
+        let next = Next::Parked(WAITING_RECHECK);
+        if self.parent.is_none() || !may_be_told {
+            return Conclusion::silent(next);
+        }
+        let message = format!("waiting until the cluster has been read: {what}");
+        let synced = plan::synced(ConditionStatus::Unknown, reason::WAITING_FOR_CACHE, message);
+        Conclusion::of_host(synced, next)
+    }
+
+    /// A parent that has left the selection keeps its children. One that was never selected is not touched: its
+    /// conditions may belong to another host.
+    fn not_selected(&self, why: NotSelected) -> Conclusion<'a> {
+        let parent = self.parent;
+        let Some(parent) = parent.filter(|parent| plan::has_spoken(self.plugin, parent)) else {
+            return Conclusion::silent(Next::UntilChanged);
+        };
+        let (field, plugin) = (why.field(), self.plugin);
+        let (whose, label) = match (why, parent.namespace.as_deref()) {
+            (NotSelected::ByItsNamespace, Some(name)) => {
+                (format!("of its namespace {name}"), "the namespace")
+            }
+            _ => ("of this object".to_owned(), "it"),
+        };
+        let message = format!(
+            "{field} of Plugin {plugin} does not select the labels {whose}: the host no longer reconciles the object, and its children stay as they are; label {label} or change the selector to resume"
+        );
+        let synced = plan::synced(ConditionStatus::Unknown, reason::NOT_SELECTED, message);
+        let ready = Condition {
+            kind: reason::READY.to_owned(),
+            status: ConditionStatus::Unknown,
+            reason: reason::NOT_SELECTED.to_owned(),
+            message: "the host no longer observes the children".to_owned(),
+        };
+        let mut conclusion = Conclusion::of_host(synced, Next::UntilChanged);
+        // A paused parent keeps its last `Ready`, because it resumes. Here the last `Ready` of the host would be taken
+        // for the present state. A `Ready` that the guest stated stays: it is part of the guest's status.
+        if let Some(status) = &mut conclusion.status {
+            status.ready = ReadyPart::Host(ready);
+        }
+        conclusion
+    }
+
+    fn after_status(&self, before: Conclusion<'a>, finding: &StatusFinding) -> Conclusion<'a> {
+        let Conclusion { status, next } = before;
+        let host_only = |synced: Condition| {
+            status.as_ref().map(|status| Status {
+                guest: GuestPart::Leave,
+                synced,
+                ready: status.ready.clone(),
+            })
+        };
+        match finding {
+            StatusFinding::HeldBack(held) => {
+                let is_told = |parent| plan::gives(parent, reason::THROTTLED);
+                let throttled = |status: &Status<'_>| status.synced.reason == reason::THROTTLED;
+                Conclusion {
+                    // Once only: a condition that changes with every pass triggers the next one.
+                    status: match &status {
+                        _ if self.parent.is_some_and(is_told) => None,
+                        Some(status) if throttled(status) => host_only(status.synced.clone()),
+                        _ => host_only(held.synced()),
+                    },
+                    next: next.again_after(held.wait),
+                }
+            }
+            // Another field manager writes the host's conditions, so they can still state the reason.
+            StatusFinding::Rejected(failure) => Conclusion {
+                status: host_only(not_synced(
+                    reason::STATUS_REJECTED,
+                    failure.message.as_str(),
+                )),
+                next: after_failure(failure.retry, next),
+            },
+            StatusFinding::Failed(retry) => Conclusion::silent(after_failure(*retry, next)),
+        }
+    }
+}
+
+impl<'a> Conclusion<'a> {
+    /// Leaves the status as it is.
+    const fn silent(next: Next) -> Self {
+        Self { status: None, next }
+    }
+
+    /// Leaves the guest's part and `Ready` as they are.
+    const fn of_host(synced: Condition, next: Next) -> Self {
+        Self {
+            status: Some(Status {
+                guest: GuestPart::Leave,
+                synced,
+                ready: ReadyPart::Leave,
+            }),
+            next,
+        }
+    }
+
+    /// Leaves `Ready` as it is, unless the guest states it.
+    const fn of_report(report: &'a Report, synced: Condition, next: Next) -> Self {
+        Self {
+            status: Some(Status {
+                guest: GuestPart::State(report),
+                synced,
+                ready: ReadyPart::Leave,
+            }),
+            next,
+        }
+    }
+}
+
+/// Merges the failures of the plan, the rate limit, the field conflicts and the request of the guest.
+fn after_apply<'a>(applied: &Applied<'a>) -> Conclusion<'a> {
+    let Applied {
+        report,
+        conclusion,
+        held_back,
+        conflict,
+        left,
+    } = applied;
+    let requested = requested(report);
+    if *left {
+        return Conclusion::silent(requested.within(REPORT_LEFT_MAX));
+    }
+    let (synced, next) = match (conclusion.retry, held_back, conflict) {
+        // A failure that only a change can repair must not keep the operations that wait for the rate limit.
+        (Some(Retry::OnChange), Some(held), _) => (
+            conclusion.synced.clone(),
+            after_failure(Retry::OnChange, requested).again_after(held.wait),
+        ),
+        (Some(retry), _, _) => (conclusion.synced.clone(), after_failure(retry, requested)),
+        (None, Some(held), _) => (held.synced(), Next::RequeueAfter(held.wait)),
+        (None, None, Some(conflict)) => (conflict.synced(), requested.within(conflict.wait)),
+        (None, None, None) => (conclusion.synced.clone(), requested),
+    };
+    Conclusion {
+        status: Some(Status {
+            guest: GuestPart::State(report),
+            synced,
+            ready: ReadyPart::Host(conclusion.ready.clone()),
+        }),
+        next,
+    }
+}
+
+/// Returns the next pass that the guest asked for.
+fn requested(report: &Report) -> Next {
+    report.requeue_after_ms.map_or(Next::Settled, |after| {
+        Next::RequeueAfter(Duration::from_millis(after).max(REQUEUE_MIN))
+    })
+}
+
+/// Merges the retry of a failed write into the next pass.
+fn after_failure(retry: Retry, next: Next) -> Next {
+    match (retry, next) {
+        (Retry::At(least), _) => Next::BackoffAtLeast(least),
+        (Retry::Backoff, _) => Next::Backoff,
+        (Retry::Never | Retry::OnChange, Next::Settled) => Next::UntilChanged,
+        (Retry::Never | Retry::OnChange, next) => next,
+    }
+}
+
+fn not_synced(reason: &'static str, message: impl Into<String>) -> Condition {
+    plan::synced(ConditionStatus::False, reason, message)
+}
+
+fn applied() -> Condition {
+    plan::synced(ConditionStatus::True, reason::APPLIED, "")
+}
+
+fn paused() -> Condition {
+    let message =
+        format!("the annotation {ANNOTATION_PAUSED} stops all passes; remove it to resume");
+    plan::synced(ConditionStatus::Unknown, reason::PAUSED, message)
+}
+
+fn hash_key_missing() -> Condition {
+    not_synced(
+        reason::HASH_KEY_MISSING,
+        "the Secret with the cluster's hash key is missing: restore it; a new key would change every hash, see the host's log",
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,465 @@
+use innkeeper_model::{Fault, Gvk};
+use innkeeper_plan::{Effects, Plan};
+use innkeeper_policy::check_fault;
+use serde_json::json;
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn plugin() -> PluginName {
+    PluginName::new("web").unwrap()
+}
+
+/// A parent whose conditions the host `innkeeper:web:host` may have written.
+fn parent(synced: Option<&str>) -> Object {
+    let mut parent = json!({
+        "apiVersion": "example.com/v1", "kind": "Web",
+        "metadata": {"name": "a", "namespace": "demo", "uid": "u", "resourceVersion": "7", "generation": 1},
+    });
+    if let Some(reason) = synced {
+        parent["status"]["conditions"] = json!([
+            {"type": "Synced", "status": "False", "reason": reason, "observedGeneration": 1}
+        ]);
+        parent["metadata"]["managedFields"] = json!([{
+            "manager": "innkeeper:web:host", "operation": "Apply", "subresource": "status",
+            "fieldsV1": {"f:status": {"f:conditions": {"k:{\"type\":\"Synced\"}": {"f:status": {}}}}},
+        }]);
+    }
+    let kind = Gvk::new("example.com", "v1", "Web");
+    innkeeper_cluster::present(
+        parent.as_object().unwrap(),
+        &kind,
+        innkeeper_model::Access::Full,
+        &key(),
+    )
+    .unwrap()
+}
+
+fn key() -> innkeeper_model::HashKey {
+    innkeeper_model::HashKey::new(*b"the key of this cluster")
+}
+
+fn report(requeue_after_ms: Option<u64>) -> Report {
+    Report {
+        requeue_after_ms,
+        ..Report::default()
+    }
+}
+
+/// The reason of `Synced` (empty: the status stays) and the next pass.
+fn concluded(parent: Option<&Object>, end: End<'_>) -> (String, Next) {
+    let plugin = plugin();
+    told(Findings::of(&plugin, parent, end).conclude())
+}
+
+fn told(conclusion: Conclusion<'_>) -> (String, Next) {
+    let reason = conclusion.status.map(|status| status.synced.reason);
+    (reason.unwrap_or_default(), conclusion.next)
+}
+
+fn stopped(reason: &Stop, parked: Duration) -> End<'_> {
+    End::Stopped {
+        reason,
+        parked,
+        now: Instant::now(),
+    }
+}
+
+fn fault(kind: FaultKind, phase: Phase) -> Stop {
+    let fault = Fault {
+        kind,
+        message: "no".to_owned(),
+        report: None,
+    };
+    Stop::Fault {
+        fault: check_fault(fault).unwrap(),
+        phase,
+    }
+}
+
+#[test]
+fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
+    use FaultKind::{Fatal, Invalid, Retry};
+    use Phase::{Finalize, Reconcile};
+    let pod = || Gvk::new("", "v1", "Pod");
+    let refused = Stop::Refused {
+        reason: reason::GUEST_TRAPPED,
+        message: "unreachable".to_owned(),
+    };
+    let not_selected = || Stop::NotSelected {
+        why: NotSelected::ByItsLabels,
+        reads: innkeeper_cluster::Recording::default(),
+    };
+    let (mine, foreign) = (parent(Some("Applied")), parent(None));
+    let soon = Next::RequeueAfter(MINUTE);
+    for (stop, parent, parked_s, expected, next) in [
+        (Stop::Gone, None, 0, "", Next::Forget),
+        (
+            Stop::Behind { until: None },
+            None,
+            0,
+            "",
+            Next::Again(Duration::ZERO),
+        ),
+        (
+            Stop::NotCached(Vec::new()),
+            Some(&mine),
+            4,
+            "",
+            Next::Parked(Duration::from_secs(6)),
+        ),
+        (
+            Stop::NotCached(Vec::new()),
+            Some(&mine),
+            10,
+            "WaitingForCache",
+            Next::Parked(WAITING_RECHECK),
+        ),
+        (
+            Stop::NotCached(Vec::new()),
+            None,
+            10,
+            "",
+            Next::Parked(WAITING_RECHECK),
+        ),
+        (
+            Stop::ReadNotCached(pod()),
+            Some(&mine),
+            0,
+            "",
+            Next::Parked(WAITING_SAID_AFTER),
+        ),
+        (
+            Stop::ReadNotCached(pod()),
+            Some(&mine),
+            60,
+            "WaitingForCache",
+            Next::Parked(WAITING_RECHECK),
+        ),
+        (Stop::Ignored, Some(&mine), 0, "", Next::UntilChanged),
+        (Stop::Paused, Some(&mine), 0, "Paused", Next::UntilChanged),
+        (
+            Stop::NamespaceNotSeen { paused: false },
+            Some(&mine),
+            0,
+            "",
+            Next::UntilChanged,
+        ),
+        (
+            not_selected(),
+            Some(&mine),
+            0,
+            "NotSelected",
+            Next::UntilChanged,
+        ),
+        (not_selected(), Some(&foreign), 0, "", Next::UntilChanged),
+        (
+            Stop::HashKeyMissing,
+            Some(&mine),
+            0,
+            "HashKeyMissing",
+            Next::Backoff,
+        ),
+        (
+            Stop::Unchanged(soon.clone()),
+            Some(&mine),
+            0,
+            "",
+            soon.clone(),
+        ),
+        (Stop::NotReported(Next::Backoff), None, 0, "", Next::Backoff),
+        (Stop::NotCalled, Some(&mine), 0, "", Next::Backoff),
+        (refused, Some(&mine), 0, "GuestTrapped", Next::Backoff),
+        (
+            fault(Retry, Reconcile),
+            Some(&mine),
+            0,
+            "Retrying",
+            Next::Backoff,
+        ),
+        (
+            fault(Invalid, Reconcile),
+            Some(&mine),
+            0,
+            "Invalid",
+            Next::UntilChanged,
+        ),
+        (
+            fault(Fatal, Reconcile),
+            Some(&mine),
+            0,
+            "Fatal",
+            Next::UntilChanged,
+        ),
+        (
+            fault(Fatal, Finalize),
+            Some(&mine),
+            0,
+            "Fatal",
+            Next::Backoff,
+        ),
+    ] {
+        let end = stopped(&stop, Duration::from_secs(parked_s));
+        assert_eq!(concluded(parent, end), (expected.to_owned(), next));
+    }
+}
+
+#[test]
+fn a_pass_that_changes_no_child_follows_the_guest_and_the_finalizer() {
+    let (asked, silent) = (report(Some(60_000)), report(None));
+    let at = || Next::RequeueAfter(MINUTE);
+    let kept = |phase, report| End::Kept { phase, report };
+    for (end, expected, next) in [
+        (kept(Phase::Reconcile, &silent), "Applied", Next::Settled),
+        (kept(Phase::Reconcile, &asked), "Applied", at()),
+        (kept(Phase::Finalize, &asked), "Applied", at()),
+        (kept(Phase::Finalize, &silent), "Applied", Next::Backoff),
+        (End::Finalizing { report: &asked }, "Applied", Next::Settled),
+        (End::Released(Ok(())), "", Next::Settled),
+        (End::Released(Err(Retry::OnChange)), "", Next::Backoff),
+        (
+            End::Released(Err(Retry::At(MINUTE))),
+            "",
+            Next::BackoffAtLeast(MINUTE),
+        ),
+        (
+            End::NotApplied {
+                report: &asked,
+                error: "no".to_owned(),
+            },
+            "ApplyFailed",
+            Next::Backoff,
+        ),
+        (End::Superseded { again: true }, "", Next::Backoff),
+        (End::Superseded { again: false }, "", Next::UntilChanged),
+    ] {
+        assert_eq!(
+            concluded(Some(&parent(None)), end),
+            (expected.to_owned(), next)
+        );
+    }
+}
+
+/// The facts of an applied plan: retry of a failure, rate limit, field conflict, request of the guest, report left.
+#[test]
+fn failures_limits_conflicts_and_requests_merge_in_this_order() {
+    let (hour, minute) = (MINUTE * 60, Some(60_000));
+    let held = held_back(Duration::from_secs(5));
+    let conflict = || FieldConflict {
+        about: "spec".to_owned(),
+        wait: Duration::from_secs(20),
+    };
+    let after = |seconds| Next::RequeueAfter(Duration::from_secs(seconds));
+    for (retry, is_held, contested, asked, left, expected, next) in [
+        (None, false, false, None, false, "Applied", Next::Settled),
+        (None, false, false, minute, false, "Applied", after(60)),
+        (
+            None,
+            false,
+            false,
+            Some(1),
+            false,
+            "Applied",
+            Next::RequeueAfter(REQUEUE_MIN),
+        ),
+        (
+            None,
+            false,
+            false,
+            None,
+            true,
+            "",
+            Next::RequeueAfter(REPORT_LEFT_MAX),
+        ),
+        (None, true, false, minute, false, "Throttled", after(5)),
+        (None, true, true, minute, false, "Throttled", after(5)),
+        (None, false, true, minute, false, "FieldConflict", after(20)),
+        (
+            None,
+            false,
+            true,
+            Some(1000),
+            false,
+            "FieldConflict",
+            after(1),
+        ),
+        (
+            Some(Retry::Backoff),
+            true,
+            true,
+            minute,
+            false,
+            "WriteFailed",
+            Next::Backoff,
+        ),
+        (
+            Some(Retry::At(hour)),
+            false,
+            false,
+            None,
+            false,
+            "WriteFailed",
+            Next::BackoffAtLeast(hour),
+        ),
+        (
+            Some(Retry::OnChange),
+            false,
+            false,
+            None,
+            false,
+            "WriteFailed",
+            Next::UntilChanged,
+        ),
+        (
+            Some(Retry::OnChange),
+            false,
+            false,
+            minute,
+            false,
+            "WriteFailed",
+            after(60),
+        ),
+        (
+            Some(Retry::OnChange),
+            true,
+            false,
+            minute,
+            false,
+            "WriteFailed",
+            after(5),
+        ),
+        (
+            Some(Retry::Never),
+            true,
+            false,
+            None,
+            false,
+            "WriteFailed",
+            Next::UntilChanged,
+        ),
+    ] {
+        let report = report(asked);
+        let end = End::Applied(Applied {
+            report: &report,
+            conclusion: conclusion(retry),
+            held_back: is_held.then(|| held.clone()),
+            conflict: contested.then(conflict),
+            left,
+        });
+        let case = format!("{retry:?} {is_held} {contested} {asked:?}");
+        let concluded = concluded(Some(&parent(None)), end);
+        assert_eq!(concluded, (expected.to_owned(), next), "{case}");
+    }
+}
+
+fn conclusion(retry: Option<Retry>) -> plan::Conclusion {
+    let parent = retry.map(|retry| Failure {
+        reason: "WriteFailed",
+        message: "no".to_owned(),
+        retry,
+    });
+    let effects = Effects {
+        parent,
+        ..Effects::default()
+    };
+    plan::conclude(&Plan::default(), &effects)
+}
+
+fn held_back(wait: Duration) -> HeldBack {
+    let now = Instant::now();
+    let mut bucket = crate::budget::Budget::default();
+    bucket.take(1, 1, now);
+    let synced = applied();
+    let held = HeldBack::of_status(&mut bucket, 1, &synced, now).unwrap();
+    HeldBack { wait, ..held }
+}
+
+#[test]
+fn a_status_that_fails_or_waits_changes_condition_and_next_pass() {
+    let held = || StatusFinding::HeldBack(held_back(Duration::from_secs(5)));
+    let rejected = |retry| {
+        StatusFinding::Rejected(Failure {
+            reason: "StatusRejected",
+            message: "no".to_owned(),
+            retry,
+        })
+    };
+    let after = |seconds| Next::RequeueAfter(Duration::from_secs(seconds));
+    let (first, again) = (parent(None), parent(Some("Throttled")));
+    for (parent, findings, expected, next) in [
+        (&first, vec![held()], "Throttled", after(5)),
+        // A second condition would trigger the next pass by itself.
+        (&again, vec![held()], "", after(5)),
+        (
+            &first,
+            vec![rejected(Retry::OnChange)],
+            "StatusRejected",
+            Next::UntilChanged,
+        ),
+        (
+            &first,
+            vec![rejected(Retry::Backoff)],
+            "StatusRejected",
+            Next::Backoff,
+        ),
+        (
+            &first,
+            vec![StatusFinding::Failed(Retry::Backoff)],
+            "",
+            Next::Backoff,
+        ),
+        (
+            &first,
+            vec![StatusFinding::Failed(Retry::At(MINUTE))],
+            "",
+            Next::BackoffAtLeast(MINUTE),
+        ),
+        (
+            &first,
+            vec![held(), StatusFinding::Failed(Retry::OnChange)],
+            "",
+            after(5),
+        ),
+        (
+            &first,
+            vec![
+                rejected(Retry::OnChange),
+                StatusFinding::Failed(Retry::Backoff),
+            ],
+            "",
+            Next::Backoff,
+        ),
+    ] {
+        let (plugin, report) = (plugin(), report(None));
+        let phase = Phase::Reconcile;
+        let end = End::Kept {
+            phase,
+            report: &report,
+        };
+        let mut all = Findings::of(&plugin, Some(parent), end);
+        for finding in findings {
+            all.add(finding);
+        }
+        assert_eq!(told(all.conclude()), (expected.to_owned(), next));
+    }
+}
+
+/// Only the host's conditions remain, so that the API server accepts them without the guest's part.
+#[test]
+fn the_guests_part_is_left_out_after_a_finding_about_the_status() {
+    let (plugin, parent, report) = (plugin(), parent(None), report(None));
+    let phase = Phase::Reconcile;
+    let end = End::Kept {
+        phase,
+        report: &report,
+    };
+    let mut findings = Findings::of(&plugin, Some(&parent), end);
+    let guest = |findings: &Findings<'_>| {
+        let status = findings.conclude().status.unwrap();
+        matches!(status.guest, GuestPart::State(_))
+    };
+    assert!(guest(&findings));
+    findings.add(StatusFinding::HeldBack(held_back(MINUTE)));
+    assert!(!guest(&findings));
+}

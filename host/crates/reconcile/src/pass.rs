@@ -1,0 +1,57 @@
+//! One pass for one parent: observe, enter, recall, call, check, plan, apply, report.
+//!
+//! Each step is a function in a file of its name. It consumes a [`Pass`] in one state and returns it in the next, or
+//! stops the pass with a reason. A dry run takes the same steps up to the plan.
+//! A pass needs nothing from earlier passes: memory, ledger and subscriptions only save work.
+
+mod account;
+mod apply;
+mod call;
+mod check;
+mod enter;
+mod observe;
+mod plan;
+mod recall;
+mod report;
+mod state;
+mod stopped;
+
+use std::ops::ControlFlow;
+
+use innkeeper_model::ObjectId;
+
+pub(crate) use enter::Entered;
+pub(crate) use plan::Planned;
+pub(crate) use state::{Pass, Step, Stopped};
+
+use crate::{
+    context::Context,
+    next::{Next, Turn},
+};
+
+/// Runs a pass and returns the time of the next one.
+///
+/// Never fails: every problem becomes a condition of the parent and decides the next pass.
+pub(crate) async fn run(context: &Context, id: &ObjectId, turn: Turn) -> Next {
+    match steps(context, id).await {
+        Ok(next) => next,
+        Err(stopped) => stopped.report(turn).await,
+    }
+}
+
+async fn steps<'a>(context: &'a Context, id: &'a ObjectId) -> Step<'a, Next> {
+    let pass = Pass::observe(context, id).await?;
+    let pass = pass.enter()?;
+    let pass = pass.recall()?;
+    let pass = pass.call().await?;
+    let pass = account::account(pass.check())?;
+    let pass = pass.plan();
+    let mut pass = pass.report_finalized().await?;
+    loop {
+        let applied = pass.apply().await;
+        match applied.observe_again().await {
+            ControlFlow::Continue(planned) => pass = planned,
+            ControlFlow::Break(applied) => return Ok(applied.report().await),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Apply: the plan, as far as the parent may write now, in the order of its operations.
+
+use std::collections::BTreeMap;
+
+use innkeeper_apply::{self as apply, Execution, Session};
+use innkeeper_cluster as cluster;
+use innkeeper_model::{ObjectId, Operation, Outcome, error_chain};
+use innkeeper_plan::{self as plan, Plan};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{observe::live, plan::Planned, state::Pass};
+use crate::{context::Context, held_back::HeldBack};
+
+/// The reason why the operations of a plan were not tried.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("failed to record the kinds of the plan before the first child is made")]
+    Inventory(#[source] apply::Error),
+    #[error("failed to read {id} as it is now")]
+    Read {
+        id: ObjectId,
+        #[source]
+        source: cluster::Error,
+    },
+}
+
+/// A pass that has applied its plan.
+pub(crate) struct Applied {
+    pub(super) planned: Planned,
+    pub(super) result: Result<Execution, Error>,
+    /// The writes that have to wait for the rate limit of the parent.
+    pub(super) held_back: Option<HeldBack>,
+}
+
+impl<'a> Pass<'a, Planned> {
+    /// Writes the operations, except those that a field conflict or the rate limit holds back.
+    pub(super) async fn apply(mut self) -> Pass<'a, Applied> {
+        self.log();
+        let mut plan = self.state.plan.clone();
+        self.set_aside(&mut plan).await;
+        let held_back = self.hold_back(&mut plan);
+        let result = self.execute(&plan).await;
+        self.advance(|planned| Applied {
+            planned,
+            result,
+            held_back,
+        })
+    }
+
+    /// Removes the operations from a plan that would restore a contested child too early, and with them the prunes, which
+    /// run only after everything else is as desired.
+    async fn set_aside(&self, plan: &mut Plan) {
+        let (now, ledger) = (Instant::now(), &self.context.ledger);
+        let contested: Vec<Operation> = {
+            let mut ledger = ledger.lock();
+            let conflicts = ledger.conflicts(self.id);
+            let holds = |operation: &mut Operation| {
+                operation.is_restoration()
+                    && operation
+                        .child()
+                        .is_some_and(|child| conflicts.holds(child, now))
+            };
+            plan.operations.extract_if(.., holds).collect()
+        };
+        if contested.is_empty() {
+            return;
+        }
+        plan.operations
+            .retain(|operation| !matches!(operation, Operation::Prune { .. }));
+        for operation in &contested {
+            if let Some(child) = operation.child()
+                && ledger.lock().conflicts(self.id).is_untold(child)
+            {
+                let about = self.disputed(operation, child).await;
+                ledger.lock().conflicts(self.id).tell(child, about);
+            }
+        }
+    }
+
+    /// Names the contested field and its other managers: `spec.replicas of apps/Deployment demo/a (by scaler)`.
+    async fn disputed(&self, operation: &Operation, child: &ObjectId) -> String {
+        let Operation::Update { kind, body, .. } = operation else {
+            return child.to_string();
+        };
+        // The cache keeps only the entries of the host's own managers, so the object is read live.
+        let namespace = child.namespace.as_deref();
+        let cluster = &self.context.shared.cluster;
+        let live = match cluster.live_get(kind, namespace, &child.name).await {
+            Ok(Some(live)) => live,
+            Ok(None) => return child.to_string(),
+            Err(error) => {
+                debug!(error = %error_chain(&error), "failed to find the other managers of a child");
+                return child.to_string();
+            }
+        };
+        let Some(field) = plan::first_difference(body, &live) else {
+            return child.to_string();
+        };
+        let own = &*self.state.entered.manager;
+        let managers = field.managers(&live);
+        let others: Vec<&str> = managers.into_iter().filter(|name| *name != own).collect();
+        match &*others {
+            [] => format!("{field} of {child}"),
+            others => format!("{field} of {child} (by {})", others.join(", ")),
+        }
+    }
+
+    /// Leaves as many operations in a plan as the parent may write now.
+    fn hold_back(&self, plan: &mut Plan) -> Option<HeldBack> {
+        // A parent that may go writes nothing but the removal of its finalizer.
+        let Outcome::Desired(_) = &*self.state.outcome else {
+            return None;
+        };
+        let limit = self.context.writes_per_minute_max();
+        let mut ledger = self.context.ledger.lock();
+        let bucket = ledger.budget(self.id);
+        HeldBack::of_plan(bucket, limit, plan, &self.state.observed, Instant::now())
+    }
+
+    async fn execute(&mut self, plan: &Plan) -> Result<Execution, Error> {
+        let (context, id) = (self.context, self.id);
+        let shared = &context.shared;
+        shared
+            .inventory
+            .record(&context.plugin, &plan.kinds)
+            .await
+            .map_err(Error::Inventory)?;
+        let secrets = live_secrets(context, plan).await?;
+        let random = shared.random;
+        let mut random = move |buffer: &mut [u8]| random(buffer);
+        // The account of the present grants, also for a pass that began under earlier ones.
+        let account = context.active.current().serving.account.clone();
+        let Planned {
+            entered, target, ..
+        } = &mut self.state;
+        let mut session = Session {
+            plugin: &context.plugin,
+            manager: &entered.manager,
+            account: account.as_deref(),
+            resources: &*shared.resources,
+            secrets: &secrets,
+            random: &mut random,
+        };
+        let execution = shared.writer.execute(plan, target, &mut session).await;
+        let version = target.resource_version();
+        for (operation, result) in &execution.results {
+            let observed = match operation.child() {
+                Some(_) => operation.child_version(),
+                None => Some(version),
+            };
+            match result {
+                Ok(written) => {
+                    debug!(%operation, "done");
+                    note_success(context, id, operation, written.as_ref());
+                }
+                Err(error) => {
+                    let child = operation.child().unwrap_or(id);
+                    context.note_failure(id, child, observed, error);
+                    // The next plan reads an object that exists; it reports the object if it belongs to another owner.
+                    if error.is_silent() || error.kind == apply::ErrorKind::Exists {
+                        debug!(%operation, category = error.category(), "skipped: the object changed since it was observed");
+                    } else {
+                        warn!(%operation, error = %error_chain(error), "failed");
+                    }
+                }
+            }
+        }
+        Ok(execution)
+    }
+}
+
+/// Records a write until the cache shows it.
+fn note_success(
+    context: &Context,
+    parent: &ObjectId,
+    operation: &Operation,
+    written: Option<&apply::Written>,
+) {
+    let id = operation.child().unwrap_or(parent);
+    context.count_write(parent, operation.verb());
+    if operation.is_restoration() {
+        let mut ledger = context.ledger.lock();
+        if ledger.conflicts(parent).restored(id, Instant::now()) {
+            context.metrics.contested();
+        }
+    }
+    match (operation, written) {
+        (_, Some(written)) => context.note_written(parent, id, written),
+        (Operation::Prune { uid, .. }, None) => context.registration.note_delete(parent, id, uid),
+        (_, None) => {}
+    }
+}
+
+/// Reads the present values of generated Secrets that are about to be written.
+async fn live_secrets(
+    context: &Context,
+    plan: &Plan,
+) -> Result<BTreeMap<ObjectId, Map<String, Value>>, Error> {
+    let mut secrets = BTreeMap::new();
+    for operation in &plan.operations {
+        let Operation::Update {
+            id, kind, generate, ..
+        } = operation
+        else {
+            continue;
+        };
+        if generate.is_empty() {
+            continue;
+        }
+        let data = live(context, kind, id)
+            .await?
+            .and_then(|live| serde_json::from_str::<Map<String, Value>>(&live.json).ok())
+            .and_then(|mut live| live.remove("data"));
+        if let Some(Value::Object(data)) = data {
+            secrets.insert(id.clone(), data);
+        }
+    }
+    Ok(secrets)
+}

@@ -1,0 +1,201 @@
+//! Call: the guest with the observed objects, and its log.
+
+use innkeeper_cluster::{Answer, PassReads, Recording};
+use innkeeper_model::{
+    ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Object, ReadFailure, ReadKey, error_chain,
+};
+use innkeeper_sandbox::{
+    self as sandbox, CallReport, End, Job, LogLevel, LogLine, ObservedChild, Recorded, Recorder,
+    Said,
+};
+use tracing::{Level, debug, error, info, trace, warn};
+
+use super::{
+    enter::Entered,
+    state::{Pass, Step, Stopped},
+};
+use crate::{context::Context, epoch::Serving, stop::Stop};
+
+/// The target of recorded calls in the log, a target that no default filter enables.
+const RECORDING: &str = "recording";
+
+/// A pass whose guest has answered.
+pub(crate) struct Answered {
+    pub(crate) entered: Entered,
+    pub(crate) end: End,
+    /// The reads with their answers; none if the guest also asked for the time or for random bytes, so that equal reads
+    /// do not mean an equal answer.
+    pub(crate) reads: Option<Vec<(ReadKey, Answer)>>,
+}
+
+impl<'a> Pass<'a, Entered> {
+    /// Calls the guest. The parent is subscribed to its reads and to those of the host.
+    ///
+    /// Stops the pass without a fault of the guest if the guest threads are gone, or if the code of the plugin cannot be
+    /// mapped again.
+    pub(super) async fn call(self) -> Step<'a, Pass<'a, Answered>> {
+        let (context, serving) = (self.context, &self.epoch.serving);
+        let job = self.job();
+        // Before the call, which consumes the job.
+        let recorder =
+            tracing::enabled!(target: RECORDING, Level::TRACE).then(|| Recorder::new(&job));
+        let plugin = serving.plugin.clone();
+        let called = context.shared.pool.call(&context.plugin, plugin, job).await;
+        let (report, reads) = match called {
+            Ok(called) => called,
+            Err(error) => {
+                // The guest has not run, so nothing counts against the parent or the revision. If a guest thread is
+                // gone, the owner of the pool ends the process.
+                warn!(error = %error_chain(&error), "failed to call the plugin");
+                return Err(self.stop_entered(Stop::NotCalled));
+            }
+        };
+        let recording = reads.into_recording();
+        if let Some(recorder) = recorder {
+            record(context, serving, recorder, &report, &recording);
+        }
+        // After every call, also after a failed one: a change of its reads can make the next one succeed.
+        self.registration.commit(self.id, &recording);
+        count(context, &report);
+        Ok(self.answered(report, recording))
+    }
+
+    /// Returns the call of the guest for this pass.
+    pub(crate) fn job(&self) -> Job<PassReads> {
+        let (shared, serving) = (&self.context.shared, &self.epoch.serving);
+        let Entered {
+            observation, phase, ..
+        } = &self.state;
+        let mut seed = [0; 32];
+        (shared.random)(&mut seed);
+        let now = (shared.now)().as_millisecond();
+        let reads = self
+            .registration
+            .reads(&observation.parent, &serving.reads)
+            .beside(&self.state.own_reads);
+        Job {
+            parent: observation.parent.json.clone(),
+            children: observation.children.iter().map(observed_child).collect(),
+            phase: *phase,
+            reads,
+            context: sandbox::Context {
+                now_ms: u64::try_from(now).unwrap_or_default(),
+                seed,
+            },
+            limits: serving.limits.clone(),
+        }
+    }
+
+    /// Continues with the end of the call.
+    pub(crate) fn answered(self, report: CallReport, recording: Recording) -> Pass<'a, Answered> {
+        let CallReport {
+            mut end,
+            cpu,
+            timing,
+            memory_peak_bytes,
+            reads,
+            used_now,
+            used_random,
+            ..
+        } = report;
+        debug!(?cpu, ?timing, memory_peak_bytes, reads, "guest answered");
+        explain_unseen(&recording.reads, &mut end);
+        let reads = (!used_now && !used_random).then_some(recording.reads);
+        self.advance(|entered| Answered {
+            entered,
+            end,
+            reads,
+        })
+    }
+
+    pub(super) fn stop_entered(self, reason: Stop) -> Box<Pass<'a, Stopped>> {
+        self.stop(|entered| Some(entered.observation.parent), reason)
+    }
+}
+
+fn count(context: &Context, report: &CallReport) {
+    context.metrics.called(
+        report.cpu,
+        report.memory_peak_bytes,
+        report.waited_for_memory,
+    );
+    write_log(&report.log);
+    let dropped = &report.log_dropped;
+    if dropped.lines > 0 {
+        context.metrics.log_dropped(dropped.lines);
+        warn!(
+            lines = dropped.lines,
+            bytes = dropped.bytes,
+            "guest logged more than its limit"
+        );
+    }
+}
+
+/// Writes the call to the log, so that `innkeeper render` can repeat it.
+fn record(
+    context: &Context,
+    serving: &Serving,
+    recorder: Recorder,
+    report: &CallReport,
+    recording: &Recording,
+) {
+    if matches!(report.end, End::Parked(_)) {
+        return;
+    }
+    if serving.shows_secrets() {
+        trace!(target: RECORDING, "not recorded: the plugin is granted values of Secrets, which belong in no log");
+        return;
+    }
+    let reads = recording.reads.iter().map(|(key, answer)| {
+        let answer = match answer {
+            Answer::Object(object) => Recorded::Object(object.as_deref()),
+            Answer::List(objects) => Recorded::List(objects.iter().map(|text| &**text).collect()),
+            Answer::Failed(failure) => Recorded::Failed(failure),
+        };
+        (key, answer)
+    });
+    let said = Said::from(report.end.clone());
+    let plugin = &serving.plugin;
+    let recording = recorder.finish(&context.plugin, plugin, reads, &said, report.used_random);
+    match serde_json::to_string(&recording) {
+        Ok(text) => trace!(target: RECORDING, "{text}"),
+        Err(error) => warn!(%error, "failed to record a call"),
+    }
+}
+
+fn observed_child(child: &Object) -> ObservedChild {
+    ObservedChild {
+        key: child.annotations.get(ANNOTATION_KEY).cloned(),
+        retained: child.controller.is_none() && child.annotation(ANNOTATION_RETAINED_FOR).is_some(),
+        object: child.json.clone(),
+    }
+}
+
+/// Adds the first read of a namespace that the host does not watch to the guest's fault: the guest knows no better reason,
+/// and more grants would not help.
+fn explain_unseen(reads: &[(ReadKey, Answer)], end: &mut End) {
+    let unseen = reads.iter().find_map(|(_, answer)| match answer {
+        Answer::Failed(failure @ ReadFailure::OutOfSight { .. }) => Some(failure),
+        _ => None,
+    });
+    let Some(unseen) = unseen else {
+        return;
+    };
+    warn!("the guest was told that a read is not granted: {unseen}");
+    if let End::GuestFault(fault) = end {
+        fault.message = format!("{}; {unseen}", fault.message);
+    }
+}
+
+/// Writes the guest's log lines below the span of the pass, which names plugin and parent.
+/// The sandbox has already limited them per pass and per second.
+fn write_log(lines: &[LogLine]) {
+    for LogLine { level, message } in lines {
+        match level {
+            LogLevel::Error => error!(target: "guest", "{message}"),
+            LogLevel::Warn => warn!(target: "guest", "{message}"),
+            LogLevel::Info => info!(target: "guest", "{message}"),
+            LogLevel::Debug => debug!(target: "guest", "{message}"),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Check: the answer of the guest against manifest, grants and limits.
+
+use innkeeper_cluster::Answer;
+use innkeeper_model::{Outcome, Phase, ReadKey};
+use innkeeper_policy::{self as policy, Checked as Accepted, Rejection};
+use innkeeper_sandbox::End;
+
+use super::{
+    call::Answered,
+    enter::Entered,
+    state::{Pass, Step},
+};
+use crate::stop::Stop;
+
+/// A pass whose answer may be acted on.
+pub(crate) struct Checked {
+    pub(super) entered: Entered,
+    pub(super) outcome: Accepted<Outcome>,
+    pub(super) reads: Option<Vec<(ReadKey, Answer)>>,
+}
+
+impl From<Rejection> for Stop {
+    fn from(rejection: Rejection) -> Self {
+        Self::Refused {
+            reason: rejection.reason(),
+            message: rejection.message().to_owned(),
+        }
+    }
+}
+
+impl<'a> Pass<'a, Answered> {
+    /// Accepts the answer, or stops the pass: for a fault of the guest, a broken rule, or a read that is not cached yet.
+    pub(crate) fn check(self) -> Step<'a, Pass<'a, Checked>> {
+        let (pass, answered) = self.split();
+        let Answered {
+            entered,
+            end,
+            reads,
+        } = answered;
+        match pass.accept(entered.phase, end) {
+            Ok(outcome) => Ok(pass.advance(|()| Checked {
+                entered,
+                outcome,
+                reads,
+            })),
+            Err(reason) => Err(pass.stop(|()| Some(entered.observation.parent), reason)),
+        }
+    }
+}
+
+impl Pass<'_, ()> {
+    fn accept(&self, phase: Phase, end: End) -> Result<Accepted<Outcome>, Stop> {
+        let serving = &self.epoch.serving;
+        let rules = policy::Rules {
+            manifest: serving.plugin.manifest(),
+            grants: &serving.grants,
+            limits: &serving.limits,
+            resources: &*self.context.shared.resources,
+            parent: self.id,
+            phase,
+        };
+        match end {
+            End::Answered(outcome) => Ok(policy::check(outcome, &rules)?),
+            End::GuestFault(fault) => Err(Stop::Fault {
+                fault: policy::check_fault(fault)?,
+                phase,
+            }),
+            End::Faulted(fault) => Err(Stop::Refused {
+                reason: fault.category(),
+                message: fault.to_string(),
+            }),
+            End::Parked(kind) => Err(Stop::ReadNotCached(kind)),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Enter: the decision if the guest is called for a parent.
+
+use std::sync::Arc;
+
+use innkeeper_cluster::{Observation, Recording};
+use innkeeper_model::{HashKey, Phase};
+use innkeeper_plan::{self as plan, Entry};
+
+use super::{
+    observe::Observed,
+    state::{Pass, Step, Stopped},
+};
+use crate::{
+    memory::Inputs,
+    selection::{Choice, choose},
+    stop::Stop,
+};
+
+/// A pass that may call its guest.
+pub(crate) struct Entered {
+    pub(crate) observation: Observation,
+    pub(crate) phase: Phase,
+    /// The reads of the host itself that led to the decision.
+    pub(crate) own_reads: Recording,
+    pub(crate) hash_key: HashKey,
+    /// The field manager of the children.
+    pub(crate) manager: Arc<str>,
+    /// The inputs, if the pass may be remembered.
+    pub(crate) inputs: Option<Inputs>,
+}
+
+impl<'a> Pass<'a, Observed> {
+    /// Checks if the parent belongs to the plugin and is neither paused nor ignored.
+    pub(crate) fn enter(self) -> Step<'a, Pass<'a, Entered>> {
+        let (context, serving) = (self.context, &self.epoch.serving);
+        let parent = &self.state.observation.parent;
+        let entry = plan::enter(parent, &context.plugin, serving.plugin.manifest());
+        match entry {
+            Entry::Ignore => return Err(self.stop_observed(Stop::Ignored)),
+            // The plugin that set the finalizer removes it, also from a parent that it no longer selects.
+            Entry::Release => return Err(self.stop_observed(Stop::Released)),
+            Entry::Paused | Entry::Pass(_) => {}
+        }
+        let paused = entry == Entry::Paused;
+        let (choice, own_reads) = choose(serving, self.registration, parent);
+        match choice {
+            Choice::Selected => {}
+            Choice::NotSelected(why) => {
+                return Err(self.stop_observed(Stop::NotSelected {
+                    why,
+                    reads: own_reads,
+                }));
+            }
+            Choice::NotSeen => return Err(self.stop_observed(Stop::NamespaceNotSeen { paused })),
+            Choice::NotCached(kind) => {
+                return Err(self.stop_observed(Stop::NamespacesNotCached { kind, paused }));
+            }
+        }
+        let Entry::Pass(phase) = entry else {
+            return Err(self.stop_observed(Stop::Paused));
+        };
+        let Some(hash_key) = context.shared.hash_key.get() else {
+            return Err(self.stop_observed(Stop::HashKeyMissing));
+        };
+        let manager = serving.manager(&context.plugin);
+        Ok(self.advance(|observed| Entered {
+            observation: observed.observation,
+            phase,
+            own_reads,
+            hash_key,
+            manager,
+            inputs: None,
+        }))
+    }
+
+    fn stop_observed(self, reason: Stop) -> Box<Pass<'a, Stopped>> {
+        self.stop(|observed| Some(observed.observation.parent), reason)
+    }
+}

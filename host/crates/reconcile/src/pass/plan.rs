@@ -1,0 +1,87 @@
+//! Plan: the operations that bring the children to the accepted answer.
+
+use std::mem;
+
+use innkeeper_apply::Target;
+use innkeeper_cluster::Answer;
+use innkeeper_model::{Object, Outcome, ReadKey};
+use innkeeper_plan::{self as plan, Plan};
+use innkeeper_policy::Checked as Accepted;
+use tracing::info;
+
+use super::{check::Checked, enter::Entered, state::Pass};
+
+/// A pass with a plan that has not been applied.
+pub(crate) struct Planned {
+    pub(super) entered: Entered,
+    pub(super) outcome: Accepted<Outcome>,
+    pub(super) reads: Option<Vec<(ReadKey, Answer)>>,
+    /// The children as observed, and as this pass has changed them since.
+    pub(super) observed: Vec<Object>,
+    pub(crate) plan: Plan,
+    /// The number of plans of the pass so far.
+    pub(super) round: u32,
+    /// The parent as the last write left it.
+    pub(super) target: Target,
+}
+
+impl<'a> Pass<'a, Checked> {
+    /// Plans the accepted answer.
+    pub(crate) fn plan(self) -> Pass<'a, Planned> {
+        let context = self.context;
+        self.advance(|mut checked| Planned {
+            target: context.target(&checked.entered.observation.parent),
+            observed: mem::take(&mut checked.entered.observation.children),
+            entered: checked.entered,
+            outcome: checked.outcome,
+            reads: checked.reads,
+            plan: Plan::default(),
+            round: 0,
+        })
+        .replan()
+    }
+}
+
+impl Pass<'_, Planned> {
+    /// Plans with the children as they are known now.
+    pub(super) fn replan(mut self) -> Self {
+        // `Keep` leaves the finalizer, too.
+        let plan = match &*self.state.outcome {
+            Outcome::Keep(_) => Plan::default(),
+            outcome => plan::plan(&self.plan_context(), &self.state.observed, outcome),
+        };
+        self.state.plan = plan;
+        self.state.round += 1;
+        self
+    }
+
+    /// Logs the operations of the plan before they are written.
+    pub(super) fn log(&self) {
+        let Planned { plan, round, .. } = &self.state;
+        if !plan.is_settled() {
+            let plan = plan.to_string().trim_end().replace('\n', "; ");
+            info!(plan, round, "applying");
+        }
+    }
+
+    pub(super) fn plan_context(&self) -> plan::Context<'_> {
+        let serving = &self.epoch.serving;
+        let Entered {
+            observation,
+            phase,
+            hash_key,
+            manager,
+            ..
+        } = &self.state.entered;
+        plan::Context {
+            plugin: &self.context.plugin,
+            manager,
+            manifest: serving.plugin.manifest(),
+            hash_key,
+            parent: &observation.parent,
+            phase: *phase,
+            resources: &*self.context.shared.resources,
+            adoptable: &serving.adoptable,
+        }
+    }
+}

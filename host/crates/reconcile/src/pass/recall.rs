@@ -1,0 +1,64 @@
+//! Recall: the passes that need no call, because an earlier pass of the same revision answers for them.
+
+use innkeeper_model::{HashKey, Phase};
+use tracing::debug;
+
+use super::{
+    enter::Entered,
+    state::{Pass, Step},
+};
+use crate::{memory::Inputs, next::Next, stop::Stop};
+
+impl<'a> Pass<'a, Entered> {
+    /// Stops the pass if the guest has given the parent up, or if the last pass had the same inputs and wrote nothing.
+    pub(super) fn recall(mut self) -> Step<'a, Self> {
+        self.state.inputs = self.inputs(&self.state.hash_key);
+        if let Some(next) = self.skip() {
+            return Err(self.stop_entered(Stop::Unchanged(next)));
+        }
+        let entered = &self.state;
+        if entered.phase == Phase::Reconcile
+            && let Some(synced) = self.epoch.given_up.said_of(&entered.observation.parent)
+        {
+            return Err(self.stop_entered(Stop::GivenUp(synced)));
+        }
+        Ok(self)
+    }
+
+    /// Returns the inputs of the pass besides its reads; none if passes are not remembered.
+    fn inputs(&self, hash_key: &HashKey) -> Option<Inputs> {
+        if !self.context.shared.remember_passes {
+            return None;
+        }
+        let (plugin, entered) = (&self.epoch.serving.plugin, &self.state);
+        let revision = plugin.revision().as_bytes();
+        let mut inputs = Inputs::of_revision(plugin.contract(), revision, hash_key);
+        let observation = &entered.observation;
+        inputs.observed(entered.phase, &observation.parent, &observation.children);
+        for child in &plugin.manifest().children {
+            let resource = self.context.shared.resources.resource(&child.kind);
+            inputs.served(&child.kind, resource.as_ref());
+        }
+        Some(inputs)
+    }
+
+    /// Returns the time of the next pass if this one would change nothing.
+    fn skip(&self) -> Option<Next> {
+        let (context, entered) = (self.context, &self.state);
+        let parent = &entered.observation.parent;
+        let inputs = entered.inputs.as_ref()?;
+        let mut reads = self
+            .registration
+            .reads(parent, &self.epoch.serving.reads)
+            .beside(&entered.own_reads);
+        let next = self
+            .epoch
+            .memory
+            .recall(self.id, inputs, |read| reads.ask(read))?;
+        // The reads equal those of the last pass, so the subscriptions do not change.
+        self.registration.commit(self.id, &reads.into_recording());
+        context.count_skip();
+        debug!("skipped: inputs unchanged since the last pass");
+        Some(next)
+    }
+}

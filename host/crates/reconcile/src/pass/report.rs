@@ -1,0 +1,333 @@
+//! Report: the status and the events of the parent, and the time of the next pass.
+
+use innkeeper_apply::{self as apply, Execution, Target};
+use innkeeper_model::{ConditionStatus, Event, Object, Outcome, Retry, error_chain};
+use innkeeper_plan::{self as plan, StatusWrite, StatusWrites};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{
+    apply::Applied,
+    enter::Entered,
+    plan::Planned,
+    state::{Pass, Step},
+};
+use crate::{
+    context::Context,
+    field_conflict::FieldConflict,
+    findings::{self, End, Findings, Status, StatusFinding},
+    held_back::HeldBack,
+    next::Next,
+    stop::Stop,
+};
+
+/// The end of a pass.
+pub(super) struct Reported {
+    pub(super) next: Next,
+    /// True if the pass wrote something, or tried to.
+    pub(super) wrote: bool,
+}
+
+impl Reported {
+    /// Returns true if a pass with the same inputs would end the same way and write nothing.
+    const fn is_repeatable(&self) -> bool {
+        !self.wrote && matches!(self.next, Next::Settled | Next::RequeueAfter(_))
+    }
+}
+
+impl<'a> Pass<'a, Planned> {
+    /// Writes the last status of a parent that the guest has finalized. It goes first, because the parent is gone
+    /// without its finalizer.
+    ///
+    /// A status that the API server rejects, or that has to wait, does not keep the parent.
+    pub(super) async fn report_finalized(mut self) -> Step<'a, Self> {
+        let Outcome::Finalized(report) = &*self.state.outcome else {
+            return Ok(self);
+        };
+        let parent = &self.state.entered.observation.parent;
+        let end = End::Finalizing { report };
+        let findings = Findings::of(&self.context.plugin, Some(parent), end);
+        let target = &mut self.state.target;
+        let reported = write(self.context, target, parent, findings, false).await;
+        match reported.next {
+            Next::Settled | Next::UntilChanged | Next::RequeueAfter(_) => Ok(self),
+            next => Err(self.stop(|_| None, Stop::NotReported(next))),
+        }
+    }
+}
+
+impl Pass<'_, Applied> {
+    /// Reports the pass, and remembers it if the next one with the same inputs may be skipped.
+    pub(super) async fn report(self) -> Next {
+        let (pass, applied) = self.split();
+        let Applied {
+            planned,
+            result,
+            held_back,
+        } = applied;
+        let Planned {
+            entered,
+            outcome,
+            reads,
+            plan,
+            mut target,
+            ..
+        } = planned;
+        let context = pass.context;
+        let (end, fresh) = match result {
+            Ok(execution) => {
+                let conclusion = plan::conclude(&plan, &execution.effects());
+                pass.applied(&entered, &outcome, conclusion, &execution, held_back)
+            }
+            Err(error) => {
+                let error = error_chain(&error).to_string();
+                warn!(error, "failed to apply");
+                (not_applied(&outcome, error), false)
+            }
+        };
+        let parent = &entered.observation.parent;
+        let findings = Findings::of(&context.plugin, Some(parent), end);
+        let waits = findings.waits();
+        let reported = write(context, &mut target, parent, findings, fresh).await;
+        if let (Some(inputs), Some(reads)) = (entered.inputs, reads)
+            && reported.is_repeatable()
+            && !waits
+        {
+            let next = reported.next.clone();
+            pass.epoch.memory.remember(pass.id, inputs, &reads, next);
+        }
+        reported.next
+    }
+}
+
+fn not_applied(outcome: &Outcome, error: String) -> End<'_> {
+    match outcome {
+        Outcome::Finalized(_) => End::Released(Err(Retry::Backoff)),
+        Outcome::Keep(report) => End::NotApplied { report, error },
+        Outcome::Desired(desired) => {
+            let report = &desired.report;
+            End::NotApplied { report, error }
+        }
+    }
+}
+
+impl Pass<'_, ()> {
+    /// Returns the end of a pass whose operations were tried, and true if it changed something.
+    fn applied<'p>(
+        &self,
+        entered: &Entered,
+        outcome: &'p Outcome,
+        conclusion: plan::Conclusion,
+        execution: &Execution,
+        held_back: Option<HeldBack>,
+    ) -> (End<'p>, bool) {
+        match outcome {
+            Outcome::Keep(report) => {
+                let phase = entered.phase;
+                (End::Kept { phase, report }, false)
+            }
+            Outcome::Finalized(_) => {
+                let failed = errors(execution).next();
+                let released = failed.map_or(Ok(()), |error| Err(error.retry()));
+                (End::Released(released), true)
+            }
+            Outcome::Desired(_) if execution.is_silent() => {
+                let parent = &entered.observation.parent;
+                (superseded(parent, execution), true)
+            }
+            Outcome::Desired(desired) => {
+                let report = &desired.report;
+                let mut applied = findings::Applied {
+                    report,
+                    conclusion,
+                    held_back,
+                    conflict: self.field_conflict(),
+                    left: false,
+                };
+                // A report about children that this pass has just made is obsolete a moment later and would cost up to
+                // two writes. Two passes in a row never leave their report.
+                let ledger = &self.context.ledger;
+                applied.left = applied.is_complete()
+                    && execution.comes_back()
+                    && ledger.lock().leave(self.id, &report.events);
+                (End::Applied(applied), !execution.results.is_empty())
+            }
+        }
+    }
+
+    fn field_conflict(&self) -> Option<FieldConflict> {
+        let mut ledger = self.context.ledger.lock();
+        let contested = ledger.conflicts(self.id).contested(Instant::now());
+        contested.map(|(about, wait)| FieldConflict { about, wait })
+    }
+}
+
+fn errors(execution: &Execution) -> impl Iterator<Item = &apply::Error> {
+    let results = execution.results.iter();
+    results.filter_map(|(_, result)| result.as_ref().err())
+}
+
+/// The end of a pass whose failures all say that the cluster has changed: the next pass observes it.
+///
+/// A parent that is deleted with its namespace gets no further pass. One that has to finalize first, or that stays when
+/// the namespace of a child is deleted, does.
+fn superseded(parent: &Object, execution: &Execution) -> End<'static> {
+    let goes_along = parent.namespace.is_some() && !parent.is_deleting();
+    let mut errors = errors(execution);
+    End::Superseded {
+        again: !goes_along || errors.any(|error| error.retry() != Retry::Never),
+    }
+}
+
+/// Writes the status and the events that follow from the findings; `fresh` says that the pass changed something before.
+pub(super) async fn write(
+    context: &Context,
+    target: &mut Target,
+    parent: &Object,
+    mut findings: Findings<'_>,
+    fresh: bool,
+) -> Reported {
+    let mut conclusion = findings.conclude();
+    let Some(first) = &conclusion.status else {
+        let (next, wrote) = (conclusion.next, fresh);
+        return Reported { next, wrote };
+    };
+    log_problem(first);
+    let now = (context.shared.now)();
+    let (mut charged, mut written, mut refused) = (false, false, false);
+    // Each finding changes the conclusion: the status is left as it is, or has only the conditions of the host.
+    while let Some(status) = &conclusion.status {
+        let (guest, ready) = (status.guest, status.ready.clone());
+        let writes = plan::status(&context.plugin, parent, guest, &status.synced, ready, now);
+        if writes.is_empty() {
+            break;
+        }
+        let held = if charged {
+            None
+        } else {
+            hold_back(context, parent, status)
+        };
+        charged = true;
+        let finding = match held {
+            Some(held) => StatusFinding::HeldBack(held),
+            None => match write_status(context, target, parent, writes, &mut written).await {
+                Ok(()) => break,
+                Err(finding) => finding,
+            },
+        };
+        refused = true;
+        let failed = matches!(finding, StatusFinding::Failed(_));
+        findings.add(finding);
+        conclusion = findings.conclude();
+        if failed {
+            let (next, wrote) = (conclusion.next, true);
+            return Reported { next, wrote };
+        }
+    }
+    record_events(context, parent, findings.events(), fresh || written).await;
+    Reported {
+        next: conclusion.next,
+        wrote: fresh || written || refused,
+    }
+}
+
+fn log_problem(status: &Status<'_>) {
+    let synced = &status.synced;
+    if synced.status != ConditionStatus::True {
+        debug!(
+            reason = synced.reason,
+            message = synced.message,
+            "not synced"
+        );
+    }
+}
+
+fn hold_back(context: &Context, parent: &Object, status: &Status<'_>) -> Option<HeldBack> {
+    let limit = context.writes_per_minute_max();
+    let mut ledger = context.ledger.lock();
+    let bucket = ledger.budget(&parent.id());
+    HeldBack::of_status(bucket, limit, &status.synced, Instant::now())
+}
+
+async fn write_status(
+    context: &Context,
+    target: &mut Target,
+    parent: &Object,
+    writes: StatusWrites,
+    written: &mut bool,
+) -> Result<(), StatusFinding> {
+    let StatusWrites { guest, host } = writes;
+    if let Some(guest) = guest {
+        write_part(context, target, parent, &guest)
+            .await
+            .map_err(|error| {
+                if !error.is_rejection() {
+                    return not_written(&error);
+                }
+                let failure = error.failure();
+                warn!(error = %failure.message, "the API server rejected the guest's status");
+                StatusFinding::Rejected(failure)
+            })?;
+        *written = true;
+    }
+    if let Some(host) = host {
+        let result = write_part(context, target, parent, &host).await;
+        result.map_err(|error| not_written(&error))?;
+        *written = true;
+    }
+    Ok(())
+}
+
+async fn write_part(
+    context: &Context,
+    target: &mut Target,
+    parent: &Object,
+    write: &StatusWrite,
+) -> Result<(), apply::Error> {
+    let id = parent.id();
+    match context.shared.writer.status(target, write).await {
+        Ok(written) => {
+            context.count_write(&id, "status");
+            let version = written.resource_version;
+            context.registration.note_write(&id, &id, version);
+            Ok(())
+        }
+        Err(error) => {
+            context.note_failure(&id, &id, Some(target.resource_version()), &error);
+            Err(error)
+        }
+    }
+}
+
+fn not_written(error: &apply::Error) -> StatusFinding {
+    if error.is_silent() {
+        debug!(
+            category = error.category(),
+            "status not written, the parent changed"
+        );
+    } else {
+        warn!(error = %error_chain(error), "failed to write the status");
+    }
+    StatusFinding::Failed(error.retry())
+}
+
+/// Writes the events of the guest, and those that the last pass left to this one.
+///
+/// A failure is only logged: events inform people, and no pass depends on them.
+async fn record_events(context: &Context, parent: &Object, events: &[Event], fresh: bool) {
+    let left = context.ledger.lock().take_left(&parent.id());
+    let own = events
+        .iter()
+        .filter(|event| !left.contains(event))
+        .map(|event| (event, fresh));
+    for (event, fresh) in left.iter().map(|event| (event, true)).chain(own) {
+        let (shared, now) = (&context.shared, (context.shared.now)());
+        let recorded = shared
+            .events
+            .record(&shared.writer, &context.plugin, parent, event, fresh, now)
+            .await;
+        if let Err(error) = recorded {
+            debug!(error = %error_chain(&error), reason = event.reason, "failed to write an event");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A pass that ended before its report: the effects of the reason, and its condition.
+
+use innkeeper_model::{Object, Operation, Retry, error_chain};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::{
+    report,
+    state::{Pass, Stopped},
+};
+use crate::{
+    context::Context,
+    findings::{End, Findings},
+    next::{Next, Turn},
+    stop::Stop,
+};
+
+impl Pass<'_, Stopped> {
+    /// Reports the reason where the parent has to know it, and returns the time of the next pass.
+    pub(super) async fn report(self: Box<Self>, turn: Turn) -> Next {
+        self.settle();
+        let Self {
+            context,
+            state: Stopped { parent, reason },
+            ..
+        } = *self;
+        let releases = match &reason {
+            Stop::Released => true,
+            // No other pass would ever remove it. The condition follows in the next pass.
+            Stop::NotSelected { .. } => {
+                let finalizer = context.plugin.finalizer();
+                let parent = parent.as_ref();
+                parent.is_some_and(|parent| parent.has_finalizer(&finalizer))
+            }
+            _ => false,
+        };
+        let end = match &parent {
+            Some(parent) if releases => End::Released(release(context, parent).await),
+            _ => End::Stopped {
+                reason: &reason,
+                parked: turn.parked.unwrap_or_default(),
+                now: Instant::now(),
+            },
+        };
+        let findings = Findings::of(&context.plugin, parent.as_ref(), end);
+        let Some(parent) = &parent else {
+            return findings.conclude().next;
+        };
+        let mut target = context.target(parent);
+        let reported = report::write(context, &mut target, parent, findings, false).await;
+        reported.next
+    }
+
+    /// Forgets the facts that the reason makes obsolete.
+    fn settle(&self) {
+        let (context, epoch, id) = (self.context, &self.epoch, self.id);
+        match &self.state.reason {
+            Stop::Gone => {
+                context.excuse(epoch, id);
+                epoch.memory.forget(id);
+                epoch.given_up.forget(id);
+            }
+            Stop::NotSelected { reads, .. } => {
+                context.excuse(epoch, id);
+                epoch.memory.forget(id);
+                // The subscriptions of the guest's reads end.
+                self.registration.commit(id, reads);
+            }
+            Stop::Ignored
+            | Stop::Released
+            | Stop::Paused
+            | Stop::NamespaceNotSeen { paused: true }
+            | Stop::NamespacesNotCached { paused: true, .. } => context.excuse(epoch, id),
+            _ => {}
+        }
+    }
+}
+
+/// Removes the finalizer without the guest; returns the retry of a failure.
+async fn release(context: &Context, parent: &Object) -> Result<(), Retry> {
+    let mut target = context.target(parent);
+    let id = parent.id();
+    let writer = &context.shared.writer;
+    match writer.release(&mut target, &context.plugin).await {
+        Ok(written) => {
+            info!("released the parent without its guest");
+            if let Some(written) = written {
+                context.count_write(&id, Operation::RemoveFinalizer.verb());
+                context.note_written(&id, &id, &written);
+            }
+            Ok(())
+        }
+        Err(error) => {
+            context.note_failure(&id, &id, Some(target.resource_version()), &error);
+            warn!(error = %error_chain(&error), "failed to release the parent");
+            Err(error.retry())
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The reconciler of one plugin and kind of parent: its active revision, its passes, and the state that is shown of them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use innkeeper_cluster::{Cause, Registration};
+use innkeeper_model::{Gvk, Object, ObjectId, PluginName};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::{Instrument, debug, info_span};
+
+use super::{
+    analysis::Analysis,
+    context::Context,
+    dry_run::{self, Candidate, Rehearsal},
+    epoch::{Active, Epoch, Serving},
+    faults::{RecentFault, RecentFaults},
+    interest::interest,
+    next::{Next, Turn},
+    pass, selection,
+    shared::Shared,
+};
+
+/// Reconciles the parents of one kind with the active revision of a plugin.
+pub struct Reconciler {
+    parent: Gvk,
+    context: Context,
+}
+
+impl Reconciler {
+    /// Starts the watches for a kind of parent.
+    ///
+    /// `name` is the name of the Plugin: labels, field managers, finalizer and inventory have it. The name inside the
+    /// component is not used.
+    pub fn new(name: PluginName, parent: Gvk, serving: Serving, shared: Arc<Shared>) -> Self {
+        let once_made = shared.inventory.of(&name);
+        let interest = serving.interest(&name, &parent, &once_made);
+        Self {
+            parent,
+            context: Context {
+                registration: shared.cluster.register(interest),
+                metrics: shared.metrics.plugin(name.as_str()),
+                plugin: name,
+                active: Active::new(serving),
+                ledger: Mutex::default(),
+                skipped: AtomicU64::new(0),
+                recent_faults: RecentFaults::default(),
+                shared,
+            },
+        }
+    }
+
+    /// Returns the name of the Plugin.
+    pub fn plugin(&self) -> &PluginName {
+        &self.context.plugin
+    }
+
+    /// Returns the kind of parent.
+    pub fn parent(&self) -> &Gvk {
+        &self.parent
+    }
+
+    /// Returns the reader of the plugin for this kind of parent.
+    pub fn registration(&self) -> &Registration {
+        &self.context.registration
+    }
+
+    /// Returns the active revision.
+    pub fn serving(&self) -> Serving {
+        self.context.active.current().serving.clone()
+    }
+
+    /// Returns true if a running pass may make children of this kind; also a pass that began before the last swap.
+    pub fn may_make(&self, kind: &Gvk) -> bool {
+        let mut may_make = false;
+        self.context.active.look(|newest, others| {
+            let mut all = others.iter().map(|epoch| &epoch.serving).chain([newest]);
+            may_make = all.any(|serving| serving.declares_child(kind));
+        });
+        may_make
+    }
+
+    /// Returns the results of the first passes since the last swap, or since the analysis was restarted.
+    pub fn trial(&self) -> Analysis {
+        self.context.active.current().analysis.lock().clone()
+    }
+
+    /// Restarts the rollout analysis of the active revision: the next pass of each parent counts as its first.
+    pub fn put_on_trial(&self) {
+        *self.context.active.current().analysis.lock() = Analysis::unopened();
+    }
+
+    /// Activates another revision for every pass that begins from now on, and triggers all parents, the one with the
+    /// oldest last pass first.
+    ///
+    /// `change` is the time of the change that led to the swap, if there is one: the metric of the swap measures from it
+    /// to the first pass.
+    /// Running passes end as they began, and their reads stay watched until then.
+    /// A parent has at most one pass at a time throughout, and no trigger is lost: all wait in the same queue.
+    pub fn swap(&self, serving: Serving, change: Option<Instant>) {
+        self.context.metrics.swapped();
+        let analysis = self.analysis_of(&serving);
+        let active = &self.context.active;
+        active.switch(serving, change, analysis, |newest, others| {
+            self.watch(newest, others);
+        });
+        // Listed again: a parent that appeared in between may have had its pass before the switch.
+        self.trigger_all(Cause::Swapped);
+    }
+
+    /// Triggers all parents, the one with the oldest last pass first, to repair changes that made no trigger.
+    pub fn resync(&self) {
+        self.trigger_all(Cause::Resync);
+    }
+
+    fn trigger_all(&self, cause: Cause) {
+        let Context {
+            registration,
+            ledger,
+            ..
+        } = &self.context;
+        let parents = registration.parents();
+        let parents = ledger.lock().longest_ago_first(parents);
+        registration.trigger(parents, cause);
+    }
+
+    /// Returns the rollout analysis for a revision that is about to become active.
+    ///
+    /// It leaves out parents for which the revision before it failed as well: their failures prove nothing.
+    fn analysis_of(&self, serving: &Serving) -> Analysis {
+        let Context {
+            registration,
+            ledger,
+            ..
+        } = &self.context;
+        if !registration.waiting().is_empty() {
+            return Analysis::unopened();
+        }
+        let mut parents = registration.parents();
+        let revision = serving.plugin.revision();
+        let ledger = ledger.lock();
+        parents.retain(|parent| !ledger.faulted_before(parent, revision));
+        Analysis::of(parents)
+    }
+
+    /// Updates the watches after a change of the inventory.
+    pub fn watch_anew(&self) {
+        let active = &self.context.active;
+        active.look(|newest, others| self.watch(newest, others));
+    }
+
+    fn watch(&self, newest: &Serving, others: &[Arc<Epoch>]) {
+        let context = &self.context;
+        let once_made = context.shared.inventory.of(&context.plugin);
+        let others = others.iter().map(|epoch| &epoch.serving);
+        let interest = interest(&context.plugin, &self.parent, newest, others, &once_made);
+        context.registration.update(interest);
+    }
+
+    /// Runs one pass for a parent and returns the time of the next one.
+    ///
+    /// Never fails: every problem becomes a condition of the parent and decides the next pass.
+    pub async fn pass(&self, parent: &ObjectId, turn: Turn) -> Next {
+        let context = &self.context;
+        let span = info_span!("pass", plugin = %context.plugin, %parent);
+        let begin = Instant::now();
+        context.ledger.lock().begin(parent, turn.changed);
+        let next = pass::run(context, parent, turn)
+            .instrument(span.clone())
+            .await;
+        span.in_scope(|| debug!(?next, elapsed = ?begin.elapsed(), "pass ended"));
+        let mut ledger = context.ledger.lock();
+        if next == Next::Forget {
+            ledger.forget(parent);
+        } else {
+            ledger.passed(parent, Instant::now(), next.word());
+        }
+        drop(ledger);
+        let active = &context.active;
+        active.settle(|newest, others| self.watch(newest, others));
+        next
+    }
+
+    /// Starts the watches of a candidate revision.
+    pub fn candidate(&self, serving: Serving) -> Candidate {
+        let context = &self.context;
+        let once_made = context.shared.inventory.of(&context.plugin);
+        let interest = interest(&context.plugin, &self.parent, &serving, [], &once_made);
+        Candidate::new(serving, context.shared.cluster.register(interest))
+    }
+
+    /// Runs a pass of a candidate up to its plan for each of these parents, and returns the results.
+    ///
+    /// The dry run writes nothing, sets no condition, keeps no subscription and moves no counter of the plugin; the log
+    /// lines of the guest get the level debug.
+    /// Many parents in one call cost less than single calls: a guest thread is dispatched once for all of them.
+    pub async fn rehearse(
+        &self,
+        candidate: &Candidate,
+        parents: Vec<ObjectId>,
+    ) -> Vec<(ObjectId, Rehearsal)> {
+        dry_run::run(&self.context, candidate, parents).await
+    }
+
+    /// Returns if the plugin selects a parent, as far as that is known; subscribes to nothing.
+    pub fn selects(&self, parent: &Object) -> Option<bool> {
+        let epoch = self.context.active.current();
+        selection::selects(&epoch.serving, &self.context.registration, parent)
+    }
+
+    /// Returns the number of passes of the active revision that ended with a fault of the guest.
+    pub fn faults(&self) -> u64 {
+        let epoch = self.context.active.current();
+        epoch.faults.load(Ordering::Relaxed)
+    }
+
+    /// Returns the last faults of the guest, of any revision, the latest first.
+    pub fn recent_faults(&self) -> Vec<RecentFault> {
+        self.context.recent_faults.all()
+    }
+
+    /// Returns the result of a parent's last pass in a word, and its age.
+    pub fn last_pass(&self, parent: &ObjectId) -> Option<(&'static str, Duration)> {
+        let (at, outcome) = self.context.ledger.lock().last(parent)?;
+        Some((outcome, at.elapsed()))
+    }
+
+    /// Returns the number of parents, without those that are known not to be selected.
+    pub fn parent_count(&self) -> usize {
+        let Context {
+            registration,
+            active,
+            ..
+        } = &self.context;
+        let mut parents = registration.parents();
+        if !active.current().serving.selection.is_all() {
+            let parent = |id: &ObjectId| registration.parent(id);
+            parents.retain(|id| parent(id).is_some_and(|it| self.selects(&it) != Some(false)));
+        }
+        parents.len()
+    }
+
+    /// Returns the number of passes that were skipped because their inputs had not changed.
+    pub fn passes_skipped(&self) -> u64 {
+        self.context.skipped.load(Ordering::Relaxed)
+    }
+}
