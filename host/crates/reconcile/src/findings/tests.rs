@@ -371,8 +371,9 @@ fn held_back(wait: Duration) -> HeldBack {
     let mut bucket = crate::budget::Budget::default();
     bucket.take(1, 1, now);
     let synced = applied();
-    let held = HeldBack::of_status(&mut bucket, 1, &synced, now).unwrap();
-    HeldBack { wait, ..held }
+    let mut held = HeldBack::of_status(&mut bucket, 1, &synced, now).unwrap();
+    held.wait = wait;
+    held
 }
 
 #[test]
