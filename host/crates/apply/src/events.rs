@@ -1,8 +1,10 @@
 //! Kubernetes Events about parents: each once, counted after that, and never more than a trickle.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::{Event, EventType, Gvk, Object, PluginName, Resource, Scope, Uid};
+use innkeeper_model::{
+    Event, EventType, Gvk, Object, PluginName, Rate, Resource, Scope, TokenBucket, Uid,
+};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -13,11 +15,11 @@ use super::{Error, ErrorKind, Writer, request::Address};
 /// An event that is repeated within this time is counted, not made again; as in client-go.
 const SERIES_LASTS: SignedDuration = SignedDuration::from_mins(6);
 
-/// The burst of events about one parent, as in client-go.
-const BURST: u32 = 25;
-
-/// The time until one more event is allowed after a burst, as in client-go.
-const REFILL: SignedDuration = SignedDuration::from_mins(5);
+/// The events about one parent: 25 at once and then one in five minutes, as in client-go.
+const RATE: Rate = Rate {
+    burst: 25,
+    refill: Duration::from_mins(25 * 5),
+};
 
 /// The limit of remembered series, and of remembered parents.
 const REMEMBERED_MAX: usize = 4096;
@@ -34,7 +36,7 @@ pub struct Events {
 #[derive(Default)]
 struct State {
     series: BTreeMap<Key, Series>,
-    buckets: BTreeMap<Uid, Bucket>,
+    buckets: BTreeMap<Uid, TokenBucket<Duration>>,
 }
 
 /// The identity of an event: two events with the same key are one series.
@@ -52,11 +54,6 @@ struct Series {
     count: u32,
     last: Timestamp,
     written: Timestamp,
-}
-
-struct Bucket {
-    tokens: u32,
-    filled: Timestamp,
 }
 
 /// The write that an event needs.
@@ -197,26 +194,14 @@ impl State {
             written: now,
         };
         self.series.insert(key, series);
-        self.shed();
+        self.shed(now);
         Due::New(name)
     }
 
     /// Takes a token from a parent's bucket.
     fn take(&mut self, parent: &Uid, now: Timestamp) -> bool {
-        let bucket = self.buckets.entry(parent.clone()).or_insert(Bucket {
-            tokens: BURST,
-            filled: now,
-        });
-        while bucket.tokens < BURST && now.duration_since(bucket.filled) >= REFILL {
-            bucket.tokens += 1;
-            bucket.filled += REFILL;
-        }
-        if bucket.tokens == BURST {
-            bucket.filled = now;
-        }
-        let taken = bucket.tokens > 0;
-        bucket.tokens = bucket.tokens.saturating_sub(1);
-        taken
+        let bucket = self.buckets.entry(parent.clone()).or_default();
+        bucket.take_all(1, RATE, since_epoch(now))
     }
 
     fn forget(&mut self, plugin: &PluginName, parent: &Object, event: &Event) {
@@ -224,7 +209,7 @@ impl State {
     }
 
     /// Forgets the oldest entries above the limit.
-    fn shed(&mut self) {
+    fn shed(&mut self, now: Timestamp) {
         if self.series.len() > REMEMBERED_MAX {
             let oldest = self.series.iter().min_by_key(|(_, series)| series.last);
             if let Some(key) = oldest.map(|(key, _)| key.clone()) {
@@ -232,7 +217,11 @@ impl State {
             }
         }
         if self.buckets.len() > REMEMBERED_MAX {
-            let fullest = self.buckets.iter().max_by_key(|(_, bucket)| bucket.tokens);
+            let now = since_epoch(now);
+            let fullest = self
+                .buckets
+                .iter()
+                .max_by_key(|(_, bucket)| bucket.available(RATE, now));
             if let Some(uid) = fullest.map(|(uid, _)| uid.clone()) {
                 self.buckets.remove(&uid);
             }
@@ -292,6 +281,11 @@ fn name(parent: &Object, key: &Key, now: Timestamp) -> String {
 /// A time as Kubernetes' `MicroTime`.
 pub(super) fn micros(time: Timestamp) -> String {
     format!("{time:.6}")
+}
+
+/// A time as the time since 1970; zero for earlier ones.
+fn since_epoch(time: Timestamp) -> Duration {
+    Duration::try_from(time.as_duration()).unwrap_or_default()
 }
 
 /// A text cut off at a character's end.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use innkeeper_model::{Rate, TokenBucket};
+
 /// The level of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
@@ -114,16 +116,10 @@ impl LogBuffer {
     }
 }
 
-/// The log of one plugin over all its passes: so many bytes per second, one second's worth at once.
+/// The log rate of one plugin over all its passes, in bytes; the burst is the bytes of one second.
 #[derive(Debug, Default)]
 pub(super) struct LogRate {
-    bucket: parking_lot::Mutex<Option<Bucket>>,
-}
-
-#[derive(Debug)]
-struct Bucket {
-    bytes: usize,
-    filled_at: Instant,
+    bucket: parking_lot::Mutex<TokenBucket<Instant>>,
 }
 
 impl LogRate {
@@ -135,37 +131,23 @@ impl LogRate {
         dropped: &mut Dropped,
         now: Instant,
     ) -> Vec<LogLine> {
-        if lines.is_empty() {
-            return lines;
-        }
+        let rate = Rate {
+            burst: u64::try_from(bytes_per_second_max).unwrap_or(u64::MAX),
+            refill: Duration::from_secs(1),
+        };
         let mut bucket = self.bucket.lock();
-        let bucket = bucket.get_or_insert(Bucket {
-            bytes: bytes_per_second_max,
-            filled_at: now,
-        });
-        let passed = now
-            .saturating_duration_since(bucket.filled_at)
-            .min(Duration::from_secs(1));
-        let gained =
-            u128::try_from(bytes_per_second_max).unwrap_or(u128::MAX) * passed.as_millis() / 1000;
-        // Left alone until a whole byte came in, or frequent calls would never gain anything.
-        if gained > 0 {
-            let gained = usize::try_from(gained).unwrap_or(usize::MAX);
-            bucket.bytes = bucket.bytes.saturating_add(gained);
-            bucket.filled_at = now;
-        }
-        bucket.bytes = bucket.bytes.min(bytes_per_second_max);
-        let mut kept = Vec::with_capacity(lines.len());
-        for line in lines {
-            let cost = line.message.len() + LINE_OVERHEAD_BYTES;
-            if let Some(left) = bucket.bytes.checked_sub(cost) {
-                bucket.bytes = left;
-                kept.push(line);
-            } else {
-                dropped.count(line.message.len());
-            }
-        }
-        kept
+        lines
+            .into_iter()
+            .filter(|line| {
+                let cost = line.message.len() + LINE_OVERHEAD_BYTES;
+                let admitted =
+                    u64::try_from(cost).is_ok_and(|cost| bucket.take_all(cost, rate, now));
+                if !admitted {
+                    dropped.count(line.message.len());
+                }
+                admitted
+            })
+            .collect()
     }
 }
 
