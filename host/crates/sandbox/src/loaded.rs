@@ -15,7 +15,7 @@ use crate::{
     sandbox::{self, Ended},
 };
 
-/// Problems of a configuration that are named.
+/// Problems of a configuration that are listed: as many as a user mends at once.
 const CONFIG_PROBLEMS_MAX: usize = 10;
 
 /// A plugin that has described itself. It needs a configuration before it can be called.
@@ -49,7 +49,7 @@ impl Described {
         let manifest = match ended {
             Ended::Returned(manifest) => manifest?,
             Ended::Faulted(source) => return Err(Error::Describe { source }),
-            // Nothing is ever parked where no kind is known.
+            // `NoReads` refuses every read, and only a read can park a call.
             Ended::Parked(kind) => {
                 let problem = format!("it reads {kind} while it describes itself");
                 return Err(Error::Describe {
@@ -168,7 +168,7 @@ impl Plugin {
     }
 }
 
-/// The revision that bytes of this digest make with a configuration.
+/// Returns the revision of a component, by its digest, and a configuration.
 pub fn revision_of(digest: &Digest, config: &Map<String, Value>) -> Digest {
     revision_with(digest, &canonical(config))
 }
@@ -177,12 +177,12 @@ fn revision_with(digest: &Digest, config: &str) -> Digest {
     Digest::of_parts([digest.as_bytes().as_slice(), config.as_bytes()])
 }
 
-/// serde_json's maps are sorted, so that the text is canonical.
+/// Returns the canonical text: maps of serde_json are sorted.
 fn canonical(config: &Map<String, Value>) -> String {
     Value::Object(config.clone()).to_string()
 }
 
-/// Reads while a plugin describes itself: nothing.
+/// The reads of a plugin that describes itself: all are refused.
 struct NoReads;
 
 impl Reads for NoReads {

@@ -1,4 +1,4 @@
-//! What guests say: bounded per pass and per second, and handed to the caller, who knows the parent.
+//! The log of guests: bounded per pass and per second, and returned to the caller, which knows the parent.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ pub enum LogLevel {
     Error,
     /// Something looks wrong.
     Warn,
-    /// What happened, for operators.
+    /// Progress, for operators.
     Info,
-    /// What happened, for the plugin's author.
+    /// Details, for the author of the plugin.
     Debug,
 }
 
@@ -26,7 +26,7 @@ pub struct LogLine {
     pub message: String,
 }
 
-/// What did not fit.
+/// The lines and bytes beyond the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Lines that were dropped or cut off.
@@ -44,10 +44,11 @@ impl Dropped {
     }
 }
 
-/// A line costs this much beside its text, so that empty lines are bounded too.
+/// The cost of a line beside its text, so that empty lines are bounded too. Of the order of the level and the length that
+/// the host keeps for each line.
 const LINE_OVERHEAD_BYTES: usize = 16;
 
-/// How much of the last error is kept beside the log, in bytes.
+/// The bytes of the last error that are kept beside the log: a condition of the host has 2,048 characters at most.
 const LAST_ERROR_BYTES_MAX: usize = 2048;
 
 /// The log of one pass.
@@ -71,12 +72,12 @@ impl LogBuffer {
         }
     }
 
-    /// Whether the text of a line is of any use.
+    /// Returns true if the text of a line would be used, so that the caller copies it only then.
     pub(super) fn takes(&self, level: LogLevel) -> bool {
         level == LogLevel::Error || self.bytes_left > LINE_OVERHEAD_BYTES
     }
 
-    /// Takes a line, cut off where the room ends.
+    /// Appends a line, cut off at the limit of the pass.
     pub(super) fn push(&mut self, level: LogLevel, mut message: String) {
         if level == LogLevel::Error {
             self.last_error = Some(cut(&message, LAST_ERROR_BYTES_MAX).to_owned());
@@ -97,12 +98,12 @@ impl LogBuffer {
         self.lines.push(LogLine { level, message });
     }
 
-    /// What to tell of a breakdown instead of the last line at level error.
+    /// Replaces the message of a fault, which otherwise is the last line at level error.
     pub(super) fn set_last_error(&mut self, words: &str) {
         self.last_error = Some(cut(words, LAST_ERROR_BYTES_MAX).to_owned());
     }
 
-    /// Counts a line that nobody looked at.
+    /// Counts a line that was not copied.
     pub(super) fn drop_line(&mut self, bytes: usize) {
         self.dropped.count(bytes);
     }
@@ -123,7 +124,7 @@ pub(super) struct LogRate {
 }
 
 impl LogRate {
-    /// Keeps the lines for which the plugin has room this second and counts the others.
+    /// Keeps the lines within the rate of the plugin and counts the others.
     pub(super) fn admit(
         &self,
         bytes_per_second_max: usize,
@@ -151,7 +152,7 @@ impl LogRate {
     }
 }
 
-/// The longest start of a text that has at most so many bytes and ends between characters.
+/// Returns the longest prefix of at most so many bytes that ends between characters.
 pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }

@@ -12,10 +12,11 @@ use crate::{
 };
 
 /// Bytes that may be lifted from a guest at once beyond the limit of an answer. An answer that is a little too large is
-/// then refused with its size; wasmtime would refuse it with a trap.
+/// then refused with its size; wasmtime would refuse it with a trap. Chosen: the limit counts texts only, and wasmtime also
+/// counts records and lists.
 const LIFT_BYTES_EXTRA: usize = 1024 * 1024;
 
-/// Part of the error of wasmtime if more than that would be lifted.
+/// Part of the error of wasmtime if more than that would be lifted; a test fails when the text changes.
 const LIFT_REFUSED: &str = "fuel allocated for hostcalls";
 
 /// The end of the guest's part of a call.
@@ -42,7 +43,8 @@ pub(super) fn run<T>(
     limits: &Limits,
     guest: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
 ) -> (Ended<T>, Ran) {
-    // Both held until the store is gone, taken before the clock starts: a wait for them is not the guest's.
+    // Taken before the clock starts, because waiting is not the guest's time, and held until the store is dropped. Memory
+    // comes first in every call: with one order, no two calls wait for each other.
     let memory_bytes_max = engine.memory_bytes_max(limits.memory_bytes_max);
     let memory = engine.memory(memory_bytes_max);
     let _slot = engine.slot();
@@ -83,7 +85,7 @@ pub(super) fn run<T>(
 }
 
 impl Ran {
-    /// The report, and the reads that went in, which have to be of this type.
+    /// Returns the report and the reads of the call, which must have the type `R`.
     pub(super) fn into_report<R: Reads + 'static>(self, end: End) -> (CallReport, R) {
         let Self {
             state,

@@ -82,7 +82,7 @@ impl Permits<'_> {
         self.left
     }
 
-    /// Whether other threads held the permits when this one asked.
+    /// Returns true if other threads held the permits when this one asked.
     pub(super) const fn has_waited(&self) -> bool {
         self.has_waited
     }

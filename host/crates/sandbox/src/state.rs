@@ -16,11 +16,12 @@ use crate::{
     wasi::{Output, Stream},
 };
 
-/// Random bytes in one call of `random`.
+/// Random bytes in one call of `random`; the contract states this limit.
 const RANDOM_BYTES_PER_CALL_MAX: usize = 4096;
-/// Random bytes in one pass.
+/// Random bytes in one pass; the contract states this limit.
 const RANDOM_BYTES_MAX: usize = 64 * 1024;
-/// Handles of streams and the like that a guest may hold at a time.
+/// Handles of streams and the like that a guest may hold at a time. Chosen, not measured: far more than
+/// the standard streams need, and each costs the host nothing but this count.
 const HANDLES_MAX: usize = 1000;
 
 /// Reads that can be handed back to the caller in their own type.
@@ -165,7 +166,7 @@ impl State {
         Ok(self.random.take(len))
     }
 
-    /// The kind that a read names, counted as a read.
+    /// Counts a read and returns its kind.
     pub(super) fn read_kind(&mut self, api_version: &str, kind: &str) -> wasmtime::Result<Gvk> {
         self.reads_count += 1;
         if self.reads_count > self.reads_max {

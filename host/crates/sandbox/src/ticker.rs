@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-/// Ticks while somebody asks for it; dropping it waits for its thread.
+/// Ticks while at least one [`Ticking`] lives; dropping it waits for its thread.
 pub(super) struct Ticker {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -21,15 +21,16 @@ pub(super) struct Ticker {
 
 struct Shared {
     demand: Mutex<Demand>,
-    /// Somebody needs the ticks while there are none, or they are to end.
+    /// Notified when the first user arrives, and when the ticker stops.
     wanted: Condvar,
-    /// They are to end. Another one, so that who comes while it ticks does not wake the thread.
+    /// Notified when the ticker stops. A condition variable of its own, so that a user that arrives between two ticks does
+    /// not wake the thread.
     stopped: Condvar,
 }
 
 #[derive(Default)]
 struct Demand {
-    /// How many need the ticks.
+    /// The number of live [`Ticking`] values.
     users: usize,
     stopped: bool,
 }
@@ -55,7 +56,7 @@ impl Ticker {
         })
     }
 
-    /// Ticks for as long as the value lives.
+    /// Keeps the ticks on until the returned value is dropped.
     pub(super) fn keep_ticking(&self) -> Ticking<'_> {
         let mut demand = self.shared.demand.lock();
         demand.users += 1;
@@ -71,19 +72,19 @@ impl Ticker {
 }
 
 impl Shared {
-    /// Waits until a tick is due; false when there will be none any more.
+    /// Waits until the next tick; returns false if the ticker has stopped.
     fn wait(&self, tick: Duration) -> bool {
         let mut demand = self.demand.lock();
         let idle = |demand: &mut Demand| demand.users == 0 && !demand.stopped;
         self.wanted.wait_while(&mut demand, idle);
-        // Whoever comes and goes meanwhile does not shorten the tick.
+        // Users that arrive or leave in between do not shorten the tick.
         self.stopped
             .wait_while_for(&mut demand, |demand| !demand.stopped, tick);
         !demand.stopped
     }
 }
 
-/// The wish for ticks.
+/// A user of the ticks.
 #[must_use = "the ticks end with it"]
 pub(super) struct Ticking<'a> {
     shared: &'a Shared,
@@ -129,16 +130,16 @@ mod tests {
         (ticker.unwrap(), move || ticks.load(Ordering::SeqCst))
     }
 
-    fn wait_until(what: impl Fn() -> bool) {
+    fn wait_until(reached: impl Fn() -> bool) {
         let start = Instant::now();
-        while !what() {
+        while !reached() {
             assert!(start.elapsed() < Duration::from_secs(10), "no tick came");
             thread::sleep(TICK);
         }
     }
 
     #[test]
-    fn ticks_only_while_somebody_needs_it() {
+    fn ticks_only_while_there_is_a_user() {
         let (ticker, ticks) = counted();
         thread::sleep(20 * TICK);
         assert_eq!(ticks(), 0);
@@ -148,7 +149,7 @@ mod tests {
             drop(ticking.0);
             wait_until(|| ticks() >= before + 3);
             drop(ticking.1);
-            // The one that was on its way.
+            // A tick may still be on its way.
             thread::sleep(20 * TICK);
             let after = ticks();
             thread::sleep(20 * TICK);

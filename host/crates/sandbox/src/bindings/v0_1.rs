@@ -1,7 +1,7 @@
 //! Contract version 0.1.0: its types as bindgen derives them from `wit/`, and its imports.
 //!
-//! The imports are linked by hand: the answer to a read goes into the guest's memory straight from the cache's text,
-//! without a copy in between.
+//! The imports are linked by hand: the answer to a read is copied into the memory of the guest directly from the cache,
+//! without an owned text in between.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ wasmtime::component::bindgen!({
     ownership: Borrowing { duplicate_if_necessary: false },
 });
 
-/// Gives a linker everything that a guest of this version may import.
+/// Adds all imports of this version to a linker.
 pub(crate) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     // It has types only, but a component names it among its imports.
     linker.instance("innkeeper:plugin/types@0.1.0")?;

@@ -33,7 +33,7 @@ pub(super) struct V0_1 {
     reconcile: ComponentExportIndex,
 }
 
-/// `request` as bindgen would derive it, but borrowed throughout: it takes the alias `json` for an owned text.
+/// The record `request`, borrowed. The type of bindgen owns its texts, so that every call would copy all objects.
 #[derive(ComponentType, Lower)]
 #[component(record)]
 struct LoweredRequest<'a> {
@@ -86,7 +86,8 @@ impl Adapter for V0_1 {
 
     fn describe(&self, store: &mut Store<State>) -> wasmtime::Result<Result<Manifest, Error>> {
         let instance = self.instantiate(store)?;
-        // Both are compared with the contract's types here, so that no pass fails for it.
+        // Both functions are compared with the types of the contract now, so that a difference refuses the load and not the
+        // first pass.
         let reconcile = instance
             .get_typed_func::<(LoweredRequest<'_>,), ReconcileResults>(&mut *store, self.reconcile);
         let describe = instance.get_typed_func::<(), DescribeResults>(&mut *store, self.describe);

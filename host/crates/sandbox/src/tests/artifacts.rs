@@ -325,7 +325,7 @@ fn compiled_code_is_kept_and_taken_again() {
         fs::metadata(&files[0]).unwrap().modified().unwrap(),
         written
     );
-    // What comes from the cache runs.
+    // The component from the cache runs.
     Described::load(&ENGINE, &artifact, &Limits::default()).unwrap();
 }
 

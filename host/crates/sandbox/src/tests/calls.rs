@@ -1,4 +1,4 @@
-//! One call: what goes in, what comes out, and every way in which a guest can go wrong.
+//! One call: its input, its end, and every fault of a guest.
 
 use std::time::{Duration, Instant};
 
@@ -82,7 +82,7 @@ fn faults_of_the_guest_are_answers() {
 
 #[test]
 fn the_whole_request_arrives() {
-    // Logs what it gets: the parent, the configuration, and the first child's object, which is a pointer and a length
+    // Logs its input: the parent, the configuration, and the first child's object, which is a pointer and a length
     // behind the optional key and the flag.
     let logging = "(call $log (i32.const 2) (local.get $parent) (local.get $parent-len))
         (call $log (i32.const 2) (local.get $config) (local.get $config-len))
@@ -247,7 +247,7 @@ fn a_call_waits_for_memory_that_others_may_need() {
     });
     assert_eq!(together.end, alone.end);
 
-    // Nobody may have more than there is.
+    // No call gets more than the engine has.
     let growing = "(loop $again (drop (memory.grow (i32.const 1))) (br $again))";
     let growing = plugin_of(&engine, guest().doing(growing, &[]));
     let (called, _) = growing
@@ -449,7 +449,7 @@ fn a_refused_read_is_the_guest_s_business() {
 
 #[test]
 fn a_read_of_what_is_not_cached_parks_the_pass() {
-    // What comes after the read must not run.
+    // The code after the read must not run.
     let reading = format!("{GET} (call $log (i32.const 2) {{2}})");
     let (called, reads) = plugin(guest().doing(&reading, &GET_TEXTS))
         .call(

@@ -1,4 +1,4 @@
-//! Code that nobody calls leaves memory, and comes back.
+//! Idle code leaves memory, and the next call maps it again.
 
 use std::{
     fs::{self, File, Permissions},

@@ -1,13 +1,13 @@
-//! What a guest writes to its standard streams, as lines of its log.
+//! The standard streams of a guest, as lines of its log.
 
 use std::collections::VecDeque;
 
 use crate::log::{LogBuffer, LogLevel};
 
-/// A line that is longer is two.
+/// A longer line is split, so that a guest that writes no line ends holds little memory. Chosen, not measured.
 const LINE_BYTES_MAX: usize = 4096;
-/// So many of the last lines of the error stream say why a guest broke down: a panic has its place and its message on two,
-/// and advice on a third.
+/// The number of the last lines of the error stream that form the message of a fault: a panic of Rust has its place and its
+/// message on two lines, and advice on a third.
 const LAST_LINES: usize = 3;
 
 /// One of the two streams that can be written to.
@@ -33,7 +33,8 @@ impl Stream {
         }
     }
 
-    /// Last words are there, so that they have to reach the log also when it is full.
+    /// Returns the level of its lines. The error stream has the message of a panic, which must reach the condition even when
+    /// the log is full.
     pub(super) const fn level(self) -> LogLevel {
         match self {
             Self::Output => LogLevel::Info,
@@ -42,7 +43,7 @@ impl Stream {
     }
 }
 
-/// What was written and is no whole line yet.
+/// Output that is not yet a whole line.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     said: Vec<u8>,
@@ -51,7 +52,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Takes what comes next in a stream.
+    /// Takes the next bytes of a stream.
     pub(crate) fn write(&mut self, stream: Stream, mut bytes: &[u8], log: &mut LogBuffer) {
         while !bytes.is_empty() {
             let line = self.line(stream);
@@ -69,7 +70,7 @@ impl Output {
         }
     }
 
-    /// Takes what has no end of a line: there is nothing more to come.
+    /// Logs the last lines, which have no line end.
     pub(crate) fn finish(&mut self, log: &mut LogBuffer) {
         for stream in [Stream::Output, Stream::Error] {
             self.end_line(stream, log);
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_shown_as_far_as_it_goes() {
+    fn invalid_utf8_is_replaced() {
         let (lines, _) = written(&[(Stream::Output, b"a\xffb\n")]);
         assert_eq!(lines, [(LogLevel::Info, "a\u{fffd}b".to_owned())]);
     }

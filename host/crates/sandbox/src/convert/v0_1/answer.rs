@@ -12,19 +12,21 @@ use super::{
 };
 use crate::log::cut;
 
+// The API server has these limits for names, conditions and events: a longer text would fail the write of a whole object.
 const KEY_CHARS_MAX: usize = 253;
 const CONDITION_TYPE_CHARS_MAX: usize = 316;
 const CONDITION_REASON_CHARS_MAX: usize = 1024;
 const CONDITION_MESSAGE_CHARS_MAX: usize = 32_768;
 const EVENT_REASON_CHARS_MAX: usize = 128;
 const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
+/// Longer than any key or password in use; random characters are made in memory.
 const GENERATED_LENGTH_MAX: u32 = 1024;
-/// A condition's message holds it with room for what the host says around it.
+/// Half of the longest message of a condition, so that the host can add text of its own.
 const FAULT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
-/// Conditions and events of one answer; a person has to read them.
+/// Conditions and events of one answer: more than a user can read.
 const CONDITIONS_MAX: usize = 64;
 const EVENTS_MAX: usize = 64;
-/// Entries of `generate` and of `after` of one child.
+/// Entries of `generate` and of `after` of one child; as many as an answer may have children by default.
 const CHILD_ENTRIES_MAX: usize = 256;
 
 pub(super) fn answer(
@@ -262,7 +264,7 @@ fn at_most(at: &str, count: usize, max: usize) -> Result<(), Rejected> {
     ))
 }
 
-/// All text of an answer, in bytes.
+/// Returns the bytes of all texts of an answer.
 fn size(answer: &Result<wit::Outcome, wit::Fault>) -> usize {
     match answer {
         Ok(wit::Outcome::Desired(desired)) => {
