@@ -12,7 +12,7 @@ use innkeeper_model::{
 use serde_json::Value;
 
 use super::{
-    Claim, Context, Plan, PlannedChild, Progress, body::Body, claim, order, ownership, readiness,
+    Context, Owner, Plan, PlannedChild, Progress, body::Body, claim, order, ownership, readiness,
 };
 
 /// Finalizer that makes the garbage collector delete the children before the parent.
@@ -117,7 +117,7 @@ fn step(
     let Some(object) = object else {
         return missing(context, child, id, satisfied);
     };
-    if claim(object, context.parent) == Claim::Foreign {
+    if claim(object, context.parent) == Owner::Foreign {
         return match child.apply {
             ApplyPolicy::Hold => Step::none(Progress::Missing),
             ApplyPolicy::Always | ApplyPolicy::Once => foreign(context, child, id, object),
@@ -273,7 +273,7 @@ fn may_prune(context: &Context<'_>, object: &Object) -> bool {
     let label = object.labels.get(LABEL_PLUGIN).map(|name| &**name);
     let labelled = label == Some(context.plugin.as_str());
     let retained = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
-    claim(object, context.parent) == Claim::Ours(Ownership::Owned)
+    claim(object, context.parent) == Owner::Ours(Ownership::Owned)
         && labelled
         && !retained
         && !object.is_deleting()

@@ -43,7 +43,7 @@ pub use conclude::{Conclusion, Effects, Failure, conclude, fault_condition, sync
 pub use difference::{FieldPath, first_difference};
 pub use enter::{Entry, enter};
 pub use generate::generate;
-pub use ownership::{Claim, claim};
+pub use ownership::{Owner, claim};
 pub use readiness::is_ready;
 pub use status::{GuestPart, ReadyPart, StatusWrite, StatusWrites, gives, has_spoken, status};
 
