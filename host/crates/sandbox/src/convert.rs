@@ -18,7 +18,7 @@ use wasmtime::{
 use crate::{
     Error,
     call::{CallFault, Request},
-    state::State,
+    state::StoreState,
 };
 
 /// The supported contract versions, oldest first.
@@ -57,12 +57,12 @@ pub(super) trait Adapter: Send + Sync {
     fn version(&self) -> &'static str;
 
     /// Creates an instance and asks it for the description of the plugin. The outer error is a trap or a limit.
-    fn describe(&self, store: &mut Store<State>) -> wasmtime::Result<Result<Manifest, Error>>;
+    fn describe(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Result<Manifest, Error>>;
 
     /// Creates an instance and runs one pass in it. The outer error is a trap or a limit.
     fn reconcile(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<StoreState>,
         request: &Request<'_>,
         config: &str,
         limits: &Limits,

@@ -10,7 +10,7 @@ use wasmtime::{Store, UpdateDeadline};
 
 use crate::{
     call::CallFault,
-    state::{Ending, State},
+    state::{Ending, StoreState},
 };
 
 /// The ratio of the wall time to the CPU time that a call may take: a node on which a thread gets less than a tenth of a
@@ -44,7 +44,12 @@ impl Stopwatch {
 }
 
 /// Ends the call at its deadline. Must be called before the instance is made, because start functions are guest code.
-pub(super) fn arm(store: &mut Store<State>, watch: Stopwatch, limit: Duration, tick: Duration) {
+pub(super) fn arm(
+    store: &mut Store<StoreState>,
+    watch: Stopwatch,
+    limit: Duration,
+    tick: Duration,
+) {
     store.set_epoch_deadline(ticks(limit, tick));
     store.epoch_deadline_callback(move |mut context| {
         // The epoch counts wall time, which is never less than CPU time: so it fires no later than the deadline, and the

@@ -8,7 +8,7 @@ use wasmtime::{Store, Trap, WasmBacktrace};
 use crate::{
     CallFault, CallLimit, CallReport, Context, End, Engine, Metering, Timing,
     deadline::{self, Stopwatch},
-    state::{AnyReads, Ending, State},
+    state::{AnyReads, Ending, StoreState},
 };
 
 /// Bytes that may be lifted from a guest at once beyond the limit of an answer. An answer that is a little too large is
@@ -28,7 +28,7 @@ pub(super) enum Ended<T> {
 
 /// The state of a call that has ended, with its costs.
 pub(super) struct Ran {
-    state: State,
+    state: StoreState,
     fuel: Option<u64>,
     cpu: Duration,
     timing: Timing,
@@ -41,7 +41,7 @@ pub(super) fn run<T>(
     reads: Box<dyn AnyReads>,
     context: &Context,
     limits: &Limits,
-    guest: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
+    guest: impl FnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
 ) -> (Ended<T>, Ran) {
     // Taken before the clock starts, because waiting is not the guest's time, and held until the store is dropped. Memory
     // comes first in every call: with one order, no two calls wait for each other.
@@ -50,7 +50,7 @@ pub(super) fn run<T>(
     let _slot = engine.slot();
     let settings = engine.settings();
     let watch = Stopwatch::start();
-    let state = State::new(reads, context, limits, memory_bytes_max);
+    let state = StoreState::new(reads, context, limits, memory_bytes_max);
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.meter);
     let lift_bytes_max = limits.output_bytes_max.saturating_add(LIFT_BYTES_EXTRA);
@@ -118,7 +118,7 @@ impl Ran {
     }
 }
 
-fn timing(started_at: Instant, state: &State, ended_at: Instant) -> Timing {
+fn timing(started_at: Instant, state: &StoreState, ended_at: Instant) -> Timing {
     let instantiated_at = state.instantiated_at.unwrap_or(ended_at);
     let answered_at = state.answered_at.unwrap_or(ended_at);
     Timing {
@@ -129,7 +129,7 @@ fn timing(started_at: Instant, state: &State, ended_at: Instant) -> Timing {
 }
 
 /// Returns the fault of a guest whose call ended in an error of wasmtime.
-fn breakdown(state: &mut State, error: &wasmtime::Error, lift_bytes_max: usize) -> CallFault {
+fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: usize) -> CallFault {
     if state.meter.exceeded() {
         return CallFault::MemoryExceeded {
             limit_bytes: state.meter.bytes_max(),

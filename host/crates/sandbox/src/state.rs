@@ -50,7 +50,7 @@ pub(crate) enum Refusal {
 }
 
 /// The state of one call.
-pub(crate) struct State {
+pub(crate) struct StoreState {
     pub(super) meter: MemoryMeter,
     pub(super) log: LogBuffer,
     pub(super) ending: Option<Ending>,
@@ -72,7 +72,7 @@ pub(crate) struct State {
     handles: usize,
 }
 
-impl State {
+impl StoreState {
     pub(super) fn new(
         reads: Box<dyn AnyReads>,
         context: &Context,

@@ -22,7 +22,7 @@ use wasmtime::{
 };
 
 pub(super) use self::output::{Output, Stream};
-use super::{call::CallFault, state::State};
+use super::{call::CallFault, state::StoreState};
 
 /// The supported interfaces.
 const INTERFACES: [&str; 20] = [
@@ -87,8 +87,8 @@ struct Datetime {
     nanoseconds: u32,
 }
 
-type Context<'a> = StoreContextMut<'a, State>;
-type Instance<'a> = LinkerInstance<'a, State>;
+type Context<'a> = StoreContextMut<'a, StoreState>;
+type Instance<'a> = LinkerInstance<'a, StoreState>;
 type Linked = wasmtime::Result<()>;
 
 /// Returns true if an import is supported.
@@ -103,7 +103,7 @@ fn interface(import: &str) -> Option<&'static str> {
 }
 
 /// Adds the WASI imports of a component to a linker.
-pub(super) fn link(linker: &mut Linker<State>, component: &Component) -> Linked {
+pub(super) fn link(linker: &mut Linker<StoreState>, component: &Component) -> Linked {
     let engine = linker.engine().clone();
     let world = component.component_type();
     for (import, item) in world.imports(&engine) {

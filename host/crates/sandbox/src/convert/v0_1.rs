@@ -17,7 +17,7 @@ use super::{Adapter, Answer, Rejected};
 use crate::{
     Error, Request,
     bindings::v0_1::{self as bindings, innkeeper::plugin::types as wit},
-    state::State,
+    state::StoreState,
     wasi,
 };
 
@@ -28,7 +28,7 @@ const RECONCILER: &str = "innkeeper:plugin/reconciler@0.1.0";
 
 /// A component of this version, linked and with its exports looked up.
 pub(super) struct V0_1 {
-    pre: InstancePre<State>,
+    pre: InstancePre<StoreState>,
     describe: ComponentExportIndex,
     reconcile: ComponentExportIndex,
 }
@@ -56,7 +56,10 @@ type DescribeResults = (wit::Manifest,);
 type ReconcileResults = (Result<wit::Outcome, wit::Fault>,);
 
 impl V0_1 {
-    pub(super) fn new(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<Self> {
+    pub(super) fn new(
+        linker: &mut Linker<StoreState>,
+        component: &Component,
+    ) -> wasmtime::Result<Self> {
         bindings::link(linker)?;
         wasi::link(linker, component)?;
         let reconciler = component.get_export_index(None, RECONCILER);
@@ -72,7 +75,7 @@ impl V0_1 {
         })
     }
 
-    fn instantiate(&self, store: &mut Store<State>) -> wasmtime::Result<Instance> {
+    fn instantiate(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Instance> {
         let instance = self.pre.instantiate(&mut *store)?;
         store.data_mut().instantiated_at = Some(Instant::now());
         Ok(instance)
@@ -84,7 +87,7 @@ impl Adapter for V0_1 {
         VERSION
     }
 
-    fn describe(&self, store: &mut Store<State>) -> wasmtime::Result<Result<Manifest, Error>> {
+    fn describe(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Result<Manifest, Error>> {
         let instance = self.instantiate(store)?;
         // Both functions are compared with the types of the contract now, so that a difference refuses the load and not the
         // first pass.
@@ -102,7 +105,7 @@ impl Adapter for V0_1 {
 
     fn reconcile(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<StoreState>,
         request: &Request<'_>,
         config: &str,
         limits: &Limits,
