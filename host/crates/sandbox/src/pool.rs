@@ -68,11 +68,11 @@ pub struct Pool {
 ///
 /// A thread that ends a call takes the next one itself, so that no other thread has to be woken between two calls.
 struct Desk {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     changed: Condvar,
 }
 
-struct State {
+struct PoolState {
     schedule: Schedule<Client, Work>,
     /// The number of threads that wait for a call.
     idle: usize,
@@ -104,7 +104,7 @@ impl Pool {
     pub fn start(threads: NonZeroUsize) -> Result<Self, Error> {
         let threads = threads.get();
         let desk = Arc::new(Desk {
-            state: Mutex::new(State {
+            state: Mutex::new(PoolState {
                 schedule: Schedule::new(),
                 idle: 0,
                 stopped: false,
@@ -262,7 +262,7 @@ impl Desk {
     }
 
     /// Wakes a thread if another call may run. Takes the lock's guard, because the thread should find the lock free.
-    fn wake_another(&self, state: MutexGuard<'_, State>) {
+    fn wake_another(&self, state: MutexGuard<'_, PoolState>) {
         let wakes = state.idle > 0 && state.schedule.has_next();
         drop(state);
         if wakes {
