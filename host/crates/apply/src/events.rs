@@ -30,11 +30,11 @@ const NOTE_BYTES_MAX: usize = 1024;
 /// Makes events, and remembers those that it made.
 pub struct Events {
     instance: String,
-    state: Mutex<State>,
+    state: Mutex<EventsState>,
 }
 
 #[derive(Default)]
-struct State {
+struct EventsState {
     series: BTreeMap<Key, Series>,
     buckets: BTreeMap<Uid, TokenBucket<Duration>>,
 }
@@ -165,7 +165,7 @@ fn done_or_gone(done: Result<(), Error>) -> Result<bool, Error> {
     }
 }
 
-impl State {
+impl EventsState {
     fn due(
         &mut self,
         plugin: &PluginName,
