@@ -35,13 +35,13 @@ pub struct Events {
 
 #[derive(Default)]
 struct EventsState {
-    series: BTreeMap<Key, Series>,
+    series: BTreeMap<SeriesKey, Series>,
     buckets: BTreeMap<Uid, TokenBucket<Duration>>,
 }
 
 /// The identity of an event: two events with the same key are one series.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct SeriesKey {
     plugin: PluginName,
     parent: Uid,
     kind: EventType,
@@ -245,8 +245,8 @@ impl Series {
     }
 }
 
-fn key(plugin: &PluginName, parent: &Object, event: &Event) -> Key {
-    Key {
+fn key(plugin: &PluginName, parent: &Object, event: &Event) -> SeriesKey {
+    SeriesKey {
         plugin: plugin.clone(),
         parent: parent.uid.clone(),
         kind: event.kind,
@@ -256,7 +256,7 @@ fn key(plugin: &PluginName, parent: &Object, event: &Event) -> Key {
 }
 
 /// A name that says which parent the event is about, and that no other event has.
-fn name(parent: &Object, key: &Key, now: Timestamp) -> String {
+fn name(parent: &Object, key: &SeriesKey, now: Timestamp) -> String {
     let mut hash = Sha256::new();
     for part in [
         key.plugin.as_str(),
