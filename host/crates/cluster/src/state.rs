@@ -86,7 +86,7 @@ struct Held {
 
 /// The known state of the cluster and its registrations.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct CacheState {
     kinds: Option<Kinds>,
     /// The namespaces that the host is limited to.
     namespaces: Option<Arc<[Arc<str>]>>,
@@ -96,7 +96,7 @@ pub(super) struct State {
     count: u64,
 }
 
-impl State {
+impl CacheState {
     /// Creates a state without knowledge, limited to these namespaces if there are any.
     pub(super) fn within(namespaces: Option<Arc<[Arc<str>]>>) -> Self {
         Self {

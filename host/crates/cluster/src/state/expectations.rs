@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use innkeeper_model::{Gvk, LabelSelector, ObjectId, Resource, ResourceVersion, Uid};
 use tokio::time::Instant;
 
-use super::{Slot, SlotId, State, SubscriberId, key_of};
+use super::{CacheState, Slot, SlotId, SubscriberId, key_of};
 use crate::{
     stored::{Shape, Stored},
     triggers::{Cause, Trigger},
@@ -58,7 +58,7 @@ pub(crate) struct LiveRead {
     version: Option<ResourceVersion>,
 }
 
-impl State {
+impl CacheState {
     /// Adds an expectation.
     pub(crate) fn expect(
         &mut self,

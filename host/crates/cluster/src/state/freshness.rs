@@ -6,7 +6,7 @@ use std::sync::Arc;
 use innkeeper_model::{Access, ResourceVersion};
 use tokio::time::Instant;
 
-use super::{SlotId, State, namespaces::NamespaceWatch, slots::Health};
+use super::{CacheState, SlotId, namespaces::NamespaceWatch, slots::Health};
 use crate::{freshness::Contents, store::Key, wire::Target};
 
 /// The identity of a namespace watch, whichever task writes to it.
@@ -23,7 +23,7 @@ pub(crate) enum FreshnessCheck {
     Of(Target),
 }
 
-impl State {
+impl CacheState {
     /// Requires a freshness check of every watch. A watch without any version starts over instead:
     /// its first list comes from a quorum, so it needs no check. The same holds for watches that are added later.
     pub(crate) fn require_freshness_checks(&mut self, now: Instant) {

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_model::{Access, Resource, ResourceVersion, Scope};
 use tokio::time::Instant;
 
-use super::{Slot, SlotId, State, SubscriberId, slots::Health};
+use super::{CacheState, Slot, SlotId, SubscriberId, slots::Health};
 use crate::{
     interest::Why,
     report::WatchStatus,
@@ -130,7 +130,7 @@ impl Slot {
     }
 }
 
-impl State {
+impl CacheState {
     /// The namespaces in which a served kind is watched.
     fn layout(&self, served: Option<&Resource>) -> Vec<Option<Arc<str>>> {
         let limited = self.namespaces.as_ref();

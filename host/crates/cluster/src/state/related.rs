@@ -11,7 +11,7 @@ use innkeeper_model::{
     Scope,
 };
 
-use super::{SlotId, State, SubscriberId};
+use super::{CacheState, SlotId, SubscriberId};
 use crate::{
     interest::Why,
     store::Key,
@@ -71,7 +71,7 @@ struct Place {
     namespace: Option<Arc<str>>,
 }
 
-impl State {
+impl CacheState {
     /// One object as guests see it.
     pub(crate) fn read_object(
         &mut self,

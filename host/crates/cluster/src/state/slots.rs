@@ -8,7 +8,7 @@ use std::{
 use innkeeper_model::{Access, Gvk, Resource};
 use tokio::time::Instant;
 
-use super::{Role, State, SubscriberId, namespaces::NamespaceWatch};
+use super::{CacheState, Role, SubscriberId, namespaces::NamespaceWatch};
 use crate::{state::related::Reader, store::Store, stored::Shape, subscriptions::Subscriptions};
 
 /// A watch, identified by a number that is never reused.
@@ -92,7 +92,7 @@ impl Slot {
     }
 }
 
-impl State {
+impl CacheState {
     /// Acquires a watch for a user and creates it if there is none; [`settle`](Self::settle) must follow.
     pub(super) fn acquire_slot(
         &mut self,

@@ -31,7 +31,7 @@ fn gvk(text: &str) -> Gvk {
 
 /// A state with a clock and one version counter, as an API server would drive it.
 struct World {
-    state: State,
+    state: CacheState,
     now: Instant,
     version: u64,
 }
@@ -50,7 +50,7 @@ impl World {
     /// Serves every kind but the monitors.
     fn new() -> Self {
         let mut world = Self {
-            state: State::default(),
+            state: CacheState::default(),
             now: Instant::now(),
             version: 10,
         };

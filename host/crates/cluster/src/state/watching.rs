@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_model::{Access, ResourceVersion};
 use tokio::time::Instant;
 
-use super::{Slot, SlotId, State, namespaces::NamespaceWatch, slots::Health};
+use super::{CacheState, Slot, SlotId, namespaces::NamespaceWatch, slots::Health};
 use crate::{
     discovery::Kinds,
     error::chain,
@@ -35,7 +35,7 @@ pub(crate) enum Applied {
     Superseded,
 }
 
-impl State {
+impl CacheState {
     /// Applies newly discovered kinds and returns true if a watch is affected.
     pub(crate) fn serve(&mut self, kinds: Kinds, now: Instant) -> bool {
         let first = self.kinds.is_none();

@@ -13,7 +13,7 @@ const NODE: &str = "v1 Node";
 fn limited(scope: ReadScope) -> (World, SubscriberId) {
     let mut world = World::new();
     let names: Vec<Arc<str>> = ["a", "b"].map(Arc::from).into();
-    world.state = State::within(Some(names.into()));
+    world.state = CacheState::within(Some(names.into()));
     let key = Some(HashKey::new([7_u8; 32]));
     world.state.set_hash_key(key, world.now);
     // The watches are wanted before discovery has shown that the kinds are namespaced.
