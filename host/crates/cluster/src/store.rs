@@ -86,7 +86,7 @@ type Index = BTreeMap<Arc<str>, BTreeSet<usize>>;
 /// Objects and their indexes.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    entries: Slab<Entry>,
+    entries: Slab<StoreEntry>,
     by_name: BTreeMap<Key, usize>,
     by_uid: BTreeMap<Uid, usize>,
     by_controller: Index,
@@ -108,7 +108,7 @@ struct Listing {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct StoreEntry {
     stored: Stored,
     /// The list that showed it last.
     list: u32,
@@ -133,7 +133,7 @@ impl Store {
         let listing = self.listing_of(namespace);
         let Listing { number, reset } = *listing;
         listing.reset = false;
-        let unseen = |entry: &Entry| {
+        let unseen = |entry: &StoreEntry| {
             // A newer object came by a live read and cannot be in the list.
             entry.list != number
                 && (reset || entry.stored.version <= version)
@@ -330,11 +330,11 @@ impl Store {
         stored.each_label(|key, value| {
             index_insert(&mut self.by_label, &Arc::from(label(key, value)), handle);
         });
-        vacant.insert(Entry { stored, list });
+        vacant.insert(StoreEntry { stored, list });
     }
 
     fn take(&mut self, handle: usize) -> Option<Stored> {
-        let Entry { stored, .. } = self.entries.try_remove(handle)?;
+        let StoreEntry { stored, .. } = self.entries.try_remove(handle)?;
         self.bytes -= bytes_of(&stored);
         self.by_name.remove(&Key::of(&stored));
         // Corrupted data can give two objects one UID; the entry belongs to the one that came last.
