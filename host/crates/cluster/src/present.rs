@@ -100,7 +100,7 @@ fn ours(text: &str) -> Result<BTreeMap<Arc<str>, Arc<str>>, serde_json::Error> {
 
 fn managed_entries(text: Option<&str>) -> Result<Vec<ManagedEntry>, serde_json::Error> {
     #[derive(Deserialize)]
-    struct Entry<'a> {
+    struct FieldsEntry<'a> {
         #[serde(borrow)]
         manager: Text<'a>,
         #[serde(borrow)]
@@ -111,8 +111,8 @@ fn managed_entries(text: Option<&str>) -> Result<Vec<ManagedEntry>, serde_json::
         fields: Option<&'a RawValue>,
     }
 
-    let entries: Vec<Entry<'_>> = serde_json::from_str(text.unwrap_or("[]"))?;
-    let entry = |entry: Entry<'_>| ManagedEntry {
+    let entries: Vec<FieldsEntry<'_>> = serde_json::from_str(text.unwrap_or("[]"))?;
+    let entry = |entry: FieldsEntry<'_>| ManagedEntry {
         manager: entry.manager.0.into(),
         subresource: entry
             .subresource
