@@ -41,7 +41,7 @@ pub use body::encode_string_data;
 pub use body::stated;
 pub use conclude::{Conclusion, Effects, Failure, conclude, fault_condition, synced};
 pub use difference::{FieldPath, first_difference};
-pub use enter::{Entry, enter};
+pub use enter::{PassEntry, enter};
 pub use generate::generate;
 pub use ownership::{Owner, claim};
 pub use readiness::is_ready;

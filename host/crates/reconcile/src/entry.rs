@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use innkeeper_cluster::{Observation, Recording, Waiting};
 use innkeeper_model::{ANNOTATION_PAUSED, Condition, ConditionStatus, Object, Phase, reason};
-use innkeeper_plan::{self as plan, Entry};
+use innkeeper_plan::{self as plan, PassEntry};
 
 use super::{Next, Reconciler, Turn, selection::Choice, serving::Stint};
 
@@ -25,14 +25,14 @@ impl Reconciler {
     ) -> Result<(Phase, Recording), Next> {
         let (serving, parent) = (&stint.serving, &observation.parent);
         let entry = plan::enter(parent, &self.name, serving.plugin.manifest());
-        if !matches!(entry, Entry::Pass(_)) {
+        if !matches!(entry, PassEntry::Pass(_)) {
             self.excuse(stint, &parent.id());
         }
         match entry {
-            Entry::Ignore => return Err(Next::UntilChanged),
+            PassEntry::Ignore => return Err(Next::UntilChanged),
             // Whoever has put it there takes it off, selected or not.
-            Entry::Release => return Err(self.release(parent).await),
-            Entry::Paused | Entry::Pass(_) => {}
+            PassEntry::Release => return Err(self.release(parent).await),
+            PassEntry::Paused | PassEntry::Pass(_) => {}
         }
         let (choice, own_reads) = Self::choose(serving, &self.registration, parent);
         if choice != Choice::Selected {
@@ -40,7 +40,7 @@ impl Reconciler {
             return Err(self.pass_over(stint, parent, choice, turn).await);
         }
         match entry {
-            Entry::Pass(phase) => Ok((phase, own_reads)),
+            PassEntry::Pass(phase) => Ok((phase, own_reads)),
             _ => Err(self.say_of_host(parent, paused(), Next::UntilChanged).await),
         }
     }

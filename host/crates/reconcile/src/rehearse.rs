@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use innkeeper_cluster::{Observation, Observed, PassReads, Recording, Registration};
 use innkeeper_model::{FaultKind, HashKey, ObjectId, Operation, Outcome, Phase, error_chain};
-use innkeeper_plan::{self as plan, Entry, Plan};
+use innkeeper_plan::{self as plan, PassEntry, Plan};
 use innkeeper_sandbox::{CallReport, Job, LogLine};
 use tracing::{Instrument, debug, debug_span};
 
@@ -175,7 +175,7 @@ impl Reconciler {
             Choice::Parked(kind) => return Err(parked(&kind.to_string())),
         }
         let manifest = serving.plugin.manifest();
-        let Entry::Pass(phase) = plan::enter(&observation.parent, &self.name, manifest) else {
+        let PassEntry::Pass(phase) = plan::enter(&observation.parent, &self.name, manifest) else {
             return Err(Rehearsal::Idle);
         };
         let hash_key = self.shared.hash_key.get();
