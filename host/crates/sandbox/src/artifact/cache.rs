@@ -205,9 +205,9 @@ impl Cache {
         self.directory.join(format!("{key}.refused"))
     }
 
-    fn entry(&self, engine: &Engine, digest: &Digest) -> Entry {
+    fn entry(&self, engine: &Engine, digest: &Digest) -> CodePaths {
         let key = key(engine, digest).finish().to_hex();
-        Entry {
+        CodePaths {
             code: self.directory.join(format!("{key}.cwasm")),
             sum: self.directory.join(format!("{key}.sum")),
         }
@@ -253,7 +253,7 @@ fn key(engine: &Engine, digest: &Digest) -> Digester {
     key
 }
 
-struct Entry {
+struct CodePaths {
     code: PathBuf,
     sum: PathBuf,
 }
