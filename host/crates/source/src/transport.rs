@@ -55,7 +55,7 @@ pub(super) struct Call {
 }
 
 /// The head of an answer with an unread body.
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     response: Response,
     url: Url,
     signed_in: bool,
@@ -116,14 +116,14 @@ impl Transport {
     }
 
     /// Sends a request, and follows the redirects of a GET or HEAD.
-    pub(super) async fn send(&self, mut call: Call) -> Result<Answer, Failure> {
+    pub(super) async fn send(&self, mut call: Call) -> Result<HttpAnswer, Failure> {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send_once(&call).await?;
             let reads = matches!(call.method, Method::GET | Method::HEAD);
             let target = response.headers().get(LOCATION).cloned();
             let (true, true, Some(target)) = (reads, response.status().is_redirection(), target)
             else {
-                return Ok(Answer {
+                return Ok(HttpAnswer {
                     response,
                     url: call.url,
                     signed_in: call.credentials.is_some(),
@@ -204,7 +204,7 @@ impl Transport {
     }
 }
 
-impl Answer {
+impl HttpAnswer {
     pub(super) fn status(&self) -> StatusCode {
         self.response.status()
     }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Failure, Oci,
     docker_config::Login,
-    transport::{Answer, Call, Transport, parse_url},
+    transport::{Call, HttpAnswer, Transport, parse_url},
 };
 
 /// The common limit of registries; the manifests of plugins have less than a kilobyte.
@@ -203,7 +203,7 @@ impl<'a> Registry<'a> {
         url: Url,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HttpAnswer, Failure> {
         let ours = url.origin() == self.repository.origin();
         loop {
             let call = Call {
