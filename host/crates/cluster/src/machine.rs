@@ -16,7 +16,7 @@ use innkeeper_model::ResourceVersion;
 
 /// The present step of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum WatchStep {
     /// Lists all objects; then `Watch`.
     List {
         /// The required age.
@@ -98,19 +98,21 @@ pub(super) enum Pause {
 }
 
 /// Returns the step that follows; `last` is the last version that this watch has seen.
-pub(super) fn next(step: Step, outcome: Outcome, last: ResourceVersion) -> (Step, Pause) {
+pub(super) fn next(step: WatchStep, outcome: Outcome, last: ResourceVersion) -> (WatchStep, Pause) {
     let again = if last == ResourceVersion::default() {
         Since::Now
     } else {
         Since::NotOlderThan(last)
     };
     match (step, outcome) {
-        (Step::List { .. }, Outcome::At(version)) => (Step::Watch { from: version }, Pause::Brief),
-        (Step::Check { from }, Outcome::At(now)) if now < from => {
+        (WatchStep::List { .. }, Outcome::At(version)) => {
+            (WatchStep::Watch { from: version }, Pause::Brief)
+        }
+        (WatchStep::Check { from }, Outcome::At(now)) if now < from => {
             (list_since(Since::Now), Pause::Brief)
         }
-        (Step::Check { from }, Outcome::At(_)) => (Step::Watch { from }, Pause::Brief),
-        (Step::Watch { from }, Outcome::At(_)) => (Step::Check { from }, Pause::Backoff),
+        (WatchStep::Check { from }, Outcome::At(_)) => (WatchStep::Watch { from }, Pause::Brief),
+        (WatchStep::Watch { from }, Outcome::At(_)) => (WatchStep::Check { from }, Pause::Backoff),
         (
             _,
             Outcome::Ended {
@@ -123,46 +125,45 @@ pub(super) fn next(step: Step, outcome: Outcome, last: ResourceVersion) -> (Step
             } else {
                 Pause::Backoff
             };
-            (Step::Check { from: version }, pause)
+            (WatchStep::Check { from: version }, pause)
         }
         (_, Outcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
         // The events before the failure are in the cache. From the start of the watch they would all come again and
         // look as if the server had gone back.
-        (Step::Watch { from }, Outcome::Failed(Failed::Broken)) if last > from => {
-            (Step::Check { from: last }, Pause::First)
+        (WatchStep::Watch { from }, Outcome::Failed(Failed::Broken)) if last > from => {
+            (WatchStep::Check { from: last }, Pause::First)
         }
-        (Step::Watch { from }, Outcome::Failed(failed)) => {
+        (WatchStep::Watch { from }, Outcome::Failed(failed)) => {
             let from = from.max(last);
-            after_failure(Step::Watch { from }, failed, again)
+            after_failure(WatchStep::Watch { from }, failed, again)
         }
         (step, Outcome::Failed(failed)) => after_failure(step, failed, again),
     }
 }
 
-const fn list_since(since: Since) -> Step {
-    Step::List { since, paged: true }
+const fn list_since(since: Since) -> WatchStep {
+    WatchStep::List { since, paged: true }
 }
 
-fn after_failure(step: Step, failed: Failed, again: Since) -> (Step, Pause) {
+fn after_failure(step: WatchStep, failed: Failed, again: Since) -> (WatchStep, Pause) {
     match (step, failed) {
         (_, Failed::Throttled(after)) => (step, Pause::AtLeast(after)),
-        (Step::List { .. }, Failed::Gone) => {
-            let whole = Step::List {
+        (WatchStep::List { .. }, Failed::Gone) => {
+            let whole = WatchStep::List {
                 since: Since::Now,
                 paged: false,
             };
             (whole, Pause::Backoff)
         }
-        (Step::List { .. }, Failed::Behind) => (list_since(Since::Now), Pause::Backoff),
-        (Step::List { .. }, _) | (Step::Check { .. }, Failed::Behind | Failed::Broken) => {
-            (step, Pause::Backoff)
-        }
+        (WatchStep::List { .. }, Failed::Behind) => (list_since(Since::Now), Pause::Backoff),
+        (WatchStep::List { .. }, _)
+        | (WatchStep::Check { .. }, Failed::Behind | Failed::Broken) => (step, Pause::Backoff),
         // The events during a refusal are lost, and an unreadable line would come again.
         (_, Failed::Gone | Failed::Refused | Failed::Unreadable) => {
             (list_since(again), Pause::Backoff)
         }
-        (Step::Watch { from }, Failed::Behind | Failed::Broken) => {
-            (Step::Check { from }, Pause::Backoff)
+        (WatchStep::Watch { from }, Failed::Behind | Failed::Broken) => {
+            (WatchStep::Check { from }, Pause::Backoff)
         }
     }
 }
@@ -175,20 +176,20 @@ mod tests {
         ResourceVersion(version)
     }
 
-    const NOW: Step = Step::List {
+    const NOW: WatchStep = WatchStep::List {
         since: Since::Now,
         paged: true,
     };
-    const WHOLE: Step = Step::List {
+    const WHOLE: WatchStep = WatchStep::List {
         since: Since::Now,
         paged: false,
     };
-    const LATER: Step = Step::List {
+    const LATER: WatchStep = WatchStep::List {
         since: Since::NotOlderThan(v(9)),
         paged: true,
     };
-    const CHECK: Step = Step::Check { from: v(9) };
-    const WATCH: Step = Step::Watch { from: v(9) };
+    const CHECK: WatchStep = WatchStep::Check { from: v(9) };
+    const WATCH: WatchStep = WatchStep::Watch { from: v(9) };
 
     #[test]
     fn w4_w6_every_end_of_a_step_has_its_successor() {
@@ -231,7 +232,7 @@ mod tests {
             assert_eq!(next(step, outcome, v(9)), expected, "{step:?} {outcome:?}");
         }
         // The watch had brought events.
-        let early = Step::Watch { from: v(5) };
+        let early = WatchStep::Watch { from: v(5) };
         for (failed, expected) in [
             (Failed::Broken, (CHECK, Pause::First)),
             (Failed::Behind, (CHECK, Pause::Backoff)),

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     error::chain,
-    machine::{Failed, Outcome, Pause, Since, Step, next},
+    machine::{Failed, Outcome, Pause, Since, WatchStep, next},
     shared::Shared,
     state::{Applied, Order, SlotId},
     stored::{Malformed, keep_fields},
@@ -110,11 +110,11 @@ impl Watcher {
         }
     }
 
-    async fn perform(&mut self, step: Step) -> Result<Outcome, Stop> {
+    async fn perform(&mut self, step: WatchStep) -> Result<Outcome, Stop> {
         match step {
-            Step::List { since, paged } => self.list(since, paged).await,
-            Step::Check { .. } => self.check().await,
-            Step::Watch { from } => self.follow(from).await,
+            WatchStep::List { since, paged } => self.list(since, paged).await,
+            WatchStep::Check { .. } => self.check().await,
+            WatchStep::Watch { from } => self.follow(from).await,
         }
     }
 

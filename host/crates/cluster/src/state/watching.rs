@@ -9,7 +9,7 @@ use super::{CacheState, Slot, SlotId, namespaces::NamespaceWatch, slots::Health}
 use crate::{
     discovery::Kinds,
     error::chain,
-    machine::{Since, Step},
+    machine::{Since, WatchStep},
     store::{Key, Store},
     stored::{Shape, Stored},
     wire::{Failure, Target},
@@ -21,7 +21,7 @@ pub(crate) struct Order {
     pub(crate) target: Target,
     pub(crate) shape: Shape,
     /// Its first step.
-    pub(crate) first: Step,
+    pub(crate) first: WatchStep,
 }
 
 /// The outcome of an update by a task.
@@ -92,7 +92,7 @@ impl CacheState {
                 let order = Order {
                     target,
                     shape: self.shape(slot, slot.form()),
-                    first: Step::List { since, paged: true },
+                    first: WatchStep::List { since, paged: true },
                 };
                 orders.insert((*id, namespace_watch.generation), order);
             }
