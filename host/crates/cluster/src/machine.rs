@@ -49,7 +49,7 @@ pub(super) enum Since {
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum StepOutcome {
     /// A list or a check is complete and shows this version.
     At(ResourceVersion),
     /// The watch ended after this version.
@@ -98,24 +98,32 @@ pub(super) enum Pause {
 }
 
 /// Returns the step that follows; `last` is the last version that this watch has seen.
-pub(super) fn next(step: WatchStep, outcome: Outcome, last: ResourceVersion) -> (WatchStep, Pause) {
+pub(super) fn next(
+    step: WatchStep,
+    outcome: StepOutcome,
+    last: ResourceVersion,
+) -> (WatchStep, Pause) {
     let again = if last == ResourceVersion::default() {
         Since::Now
     } else {
         Since::NotOlderThan(last)
     };
     match (step, outcome) {
-        (WatchStep::List { .. }, Outcome::At(version)) => {
+        (WatchStep::List { .. }, StepOutcome::At(version)) => {
             (WatchStep::Watch { from: version }, Pause::Brief)
         }
-        (WatchStep::Check { from }, Outcome::At(now)) if now < from => {
+        (WatchStep::Check { from }, StepOutcome::At(now)) if now < from => {
             (list_since(Since::Now), Pause::Brief)
         }
-        (WatchStep::Check { from }, Outcome::At(_)) => (WatchStep::Watch { from }, Pause::Brief),
-        (WatchStep::Watch { from }, Outcome::At(_)) => (WatchStep::Check { from }, Pause::Backoff),
+        (WatchStep::Check { from }, StepOutcome::At(_)) => {
+            (WatchStep::Watch { from }, Pause::Brief)
+        }
+        (WatchStep::Watch { from }, StepOutcome::At(_)) => {
+            (WatchStep::Check { from }, Pause::Backoff)
+        }
         (
             _,
-            Outcome::Ended {
+            StepOutcome::Ended {
                 version,
                 progressed,
             },
@@ -127,17 +135,17 @@ pub(super) fn next(step: WatchStep, outcome: Outcome, last: ResourceVersion) -> 
             };
             (WatchStep::Check { from: version }, pause)
         }
-        (_, Outcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
+        (_, StepOutcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
         // The events before the failure are in the cache. From the start of the watch they would all come again and
         // look as if the server had gone back.
-        (WatchStep::Watch { from }, Outcome::Failed(Failed::Broken)) if last > from => {
+        (WatchStep::Watch { from }, StepOutcome::Failed(Failed::Broken)) if last > from => {
             (WatchStep::Check { from: last }, Pause::First)
         }
-        (WatchStep::Watch { from }, Outcome::Failed(failed)) => {
+        (WatchStep::Watch { from }, StepOutcome::Failed(failed)) => {
             let from = from.max(last);
             after_failure(WatchStep::Watch { from }, failed, again)
         }
-        (step, Outcome::Failed(failed)) => after_failure(step, failed, again),
+        (step, StepOutcome::Failed(failed)) => after_failure(step, failed, again),
     }
 }
 
@@ -194,15 +202,15 @@ mod tests {
     #[test]
     fn w4_w6_every_end_of_a_step_has_its_successor() {
         let wait = Duration::from_secs(3);
-        let ended = |progressed| Outcome::Ended {
+        let ended = |progressed| StepOutcome::Ended {
             version: v(9),
             progressed,
         };
-        let failed = Outcome::Failed;
+        let failed = StepOutcome::Failed;
         for (step, outcome, expected) in [
-            (NOW, Outcome::At(v(9)), (WATCH, Pause::Brief)),
-            (LATER, Outcome::At(v(9)), (WATCH, Pause::Brief)),
-            (LATER, Outcome::WentBack, (NOW, Pause::Backoff)),
+            (NOW, StepOutcome::At(v(9)), (WATCH, Pause::Brief)),
+            (LATER, StepOutcome::At(v(9)), (WATCH, Pause::Brief)),
+            (LATER, StepOutcome::WentBack, (NOW, Pause::Backoff)),
             (LATER, failed(Failed::Behind), (NOW, Pause::Backoff)),
             (LATER, failed(Failed::Gone), (WHOLE, Pause::Backoff)),
             (LATER, failed(Failed::Refused), (LATER, Pause::Backoff)),
@@ -214,7 +222,7 @@ mod tests {
             ),
             (WATCH, ended(true), (CHECK, Pause::None)),
             (WATCH, ended(false), (CHECK, Pause::Backoff)),
-            (WATCH, Outcome::WentBack, (NOW, Pause::Backoff)),
+            (WATCH, StepOutcome::WentBack, (NOW, Pause::Backoff)),
             (WATCH, failed(Failed::Gone), (LATER, Pause::Backoff)),
             (WATCH, failed(Failed::Refused), (LATER, Pause::Backoff)),
             (WATCH, failed(Failed::Unreadable), (LATER, Pause::Backoff)),
@@ -224,8 +232,8 @@ mod tests {
                 failed(Failed::Throttled(wait)),
                 (WATCH, Pause::AtLeast(wait)),
             ),
-            (CHECK, Outcome::At(v(9)), (WATCH, Pause::Brief)),
-            (CHECK, Outcome::At(v(8)), (NOW, Pause::Brief)),
+            (CHECK, StepOutcome::At(v(9)), (WATCH, Pause::Brief)),
+            (CHECK, StepOutcome::At(v(8)), (NOW, Pause::Brief)),
             (CHECK, failed(Failed::Refused), (LATER, Pause::Backoff)),
             (CHECK, failed(Failed::Broken), (CHECK, Pause::Backoff)),
         ] {
@@ -238,7 +246,7 @@ mod tests {
             (Failed::Behind, (CHECK, Pause::Backoff)),
             (Failed::Throttled(wait), (WATCH, Pause::AtLeast(wait))),
         ] {
-            assert_eq!(next(early, Outcome::Failed(failed), v(9)), expected);
+            assert_eq!(next(early, StepOutcome::Failed(failed), v(9)), expected);
         }
         let first = next(WATCH, failed(Failed::Gone), ResourceVersion::default());
         assert_eq!(first.0, NOW, "nothing was seen so far");

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     error::chain,
-    machine::{Failed, Outcome, Pause, Since, WatchStep, next},
+    machine::{Failed, Pause, Since, StepOutcome, WatchStep, next},
     shared::Shared,
     state::{Applied, Order, SlotId},
     stored::{Malformed, keep_fields},
@@ -76,10 +76,10 @@ impl Watcher {
                 Err(Stop::WentBack) => {
                     let seen = self.shared.state.lock().version(self.task);
                     tracing::warn!(kind = %self.kind(), ?step, %seen, "the API server shows an older state than before, listing again");
-                    Outcome::WentBack
+                    StepOutcome::WentBack
                 }
                 Err(Stop::Failed(failure)) => match self.note(&failure) {
-                    Ok(failed) => Outcome::Failed(failed),
+                    Ok(failed) => StepOutcome::Failed(failed),
                     Err(_) => return,
                 },
             };
@@ -110,7 +110,7 @@ impl Watcher {
         }
     }
 
-    async fn perform(&mut self, step: WatchStep) -> Result<Outcome, Stop> {
+    async fn perform(&mut self, step: WatchStep) -> Result<StepOutcome, Stop> {
         match step {
             WatchStep::List { since, paged } => self.list(since, paged).await,
             WatchStep::Check { .. } => self.check().await,
@@ -118,7 +118,7 @@ impl Watcher {
         }
     }
 
-    async fn list(&self, since: Since, paged: bool) -> Result<Outcome, Stop> {
+    async fn list(&self, since: Since, paged: bool) -> Result<StepOutcome, Stop> {
         let limit = paged.then_some(self.shared.options.page_objects_max);
         let mut following: Option<String> = None;
         let mut begun = None;
@@ -152,13 +152,13 @@ impl Watcher {
                 state.end_list(self.task, version, Instant::now()).check()?;
                 drop(state);
                 self.hint();
-                return Ok(Outcome::At(version));
+                return Ok(StepOutcome::At(version));
             }
         }
     }
 
     /// Reads the present version with the smallest possible list.
-    async fn check(&self) -> Result<Outcome, Stop> {
+    async fn check(&self) -> Result<StepOutcome, Stop> {
         let mut target = self.order.target.clone();
         target.form = Access::Metadata;
         let page = self
@@ -166,10 +166,10 @@ impl Watcher {
             .wire
             .page(&target, Since::Now, None, Some(1))
             .await?;
-        Ok(Outcome::At(Page::parse(&page)?.version()?))
+        Ok(StepOutcome::At(Page::parse(&page)?.version()?))
     }
 
-    async fn follow(&mut self, from: ResourceVersion) -> Result<Outcome, Stop> {
+    async fn follow(&mut self, from: ResourceVersion) -> Result<StepOutcome, Stop> {
         let begun = Instant::now();
         let duration = self.duration();
         let wire = &self.shared.wire;
@@ -179,7 +179,7 @@ impl Watcher {
         self.check_cut(stream.is_within_line())?;
         let (version, progressed) = ended?;
         let progressed = progressed || self.held;
-        Ok(Outcome::Ended {
+        Ok(StepOutcome::Ended {
             version,
             progressed,
         })
