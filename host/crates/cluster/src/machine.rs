@@ -62,12 +62,12 @@ pub(super) enum StepOutcome {
     /// The server showed an older state than before.
     WentBack,
     /// The step failed.
-    Failed(Failed),
+    Failed(StepFailure),
 }
 
 /// The causes of a failed step, as far as the next step depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failed {
+pub(super) enum StepFailure {
     /// The version or the continuation is too old (410).
     Gone,
     /// The server has not reached the requested version.
@@ -138,7 +138,7 @@ pub(super) fn next(
         (_, StepOutcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
         // The events before the failure are in the cache. From the start of the watch they would all come again and
         // look as if the server had gone back.
-        (WatchStep::Watch { from }, StepOutcome::Failed(Failed::Broken)) if last > from => {
+        (WatchStep::Watch { from }, StepOutcome::Failed(StepFailure::Broken)) if last > from => {
             (WatchStep::Check { from: last }, Pause::First)
         }
         (WatchStep::Watch { from }, StepOutcome::Failed(failed)) => {
@@ -153,24 +153,26 @@ const fn list_since(since: Since) -> WatchStep {
     WatchStep::List { since, paged: true }
 }
 
-fn after_failure(step: WatchStep, failed: Failed, again: Since) -> (WatchStep, Pause) {
+fn after_failure(step: WatchStep, failed: StepFailure, again: Since) -> (WatchStep, Pause) {
     match (step, failed) {
-        (_, Failed::Throttled(after)) => (step, Pause::AtLeast(after)),
-        (WatchStep::List { .. }, Failed::Gone) => {
+        (_, StepFailure::Throttled(after)) => (step, Pause::AtLeast(after)),
+        (WatchStep::List { .. }, StepFailure::Gone) => {
             let whole = WatchStep::List {
                 since: Since::Now,
                 paged: false,
             };
             (whole, Pause::Backoff)
         }
-        (WatchStep::List { .. }, Failed::Behind) => (list_since(Since::Now), Pause::Backoff),
+        (WatchStep::List { .. }, StepFailure::Behind) => (list_since(Since::Now), Pause::Backoff),
         (WatchStep::List { .. }, _)
-        | (WatchStep::Check { .. }, Failed::Behind | Failed::Broken) => (step, Pause::Backoff),
+        | (WatchStep::Check { .. }, StepFailure::Behind | StepFailure::Broken) => {
+            (step, Pause::Backoff)
+        }
         // The events during a refusal are lost, and an unreadable line would come again.
-        (_, Failed::Gone | Failed::Refused | Failed::Unreadable) => {
+        (_, StepFailure::Gone | StepFailure::Refused | StepFailure::Unreadable) => {
             (list_since(again), Pause::Backoff)
         }
-        (WatchStep::Watch { from }, Failed::Behind | Failed::Broken) => {
+        (WatchStep::Watch { from }, StepFailure::Behind | StepFailure::Broken) => {
             (WatchStep::Check { from }, Pause::Backoff)
         }
     }
@@ -211,44 +213,48 @@ mod tests {
             (NOW, StepOutcome::At(v(9)), (WATCH, Pause::Brief)),
             (LATER, StepOutcome::At(v(9)), (WATCH, Pause::Brief)),
             (LATER, StepOutcome::WentBack, (NOW, Pause::Backoff)),
-            (LATER, failed(Failed::Behind), (NOW, Pause::Backoff)),
-            (LATER, failed(Failed::Gone), (WHOLE, Pause::Backoff)),
-            (LATER, failed(Failed::Refused), (LATER, Pause::Backoff)),
-            (LATER, failed(Failed::Broken), (LATER, Pause::Backoff)),
+            (LATER, failed(StepFailure::Behind), (NOW, Pause::Backoff)),
+            (LATER, failed(StepFailure::Gone), (WHOLE, Pause::Backoff)),
+            (LATER, failed(StepFailure::Refused), (LATER, Pause::Backoff)),
+            (LATER, failed(StepFailure::Broken), (LATER, Pause::Backoff)),
             (
                 NOW,
-                failed(Failed::Throttled(wait)),
+                failed(StepFailure::Throttled(wait)),
                 (NOW, Pause::AtLeast(wait)),
             ),
             (WATCH, ended(true), (CHECK, Pause::None)),
             (WATCH, ended(false), (CHECK, Pause::Backoff)),
             (WATCH, StepOutcome::WentBack, (NOW, Pause::Backoff)),
-            (WATCH, failed(Failed::Gone), (LATER, Pause::Backoff)),
-            (WATCH, failed(Failed::Refused), (LATER, Pause::Backoff)),
-            (WATCH, failed(Failed::Unreadable), (LATER, Pause::Backoff)),
-            (WATCH, failed(Failed::Broken), (CHECK, Pause::Backoff)),
+            (WATCH, failed(StepFailure::Gone), (LATER, Pause::Backoff)),
+            (WATCH, failed(StepFailure::Refused), (LATER, Pause::Backoff)),
             (
                 WATCH,
-                failed(Failed::Throttled(wait)),
+                failed(StepFailure::Unreadable),
+                (LATER, Pause::Backoff),
+            ),
+            (WATCH, failed(StepFailure::Broken), (CHECK, Pause::Backoff)),
+            (
+                WATCH,
+                failed(StepFailure::Throttled(wait)),
                 (WATCH, Pause::AtLeast(wait)),
             ),
             (CHECK, StepOutcome::At(v(9)), (WATCH, Pause::Brief)),
             (CHECK, StepOutcome::At(v(8)), (NOW, Pause::Brief)),
-            (CHECK, failed(Failed::Refused), (LATER, Pause::Backoff)),
-            (CHECK, failed(Failed::Broken), (CHECK, Pause::Backoff)),
+            (CHECK, failed(StepFailure::Refused), (LATER, Pause::Backoff)),
+            (CHECK, failed(StepFailure::Broken), (CHECK, Pause::Backoff)),
         ] {
             assert_eq!(next(step, outcome, v(9)), expected, "{step:?} {outcome:?}");
         }
         // The watch had brought events.
         let early = WatchStep::Watch { from: v(5) };
         for (failed, expected) in [
-            (Failed::Broken, (CHECK, Pause::First)),
-            (Failed::Behind, (CHECK, Pause::Backoff)),
-            (Failed::Throttled(wait), (WATCH, Pause::AtLeast(wait))),
+            (StepFailure::Broken, (CHECK, Pause::First)),
+            (StepFailure::Behind, (CHECK, Pause::Backoff)),
+            (StepFailure::Throttled(wait), (WATCH, Pause::AtLeast(wait))),
         ] {
             assert_eq!(next(early, StepOutcome::Failed(failed), v(9)), expected);
         }
-        let first = next(WATCH, failed(Failed::Gone), ResourceVersion::default());
+        let first = next(WATCH, failed(StepFailure::Gone), ResourceVersion::default());
         assert_eq!(first.0, NOW, "nothing was seen so far");
     }
 }

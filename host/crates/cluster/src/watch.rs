@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     error::chain,
-    machine::{Failed, Pause, Since, StepOutcome, WatchStep, next},
+    machine::{Pause, Since, StepFailure, StepOutcome, WatchStep, next},
     shared::Shared,
     state::{Applied, Order, SlotId},
     stored::{Malformed, keep_fields},
@@ -244,10 +244,10 @@ impl Watcher {
         Ok(version)
     }
 
-    fn note(&mut self, failure: &Failure) -> Result<Failed, Stop> {
+    fn note(&mut self, failure: &Failure) -> Result<StepFailure, Stop> {
         let failed = failure.meaning();
         let message = chain(failure);
-        let expected = matches!(failed, Failed::Gone | Failed::Behind)
+        let expected = matches!(failed, StepFailure::Gone | StepFailure::Behind)
             || failure.is_initializing()
             || self.is_outage(failure);
         if expected || self.told.as_ref() == Some(&message) {

@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     fields::{ObjectFields, Text},
     lines::Lines,
-    machine::{Failed, Since},
+    machine::{Since, StepFailure},
     options::Options,
     stored::Malformed,
 };
@@ -75,20 +75,20 @@ impl Failure {
     }
 
     /// The meaning of the failure for a watch.
-    pub(super) fn meaning(&self) -> Failed {
+    pub(super) fn meaning(&self) -> StepFailure {
         match self {
-            Self::Status { code: 410, .. } => Failed::Gone,
-            Self::Status { code: 504, .. } => Failed::Behind,
+            Self::Status { code: 410, .. } => StepFailure::Gone,
+            Self::Status { code: 504, .. } => StepFailure::Behind,
             Self::Status {
                 code: 401 | 403 | 404 | 405,
                 ..
-            } => Failed::Refused,
+            } => StepFailure::Refused,
             Self::Status {
                 retry_after: Some(after),
                 ..
-            } => Failed::Throttled(*after),
-            Self::Malformed(_) | Self::TooLarge { .. } => Failed::Unreadable,
-            _ => Failed::Broken,
+            } => StepFailure::Throttled(*after),
+            Self::Malformed(_) | Self::TooLarge { .. } => StepFailure::Unreadable,
+            _ => StepFailure::Broken,
         }
     }
 
