@@ -19,31 +19,31 @@ use super::{
 };
 
 /// The reason why a step has no outcome.
-enum Stop {
+enum StepError {
     /// Another task has taken over.
     Superseded,
     Failed(Failure),
     WentBack,
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for StepError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<Malformed> for Stop {
+impl From<Malformed> for StepError {
     fn from(malformed: Malformed) -> Self {
         Self::Failed(Failure::Malformed(malformed))
     }
 }
 
 impl Applied {
-    fn check(self) -> Result<(), Stop> {
+    fn check(self) -> Result<(), StepError> {
         match self {
             Self::Current => Ok(()),
-            Self::WentBack => Err(Stop::WentBack),
-            Self::Superseded => Err(Stop::Superseded),
+            Self::WentBack => Err(StepError::WentBack),
+            Self::Superseded => Err(StepError::Superseded),
         }
     }
 }
@@ -72,13 +72,13 @@ impl Watcher {
         loop {
             let outcome = match self.perform(step).await {
                 Ok(outcome) => outcome,
-                Err(Stop::Superseded) => return,
-                Err(Stop::WentBack) => {
+                Err(StepError::Superseded) => return,
+                Err(StepError::WentBack) => {
                     let seen = self.shared.state.lock().version(self.task);
                     tracing::warn!(kind = %self.kind(), ?step, %seen, "the API server shows an older state than before, listing again");
                     StepOutcome::WentBack
                 }
-                Err(Stop::Failed(failure)) => match self.note(&failure) {
+                Err(StepError::Failed(failure)) => match self.note(&failure) {
                     Ok(failed) => StepOutcome::Failed(failed),
                     Err(_) => return,
                 },
@@ -110,7 +110,7 @@ impl Watcher {
         }
     }
 
-    async fn perform(&mut self, step: WatchStep) -> Result<StepOutcome, Stop> {
+    async fn perform(&mut self, step: WatchStep) -> Result<StepOutcome, StepError> {
         match step {
             WatchStep::List { since, paged } => self.list(since, paged).await,
             WatchStep::Check { .. } => self.check().await,
@@ -118,7 +118,7 @@ impl Watcher {
         }
     }
 
-    async fn list(&self, since: Since, paged: bool) -> Result<StepOutcome, Stop> {
+    async fn list(&self, since: Since, paged: bool) -> Result<StepOutcome, StepError> {
         let limit = paged.then_some(self.shared.options.page_objects_max);
         let mut following: Option<String> = None;
         let mut begun = None;
@@ -158,7 +158,7 @@ impl Watcher {
     }
 
     /// Reads the present version with the smallest possible list.
-    async fn check(&self) -> Result<StepOutcome, Stop> {
+    async fn check(&self) -> Result<StepOutcome, StepError> {
         let mut target = self.order.target.clone();
         target.form = Access::Metadata;
         let page = self
@@ -169,7 +169,7 @@ impl Watcher {
         Ok(StepOutcome::At(Page::parse(&page)?.version()?))
     }
 
-    async fn follow(&mut self, from: ResourceVersion) -> Result<StepOutcome, Stop> {
+    async fn follow(&mut self, from: ResourceVersion) -> Result<StepOutcome, StepError> {
         let begun = Instant::now();
         let duration = self.duration();
         let wire = &self.shared.wire;
@@ -186,7 +186,7 @@ impl Watcher {
     }
 
     /// Fails after the same line was cut off twice: a list shows the object that the line was about.
-    fn check_cut(&mut self, is_cut: bool) -> Result<(), Stop> {
+    fn check_cut(&mut self, is_cut: bool) -> Result<(), StepError> {
         let after = is_cut.then(|| self.shared.state.lock().version(self.task));
         let before = std::mem::replace(&mut self.cut_after, after);
         if after.is_some() && after == before {
@@ -201,7 +201,7 @@ impl Watcher {
         &self,
         stream: &mut Stream,
         from: ResourceVersion,
-    ) -> Result<(ResourceVersion, bool), Stop> {
+    ) -> Result<(ResourceVersion, bool), StepError> {
         let (mut version, mut progressed) = (from, false);
         while let Some(line) = stream.next().await? {
             version = self.line(&line)?;
@@ -212,7 +212,7 @@ impl Watcher {
     }
 
     /// Takes one line; returns the version up to which every event has been seen.
-    fn line(&self, line: &[u8]) -> Result<ResourceVersion, Stop> {
+    fn line(&self, line: &[u8]) -> Result<ResourceVersion, StepError> {
         let text = std::str::from_utf8(line).map_err(|_| Malformed::NotUtf8)?;
         let line: Line<'_> = serde_json::from_str(text).map_err(Malformed::Parse)?;
         let now = Instant::now();
@@ -244,7 +244,7 @@ impl Watcher {
         Ok(version)
     }
 
-    fn note(&mut self, failure: &Failure) -> Result<StepFailure, Stop> {
+    fn note(&mut self, failure: &Failure) -> Result<StepFailure, StepError> {
         let failed = failure.meaning();
         let message = chain(failure);
         let expected = matches!(failed, StepFailure::Gone | StepFailure::Behind)
