@@ -28,7 +28,7 @@ pub(super) fn object(at: &str, text: &str) -> Result<Map<String, Value>, Rejecte
     };
     let mut path = Vec::new();
     for (key, value) in &object {
-        path.push(Step::Key(key));
+        path.push(PathStep::Key(key));
         check(value, &mut path).map_err(|problem| Rejected::new(place(at, &path), problem))?;
         path.pop();
     }
@@ -145,13 +145,13 @@ pub(super) fn text<'a>(
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathStep<'a> {
     Key(&'a str),
     Index(usize),
 }
 
 /// Checks a value. On an error, `path` is the path of the problem.
-fn check<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), String> {
+fn check<'a>(value: &'a Value, path: &mut Vec<PathStep<'a>>) -> Result<(), String> {
     if path.len() > DEPTH_MAX {
         return Err(too_deep());
     }
@@ -161,7 +161,7 @@ fn check<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), String> {
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                path.push(Step::Index(index));
+                path.push(PathStep::Index(index));
                 check(item, path)?;
                 path.pop();
             }
@@ -169,7 +169,7 @@ fn check<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), String> {
         }
         Value::Object(fields) => {
             for (key, field) in fields {
-                path.push(Step::Key(key));
+                path.push(PathStep::Key(key));
                 check(field, path)?;
                 path.pop();
             }
@@ -180,19 +180,19 @@ fn check<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), String> {
 }
 
 /// Returns true for the allowed path at any depth, because templates contain metadata too.
-fn null_allowed(path: &[Step<'_>]) -> bool {
-    let [.., Step::Key(outer), Step::Key(inner)] = path else {
+fn null_allowed(path: &[PathStep<'_>]) -> bool {
+    let [.., PathStep::Key(outer), PathStep::Key(inner)] = path else {
         return false;
     };
     [*outer, *inner] == NULL_ALLOWED
 }
 
-fn place(at: &str, path: &[Step<'_>]) -> String {
+fn place(at: &str, path: &[PathStep<'_>]) -> String {
     let mut place = at.to_owned();
     for step in path {
         let written = match step {
-            Step::Key(key) => write!(place, ".{key}"),
-            Step::Index(index) => write!(place, "[{index}]"),
+            PathStep::Key(key) => write!(place, ".{key}"),
+            PathStep::Index(index) => write!(place, "[{index}]"),
         };
         // Writing to a String cannot fail.
         debug_assert!(written.is_ok());
