@@ -174,18 +174,18 @@ impl Compiler {
             };
             times += 1;
             match ended {
-                Ended::Compiled(code) => {
+                CompilerEnd::Compiled(code) => {
                     let kept = cache.adopt(engine, digest, code);
                     let mapped = kept.map_err(|source| Error::Keep { source })?;
                     info!(%digest, elapsed = ?started.elapsed(), "compiled a plugin");
                     // The engine refuses, for example, a memory that is larger than any instance may have.
                     return mapped.map_err(|error| refused(Verdict::Refused(words_of(&error))));
                 }
-                Ended::Found(verdict) => return Err(refused(verdict)),
-                Ended::Killed(cause) if times > bounds.retries_max => {
+                CompilerEnd::Found(verdict) => return Err(refused(verdict)),
+                CompilerEnd::Killed(cause) if times > bounds.retries_max => {
                     return Err(Error::CompilerKilled { times, cause });
                 }
-                Ended::Killed(cause) => {
+                CompilerEnd::Killed(cause) => {
                     info!(%digest, cause, "a compiler was killed and is started again");
                 }
             }
@@ -193,7 +193,7 @@ impl Compiler {
     }
 
     /// Runs one process to its end.
-    fn run(&self, engine: &Engine, bytes: &[u8], threads: usize) -> Result<Ended, Error> {
+    fn run(&self, engine: &Engine, bytes: &[u8], threads: usize) -> Result<CompilerEnd, Error> {
         let failed = |source| Error::RunCompiler { source };
         let code = self
             .cache
@@ -216,12 +216,12 @@ impl Compiler {
             .map_err(failed)?;
         let Some(status) = status else {
             let seconds = self.bounds.wall_max.as_secs_f32();
-            return Ok(Ended::Killed(format!(
+            return Ok(CompilerEnd::Killed(format!(
                 "because it took more than {seconds} s"
             )));
         };
         if status.success() {
-            return Ok(Ended::Compiled(code));
+            return Ok(CompilerEnd::Compiled(code));
         }
         if status.signal() == Some(Signal::XFSZ.as_raw()) && self.may_not_write() {
             return Err(failed(rustix::io::Errno::FBIG.into()));
@@ -265,7 +265,7 @@ impl Compiler {
 }
 
 /// The end of a process.
-enum Ended {
+enum CompilerEnd {
     /// It wrote code to this file.
     Compiled(tempfile::NamedTempFile),
     /// It wrote no code, and would not another time.
@@ -275,7 +275,7 @@ enum Ended {
 }
 
 /// Returns the conclusion from the end of a process that wrote no code.
-fn ended(status: ExitStatus, said: String) -> io::Result<Ended> {
+fn ended(status: ExitStatus, said: String) -> io::Result<CompilerEnd> {
     let verdict = match (
         status.code(),
         status.signal().and_then(Signal::from_named_raw),
@@ -288,16 +288,16 @@ fn ended(status: ExitStatus, said: String) -> io::Result<Ended> {
             Verdict::Broke(format!("{status}: {said}"))
         }
         // SIGKILL: from the kernel when memory is short, or from a user.
-        (None, _) => return Ok(Ended::Killed(format!("by {status}"))),
+        (None, _) => return Ok(CompilerEnd::Killed(format!("by {status}"))),
         (Some(_), _) => return Err(io::Error::other(said)),
     };
     match verdict {
         Verdict::Refused(said) | Verdict::Broke(said)
             if OUT_OF_MEMORY.iter().any(|words| said.contains(words)) =>
         {
-            Ok(Ended::Found(Verdict::Memory))
+            Ok(CompilerEnd::Found(Verdict::Memory))
         }
-        verdict => Ok(Ended::Found(verdict)),
+        verdict => Ok(CompilerEnd::Found(verdict)),
     }
 }
 
