@@ -12,7 +12,7 @@ use crate::{
     code::Code,
     convert, description,
     log::LogRate,
-    sandbox::{self, Ended},
+    sandbox::{self, GuestEnd},
 };
 
 /// Problems of a configuration that are listed: as many as a user mends at once.
@@ -47,10 +47,10 @@ impl Described {
             adapter.describe(store)
         });
         let manifest = match ended {
-            Ended::Returned(manifest) => manifest?,
-            Ended::Faulted(source) => return Err(Error::Describe { source }),
+            GuestEnd::Returned(manifest) => manifest?,
+            GuestEnd::Faulted(source) => return Err(Error::Describe { source }),
             // `NoReads` refuses every read, and only a read can park a call.
-            Ended::Parked(kind) => {
+            GuestEnd::Parked(kind) => {
                 let problem = format!("it reads {kind} while it describes itself");
                 return Err(Error::Describe {
                     source: CallFault::ReadRejected { problem },
@@ -150,11 +150,11 @@ impl Plugin {
             |store| adapter.reconcile(store, request, &self.config, limits),
         );
         let end = match ended {
-            Ended::Returned(Ok(Ok(outcome))) => End::Answered(outcome),
-            Ended::Returned(Ok(Err(fault))) => End::GuestFault(fault),
-            Ended::Returned(Err(rejected)) => End::Faulted(rejected.into()),
-            Ended::Faulted(fault) => End::Faulted(fault),
-            Ended::Parked(kind) => End::Parked(kind),
+            GuestEnd::Returned(Ok(Ok(outcome))) => End::Answered(outcome),
+            GuestEnd::Returned(Ok(Err(fault))) => End::GuestFault(fault),
+            GuestEnd::Returned(Err(rejected)) => End::Faulted(rejected.into()),
+            GuestEnd::Faulted(fault) => End::Faulted(fault),
+            GuestEnd::Parked(kind) => End::Parked(kind),
         };
         let (mut report, reads) = ran.into_report::<R>(end);
         let log = std::mem::take(&mut report.log);

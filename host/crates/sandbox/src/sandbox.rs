@@ -20,7 +20,7 @@ const LIFT_BYTES_EXTRA: usize = 1024 * 1024;
 const LIFT_REFUSED: &str = "fuel allocated for hostcalls";
 
 /// The end of the guest's part of a call.
-pub(super) enum Ended<T> {
+pub(super) enum GuestEnd<T> {
     Returned(T),
     Faulted(CallFault),
     Parked(Gvk),
@@ -42,7 +42,7 @@ pub(super) fn run<T>(
     context: &Context,
     limits: &Limits,
     guest: impl FnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
-) -> (Ended<T>, Ran) {
+) -> (GuestEnd<T>, Ran) {
     // Taken before the clock starts, because waiting is not the guest's time, and held until the store is dropped. Memory
     // comes first in every call: with one order, no two calls wait for each other.
     let memory_bytes_max = engine.memory_bytes_max(limits.memory_bytes_max);
@@ -66,10 +66,10 @@ pub(super) fn run<T>(
     let timing = timing(watch.started_at(), &state, ended_at);
     let waited_for_memory = memory.has_waited();
     let ended = match (state.ending.take(), result) {
-        (Some(Ending::Parked(kind)), _) => Ended::Parked(kind),
-        (Some(Ending::Fault(fault)), _) => Ended::Faulted(fault),
-        (None, Ok(value)) => Ended::Returned(value),
-        (None, Err(error)) => Ended::Faulted(breakdown(&mut state, &error, lift_bytes_max)),
+        (Some(Ending::Parked(kind)), _) => GuestEnd::Parked(kind),
+        (Some(Ending::Fault(fault)), _) => GuestEnd::Faulted(fault),
+        (None, Ok(value)) => GuestEnd::Returned(value),
+        (None, Err(error)) => GuestEnd::Faulted(breakdown(&mut state, &error, lift_bytes_max)),
     };
     let fuel = left.map(|left| u64::MAX - left);
     (
