@@ -211,7 +211,7 @@ impl Compiler {
             .stdin(input)
             .stdout(code.reopen().map_err(failed)?)
             .stderr(words.try_clone().map_err(failed)?);
-        let status = Running::start(command)
+        let status = CompilerProcess::start(command)
             .and_then(|process| process.end_within(self.bounds.wall_max))
             .map_err(failed)?;
         let Some(status) = status else {
@@ -302,11 +302,11 @@ fn ended(status: ExitStatus, said: String) -> io::Result<CompilerEnd> {
 }
 
 /// A process that is killed on drop.
-struct Running {
+struct CompilerProcess {
     child: Child,
 }
 
-impl Running {
+impl CompilerProcess {
     fn start(mut command: Command) -> io::Result<Self> {
         // Descriptors that the host opened close on exec anyway; inherited ones may not.
         close_fds::set_fds_cloexec_threadsafe(DESCRIPTORS_KEPT, &[]);
@@ -335,7 +335,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for CompilerProcess {
     fn drop(&mut self) {
         // Both fail for a process that has ended and was waited for, which is fine.
         drop(self.child.kill());
