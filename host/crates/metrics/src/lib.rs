@@ -23,7 +23,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-pub use controller::{ControllerMetrics, PassResult, Running};
+pub use controller::{ControllerMetrics, PassResult, RunningPass};
 pub use scrape::{PluginSample, Sample, Source, WatchSample};
 
 use labels::{
