@@ -15,12 +15,12 @@ const PATHS: [&str; 2] = ["/api", "/apis"];
 
 /// The kinds that can be listed and watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kinds {
+pub(super) struct ServedKinds {
     /// The versions of each kind, the preferred one first.
     by_kind: BTreeMap<GroupKind, Vec<Resource>>,
 }
 
-impl Kinds {
+impl ServedKinds {
     /// A kind in one version.
     pub(super) fn get(&self, kind: &Gvk) -> Option<&Resource> {
         let versions = self.by_kind.get(&kind.group_kind())?;
@@ -131,12 +131,12 @@ impl Problem {
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     documents: [Option<(String, Option<String>)>; 2],
-    kinds: Kinds,
+    kinds: ServedKinds,
 }
 
 impl Reader {
     /// Reads the documents again; none if nothing changed.
-    pub(super) async fn refresh(&mut self, wire: &Wire) -> Result<Option<Kinds>, Problem> {
+    pub(super) async fn refresh(&mut self, wire: &Wire) -> Result<Option<ServedKinds>, Problem> {
         let mut changed = false;
         for (path, known) in PATHS.into_iter().zip(&mut self.documents) {
             let tag = known.as_ref().and_then(|(_, tag)| tag.as_deref());
@@ -148,7 +148,7 @@ impl Reader {
         if !changed {
             return Ok(None);
         }
-        let mut kinds = Kinds::default();
+        let mut kinds = ServedKinds::default();
         for (text, _) in self.documents.iter().flatten() {
             if let Err(problem) = kinds.add_document(text, &self.kinds) {
                 // With the same tag, the next request would be answered with "not modified", and the error would be
@@ -167,8 +167,8 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns these kinds as namespaced, with plurals formed by adding an `s`.
-    pub(crate) fn kinds(served: &[Gvk]) -> Kinds {
-        let mut kinds = Kinds::default();
+    pub(crate) fn kinds(served: &[Gvk]) -> ServedKinds {
+        let mut kinds = ServedKinds::default();
         for kind in served {
             kinds.add(Resource {
                 plural: format!("{}s", kind.kind.to_lowercase()).into(),
@@ -190,8 +190,10 @@ pub(super) mod tests {
 
     #[test]
     fn lists_the_kinds_that_can_be_watched_preferred_version_first() {
-        let mut kinds = Kinds::default();
-        kinds.add_document(DOCUMENT, &Kinds::default()).unwrap();
+        let mut kinds = ServedKinds::default();
+        kinds
+            .add_document(DOCUMENT, &ServedKinds::default())
+            .unwrap();
         assert_eq!(kinds.len(), 1);
         let deployment = GroupKind::new("apps", "Deployment");
         assert_eq!(&*kinds.preferred(&deployment).unwrap().kind.version, "v1");
@@ -208,23 +210,23 @@ pub(super) mod tests {
     #[test]
     fn a_stale_group_keeps_its_kinds() {
         let kind = Gvk::new("metrics.example.com", "v1", "Sample");
-        let mut former = Kinds::default();
+        let mut former = ServedKinds::default();
         former.add(Resource {
             kind: kind.clone(),
             plural: "samples".into(),
             scope: Scope::Cluster,
         });
-        let mut kinds = Kinds::default();
+        let mut kinds = ServedKinds::default();
         kinds.add_document(DOCUMENT, &former).unwrap();
         assert!(kinds.get(&kind).is_some());
     }
 
     #[test]
     fn rejects_a_server_without_aggregated_discovery() {
-        let problem =
-            Kinds::default().add_document(r#"{"kind":"APIGroupList"}"#, &Kinds::default());
+        let problem = ServedKinds::default()
+            .add_document(r#"{"kind":"APIGroupList"}"#, &ServedKinds::default());
         assert!(matches!(problem, Err(Problem::NotAggregated(_))));
-        let problem = Kinds::default().add_document("[]", &Kinds::default());
+        let problem = ServedKinds::default().add_document("[]", &ServedKinds::default());
         assert!(matches!(problem, Err(Problem::Parse(_))));
     }
 }

@@ -61,7 +61,7 @@ pub use self::{
 use innkeeper_model::{Access, GroupKind, Gvk, HashKey, Object, Resource, Resources};
 
 use self::{
-    discovery::Kinds,
+    discovery::ServedKinds,
     present::object_of,
     shared::Shared,
     stored::{Shape, keep},
@@ -236,7 +236,7 @@ impl Cluster {
         // The only place that holds both locks: the state comes first.
         let state = self.0.state.lock();
         Status {
-            kinds: state.kinds().map(Kinds::len),
+            kinds: state.kinds().map(ServedKinds::len),
             discovery_error: self.0.discovery_error.lock().clone(),
             unauthorized: self.0.unauthorized.load(Ordering::Relaxed),
             watches: state.statuses(),

@@ -34,7 +34,7 @@ use innkeeper_model::{
 
 use self::{expectations::WriteExpectations, namespaces::NamespaceScope, slots::WatchKey};
 use super::{
-    discovery::Kinds,
+    discovery::ServedKinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
     present::object_of,
     store::Key,
@@ -87,7 +87,7 @@ struct Held {
 /// The known state of the cluster and its registrations.
 #[derive(Debug, Default)]
 pub(super) struct CacheState {
-    kinds: Option<Kinds>,
+    kinds: Option<ServedKinds>,
     /// The namespaces that the host is limited to.
     namespaces: Option<Arc<[Arc<str>]>>,
     hash_key: Option<HashKey>,
@@ -213,7 +213,7 @@ impl CacheState {
     }
 
     /// The served kinds; none before discovery has answered.
-    pub(super) const fn kinds(&self) -> Option<&Kinds> {
+    pub(super) const fn kinds(&self) -> Option<&ServedKinds> {
         self.kinds.as_ref()
     }
 

@@ -8,7 +8,7 @@ use innkeeper_model::{Access, GroupKind, Object, Resource};
 use kube::core::{Request as Urls, params::ListParams};
 
 use super::{
-    discovery::{Kinds, Reader},
+    discovery::{Reader, ServedKinds},
     error::Error,
     fields::ObjectFields,
     options::Options,
@@ -20,7 +20,7 @@ use super::{
 /// A client that reads without a cache.
 pub struct Viewer {
     wire: Wire,
-    kinds: Kinds,
+    kinds: ServedKinds,
     options: Options,
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{CacheState, Slot, SlotId, namespaces::NamespaceWatch, slots::Health};
 use crate::{
-    discovery::Kinds,
+    discovery::ServedKinds,
     error::chain,
     machine::{Since, WatchStep},
     store::{Key, Store},
@@ -37,7 +37,7 @@ pub(crate) enum Applied {
 
 impl CacheState {
     /// Applies newly discovered kinds and returns true if a watch is affected.
-    pub(crate) fn serve(&mut self, kinds: Kinds, now: Instant) -> bool {
+    pub(crate) fn serve(&mut self, kinds: ServedKinds, now: Instant) -> bool {
         let first = self.kinds.is_none();
         self.kinds = Some(kinds);
         let mut affected = Vec::new();
