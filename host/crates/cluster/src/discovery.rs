@@ -48,17 +48,18 @@ impl ServedKinds {
     ///
     /// If an aggregated API server does not answer, its groups are marked stale and may list no kinds. Their known
     /// kinds stay, because a kind that disappears takes its objects out of the cache.
-    fn add_document(&mut self, text: &str, former: &Self) -> Result<(), Problem> {
+    fn add_document(&mut self, text: &str, former: &Self) -> Result<(), DiscoveryError> {
         #[derive(Deserialize)]
         struct Head {
             kind: String,
         }
 
-        let head: Head = serde_json::from_str(text).map_err(Problem::Parse)?;
+        let head: Head = serde_json::from_str(text).map_err(DiscoveryError::Parse)?;
         if head.kind != "APIGroupDiscoveryList" {
-            return Err(Problem::NotAggregated(head.kind));
+            return Err(DiscoveryError::NotAggregated(head.kind));
         }
-        let document: APIGroupDiscoveryList = serde_json::from_str(text).map_err(Problem::Parse)?;
+        let document: APIGroupDiscoveryList =
+            serde_json::from_str(text).map_err(DiscoveryError::Parse)?;
         for group in document.items {
             let name = group
                 .metadata
@@ -103,7 +104,7 @@ impl ServedKinds {
 
 /// A failed discovery.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Problem {
+pub(super) enum DiscoveryError {
     /// The request failed.
     #[error("failed to ask the API server which kinds it serves")]
     Request(#[from] Failure),
@@ -117,7 +118,7 @@ pub(super) enum Problem {
     NotAggregated(String),
 }
 
-impl Problem {
+impl DiscoveryError {
     /// The pause that the API server requests.
     pub(super) const fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -136,7 +137,10 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Reads the documents again; none if nothing changed.
-    pub(super) async fn refresh(&mut self, wire: &Wire) -> Result<Option<ServedKinds>, Problem> {
+    pub(super) async fn refresh(
+        &mut self,
+        wire: &Wire,
+    ) -> Result<Option<ServedKinds>, DiscoveryError> {
         let mut changed = false;
         for (path, known) in PATHS.into_iter().zip(&mut self.documents) {
             let tag = known.as_ref().and_then(|(_, tag)| tag.as_deref());
@@ -225,8 +229,8 @@ pub(super) mod tests {
     fn rejects_a_server_without_aggregated_discovery() {
         let problem = ServedKinds::default()
             .add_document(r#"{"kind":"APIGroupList"}"#, &ServedKinds::default());
-        assert!(matches!(problem, Err(Problem::NotAggregated(_))));
+        assert!(matches!(problem, Err(DiscoveryError::NotAggregated(_))));
         let problem = ServedKinds::default().add_document("[]", &ServedKinds::default());
-        assert!(matches!(problem, Err(Problem::Parse(_))));
+        assert!(matches!(problem, Err(DiscoveryError::Parse(_))));
     }
 }
