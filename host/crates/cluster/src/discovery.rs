@@ -130,12 +130,12 @@ impl DiscoveryError {
 
 /// The last read documents.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct DiscoveryReader {
     documents: [Option<(String, Option<String>)>; 2],
     kinds: ServedKinds,
 }
 
-impl Reader {
+impl DiscoveryReader {
     /// Reads the documents again; none if nothing changed.
     pub(super) async fn refresh(
         &mut self,

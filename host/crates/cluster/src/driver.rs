@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    discovery::Reader,
+    discovery::DiscoveryReader,
     error::{Error, chain},
     shared::Shared,
     state::SlotId,
@@ -122,7 +122,7 @@ fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// Repeats discovery, after hints and periodically.
 async fn discover(shared: Arc<Shared>, mut rng: Rng) {
-    let mut reader = Reader::default();
+    let mut reader = DiscoveryReader::default();
     let mut failures = pauses(&shared.options, rng.u64(..));
     let mut after_hint = [].iter();
     loop {

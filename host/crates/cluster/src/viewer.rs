@@ -8,7 +8,7 @@ use innkeeper_model::{Access, GroupKind, Object, Resource};
 use kube::core::{Request as Urls, params::ListParams};
 
 use super::{
-    discovery::{Reader, ServedKinds},
+    discovery::{DiscoveryReader, ServedKinds},
     error::Error,
     fields::ObjectFields,
     options::Options,
@@ -32,7 +32,7 @@ impl Viewer {
             ..Options::new(0)
         };
         let wire = Wire::new(client, options.clone());
-        let kinds = Reader::default()
+        let kinds = DiscoveryReader::default()
             .refresh(&wire)
             .await
             .map_err(|problem| Error::Discover(Box::new(problem)))?;
