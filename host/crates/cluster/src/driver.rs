@@ -19,7 +19,7 @@ use tokio::{
 use super::{
     discovery::DiscoveryReader,
     error::{Error, chain},
-    shared::Shared,
+    shared::CacheShared,
     state::SlotId,
     watch::{Watcher, pauses},
     wire::Failure,
@@ -31,12 +31,12 @@ const BEAT_EVERY: Duration = Duration::from_secs(5);
 /// Keeps the cache up to date while it runs.
 #[must_use = "nothing is read before the driver runs"]
 pub struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<CacheShared>,
     rng: Rng,
 }
 
 impl Driver {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<CacheShared>) -> Self {
         let rng = Rng::with_seed(shared.options.seed);
         Self { shared, rng }
     }
@@ -121,7 +121,7 @@ fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// Repeats discovery, after hints and periodically.
-async fn discover(shared: Arc<Shared>, mut rng: Rng) {
+async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
     let mut reader = DiscoveryReader::default();
     let mut failures = pauses(&shared.options, rng.u64(..));
     let mut after_hint = [].iter();

@@ -13,7 +13,7 @@ use super::{
     error::chain,
     fields::ObjectFields,
     machine::Since,
-    shared::Shared,
+    shared::CacheShared,
     state::{FreshnessCheck, UncheckedWatch},
     store::Key,
     stored::Identity,
@@ -33,7 +33,7 @@ const MOVES_ON_WITHIN: Duration = Duration::from_millis(100);
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(10);
 
 /// Repeats the check until the watch is current or gone.
-pub(super) async fn check(shared: &Shared, unchecked: UncheckedWatch) {
+pub(super) async fn check(shared: &CacheShared, unchecked: UncheckedWatch) {
     let mut pauses = pauses(&shared.options, shared.options.seed);
     loop {
         match attempt(shared, &unchecked).await {
@@ -47,7 +47,7 @@ pub(super) async fn check(shared: &Shared, unchecked: UncheckedWatch) {
     }
 }
 
-async fn attempt(shared: &Shared, unchecked: &UncheckedWatch) -> Result<bool, Failure> {
+async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<bool, Failure> {
     let check = shared.state.lock().freshness_check(unchecked);
     let target = match check {
         FreshnessCheck::None => return Ok(true),
@@ -70,7 +70,7 @@ async fn attempt(shared: &Shared, unchecked: &UncheckedWatch) -> Result<bool, Fa
     Ok(shared.state.lock().check_by_contents(unchecked, &contents))
 }
 
-async fn list(shared: &Shared, target: &Target) -> Result<Contents, Failure> {
+async fn list(shared: &CacheShared, target: &Target) -> Result<Contents, Failure> {
     let limit = Some(shared.options.page_objects_max);
     let mut contents = Contents::new();
     let mut following: Option<String> = None;

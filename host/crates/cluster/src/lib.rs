@@ -63,7 +63,7 @@ use innkeeper_model::{Access, GroupKind, Gvk, HashKey, Object, Resource, Resourc
 use self::{
     discovery::ServedKinds,
     present::object_of,
-    shared::Shared,
+    shared::CacheShared,
     stored::{Shape, keep},
     wire::Wire,
 };
@@ -87,7 +87,7 @@ use self::{
 /// }
 /// ```
 #[derive(Clone)]
-pub struct Cluster(Arc<Shared>);
+pub struct Cluster(Arc<CacheShared>);
 
 impl Cluster {
     /// Creates a cache that stays empty until the driver runs.
@@ -96,7 +96,7 @@ impl Cluster {
     /// writes either: every watch occupies a connection.
     pub fn new(client: kube::Client, options: Options) -> (Self, Driver) {
         let wire = Wire::new(client, options.clone());
-        let shared = Arc::new(Shared::new(wire, options));
+        let shared = Arc::new(CacheShared::new(wire, options));
         if shared.options.watch_definitions {
             let crds = watch::crd_kind();
             shared.state.lock().watch_metadata(&crds, Instant::now());

@@ -12,7 +12,7 @@ use super::{
     error::chain,
     interest::{Interest, Observation, Observed, Waiting},
     reads::{PassReads, Recording},
-    shared::Shared,
+    shared::CacheShared,
     state::{ExpectationStatus, ExpectedState, Reader, SubscriberId},
     stored::keep,
     triggers::{Cause, Trigger},
@@ -44,7 +44,7 @@ use super::{
 pub struct Registration(Arc<Handle>);
 
 struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<CacheShared>,
     subscriber_id: SubscriberId,
     wake: Arc<Notify>,
 }
@@ -60,7 +60,7 @@ impl Drop for Handle {
 }
 
 impl Registration {
-    pub(super) fn new(shared: &Arc<Shared>, interest: Interest) -> Self {
+    pub(super) fn new(shared: &Arc<CacheShared>, interest: Interest) -> Self {
         let wake = Arc::new(Notify::new());
         let subscriber_id =
             shared

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 
 use super::{options::Options, state::CacheState, wire::Wire};
 
-pub(super) struct Shared {
+pub(super) struct CacheShared {
     pub(super) options: Options,
     pub(super) wire: Wire,
     pub(super) state: Mutex<CacheState>,
@@ -27,7 +27,7 @@ pub(super) struct Shared {
     pub(super) pages: Semaphore,
 }
 
-impl Shared {
+impl CacheShared {
     pub(super) fn new(wire: Wire, options: Options) -> Self {
         Self {
             pages: Semaphore::new(options.pages_at_once_max.max(1)),
@@ -57,7 +57,7 @@ impl Shared {
 }
 
 /// A caller that waits for a kind.
-pub(super) struct Expectant<'a>(&'a Shared);
+pub(super) struct Expectant<'a>(&'a CacheShared);
 
 impl Drop for Expectant<'_> {
     fn drop(&mut self) {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     error::chain,
     machine::{Pause, Since, StepFailure, StepOutcome, WatchStep, next},
-    shared::Shared,
+    shared::CacheShared,
     state::{Applied, Order, SlotId},
     stored::{Malformed, keep_fields},
     wire::{Failure, Line, LineKind, Page, Stream, bookmark_version, error_line},
@@ -50,7 +50,7 @@ impl Applied {
 
 /// One watch task.
 pub(super) struct Watcher {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<CacheShared>,
     pub(super) task: (SlotId, u64),
     pub(super) order: Order,
     pub(super) rng: Rng,
