@@ -15,11 +15,11 @@ use parking_lot::{Condvar, Mutex};
 
 /// Ticks while at least one [`Ticking`] lives; dropping it waits for its thread.
 pub(super) struct Ticker {
-    shared: Arc<Shared>,
+    shared: Arc<TickerShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct TickerShared {
     demand: Mutex<Demand>,
     /// Notified when the first user arrives, and when the ticker stops.
     wanted: Condvar,
@@ -41,7 +41,7 @@ impl Ticker {
         tick: Duration,
         mut on_tick: impl FnMut() -> ControlFlow<()> + Send + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TickerShared {
             demand: Mutex::default(),
             wanted: Condvar::new(),
             stopped: Condvar::new(),
@@ -71,7 +71,7 @@ impl Ticker {
     }
 }
 
-impl Shared {
+impl TickerShared {
     /// Waits until the next tick; returns false if the ticker has stopped.
     fn wait(&self, tick: Duration) -> bool {
         let mut demand = self.demand.lock();
@@ -87,7 +87,7 @@ impl Shared {
 /// A user of the ticks.
 #[must_use = "the ticks end with it"]
 pub(super) struct Ticking<'a> {
-    shared: &'a Shared,
+    shared: &'a TickerShared,
 }
 
 impl Drop for Ticking<'_> {
