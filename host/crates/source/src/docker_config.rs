@@ -11,7 +11,7 @@ use super::{Credentials, Failure};
 /// A pull secret, as in `.dockerconfigjson`.
 #[derive(Clone, Debug, Default)]
 pub struct DockerConfig {
-    logins: Vec<(Place, Login)>,
+    logins: Vec<(LoginScope, Login)>,
 }
 
 /// The credentials of one registry entry.
@@ -26,7 +26,7 @@ pub(super) enum Login {
 
 /// The scope of credentials: a host, in which `*` stands for one label, and a prefix of repository names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct LoginScope {
     host: String,
     path: String,
 }
@@ -57,7 +57,7 @@ impl DockerConfig {
         let mut logins = Vec::new();
         for (key, login) in stored.auths {
             if let Some(login) = login.read(&key)? {
-                logins.push((Place::read(&key), login));
+                logins.push((LoginScope::read(&key), login));
             }
         }
         Ok(Self { logins })
@@ -115,7 +115,7 @@ impl StoredLogin {
     }
 }
 
-impl Place {
+impl LoginScope {
     /// Keys are hosts, hosts with paths, or the addresses that `docker login` writes: `https://index.docker.io/v1/`.
     fn read(key: &str) -> Self {
         let key = key.split_once("://").map_or(key, |(_, rest)| rest);
