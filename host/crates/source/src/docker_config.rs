@@ -32,7 +32,7 @@ struct LoginScope {
 }
 
 #[derive(Deserialize)]
-struct Stored {
+struct StoredLogins {
     auths: BTreeMap<String, StoredLogin>,
 }
 
@@ -50,7 +50,7 @@ impl DockerConfig {
     /// Reads the value of `.dockerconfigjson`.
     pub fn from_json(text: &[u8]) -> Result<Self, Failure> {
         // The text may hold passwords where it is malformed, so its parse errors are not shown.
-        let stored: Stored = serde_json::from_slice(text).map_err(|_| Failure::Credentials {
+        let stored: StoredLogins = serde_json::from_slice(text).map_err(|_| Failure::Credentials {
             host: "all registries".to_owned(),
             problem: "the pull secret is not of the form {\"auths\": {\"registry\": {\"auth\": ...}}}",
         })?;
