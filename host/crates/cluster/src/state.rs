@@ -25,7 +25,7 @@ pub(super) use self::{
     expectations::{ExpectationStatus, ExpectedState},
     freshness::{FreshnessCheck, UncheckedWatch},
     related::{Made, Reader},
-    slots::{Slot, SlotId},
+    slots::{SlotId, WatchSlot},
     watching::{Applied, Order},
 };
 use innkeeper_model::{
@@ -91,7 +91,7 @@ pub(super) struct CacheState {
     /// The namespaces that the host is limited to.
     namespaces: Option<Arc<[Arc<str>]>>,
     hash_key: Option<HashKey>,
-    slots: BTreeMap<SlotId, Slot>,
+    slots: BTreeMap<SlotId, WatchSlot>,
     subscribers: BTreeMap<SubscriberId, Subscriber>,
     count: u64,
 }
@@ -262,7 +262,7 @@ impl CacheState {
         let namespace = parent.namespace.as_deref();
         let mut children = Vec::new();
         for (child, slot) in &subscriber.held.children {
-            let usable = |slot: &&Slot| self.why(slot, namespace).is_none();
+            let usable = |slot: &&WatchSlot| self.why(slot, namespace).is_none();
             let Some(slot) = self.slots.get(slot).filter(usable) else {
                 continue;
             };

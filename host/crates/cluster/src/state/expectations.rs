@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use innkeeper_model::{Gvk, LabelSelector, ObjectId, Resource, ResourceVersion, Uid};
 use tokio::time::Instant;
 
-use super::{CacheState, Slot, SlotId, SubscriberId, key_of};
+use super::{CacheState, SlotId, SubscriberId, WatchSlot, key_of};
 use crate::{
     stored::{Shape, Stored},
     triggers::{Cause, Trigger},
@@ -320,7 +320,7 @@ impl CacheState {
     }
 }
 
-fn chosen(slot: &Slot, stored: &Stored) -> bool {
+fn chosen(slot: &WatchSlot, stored: &Stored) -> bool {
     let Some(selector) = &slot.key.selector else {
         return true;
     };

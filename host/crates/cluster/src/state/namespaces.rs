@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_model::{Access, Resource, ResourceVersion, Scope};
 use tokio::time::Instant;
 
-use super::{CacheState, Slot, SlotId, SubscriberId, slots::Health};
+use super::{CacheState, SlotId, SubscriberId, WatchSlot, slots::Health};
 use crate::{
     interest::Why,
     report::WatchStatus,
@@ -94,7 +94,7 @@ impl NamespaceWatch {
     }
 }
 
-impl Slot {
+impl WatchSlot {
     /// The watch that covers a namespace.
     pub(super) fn namespace_watch_at(&self, namespace: Option<&str>) -> Option<&NamespaceWatch> {
         self.namespace_watches
@@ -158,7 +158,7 @@ impl CacheState {
     }
 
     /// The reason that the objects of a watch in a namespace cannot be used; none if they can.
-    pub(crate) fn why(&self, slot: &Slot, namespace: Option<&str>) -> Option<Why> {
+    pub(crate) fn why(&self, slot: &WatchSlot, namespace: Option<&str>) -> Option<Why> {
         if self.kinds.is_none() {
             return Some(Why::Discovering);
         }

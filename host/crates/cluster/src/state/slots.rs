@@ -51,7 +51,7 @@ pub(super) enum Health {
 
 /// One watch: its objects, its users and its state.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct WatchSlot {
     pub(super) key: WatchKey,
     users: BTreeMap<(SubscriberId, Role), Vec<Need>>,
     form: Access,
@@ -63,7 +63,7 @@ pub(crate) struct Slot {
     pub(super) subscriptions: Subscriptions<Reader>,
 }
 
-impl Slot {
+impl WatchSlot {
     /// The richest form that any user wants.
     pub(super) const fn form(&self) -> Access {
         self.form
@@ -117,7 +117,7 @@ impl CacheState {
         } else {
             self.namespace_watches(served.as_ref(), now)
         };
-        let slot = self.slots.entry(id).or_insert_with(|| Slot {
+        let slot = self.slots.entry(id).or_insert_with(|| WatchSlot {
             key,
             users: BTreeMap::new(),
             form: access,
@@ -170,7 +170,7 @@ impl CacheState {
 
     /// Starts over with every watch that is kept as hashes.
     pub(super) fn reshape_hashed(&mut self, now: Instant) {
-        let hashed = |slot: &Slot| slot.form == Access::Hash;
+        let hashed = |slot: &WatchSlot| slot.form == Access::Hash;
         let slots = self.slots.iter().filter(|(_, slot)| hashed(slot));
         let ids: Vec<SlotId> = slots.map(|(id, _)| *id).collect();
         for id in ids {
@@ -180,7 +180,7 @@ impl CacheState {
     }
 
     /// The shape in which a user with `access` sees the kept objects.
-    pub(super) fn shape(&self, slot: &Slot, access: Access) -> Shape {
+    pub(super) fn shape(&self, slot: &WatchSlot, access: Access) -> Shape {
         Shape {
             kind: slot.key.kind.clone(),
             form: access,

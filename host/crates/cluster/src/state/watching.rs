@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_model::{Access, ResourceVersion};
 use tokio::time::Instant;
 
-use super::{CacheState, Slot, SlotId, namespaces::NamespaceWatch, slots::Health};
+use super::{CacheState, SlotId, WatchSlot, namespaces::NamespaceWatch, slots::Health};
 use crate::{
     discovery::ServedKinds,
     error::chain,
@@ -244,7 +244,7 @@ impl CacheState {
         &mut self,
         (id, generation): (SlotId, u64),
     ) -> Option<(&mut NamespaceWatch, &mut Store)> {
-        let Slot {
+        let WatchSlot {
             namespace_watches,
             store,
             ..
