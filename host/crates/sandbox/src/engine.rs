@@ -184,10 +184,10 @@ impl Engine {
     }
 
     /// Waits until an instance may be made; while it lives, the epochs tick.
-    pub(super) fn slot(&self) -> Slot<'_> {
+    pub(super) fn slot(&self) -> InstanceSlot<'_> {
         // The permit first: a thread that waits for one keeps no epochs ticking.
         let permit = self.inner.instances.acquire(1);
-        Slot {
+        InstanceSlot {
             _ticking: self.inner.ticker.keep_ticking(),
             _permit: permit,
         }
@@ -244,7 +244,7 @@ fn pool(settings: &EngineSettings) -> PoolingAllocationConfig {
 }
 
 /// The right to one instance.
-pub(super) struct Slot<'a> {
+pub(super) struct InstanceSlot<'a> {
     _ticking: Ticking<'a>,
     _permit: Permits<'a>,
 }
