@@ -8,7 +8,7 @@ use innkeeper_model::{GroupKind, Gvk, Resource, Scope};
 use kube::client::APIGroupDiscoveryList;
 use serde::Deserialize;
 
-use super::wire::{Failure, Wire};
+use super::wire::{Wire, WireFailure};
 
 /// The paths of the two documents: the core group, and all others.
 const PATHS: [&str; 2] = ["/api", "/apis"];
@@ -107,7 +107,7 @@ impl ServedKinds {
 pub(super) enum DiscoveryError {
     /// The request failed.
     #[error("failed to ask the API server which kinds it serves")]
-    Request(#[from] Failure),
+    Request(#[from] WireFailure),
     /// The document could not be read.
     #[error("failed to read the API server's discovery document")]
     Parse(#[source] serde_json::Error),
@@ -122,7 +122,7 @@ impl DiscoveryError {
     /// The pause that the API server requests.
     pub(super) const fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Request(Failure::Status { retry_after, .. }) => *retry_after,
+            Self::Request(WireFailure::Status { retry_after, .. }) => *retry_after,
             _ => None,
         }
     }

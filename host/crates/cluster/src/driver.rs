@@ -22,7 +22,7 @@ use super::{
     shared::CacheShared,
     state::SlotId,
     watch::{Watcher, pauses},
-    wire::Failure,
+    wire::WireFailure,
 };
 
 /// The interval at which an idle loop turns, only to report that it is alive.
@@ -115,7 +115,7 @@ fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
     causes(error).any(|error| {
         matches!(
             error.downcast_ref(),
-            Some(Failure::Status { code: 401, .. })
+            Some(WireFailure::Status { code: 401, .. })
         )
     })
 }

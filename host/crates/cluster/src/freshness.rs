@@ -18,7 +18,7 @@ use super::{
     store::Key,
     stored::Identity,
     watch::pauses,
-    wire::{Failure, Page, Target},
+    wire::{Page, Target, WireFailure},
 };
 
 /// The objects of a kind and their versions, as a quorum shows them.
@@ -47,7 +47,7 @@ pub(super) async fn check(shared: &CacheShared, unchecked: UncheckedWatch) {
     }
 }
 
-async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<bool, Failure> {
+async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<bool, WireFailure> {
     let check = shared.state.lock().freshness_check(unchecked);
     let target = match check {
         FreshnessCheck::None => return Ok(true),
@@ -70,7 +70,7 @@ async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<boo
     Ok(shared.state.lock().check_by_contents(unchecked, &contents))
 }
 
-async fn list(shared: &CacheShared, target: &Target) -> Result<Contents, Failure> {
+async fn list(shared: &CacheShared, target: &Target) -> Result<Contents, WireFailure> {
     let limit = Some(shared.options.page_objects_max);
     let mut contents = Contents::new();
     let mut following: Option<String> = None;
@@ -90,8 +90,8 @@ async fn list(shared: &CacheShared, target: &Target) -> Result<Contents, Failure
     }
 }
 
-fn read(item: &ObjectFields<'_>) -> Result<(Key, (Uid, ResourceVersion)), Failure> {
-    let object = Identity::of(item).map_err(Failure::Malformed)?;
+fn read(item: &ObjectFields<'_>) -> Result<(Key, (Uid, ResourceVersion)), WireFailure> {
+    let object = Identity::of(item).map_err(WireFailure::Malformed)?;
     let key = Key::new(&object.namespace, &object.name);
     Ok((key, (object.uid, object.version)))
 }

@@ -56,7 +56,7 @@ pub use self::{
     stored::Malformed,
     triggers::{Cause, Trigger},
     viewer::Viewer,
-    wire::Failure,
+    wire::WireFailure,
 };
 use innkeeper_model::{Access, GroupKind, Gvk, HashKey, Object, Resource, Resources};
 

@@ -16,7 +16,7 @@ use super::{
     state::{ExpectationStatus, ExpectedState, Reader, SubscriberId},
     stored::keep,
     triggers::{Cause, Trigger},
-    wire::Failure,
+    wire::WireFailure,
 };
 
 /// One plugin's view of one kind of parent; its watches run until the last clone is dropped.
@@ -273,7 +273,7 @@ impl Registration {
             .await
             .and_then(|text| {
                 let kept = text.map(|text| keep(&text, &read.shape)).transpose();
-                kept.map_err(Failure::Malformed)
+                kept.map_err(WireFailure::Malformed)
             });
         let mut state = shared.state.lock();
         match found {

@@ -15,26 +15,26 @@ use super::{
     shared::CacheShared,
     state::{Applied, Order, SlotId},
     stored::{Malformed, keep_fields},
-    wire::{Failure, Line, LineKind, Page, Stream, bookmark_version, error_line},
+    wire::{Line, LineKind, Page, Stream, WireFailure, bookmark_version, error_line},
 };
 
 /// The reason why a step has no outcome.
 enum StepError {
     /// Another task has taken over.
     Superseded,
-    Failed(Failure),
+    Failed(WireFailure),
     WentBack,
 }
 
-impl From<Failure> for StepError {
-    fn from(failure: Failure) -> Self {
+impl From<WireFailure> for StepError {
+    fn from(failure: WireFailure) -> Self {
         Self::Failed(failure)
     }
 }
 
 impl From<Malformed> for StepError {
     fn from(malformed: Malformed) -> Self {
-        Self::Failed(Failure::Malformed(malformed))
+        Self::Failed(WireFailure::Malformed(malformed))
     }
 }
 
@@ -244,7 +244,7 @@ impl Watcher {
         Ok(version)
     }
 
-    fn note(&mut self, failure: &Failure) -> Result<StepFailure, StepError> {
+    fn note(&mut self, failure: &WireFailure) -> Result<StepFailure, StepError> {
         let failed = failure.meaning();
         let message = chain(failure);
         let expected = matches!(failed, StepFailure::Gone | StepFailure::Behind)
@@ -266,8 +266,8 @@ impl Watcher {
 
     /// Returns true if the API server as a whole is unreachable, which discovery logs once for all watches, or if a
     /// single connection broke for the first time, which is normal.
-    fn is_outage(&mut self, failure: &Failure) -> bool {
-        if !matches!(failure, Failure::Transport(_)) {
+    fn is_outage(&mut self, failure: &WireFailure) -> bool {
+        if !matches!(failure, WireFailure::Transport(_)) {
             return false;
         }
         self.shared.rediscover.notify_one();

@@ -12,7 +12,7 @@ use crate::{
     machine::{Since, WatchStep},
     store::{Key, Store},
     stored::{Shape, Stored},
-    wire::{Failure, Target},
+    wire::{Target, WireFailure},
 };
 
 /// A watch task that should run.
@@ -215,7 +215,7 @@ impl CacheState {
     pub(crate) fn failed(
         &mut self,
         task: (SlotId, u64),
-        failure: &Failure,
+        failure: &WireFailure,
         now: Instant,
     ) -> Applied {
         let Some((namespace_watch, _)) = self.of_task(task) else {

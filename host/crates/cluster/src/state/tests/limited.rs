@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use innkeeper_model::{Resource, Scope};
 
 use super::*;
-use crate::wire::Failure;
+use crate::wire::WireFailure;
 
 const NODE: &str = "v1 Node";
 
@@ -170,7 +170,7 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
     }
     world.due(subscriber_id);
     let (task, _) = task_in(&world, SERVICE, "b");
-    let refused = Failure::Status {
+    let refused = WireFailure::Status {
         code: 403,
         message: "not in b".to_owned(),
         retry_after: None,
