@@ -4,7 +4,7 @@ use std::{error::Error as StdError, io, time::Duration};
 
 use http::{StatusCode, header::RETRY_AFTER, response::Parts};
 use innkeeper_model::{Blame, Retry, causes, reason};
-use innkeeper_plan::Failure;
+use innkeeper_plan::WriteFailure;
 use kube::core::Status;
 
 use super::request::Verb;
@@ -246,7 +246,7 @@ impl Error {
     }
 
     /// Converts to the failure that the conclusion of a plan takes.
-    pub fn failure(&self) -> Failure {
+    pub fn failure(&self) -> WriteFailure {
         let reason = match self.kind {
             ErrorKind::Rejected | ErrorKind::TooLarge | ErrorKind::Unbuildable => {
                 reason::CHILD_REJECTED
@@ -254,7 +254,7 @@ impl Error {
             ErrorKind::Throttled { .. } => reason::THROTTLED,
             _ => reason::APPLY_FAILED,
         };
-        Failure {
+        WriteFailure {
             reason,
             message: innkeeper_model::error_chain(self).to_string(),
             retry: self.retry(),

@@ -22,7 +22,7 @@ const MESSAGE_CHARS_MAX: usize = 2048;
 
 /// A write that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct WriteFailure {
     /// The reason for the condition `Synced`.
     pub reason: &'static str,
     /// The failed write and its cause, for users.
@@ -35,9 +35,9 @@ pub struct Failure {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// The failure of a write to the parent itself.
-    pub parent: Option<Failure>,
+    pub parent: Option<WriteFailure>,
     /// For each written child: the object that the API server returned (none for a deleted one), or the failure.
-    pub children: BTreeMap<ObjectId, Result<Option<Arc<str>>, Failure>>,
+    pub children: BTreeMap<ObjectId, Result<Option<Arc<str>>, WriteFailure>>,
 }
 
 /// The conditions of a parent after its operations, and the next attempt.
@@ -72,7 +72,7 @@ pub fn fault_condition(fault: &Fault) -> Condition {
 
 /// Draws the conclusion from a plan and the results of its operations.
 pub fn conclude(plan: &Plan, effects: &Effects) -> Conclusion {
-    let failures: Vec<Failure> = failures(plan, effects);
+    let failures: Vec<WriteFailure> = failures(plan, effects);
     Conclusion {
         synced: synced_after(plan, &failures),
         ready: ready_after(plan, effects),
@@ -84,12 +84,12 @@ pub fn conclude(plan: &Plan, effects: &Effects) -> Conclusion {
 }
 
 /// Returns all failures. Those that only a user can mend come first, because the condition shows the first one whole.
-fn failures(plan: &Plan, effects: &Effects) -> Vec<Failure> {
+fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
     let not_owned = plan
         .children
         .iter()
         .filter(|child| child.progress == Progress::NotOwned)
-        .map(|child| Failure {
+        .map(|child| WriteFailure {
             reason: reason::CHILD_NOT_OWNED,
             message: format!(
                 "{} exists and does not belong to this parent: delete it, or give the child another name",
@@ -104,7 +104,7 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<Failure> {
         .children
         .values()
         .filter_map(|effect| effect.as_ref().err().cloned());
-    let mut failures: Vec<Failure> = effects
+    let mut failures: Vec<WriteFailure> = effects
         .parent
         .clone()
         .into_iter()
@@ -122,7 +122,7 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<Failure> {
 }
 
 /// Returns one failure for all children to adopt: the user should see all of them before agreeing.
-fn adoption(plan: &Plan, granted: bool) -> Option<Failure> {
+fn adoption(plan: &Plan, granted: bool) -> Option<WriteFailure> {
     let adoptable = Progress::Adoptable { granted };
     let is_adoptable = |child: &PlannedChild| child.progress == adoptable;
     let objects = names(plan, ADOPTIONS_NAMED_MAX, is_adoptable)?;
@@ -131,14 +131,14 @@ fn adoption(plan: &Plan, granted: bool) -> Option<Failure> {
     } else {
         "grant the plugin adopt: true for the kinds of these children".to_owned()
     };
-    Some(Failure {
+    Some(WriteFailure {
         reason: reason::ADOPTION_PENDING,
         message: format!("exist without an owner; to adopt them, {agree}: {objects}"),
         retry: Retry::Backoff,
     })
 }
 
-fn synced_after(plan: &Plan, failures: &[Failure]) -> Condition {
+fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
     let not_synced = |reason, message| synced(ConditionStatus::False, reason, message);
     if let Some((first, others)) = failures.split_first() {
         let message = match others.len() {

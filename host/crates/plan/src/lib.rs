@@ -39,7 +39,7 @@ use std::{
 
 pub use body::encode_string_data;
 pub use body::stated;
-pub use conclude::{Conclusion, Effects, Failure, conclude, fault_condition, synced};
+pub use conclude::{Conclusion, Effects, WriteFailure, conclude, fault_condition, synced};
 pub use difference::{FieldPath, first_difference};
 pub use enter::{PassEntry, enter};
 pub use generate::generate;
