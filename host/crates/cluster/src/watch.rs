@@ -15,7 +15,7 @@ use super::{
     shared::CacheShared,
     state::{Applied, Order, SlotId},
     stored::{Malformed, keep_fields},
-    wire::{Line, LineKind, Page, Stream, WireFailure, bookmark_version, error_line},
+    wire::{Line, LineKind, Page, WatchStream, WireFailure, bookmark_version, error_line},
 };
 
 /// The reason why a step has no outcome.
@@ -199,7 +199,7 @@ impl Watcher {
     /// Takes lines until the watch ends; returns the last seen version, and true if there was any line.
     async fn lines(
         &self,
-        stream: &mut Stream,
+        stream: &mut WatchStream,
         from: ResourceVersion,
     ) -> Result<(ResourceVersion, bool), StepError> {
         let (mut version, mut progressed) = (from, false);

@@ -252,7 +252,7 @@ impl Wire {
         target: &Target,
         from: ResourceVersion,
         duration: Duration,
-    ) -> Result<Stream, WireFailure> {
+    ) -> Result<WatchStream, WireFailure> {
         let params = WatchParams {
             label_selector: target.selector.clone(),
             timeout: Some(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1)),
@@ -274,7 +274,7 @@ impl Wire {
         let response = self
             .send(request, begun + self.options.request_timeout)
             .await?;
-        Ok(Stream {
+        Ok(WatchStream {
             body: response.into_body(),
             lines: Lines::default(),
             deadline: begun + duration + self.options.watch_grace,
@@ -383,7 +383,7 @@ impl Wire {
 }
 
 /// A watch that is open.
-pub(super) struct Stream {
+pub(super) struct WatchStream {
     body: Body,
     lines: Lines,
     deadline: Instant,
@@ -391,7 +391,7 @@ pub(super) struct Stream {
     bytes_max: usize,
 }
 
-impl Stream {
+impl WatchStream {
     /// Returns the next line; none at the end. An incomplete last line is dropped.
     ///
     /// Dropping the future loses nothing.
