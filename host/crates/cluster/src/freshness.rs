@@ -18,7 +18,7 @@ use super::{
     store::Key,
     stored::Identity,
     watch::pauses,
-    wire::{Page, Target, WireFailure},
+    wire::{Page, WatchTarget, WireFailure},
 };
 
 /// The objects of a kind and their versions, as a quorum shows them.
@@ -70,7 +70,7 @@ async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<boo
     Ok(shared.state.lock().check_by_contents(unchecked, &contents))
 }
 
-async fn list(shared: &CacheShared, target: &Target) -> Result<Contents, WireFailure> {
+async fn list(shared: &CacheShared, target: &WatchTarget) -> Result<Contents, WireFailure> {
     let limit = Some(shared.options.page_objects_max);
     let mut contents = Contents::new();
     let mut following: Option<String> = None;

@@ -117,7 +117,7 @@ impl From<serde_json::Error> for WireFailure {
 
 /// The request of a list or a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct WatchTarget {
     /// The served kind.
     pub(super) served: Resource,
     /// Only the objects of this namespace.
@@ -220,7 +220,7 @@ impl Wire {
     /// One page of a list.
     pub(super) async fn page(
         &self,
-        target: &Target,
+        target: &WatchTarget,
         since: Since,
         next: Option<&str>,
         limit: Option<u32>,
@@ -249,7 +249,7 @@ impl Wire {
     /// Starts a watch that the API server ends after `duration`.
     pub(super) async fn watch(
         &self,
-        target: &Target,
+        target: &WatchTarget,
         from: ResourceVersion,
         duration: Duration,
     ) -> Result<WatchStream, WireFailure> {
@@ -425,7 +425,7 @@ impl WatchStream {
     }
 }
 
-impl Target {
+impl WatchTarget {
     fn path(&self) -> String {
         path(&self.served, self.namespace.as_deref())
     }

@@ -7,7 +7,7 @@ use innkeeper_model::{Access, ResourceVersion};
 use tokio::time::Instant;
 
 use super::{CacheState, SlotId, namespaces::NamespaceWatch, slots::Health};
-use crate::{freshness::Contents, store::Key, wire::Target};
+use crate::{freshness::Contents, store::Key, wire::WatchTarget};
 
 /// The identity of a namespace watch, whichever task writes to it.
 pub(crate) type UncheckedWatch = (SlotId, Option<Arc<str>>);
@@ -20,7 +20,7 @@ pub(crate) enum FreshnessCheck {
     /// Needed, but the watch has no complete list yet to compare with.
     NotListed,
     /// Needed; this is the request to compare with, in metadata form.
-    Of(Target),
+    Of(WatchTarget),
 }
 
 impl CacheState {

@@ -13,7 +13,7 @@ use crate::{
     interest::Why,
     report::WatchStatus,
     triggers::{Cause, Trigger},
-    wire::Target,
+    wire::WatchTarget,
 };
 
 /// The request that lists and watches one namespace, or the whole cluster.
@@ -103,8 +103,12 @@ impl WatchSlot {
     }
 
     /// The request of a watch in a form; none while the kind is not served.
-    pub(super) fn target(&self, namespace_watch: &NamespaceWatch, form: Access) -> Option<Target> {
-        Some(Target {
+    pub(super) fn target(
+        &self,
+        namespace_watch: &NamespaceWatch,
+        form: Access,
+    ) -> Option<WatchTarget> {
+        Some(WatchTarget {
             served: self.served.clone()?,
             namespace: namespace_watch.namespace.clone(),
             selector: self.key.selector.as_deref().map(str::to_owned),

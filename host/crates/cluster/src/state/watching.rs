@@ -12,13 +12,13 @@ use crate::{
     machine::{Since, WatchStep},
     store::{Key, Store},
     stored::{Shape, Stored},
-    wire::{Target, WireFailure},
+    wire::{WatchTarget, WireFailure},
 };
 
 /// A watch task that should run.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    pub(crate) target: Target,
+    pub(crate) target: WatchTarget,
     pub(crate) shape: Shape,
     /// Its first step.
     pub(crate) first: WatchStep,
