@@ -13,7 +13,7 @@ use crate::{
     limiter::MemoryMeter,
     log::{LogBuffer, LogLevel},
     random::RandomStream,
-    wasi::{Output, Stream},
+    wasi::{Output, StandardStream},
 };
 
 /// Random bytes in one call of `random`; the contract states this limit.
@@ -123,7 +123,7 @@ impl StoreState {
     }
 
     /// Takes bytes that a guest writes to one of its streams.
-    pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn write(&mut self, stream: StandardStream, bytes: &[u8]) {
         self.output.write(stream, bytes, &mut self.log);
     }
 

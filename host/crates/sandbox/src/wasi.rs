@@ -21,7 +21,7 @@ use wasmtime::{
     },
 };
 
-pub(super) use self::output::{Output, Stream};
+pub(super) use self::output::{Output, StandardStream};
 use super::{call::CallFault, state::StoreState};
 
 /// The supported interfaces.
@@ -179,16 +179,19 @@ fn nothing(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> 
             Ok((Resource::<InputStream>::new_own(0),))
         }),
         "get-stdout" => instance.func_wrap(name, |store: Context<'_>, (): ()| {
-            open(store, Stream::Output)
+            open(store, StandardStream::Output)
         }),
         "get-stderr" => instance.func_wrap(name, |store: Context<'_>, (): ()| {
-            open(store, Stream::Error)
+            open(store, StandardStream::Error)
         }),
         _ => refused(instance, interface, name),
     }
 }
 
-fn open(mut store: Context<'_>, stream: Stream) -> wasmtime::Result<(Resource<OutputStream>,)> {
+fn open(
+    mut store: Context<'_>,
+    stream: StandardStream,
+) -> wasmtime::Result<(Resource<OutputStream>,)> {
     store.data_mut().take_hold()?;
     Ok((Resource::new_own(stream.number()),))
 }
@@ -239,7 +242,7 @@ fn stream(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> L
 }
 
 fn write(store: &mut Context<'_>, stream: &Resource<OutputStream>, bytes: &WasmList<u8>) {
-    let stream = Stream::of(stream.rep());
+    let stream = StandardStream::of(stream.rep());
     let len = bytes.as_le_slice(&*store).len();
     // Copied only when the pass still has room for it: a flood costs the host no memory.
     if store.data().log_takes(stream.level()) {

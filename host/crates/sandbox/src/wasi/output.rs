@@ -12,12 +12,12 @@ const LAST_LINES: usize = 3;
 
 /// One of the two streams that can be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum StandardStream {
     Output,
     Error,
 }
 
-impl Stream {
+impl StandardStream {
     /// The number by which a guest's handle is known.
     pub(super) const fn number(self) -> u32 {
         match self {
@@ -53,7 +53,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Takes the next bytes of a stream.
-    pub(crate) fn write(&mut self, stream: Stream, mut bytes: &[u8], log: &mut LogBuffer) {
+    pub(crate) fn write(&mut self, stream: StandardStream, mut bytes: &[u8], log: &mut LogBuffer) {
         while !bytes.is_empty() {
             let line = self.line(stream);
             let room = &bytes[..bytes.len().min(LINE_BYTES_MAX - line.len())];
@@ -72,32 +72,32 @@ impl Output {
 
     /// Logs the last lines, which have no line end.
     pub(crate) fn finish(&mut self, log: &mut LogBuffer) {
-        for stream in [Stream::Output, Stream::Error] {
+        for stream in [StandardStream::Output, StandardStream::Error] {
             self.end_line(stream, log);
         }
     }
 
-    fn line(&mut self, stream: Stream) -> &mut Vec<u8> {
+    fn line(&mut self, stream: StandardStream) -> &mut Vec<u8> {
         match stream {
-            Stream::Output => &mut self.said,
-            Stream::Error => &mut self.warned,
+            StandardStream::Output => &mut self.said,
+            StandardStream::Error => &mut self.warned,
         }
     }
 
-    fn end_line(&mut self, stream: Stream, log: &mut LogBuffer) {
+    fn end_line(&mut self, stream: StandardStream, log: &mut LogBuffer) {
         let line = std::mem::take(self.line(stream));
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
         if line.is_empty() {
             return;
         }
-        if stream == Stream::Error {
+        if stream == StandardStream::Error {
             self.last.push_back(line.clone());
             if self.last.len() > LAST_LINES {
                 self.last.pop_front();
             }
         }
         log.push(stream.level(), line);
-        if stream == Stream::Error {
+        if stream == StandardStream::Error {
             let words: Vec<&str> = self.last.iter().map(String::as_str).collect();
             log.set_last_error(&words.join(" "));
         }
@@ -108,7 +108,7 @@ impl Output {
 mod tests {
     use super::*;
 
-    fn written(pieces: &[(Stream, &[u8])]) -> (Vec<(LogLevel, String)>, Option<String>) {
+    fn written(pieces: &[(StandardStream, &[u8])]) -> (Vec<(LogLevel, String)>, Option<String>) {
         let mut log = LogBuffer::new(64 * 1024);
         let mut output = Output::default();
         for (stream, piece) in pieces {
@@ -123,9 +123,9 @@ mod tests {
     #[test]
     fn pieces_become_lines() {
         let (lines, last) = written(&[
-            (Stream::Output, b"one\ntw"),
-            (Stream::Error, b"err"),
-            (Stream::Output, b"o\r\n\nthree"),
+            (StandardStream::Output, b"one\ntw"),
+            (StandardStream::Error, b"err"),
+            (StandardStream::Output, b"o\r\n\nthree"),
         ]);
         let expected = [
             (LogLevel::Info, "one"),
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_panic_is_told_with_its_place_and_its_message() {
         let (_, last) = written(&[(
-            Stream::Error,
+            StandardStream::Error,
             b"early\nthread 'main' panicked at src/lib.rs:3:5:\nboom\nnote: run with a backtrace\n",
         )]);
         let expected = "thread 'main' panicked at src/lib.rs:3:5: boom note: run with a backtrace";
@@ -150,14 +150,14 @@ mod tests {
 
     #[test]
     fn a_line_without_an_end_takes_no_more_than_its_share() {
-        let (lines, _) = written(&[(Stream::Output, &[b'x'; 10_000])]);
+        let (lines, _) = written(&[(StandardStream::Output, &[b'x'; 10_000])]);
         let lengths: Vec<usize> = lines.iter().map(|(_, line)| line.len()).collect();
         assert_eq!(lengths, [4096, 4096, 1808]);
     }
 
     #[test]
     fn invalid_utf8_is_replaced() {
-        let (lines, _) = written(&[(Stream::Output, b"a\xffb\n")]);
+        let (lines, _) = written(&[(StandardStream::Output, b"a\xffb\n")]);
         assert_eq!(lines, [(LogLevel::Info, "a\u{fffd}b".to_owned())]);
     }
 }
