@@ -125,7 +125,7 @@ pub enum Error {
         index: usize,
         /// The problem and its remedy.
         #[source]
-        source: Box<crd::Refusal>,
+        source: Box<crd::CrdRefusal>,
     },
     /// The schema of the configuration is not a JSON schema.
     #[error("the configuration's schema is not a valid JSON schema: {problem}")]
