@@ -44,7 +44,7 @@ pub(super) enum Ending {
 
 /// The refusal that a guest gets instead of an answer to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ReadRefusal {
     NotGranted,
     NotServed,
 }
@@ -190,7 +190,7 @@ impl StoreState {
     pub(super) fn get(
         &mut self,
         reference: &ObjectRef,
-    ) -> wasmtime::Result<Result<Option<Arc<str>>, Refusal>> {
+    ) -> wasmtime::Result<Result<Option<Arc<str>>, ReadRefusal>> {
         match self.reads.get(reference) {
             Ok(object) => {
                 self.count_bytes(object.as_ref().map_or(0, |object| object.len()))?;
@@ -203,7 +203,7 @@ impl StoreState {
     pub(super) fn list(
         &mut self,
         selector: &ListSelector,
-    ) -> wasmtime::Result<Result<Vec<Arc<str>>, Refusal>> {
+    ) -> wasmtime::Result<Result<Vec<Arc<str>>, ReadRefusal>> {
         match self.reads.list(selector) {
             Ok(objects) => {
                 self.count_bytes(objects.iter().map(|object| object.len()).sum())?;
@@ -225,10 +225,12 @@ impl StoreState {
         Ok(())
     }
 
-    fn refuse(&mut self, failure: ReadFailure) -> wasmtime::Result<Refusal> {
+    fn refuse(&mut self, failure: ReadFailure) -> wasmtime::Result<ReadRefusal> {
         match failure {
-            ReadFailure::NotGranted(_) | ReadFailure::OutOfSight { .. } => Ok(Refusal::NotGranted),
-            ReadFailure::NotServed(_) => Ok(Refusal::NotServed),
+            ReadFailure::NotGranted(_) | ReadFailure::OutOfSight { .. } => {
+                Ok(ReadRefusal::NotGranted)
+            }
+            ReadFailure::NotServed(_) => Ok(ReadRefusal::NotServed),
             ReadFailure::NotSynced(kind) => Err(self.end(Ending::Parked(kind))),
             failure @ ReadFailure::InvalidSelector { .. } => {
                 Err(self.fault(CallFault::ReadRejected {

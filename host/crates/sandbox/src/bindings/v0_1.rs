@@ -14,7 +14,7 @@ use wasmtime::{
 use self::innkeeper::plugin::types::{self as wit, ListSelector, ObjectRef, ReadError};
 use crate::{
     log::LogLevel,
-    state::{Refusal, StoreState},
+    state::{ReadRefusal, StoreState},
 };
 
 wasmtime::component::bindgen!({
@@ -98,11 +98,11 @@ fn list(
     Ok(answer.map_err(ReadError::from))
 }
 
-impl From<Refusal> for ReadError {
-    fn from(refusal: Refusal) -> Self {
+impl From<ReadRefusal> for ReadError {
+    fn from(refusal: ReadRefusal) -> Self {
         match refusal {
-            Refusal::NotGranted => Self::NotGranted,
-            Refusal::NotServed => Self::NotServed,
+            ReadRefusal::NotGranted => Self::NotGranted,
+            ReadRefusal::NotServed => Self::NotServed,
         }
     }
 }
