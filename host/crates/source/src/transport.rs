@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     Credentials, Failure, Proxies, Settings,
-    address::{Guard, Refused, is_public},
+    address::{Guard, RefusedAddress, is_public},
     trust::{is_untrusted, trust},
 };
 
@@ -414,7 +414,7 @@ fn follow(from: &Url, location: &HeaderValue) -> Result<Url, Failure> {
 
 fn not_sent(url: &Url, error: reqwest::Error, between: &'static str) -> Failure {
     let refused = causes(&error).find_map(|cause| cause.downcast_ref());
-    if let Some(Refused { host, address }) = refused {
+    if let Some(RefusedAddress { host, address }) = refused {
         return Failure::AddressRefused {
             host: host.clone(),
             address: *address,
