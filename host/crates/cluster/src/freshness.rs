@@ -15,14 +15,14 @@ use super::{
     machine::Since,
     shared::CacheShared,
     state::{FreshnessCheck, UncheckedWatch},
-    store::Key,
+    store::ObjectKey,
     stored::Identity,
     watch::pauses,
     wire::{Page, WatchTarget, WireFailure},
 };
 
 /// The objects of a kind and their versions, as a quorum shows them.
-pub(super) type Contents = BTreeMap<Key, (Uid, ResourceVersion)>;
+pub(super) type Contents = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
 /// The time in which a busy kind reaches the version by its own events.
 ///
@@ -90,8 +90,8 @@ async fn list(shared: &CacheShared, target: &WatchTarget) -> Result<Contents, Wi
     }
 }
 
-fn read(item: &ObjectFields<'_>) -> Result<(Key, (Uid, ResourceVersion)), WireFailure> {
+fn read(item: &ObjectFields<'_>) -> Result<(ObjectKey, (Uid, ResourceVersion)), WireFailure> {
     let object = Identity::of(item).map_err(WireFailure::Malformed)?;
-    let key = Key::new(&object.namespace, &object.name);
+    let key = ObjectKey::new(&object.namespace, &object.name);
     Ok((key, (object.uid, object.version)))
 }

@@ -37,7 +37,7 @@ use super::{
     discovery::ServedKinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
     present::object_of,
-    store::Key,
+    store::ObjectKey,
     stored::Stored,
     triggers::{Cause, Trigger, Triggers},
 };
@@ -413,8 +413,8 @@ fn id_of(kind: &GroupKind, stored: &Stored) -> ObjectId {
 }
 
 /// The key of an object in the store of its kind.
-fn key_of(id: &ObjectId) -> Key {
-    Key {
+fn key_of(id: &ObjectId) -> ObjectKey {
+    ObjectKey {
         namespace: id.namespace.clone().unwrap_or_else(|| "".into()),
         name: Arc::clone(&id.name),
     }

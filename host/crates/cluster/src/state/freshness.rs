@@ -7,7 +7,7 @@ use innkeeper_model::{Access, ResourceVersion};
 use tokio::time::Instant;
 
 use super::{CacheState, SlotId, namespaces::NamespaceWatch, slots::Health};
-use crate::{freshness::Contents, store::Key, wire::WatchTarget};
+use crate::{freshness::Contents, store::ObjectKey, wire::WatchTarget};
 
 /// The identity of a namespace watch, whichever task writes to it.
 pub(crate) type UncheckedWatch = (SlotId, Option<Arc<str>>);
@@ -101,7 +101,7 @@ impl CacheState {
         let same = namespace_watch
             .zip(self.slots.get(id))
             .is_none_or(|(namespace_watch, slot)| {
-                let is_there = |(key, (uid, version)): (&Key, &(_, _))| {
+                let is_there = |(key, (uid, version)): (&ObjectKey, &(_, _))| {
                     let stored = slot.store.get(key);
                     stored.is_some_and(|stored| stored.uid == *uid && stored.version == *version)
                 };

@@ -14,7 +14,7 @@ use innkeeper_model::{
 use super::{CacheState, SlotId, SubscriberId};
 use crate::{
     interest::Why,
-    store::Key,
+    store::ObjectKey,
     stored::{Stored, project},
     subscriptions::{ListKey, Subscription},
 };
@@ -33,7 +33,7 @@ pub(crate) struct Made {
     within: Option<Arc<[ReadKind]>>,
     /// The first shown text of each object; none: shown as absent. A second read in the same pass returns the same
     /// text.
-    shown: BTreeMap<(Gvk, Key), Option<Arc<str>>>,
+    shown: BTreeMap<(Gvk, ObjectKey), Option<Arc<str>>>,
     subscriptions: BTreeMap<SlotId, BTreeSet<Subscription>>,
 }
 
@@ -94,7 +94,7 @@ impl CacheState {
         }
         let places = self.places(reader, kind, scope, namespace.as_ref(), made)?;
         self.require_synced(reader, kind, &places, made)?;
-        let key = Key {
+        let key = ObjectKey {
             namespace: namespace.unwrap_or_else(|| "".into()),
             name: Arc::clone(name),
         };
@@ -140,7 +140,7 @@ impl CacheState {
         let scope = self.scope(reader, kind, made)?;
         let places = self.places(reader, kind, scope, list.namespace.as_ref(), made)?;
         self.require_synced(reader, kind, &places, made)?;
-        let mut chosen: BTreeMap<Key, Arc<str>> = BTreeMap::new();
+        let mut chosen: BTreeMap<ObjectKey, Arc<str>> = BTreeMap::new();
         for place in &places {
             let Some(slot) = self.slots.get(&place.watch) else {
                 continue;
@@ -156,7 +156,7 @@ impl CacheState {
                 None => slot.store.all(namespace).filter(within).collect(),
             };
             for stored in found {
-                let shown = (kind.clone(), Key::of(stored));
+                let shown = (kind.clone(), ObjectKey::of(stored));
                 let text = match made.shown.get(&shown) {
                     Some(text) => text.clone(),
                     None => Some(self.show(place.watch, stored, place.access, kind)?),
@@ -186,7 +186,7 @@ impl CacheState {
         let shows_all = |read: &ReadKind| read.kind == *kind && read.label_selector.is_none();
         let (_, slot) = held.reads.iter().find(|(read, _)| shows_all(read))?;
         let slot = self.slots.get(slot)?;
-        let stored = slot.store.get(&Key::new("", name))?;
+        let stored = slot.store.get(&ObjectKey::new("", name))?;
         let shape = self.shape(slot, Access::Metadata);
         project(stored, slot.form(), &shape).ok()
     }

@@ -10,7 +10,7 @@ use crate::{
     discovery::ServedKinds,
     error::chain,
     machine::{Since, WatchStep},
-    store::{Key, Store},
+    store::{ObjectKey, Store},
     stored::{Shape, Stored},
     wire::{WatchTarget, WireFailure},
 };
@@ -190,7 +190,7 @@ impl CacheState {
         let applied = self.advance(task, stored.version, now);
         if applied == Applied::Current
             && let Some(slot) = self.slots.get_mut(&task.0)
-            && let Some(change) = slot.store.remove(&Key::of(stored), stored.version)
+            && let Some(change) = slot.store.remove(&ObjectKey::of(stored), stored.version)
         {
             self.dispatch(task.0, &[change], false);
         }
