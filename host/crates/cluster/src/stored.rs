@@ -10,7 +10,7 @@ use innkeeper_model::{ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVer
 use serde::Deserialize;
 use sha2::Sha256;
 
-use super::fields::{Fields, ManagedEntry, MetadataFields, ObjectFields, Text, Writer};
+use super::fields::{Fields, JsonWriter, ManagedEntry, MetadataFields, ObjectFields, Text};
 
 /// kubectl stores the whole applied object here, including the values of Secrets.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -177,7 +177,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
     } = metadata_of(object)?;
     let managed = managed(entries, shape);
 
-    let mut out = Writer::with_capacity(rest.bytes() + metadata.bytes() + 128);
+    let mut out = JsonWriter::with_capacity(rest.bytes() + metadata.bytes() + 128);
     out.begin();
     out.name("apiVersion");
     out.string(&shape.kind.api_version());
@@ -220,7 +220,7 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
     if from == shape.form {
         return Ok(Arc::clone(&stored.json));
     }
-    let mut out = Writer::with_capacity(stored.json.len());
+    let mut out = JsonWriter::with_capacity(stored.json.len());
     out.begin();
     out.name("apiVersion");
     out.string(&shape.kind.api_version());
@@ -236,7 +236,10 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
 }
 
 /// Writes metadata in the form of guests, and returns the annotation of retained objects.
-fn write_metadata(out: &mut Writer, metadata: &Fields<'_>) -> Result<Option<Arc<str>>, Malformed> {
+fn write_metadata(
+    out: &mut JsonWriter,
+    metadata: &Fields<'_>,
+) -> Result<Option<Arc<str>>, Malformed> {
     let mut retained_for = None;
     out.begin();
     for (name, value) in metadata.iter() {
@@ -267,7 +270,7 @@ fn write_metadata(out: &mut Writer, metadata: &Fields<'_>) -> Result<Option<Arc<
 
 /// Writes the type and the data keys, with a keyed hash in place of every value.
 fn write_hashes(
-    out: &mut Writer,
+    out: &mut JsonWriter,
     fields: &Fields<'_>,
     namespace: &str,
     name: &str,
@@ -345,7 +348,7 @@ fn managed(entries: &[ManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
         if !shape.keeps_manager(manager) {
             continue;
         }
-        let mut out = Writer::with_capacity(256);
+        let mut out = JsonWriter::with_capacity(256);
         out.begin();
         out.name("manager");
         out.string(manager);
