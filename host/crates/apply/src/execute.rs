@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Error, ErrorKind, Target, Writer, Written,
-    request::{Address, Request},
+    request::{Address, WriteRequest},
 };
 
 /// The common inputs of the writes of one pass.
@@ -262,7 +262,7 @@ impl Writer {
     }
 
     /// Sends a write that is answered with the object.
-    pub(super) async fn exchange(&self, request: Request) -> Result<Written, Error> {
+    pub(super) async fn exchange(&self, request: WriteRequest) -> Result<Written, Error> {
         let what = request.what.clone();
         let body = self.send(request).await?;
         Written::parse(&what, &body)

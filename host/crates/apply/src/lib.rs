@@ -38,7 +38,7 @@ pub use execute::{Execution, Session};
 pub use objects::MANAGER;
 pub use target::{Target, Written};
 
-use request::Request;
+use request::WriteRequest;
 
 /// The bounds of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +85,8 @@ impl Writer {
     }
 
     /// Sends a write, if the process has its claim, and takes the answer apart.
-    async fn send(&self, request: Request) -> Result<Bytes, Error> {
-        let Request { verb, what, http } = request;
+    async fn send(&self, request: WriteRequest) -> Result<Bytes, Error> {
+        let WriteRequest { verb, what, http } = request;
         let http = match http {
             Ok(http) => http,
             Err(source) => {
