@@ -94,12 +94,12 @@ pub(super) struct MetadataFields<'a> {
     /// Its fields but `managedFields`.
     pub(super) rest: Fields<'a>,
     /// The entries of all field managers.
-    pub(super) managed: Vec<ManagedEntry<'a>>,
+    pub(super) managed: Vec<RawManagedEntry<'a>>,
 }
 
 /// An entry of `managedFields`.
 #[derive(Deserialize)]
-pub(super) struct ManagedEntry<'a> {
+pub(super) struct RawManagedEntry<'a> {
     #[serde(borrow)]
     pub(super) manager: Option<Text<'a>>,
     #[serde(borrow)]
@@ -126,7 +126,7 @@ impl<'a, 'de: 'a> Deserialize<'de> for ObjectFields<'a> {
 
 impl<'a, 'de: 'a> Deserialize<'de> for MetadataFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let split = Split::<Option<Vec<ManagedEntry<'_>>>>::on("managedFields");
+        let split = Split::<Option<Vec<RawManagedEntry<'_>>>>::on("managedFields");
         let (rest, managed) = deserializer.deserialize_map(split)?;
         Ok(Self {
             rest,

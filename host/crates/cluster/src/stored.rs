@@ -10,7 +10,7 @@ use innkeeper_model::{ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVer
 use serde::Deserialize;
 use sha2::Sha256;
 
-use super::fields::{Fields, JsonWriter, ManagedEntry, MetadataFields, ObjectFields, Text};
+use super::fields::{Fields, JsonWriter, MetadataFields, ObjectFields, RawManagedEntry, Text};
 
 /// kubectl stores the whole applied object here, including the values of Secrets.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -339,7 +339,7 @@ fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
 }
 
 /// Returns the kept managedFields entries without their times, which change with every write even if no field does.
-fn managed(entries: &[ManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
+fn managed(entries: &[RawManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
     let mut text = String::new();
     for entry in entries {
         let Some(Text(manager)) = &entry.manager else {
