@@ -142,7 +142,7 @@ fn drop_nested_nulls(value: &mut Value) {
 /// The parsed part of the parent's JSON; the rest is skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Shown {
+struct RawParent {
     status: Value,
 }
 
@@ -155,7 +155,7 @@ struct ObservedStatus<'a> {
 
 impl<'a> ObservedStatus<'a> {
     fn new(parent: &'a Object, now: jiff::Timestamp) -> Self {
-        let Shown { status } = serde_json::from_str(&parent.json).unwrap_or_default();
+        let RawParent { status } = serde_json::from_str(&parent.json).unwrap_or_default();
         Self {
             parent,
             status,
