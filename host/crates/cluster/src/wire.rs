@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     fields::{ObjectFields, Text},
-    lines::Lines,
+    lines::LineBuffer,
     machine::{Since, StepFailure},
     options::Options,
     stored::Malformed,
@@ -276,7 +276,7 @@ impl Wire {
             .await?;
         Ok(WatchStream {
             body: response.into_body(),
-            lines: Lines::default(),
+            lines: LineBuffer::default(),
             deadline: begun + duration + self.options.watch_grace,
             allowed: duration + self.options.watch_grace,
             bytes_max: self.options.object_bytes_max,
@@ -385,7 +385,7 @@ impl Wire {
 /// A watch that is open.
 pub(super) struct WatchStream {
     body: Body,
-    lines: Lines,
+    lines: LineBuffer,
     deadline: Instant,
     allowed: Duration,
     bytes_max: usize,
