@@ -48,7 +48,7 @@ pub use self::{
     interest::{ChildInterest, Interest, Observation, Observed, Unavailable, Waiting, Why},
     lease::LeaseReader,
     options::Options,
-    parent_conditions::{ParentConditions, Said},
+    parent_conditions::{ConditionContent, ParentConditions},
     present::{labels, present},
     reads::{Answer, PassReads, Recording},
     registration::Registration,

@@ -7,15 +7,15 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParentConditions {
     /// The condition Ready; none if no condition is of the current generation.
-    pub ready: Option<Said>,
+    pub ready: Option<ConditionContent>,
     /// The condition Synced, under the same rule.
-    pub synced: Option<Said>,
+    pub synced: Option<ConditionContent>,
 }
 
 /// The content of one condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Said {
+pub struct ConditionContent {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// One word.
@@ -46,7 +46,8 @@ impl ParentConditions {
 
     /// Returns whether the current generation is Synced and Ready.
     pub fn is_ready(&self) -> bool {
-        let holds = |said: &Option<Said>| said.as_ref().is_some_and(Said::holds);
+        let holds =
+            |said: &Option<ConditionContent>| said.as_ref().is_some_and(ConditionContent::holds);
         holds(&self.ready) && holds(&self.synced)
     }
 
@@ -61,13 +62,13 @@ impl ParentConditions {
     }
 
     /// The condition that explains an unready parent, Synced first; none if both are True or absent.
-    pub fn why(&self) -> Option<&Said> {
+    pub fn why(&self) -> Option<&ConditionContent> {
         let said = [&self.synced, &self.ready].into_iter().flatten();
         said.into_iter().find(|said| !said.holds())
     }
 }
 
-impl Said {
+impl ConditionContent {
     fn holds(&self) -> bool {
         self.status == "True"
     }
@@ -92,7 +93,7 @@ struct Condition {
     kind: String,
     observed_generation: Option<i64>,
     #[serde(flatten)]
-    said: Said,
+    said: ConditionContent,
 }
 
 #[cfg(test)]
