@@ -27,7 +27,7 @@ pub struct ConditionContent {
 impl ParentConditions {
     /// Reads the conditions; a status in another form counts as none.
     pub fn of(parent: &Object) -> Self {
-        let Stated { status } = serde_json::from_str(&parent.json).unwrap_or_default();
+        let ConditionedParent { status } = serde_json::from_str(&parent.json).unwrap_or_default();
         let mut conditions = Self::default();
         for condition in status.conditions {
             // A condition about an earlier generation may not hold for this one.
@@ -76,7 +76,7 @@ impl ConditionContent {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Stated {
+struct ConditionedParent {
     status: Status,
 }
 
