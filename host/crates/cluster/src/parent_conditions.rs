@@ -77,12 +77,12 @@ impl ConditionContent {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ConditionedParent {
-    status: Status,
+    status: RawStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Status {
+struct RawStatus {
     conditions: Vec<Condition>,
 }
 
