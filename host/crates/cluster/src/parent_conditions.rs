@@ -83,12 +83,12 @@ struct ConditionedParent {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RawStatus {
-    conditions: Vec<Condition>,
+    conditions: Vec<RawCondition>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Condition {
+struct RawCondition {
     #[serde(rename = "type")]
     kind: String,
     observed_generation: Option<i64>,
