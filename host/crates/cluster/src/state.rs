@@ -64,7 +64,7 @@ enum Role {
 #[derive(Debug)]
 struct Subscriber {
     interest: Interest,
-    held: Held,
+    held: HeldWatches,
     triggers: Triggers,
     wake: Arc<Notify>,
     expectations: BTreeMap<ObjectId, WriteExpectations>,
@@ -78,7 +78,7 @@ struct Subscriber {
 
 /// The watches of one registration.
 #[derive(Debug)]
-struct Held {
+struct HeldWatches {
     parent: SlotId,
     children: Vec<(ChildInterest, SlotId)>,
     reads: Vec<(ReadKind, SlotId)>,
@@ -342,7 +342,12 @@ impl CacheState {
     }
 
     /// Acquires every watch that an interest needs.
-    fn acquire(&mut self, subscriber_id: SubscriberId, interest: &Interest, now: Instant) -> Held {
+    fn acquire(
+        &mut self,
+        subscriber_id: SubscriberId,
+        interest: &Interest,
+        now: Instant,
+    ) -> HeldWatches {
         let mut take = |kind: &Gvk, selector: Option<&str>, role, access| {
             let none = BTreeSet::new();
             // Field managers write children only, so their entries matter for children only.
@@ -377,7 +382,7 @@ impl CacheState {
                 )
             })
             .collect();
-        Held {
+        HeldWatches {
             parent,
             children,
             reads,
