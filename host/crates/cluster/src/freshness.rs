@@ -16,7 +16,7 @@ use super::{
     shared::CacheShared,
     state::{FreshnessCheck, UncheckedWatch},
     store::ObjectKey,
-    stored::Identity,
+    stored::ObjectIdentity,
     watch::pauses,
     wire::{Page, WatchTarget, WireFailure},
 };
@@ -91,7 +91,7 @@ async fn list(shared: &CacheShared, target: &WatchTarget) -> Result<Contents, Wi
 }
 
 fn read(item: &ObjectFields<'_>) -> Result<(ObjectKey, (Uid, ResourceVersion)), WireFailure> {
-    let object = Identity::of(item).map_err(WireFailure::Malformed)?;
+    let object = ObjectIdentity::of(item).map_err(WireFailure::Malformed)?;
     let key = ObjectKey::new(&object.namespace, &object.name);
     Ok((key, (object.uid, object.version)))
 }

@@ -128,7 +128,7 @@ impl Stored {
 }
 
 /// The name, UID and version of an object.
-pub(super) struct Identity<'a> {
+pub(super) struct ObjectIdentity<'a> {
     /// Empty for cluster-scoped objects.
     pub(super) namespace: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
@@ -136,7 +136,7 @@ pub(super) struct Identity<'a> {
     pub(super) version: ResourceVersion,
 }
 
-impl<'a> Identity<'a> {
+impl<'a> ObjectIdentity<'a> {
     /// Fails if a field is missing that every object has.
     pub(super) fn of(object: &ObjectFields<'a>) -> Result<Self, Malformed> {
         let metadata = &metadata_of(object)?.rest;
@@ -164,12 +164,12 @@ pub(super) fn keep(text: &str, shape: &Shape) -> Result<Stored, Malformed> {
 
 /// Keeps the part of an object that the shape selects.
 pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<Stored, Malformed> {
-    let Identity {
+    let ObjectIdentity {
         namespace,
         name,
         uid,
         version,
-    } = Identity::of(object)?;
+    } = ObjectIdentity::of(object)?;
     let rest = &object.rest;
     let MetadataFields {
         rest: metadata,
