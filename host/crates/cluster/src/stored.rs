@@ -321,7 +321,7 @@ fn value_hash(key: &HashKey, namespace: &str, name: &str, data_key: &str, value:
 
 fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
     #[derive(Deserialize)]
-    struct Owner<'a> {
+    struct OwnerReference<'a> {
         #[serde(borrow)]
         uid: Text<'a>,
         controller: Option<bool>,
@@ -330,12 +330,12 @@ fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
     let Some(owners) = metadata.get("ownerReferences") else {
         return Ok(None);
     };
-    let owners: Option<Vec<Owner<'_>>> = serde_json::from_str(owners)?;
+    let owners: Option<Vec<OwnerReference<'_>>> = serde_json::from_str(owners)?;
     Ok(owners
         .into_iter()
         .flatten()
         .find(|owner| owner.controller == Some(true))
-        .map(|Owner { uid: Text(uid), .. }| Uid(uid.into())))
+        .map(|OwnerReference { uid: Text(uid), .. }| Uid(uid.into())))
 }
 
 /// Returns the kept managedFields entries without their times, which change with every write even if no field does.
