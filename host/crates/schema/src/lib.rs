@@ -23,7 +23,7 @@ use std::mem;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
-pub use cause::{Cause, Rejection};
+pub use cause::{Rejection, RejectionCause};
 pub use kinds::{Kinds, kind_of_crd};
 use node::{Node, Place};
 use rules::Rules;
@@ -147,7 +147,7 @@ impl Schema {
         })
     }
 
-    fn check(&self, object: &Value) -> Vec<Cause> {
+    fn check(&self, object: &Value) -> Vec<RejectionCause> {
         let mut causes = structure::check(&self.validator, object);
         let root = Place::new(&self.root, object, String::new(), String::new());
         root.visit(&mut |place| {
@@ -164,7 +164,7 @@ impl Schema {
         // Rules assume the types and sizes that the schema declares.
         if causes.iter().any(|cause| cause.blocks_rules) {
             let skipped = "not all rules were checked: correct the other fields first";
-            causes.extend((!self.rules.0.is_empty()).then(|| Cause::new("", skipped)));
+            causes.extend((!self.rules.0.is_empty()).then(|| RejectionCause::new("", skipped)));
         } else {
             root.visit(&mut |place| causes.extend(self.rules.check(place)));
         }

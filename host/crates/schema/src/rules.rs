@@ -14,7 +14,7 @@ use serde_json::{Map, Number, Value, json};
 
 use super::{
     Error,
-    cause::Cause,
+    cause::RejectionCause,
     node::{Node, Place, child, entries, entry, field, items, property},
 };
 
@@ -62,7 +62,7 @@ impl Rules {
     }
 
     /// Returns a cause for every rule of a node that does not hold.
-    pub(super) fn check(&self, place: &Place<'_>) -> Vec<Cause> {
+    pub(super) fn check(&self, place: &Place<'_>) -> Vec<RejectionCause> {
         let mut causes = Vec::new();
         for compiled in self.0.get(&place.schema_path).into_iter().flatten() {
             let value = convert(place.value, Some(place.node));
@@ -74,7 +74,7 @@ impl Rules {
     }
 }
 
-fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> Cause {
+fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> RejectionCause {
     let mut rules = compiled.validations.iter().flatten();
     let rule = rules.find(|compiled| compiled.rule.rule == error.rule);
     let fixed = rule.and_then(|compiled| compiled.rule.message.as_deref());
@@ -84,7 +84,7 @@ fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> Caus
         let problem = source.as_ref().unwrap_or(&error.message);
         let fixed = fixed.trim_start_matches(FAILED);
         let message = format!("failed to evaluate the rule \"{fixed}\": {problem}");
-        return Cause::new(path, message);
+        return RejectionCause::new(path, message);
     }
     let made = error.message.trim();
     let is_usable = !made.is_empty() && !made.contains('\n') && made.len() <= MESSAGE_BYTES_MAX;
@@ -94,7 +94,7 @@ fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> Caus
         Some(field) => child(path, field),
         None => format!("{path}{field}"),
     };
-    Cause::new(path, if is_usable { made } else { fixed })
+    RejectionCause::new(path, if is_usable { made } else { fixed })
 }
 
 /// Returns a rule as `kube-cel` evaluates it like the API server.
