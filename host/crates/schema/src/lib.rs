@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 pub use cause::{Rejection, RejectionCause};
 pub use kinds::{Kinds, kind_of_crd};
 use node::{Node, Place};
-use rules::Rules;
+use rules::CompiledRules;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -70,7 +70,7 @@ pub struct Schema {
     subject: String,
     status_is_subresource: bool,
     root: Node,
-    rules: Rules,
+    rules: CompiledRules,
     validator: Validator,
 }
 
@@ -105,7 +105,7 @@ impl Schema {
         let validator = structure::compile(&schema)
             .map_err(|error| Error::schema(error.instance_path().clone().as_str(), error))?;
         let root = serde_json::from_value(schema).map_err(|error| Error::schema("", error))?;
-        let mut rules = Rules::default();
+        let mut rules = CompiledRules::default();
         rules.collect(&root, &root, "")?;
         Ok(Self {
             status_is_subresource: served.pointer("/subresources/status").is_some(),

@@ -30,9 +30,9 @@ const RESERVED: &str = "as break const continue else false for function if impor
 
 /// The compiled rules of a schema by the path of their node.
 #[derive(Debug, Default)]
-pub(super) struct Rules(pub(super) BTreeMap<String, Vec<CompiledSchema>>);
+pub(super) struct CompiledRules(pub(super) BTreeMap<String, Vec<CompiledSchema>>);
 
-impl Rules {
+impl CompiledRules {
     /// Compiles the rules of a schema; `typed` is the same node, or for a part of an `allOf` the node that has the types.
     pub(super) fn collect(&mut self, node: &Node, typed: &Node, path: &str) -> Result<(), Error> {
         let rules = node.x_kubernetes_validations.iter().flatten();
