@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 
 pub use cause::{Rejection, RejectionCause};
 pub use kinds::{Kinds, kind_of_crd};
-use node::{Node, Place};
+use node::{Node, SchemaValue};
 use rules::CompiledRules;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
@@ -149,9 +149,9 @@ impl Schema {
 
     fn check(&self, object: &Value) -> Vec<RejectionCause> {
         let mut causes = structure::check(&self.validator, object);
-        let root = Place::new(&self.root, object, String::new(), String::new());
+        let root = SchemaValue::new(&self.root, object, String::new(), String::new());
         root.visit(&mut |place| {
-            let Place { node, path, .. } = place;
+            let SchemaValue { node, path, .. } = place;
             match place.value {
                 Value::Number(number) => causes.extend(structure::check_number(number, node, path)),
                 Value::Array(items) => causes.extend(lists::check(items, node, path)),

@@ -15,7 +15,7 @@ use serde_json::{Map, Number, Value, json};
 use super::{
     Error,
     cause::RejectionCause,
-    node::{Node, Place, child, entries, entry, field, items, property},
+    node::{Node, SchemaValue, child, entries, entry, field, items, property},
 };
 
 /// The longest message that the API server takes from an expression, in bytes.
@@ -62,7 +62,7 @@ impl CompiledRules {
     }
 
     /// Returns a cause for every rule of a node that does not hold.
-    pub(super) fn check(&self, place: &Place<'_>) -> Vec<RejectionCause> {
+    pub(super) fn check(&self, place: &SchemaValue<'_>) -> Vec<RejectionCause> {
         let mut causes = Vec::new();
         for compiled in self.0.get(&place.schema_path).into_iter().flatten() {
             let value = convert(place.value, Some(place.node));
