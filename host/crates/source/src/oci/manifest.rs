@@ -15,7 +15,7 @@ pub(super) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 /// A manifest, or a list of manifests.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Manifest {
+pub(super) struct OciManifest {
     pub(super) schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) media_type: Option<String>,
@@ -54,7 +54,7 @@ pub(super) struct Blob {
     pub(super) size: u64,
 }
 
-impl Manifest {
+impl OciManifest {
     pub(super) fn parse(text: &[u8]) -> Result<Self, Failure> {
         serde_json::from_slice(text).map_err(|source| Failure::Malformed {
             what: "the manifest",
@@ -148,10 +148,10 @@ mod tests {
             kind in "(application/(.{0,9}\\+)?wasm|.{0,40})",
             digest in "(sha256:[0-9a-f]{63,65}|.{0,20})",
         ) {
-            prop_assert!(Manifest::parse(&text).is_err());
+            prop_assert!(OciManifest::parse(&text).is_err());
             let layer = json!({"mediaType": kind, "digest": digest, "size": size});
             let text = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
-            if let Ok(found) = Manifest::parse(text.as_bytes()).and_then(|it| it.plugin()) {
+            if let Ok(found) = OciManifest::parse(text.as_bytes()).and_then(|it| it.plugin()) {
                 prop_assert!(kind.ends_with("wasm"));
                 prop_assert_eq!(found.digest.to_string(), digest);
                 prop_assert_eq!(found.size, size);

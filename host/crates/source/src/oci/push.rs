@@ -11,7 +11,7 @@ use innkeeper_model::Digest;
 use serde_json::json;
 
 use super::{
-    manifest::{Descriptor, MANIFEST_TYPE, Manifest},
+    manifest::{Descriptor, MANIFEST_TYPE, OciManifest},
     registry::{Found, Registry},
     signatures::{self, SIGNATURE_ANNOTATION, SIMPLE_TYPE},
 };
@@ -116,7 +116,7 @@ pub(crate) async fn sign(
         .manifest(&tag, MANIFEST_TYPE, "the signature")
         .await?;
     let mut layers = match found {
-        Found::Manifest(text, _) => Manifest::parse(&text)?.layers,
+        Found::Manifest(text, _) => OciManifest::parse(&text)?.layers,
         Found::Nothing(_) => Vec::new(),
     };
     let document = Bytes::from(signature::simple(&target.reference, signed));
@@ -151,7 +151,7 @@ fn manifest(
     layers: Vec<Descriptor>,
     annotations: BTreeMap<String, String>,
 ) -> Result<Bytes, Failure> {
-    let manifest = Manifest {
+    let manifest = OciManifest {
         schema_version: 2,
         media_type: Some(MANIFEST_TYPE.to_owned()),
         artifact_type: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_model::{Digest, Retry};
 
 use super::{
-    manifest::{Descriptor, MANIFEST_TYPE, Manifest},
+    manifest::{Descriptor, MANIFEST_TYPE, OciManifest},
     registry::{Found, Registry},
 };
 use crate::{Failure, PublicKey, signature};
@@ -51,14 +51,14 @@ pub(super) async fn check(
         .manifest(&tag, MANIFEST_TYPE, "the signature")
         .await?
     {
-        let layers = Manifest::parse(&text)?.layers;
+        let layers = OciManifest::parse(&text)?.layers;
         let simple = layers
             .into_iter()
             .filter(|layer| layer.media_type == SIMPLE_TYPE);
         signatures.extend(simple.take(SIGNATURES_MAX).map(Signature::Simple));
     }
     if let Some(text) = registry.referrers(manifest).await? {
-        let referrers = Manifest::parse(&text)?.manifests;
+        let referrers = OciManifest::parse(&text)?.manifests;
         let bundles = referrers.into_iter().filter(may_be_signature);
         let mut bundles: Vec<Descriptor> = bundles.collect();
         // Certain bundles come first, so that the limit drops uncertain ones.
@@ -114,7 +114,7 @@ impl Signature {
                     )
                     .await?
                     .into_found()?;
-                let found = Manifest::parse(&text)?;
+                let found = OciManifest::parse(&text)?;
                 if !is_about_signing(&found.annotations) {
                     return Ok(None);
                 }
