@@ -22,12 +22,12 @@ pub(super) struct OciManifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) artifact_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) config: Option<Descriptor>,
+    pub(super) config: Option<BlobDescriptor>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) layers: Vec<Descriptor>,
+    pub(super) layers: Vec<BlobDescriptor>,
     /// The manifests in a list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) manifests: Vec<Descriptor>,
+    pub(super) manifests: Vec<BlobDescriptor>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
 }
@@ -35,7 +35,7 @@ pub(super) struct OciManifest {
 /// The reference to a blob in a manifest, or to a manifest in a list.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Descriptor {
+pub(super) struct BlobDescriptor {
     pub(super) media_type: String,
     /// As text: a part that is not used may have a digest of another algorithm.
     pub(super) digest: String,
@@ -97,7 +97,7 @@ impl OciManifest {
     }
 }
 
-impl Descriptor {
+impl BlobDescriptor {
     pub(super) fn new(media_type: &str, bytes: &[u8]) -> Self {
         Self {
             media_type: media_type.to_owned(),

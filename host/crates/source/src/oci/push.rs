@@ -11,7 +11,7 @@ use innkeeper_model::Digest;
 use serde_json::json;
 
 use super::{
-    manifest::{Descriptor, MANIFEST_TYPE, OciManifest},
+    manifest::{BlobDescriptor, MANIFEST_TYPE, OciManifest},
     registry::{Found, Registry},
     signatures::{self, SIGNATURE_ANNOTATION, SIMPLE_TYPE},
 };
@@ -68,7 +68,7 @@ pub(crate) async fn push(
         exports,
         annotations,
     } = package;
-    let mut layer = Descriptor::new(LAYER_TYPE, bytes);
+    let mut layer = BlobDescriptor::new(LAYER_TYPE, bytes);
     if let Some(title) = annotations.get(TITLE_ANNOTATION) {
         let file = format!("{title}.wasm");
         layer.annotations.insert(TITLE_ANNOTATION.to_owned(), file);
@@ -82,7 +82,7 @@ pub(crate) async fn push(
     });
     let config = Bytes::from(config.to_string());
     let manifest = manifest(
-        Descriptor::new(CONFIG_TYPE, &config),
+        BlobDescriptor::new(CONFIG_TYPE, &config),
         vec![layer],
         annotations.clone(),
     )?;
@@ -120,7 +120,7 @@ pub(crate) async fn sign(
         Found::Nothing(_) => Vec::new(),
     };
     let document = Bytes::from(signature::simple(&target.reference, signed));
-    let mut layer = Descriptor::new(SIMPLE_TYPE, &document);
+    let mut layer = BlobDescriptor::new(SIMPLE_TYPE, &document);
     let signature = key.sign(&document)?;
     layer
         .annotations
@@ -137,7 +137,7 @@ pub(crate) async fn sign(
     });
     let config = Bytes::from(config.to_string());
     let manifest = manifest(
-        Descriptor::new(IMAGE_CONFIG_TYPE, &config),
+        BlobDescriptor::new(IMAGE_CONFIG_TYPE, &config),
         layers,
         BTreeMap::new(),
     )?;
@@ -147,8 +147,8 @@ pub(crate) async fn sign(
 }
 
 fn manifest(
-    config: Descriptor,
-    layers: Vec<Descriptor>,
+    config: BlobDescriptor,
+    layers: Vec<BlobDescriptor>,
     annotations: BTreeMap<String, String>,
 ) -> Result<Bytes, Failure> {
     let manifest = OciManifest {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_model::{Digest, Retry};
 
 use super::{
-    manifest::{Descriptor, MANIFEST_TYPE, OciManifest},
+    manifest::{BlobDescriptor, MANIFEST_TYPE, OciManifest},
     registry::{Found, Registry},
 };
 use crate::{Failure, PublicKey, signature};
@@ -60,7 +60,7 @@ pub(super) async fn check(
     if let Some(text) = registry.referrers(manifest).await? {
         let referrers = OciManifest::parse(&text)?.manifests;
         let bundles = referrers.into_iter().filter(may_be_signature);
-        let mut bundles: Vec<Descriptor> = bundles.collect();
+        let mut bundles: Vec<BlobDescriptor> = bundles.collect();
         // Certain bundles come first, so that the limit drops uncertain ones.
         bundles.sort_by_key(|it| !is_bundle(it.artifact_type.as_deref()));
         signatures.extend(
@@ -83,9 +83,9 @@ pub(super) async fn check(
 
 enum Signature {
     /// The layer with the document.
-    Simple(Descriptor),
+    Simple(BlobDescriptor),
     /// The manifest of the bundle.
-    Bundle(Descriptor),
+    Bundle(BlobDescriptor),
 }
 
 impl Signature {
@@ -136,7 +136,7 @@ impl Signature {
 }
 
 /// Returns true if an entry of a list is a bundle or may be one, and its annotations name no other subject.
-fn may_be_signature(descriptor: &Descriptor) -> bool {
+fn may_be_signature(descriptor: &BlobDescriptor) -> bool {
     let kind = descriptor.artifact_type.as_deref();
     let is_untold = kind.is_none_or(|kind| kind == UNTOLD_TYPE);
     (is_bundle(kind) || is_untold) && is_about_signing(&descriptor.annotations)
@@ -154,7 +154,7 @@ fn is_about_signing(annotations: &BTreeMap<String, String>) -> bool {
 
 async fn small_blob(
     registry: &mut Registry<'_>,
-    descriptor: &Descriptor,
+    descriptor: &BlobDescriptor,
     bytes_max: u64,
 ) -> Result<Vec<u8>, Failure> {
     let blob = descriptor.blob()?;
