@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{
     manifest::{BlobDescriptor, MANIFEST_TYPE, OciManifest},
-    registry::{Found, Registry},
+    registry::{ManifestAnswer, Registry},
     signatures::{self, SIGNATURE_ANNOTATION, SIMPLE_TYPE},
 };
 use crate::{Failure, Oci, SigningKey, signature, transport::shown};
@@ -116,8 +116,8 @@ pub(crate) async fn sign(
         .manifest(&tag, MANIFEST_TYPE, "the signature")
         .await?;
     let mut layers = match found {
-        Found::Manifest(text, _) => OciManifest::parse(&text)?.layers,
-        Found::Nothing(_) => Vec::new(),
+        ManifestAnswer::Manifest(text, _) => OciManifest::parse(&text)?.layers,
+        ManifestAnswer::Nothing(_) => Vec::new(),
     };
     let document = Bytes::from(signature::simple(&target.reference, signed));
     let mut layer = BlobDescriptor::new(SIMPLE_TYPE, &document);

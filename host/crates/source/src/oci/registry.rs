@@ -41,12 +41,12 @@ pub(crate) struct Registry<'a> {
 }
 
 /// The answer to a request for a manifest.
-pub(super) enum Found {
+pub(super) enum ManifestAnswer {
     Manifest(Vec<u8>, Digest),
     Nothing(Failure),
 }
 
-impl Found {
+impl ManifestAnswer {
     pub(super) fn into_found(self) -> Result<(Vec<u8>, Digest), Failure> {
         match self {
             Self::Manifest(text, digest) => Ok((text, digest)),
@@ -115,12 +115,12 @@ impl<'a> Registry<'a> {
         version: &str,
         types: &'static str,
         what: &'static str,
-    ) -> Result<Found, Failure> {
+    ) -> Result<ManifestAnswer, Failure> {
         let url = self.url(&format!("manifests/{version}"))?;
         let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(types))]);
         let answer = self.call(Method::GET, url, accept, Bytes::new()).await?;
         if answer.status() == StatusCode::NOT_FOUND {
-            return Ok(Found::Nothing(answer.refusal(what).await));
+            return Ok(ManifestAnswer::Nothing(answer.refusal(what).await));
         }
         let (text, found) = answer
             .body_if_ok("the manifest", MANIFEST_BYTES_MAX)
@@ -131,7 +131,7 @@ impl<'a> Registry<'a> {
                 expected,
                 found,
             }),
-            _ => Ok(Found::Manifest(text, found)),
+            _ => Ok(ManifestAnswer::Manifest(text, found)),
         }
     }
 
@@ -152,8 +152,8 @@ impl<'a> Registry<'a> {
             .manifest(&tag, INDEX_TYPE, "the list of signatures")
             .await?
         {
-            Found::Manifest(text, _) => Ok(Some(text)),
-            Found::Nothing(_) => Ok(None),
+            ManifestAnswer::Manifest(text, _) => Ok(Some(text)),
+            ManifestAnswer::Nothing(_) => Ok(None),
         }
     }
 

@@ -6,7 +6,7 @@ use innkeeper_model::{Digest, Retry};
 
 use super::{
     manifest::{BlobDescriptor, MANIFEST_TYPE, OciManifest},
-    registry::{Found, Registry},
+    registry::{ManifestAnswer, Registry},
 };
 use crate::{Failure, PublicKey, signature};
 
@@ -47,7 +47,7 @@ pub(super) async fn check(
         looked_for: format!("{tag}, or a bundle that refers to the manifest"),
     };
     let mut signatures = Vec::new();
-    if let Found::Manifest(text, _) = registry
+    if let ManifestAnswer::Manifest(text, _) = registry
         .manifest(&tag, MANIFEST_TYPE, "the signature")
         .await?
     {
