@@ -21,11 +21,11 @@ const CONFIG_PROBLEMS_MAX: usize = 10;
 /// A plugin that has described itself. It needs a configuration before it can be called.
 #[derive(Clone)]
 pub struct Described {
-    inner: Arc<Component>,
+    inner: Arc<LoadedComponent>,
 }
 
 /// The parts that all configurations of one component share.
-struct Component {
+struct LoadedComponent {
     engine: Engine,
     code: Arc<Code>,
     contract: &'static str,
@@ -59,7 +59,7 @@ impl Described {
         };
         description::check(artifact.description.as_ref(), &manifest)?;
         Ok(Self {
-            inner: Arc::new(Component {
+            inner: Arc::new(LoadedComponent {
                 engine: engine.clone(),
                 contract: adapter.version(),
                 code: Code::of(engine, artifact, adapter),
@@ -95,7 +95,7 @@ impl Described {
 
 /// A plugin with its configuration: one revision, ready to be called.
 pub struct Plugin {
-    component: Arc<Component>,
+    component: Arc<LoadedComponent>,
     config: String,
     revision: Digest,
     log_rate: LogRate,
