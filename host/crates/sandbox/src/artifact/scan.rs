@@ -13,7 +13,7 @@ fn features() -> WasmFeatures {
 }
 
 #[derive(Default)]
-struct Counts {
+struct PartCounts {
     functions: usize,
     modules: usize,
     memories: usize,
@@ -44,7 +44,7 @@ pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
 /// Refuses a component whose parts are too large or too many. Comes before validation, whose cost grows with them.
 pub(super) fn count(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
     let malformed = |source| Error::Malformed { source };
-    let mut counts = Counts::default();
+    let mut counts = PartCounts::default();
     for payload in Parser::new(0).parse_all(bytes) {
         match payload.map_err(malformed)? {
             Payload::Version { .. } => {
