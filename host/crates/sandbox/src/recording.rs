@@ -21,7 +21,7 @@ use super::{Context, Job, ObservedChild, Plugin, said::Said};
 #[serde(rename_all = "camelCase")]
 pub struct Recording {
     #[serde(rename = "recording")]
-    form: Form,
+    form: RecordingFormat,
     /// The name under which the plugin was active.
     pub plugin: String,
     /// The digest of its bytes and configuration.
@@ -42,7 +42,7 @@ pub struct Recording {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-enum Form {
+enum RecordingFormat {
     #[serde(rename = "v1")]
     V1,
 }
@@ -132,7 +132,7 @@ impl Recorder {
             object: raw(&child.object),
         };
         Recording {
-            form: Form::V1,
+            form: RecordingFormat::V1,
             plugin: name.as_str().to_owned(),
             revision: plugin.revision().to_string(),
             secret: used_random,
