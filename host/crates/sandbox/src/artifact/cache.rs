@@ -21,7 +21,7 @@ use innkeeper_model::{Digest, Digester};
 use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
-use super::{CompileBounds, Error, verdict::Verdict};
+use super::{CompileBounds, Error, verdict::CompileVerdict};
 use crate::Engine;
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -167,7 +167,7 @@ impl Cache {
         engine: &Engine,
         digest: &Digest,
         bounds: &CompileBounds,
-    ) -> Option<Verdict> {
+    ) -> Option<CompileVerdict> {
         let text = fs::read(self.verdict_path(engine, digest, bounds)).ok()?;
         // An unreadable verdict is found again by compiling.
         serde_json::from_slice(&text).ok()
@@ -179,7 +179,7 @@ impl Cache {
         engine: &Engine,
         digest: &Digest,
         bounds: &CompileBounds,
-        verdict: &Verdict,
+        verdict: &CompileVerdict,
     ) {
         let path = self.verdict_path(engine, digest, bounds);
         let text = serde_json::to_vec(verdict).map_err(io::Error::from);

@@ -27,7 +27,9 @@ use rustix::{
 };
 use tracing::{debug, info};
 
-use super::{Artifact, Cache, Error, Limits, cache::Mapped, child, look_up, verdict::Verdict};
+use super::{
+    Artifact, Cache, Error, Limits, cache::Mapped, child, look_up, verdict::CompileVerdict,
+};
 use crate::{Engine, Metering, log::cut, semaphore::Semaphore};
 
 /// The descriptors that a process gets: its standard streams.
@@ -160,7 +162,7 @@ impl Compiler {
             return Err(verdict.into_error(bounds));
         }
         let started = Instant::now();
-        let refused = |verdict: Verdict| {
+        let refused = |verdict: CompileVerdict| {
             cache.remember(engine, digest, bounds, &verdict);
             verdict.into_error(bounds)
         };
@@ -179,7 +181,8 @@ impl Compiler {
                     let mapped = kept.map_err(|source| Error::Keep { source })?;
                     info!(%digest, elapsed = ?started.elapsed(), "compiled a plugin");
                     // The engine refuses, for example, a memory that is larger than any instance may have.
-                    return mapped.map_err(|error| refused(Verdict::Refused(words_of(&error))));
+                    return mapped
+                        .map_err(|error| refused(CompileVerdict::Refused(words_of(&error))));
                 }
                 CompilerEnd::Found(verdict) => return Err(refused(verdict)),
                 CompilerEnd::Killed(cause) if times > bounds.retries_max => {
@@ -269,7 +272,7 @@ enum CompilerEnd {
     /// It wrote code to this file.
     Compiled(tempfile::NamedTempFile),
     /// It wrote no code, and would not another time.
-    Found(Verdict),
+    Found(CompileVerdict),
     /// It was killed, with the cause.
     Killed(String),
 }
@@ -280,22 +283,22 @@ fn ended(status: ExitStatus, said: String) -> io::Result<CompilerEnd> {
         status.code(),
         status.signal().and_then(Signal::from_named_raw),
     ) {
-        (Some(code), _) if child::is_refusal(code) => Verdict::Refused(said),
-        (Some(PANICKED), _) => Verdict::Broke(said),
-        (_, Some(Signal::XCPU)) => Verdict::Cpu,
-        (_, Some(Signal::XFSZ)) => Verdict::Code,
+        (Some(code), _) if child::is_refusal(code) => CompileVerdict::Refused(said),
+        (Some(PANICKED), _) => CompileVerdict::Broke(said),
+        (_, Some(Signal::XCPU)) => CompileVerdict::Cpu,
+        (_, Some(Signal::XFSZ)) => CompileVerdict::Code,
         (_, Some(Signal::ABORT | Signal::SEGV | Signal::ILL | Signal::BUS)) => {
-            Verdict::Broke(format!("{status}: {said}"))
+            CompileVerdict::Broke(format!("{status}: {said}"))
         }
         // SIGKILL: from the kernel when memory is short, or from a user.
         (None, _) => return Ok(CompilerEnd::Killed(format!("by {status}"))),
         (Some(_), _) => return Err(io::Error::other(said)),
     };
     match verdict {
-        Verdict::Refused(said) | Verdict::Broke(said)
+        CompileVerdict::Refused(said) | CompileVerdict::Broke(said)
             if OUT_OF_MEMORY.iter().any(|words| said.contains(words)) =>
         {
-            Ok(CompilerEnd::Found(Verdict::Memory))
+            Ok(CompilerEnd::Found(CompileVerdict::Memory))
         }
         verdict => Ok(CompilerEnd::Found(verdict)),
     }

@@ -9,7 +9,7 @@ use super::{CompileBounds, Error};
 /// The reason for which a component cannot be compiled within bounds; the same bytes always have the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Verdict {
+pub(super) enum CompileVerdict {
     /// The compiler refuses it, with this message.
     Refused(String),
     /// It takes too much CPU time.
@@ -22,7 +22,7 @@ pub(super) enum Verdict {
     Broke(String),
 }
 
-impl Verdict {
+impl CompileVerdict {
     pub(super) fn into_error(self, bounds: &CompileBounds) -> Error {
         let limit = match self {
             Self::Refused(reason) => return Error::Refused { reason },
