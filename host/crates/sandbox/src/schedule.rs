@@ -21,14 +21,14 @@ pub(super) enum Learned {
 /// Not bounded: each caller waits for the end of its call, and the number of callers is bounded elsewhere.
 #[derive(Debug)]
 pub(super) struct Schedule<C, W> {
-    clients: BTreeMap<C, Client<W>>,
+    clients: BTreeMap<C, ClientCalls<W>>,
     /// The clients with waiting calls, each once. The first one below its share is next.
     turns: VecDeque<C>,
 }
 
 /// A client, which may use a share of the threads.
 #[derive(Debug)]
-struct Client<W> {
+struct ClientCalls<W> {
     waiting: VecDeque<W>,
     running: usize,
     running_max: usize,
@@ -37,7 +37,7 @@ struct Client<W> {
     slow: bool,
 }
 
-impl<W> Client<W> {
+impl<W> ClientCalls<W> {
     fn may_run(&self) -> bool {
         let running_max = if self.slow { 1 } else { self.running_max };
         self.running < running_max
@@ -59,7 +59,7 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
 
     /// Adds a call of a client, of which at most `running_max` run at a time.
     pub(super) fn add(&mut self, client: &C, running_max: usize, work: W) {
-        let known = self.clients.entry(client.clone()).or_insert(Client {
+        let known = self.clients.entry(client.clone()).or_insert(ClientCalls {
             waiting: VecDeque::new(),
             running: 0,
             running_max,
@@ -106,7 +106,7 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
     }
 
     fn may_run(&self, client: &C) -> bool {
-        self.clients.get(client).is_some_and(Client::may_run)
+        self.clients.get(client).is_some_and(ClientCalls::may_run)
     }
 }
 
