@@ -64,7 +64,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Owned<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Owned<'de>, A::Error> {
                 let mut members = Vec::new();
-                while let Some((Name(name), member)) = map.next_entry()? {
+                while let Some((MemberName(name), member)) = map.next_entry()? {
                     members.push((name, member));
                 }
                 // Sorting is cheap here: the API server writes the members in sorted order.
@@ -80,7 +80,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Owned<'a> {
 
 /// A name that borrows from the text unless it contains escapes.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Defaults of the API server for missing keys of list items; only defaults that are the same in all kinds.
 const KEY_DEFAULTS: [(&str, &str); 1] = [("protocol", "TCP")];
