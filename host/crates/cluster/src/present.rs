@@ -46,11 +46,11 @@ pub fn labels(json: &str) -> BTreeMap<String, String> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Labelled {
-        metadata: Metadata,
+        metadata: LabelMetadata,
     }
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Metadata {
+    struct LabelMetadata {
         labels: Option<BTreeMap<String, String>>,
     }
 
