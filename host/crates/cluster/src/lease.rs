@@ -62,13 +62,13 @@ impl LeaseReader {
 fn parse(json: &str) -> Result<Lease, Malformed> {
     #[derive(Deserialize)]
     struct LeaseObject {
-        metadata: Metadata,
+        metadata: LeaseMetadata,
         #[serde(default)]
         spec: Spec,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Metadata {
+    struct LeaseMetadata {
         resource_version: String,
     }
     #[derive(Default, Deserialize)]
