@@ -4,7 +4,7 @@
 //! This crate serves nothing: `admin` serves the text.
 //! Metrics that controller-runtime and client-go also have use the same names, so that existing dashboards and alerts
 //! work unchanged.
-//! Values that another module holds anyway, such as the state of watches, are read from a [`Source`] at each scrape.
+//! Values that another module holds anyway, such as the state of watches, are read from a [`SampleSource`] at each scrape.
 
 mod controller;
 mod labels;
@@ -24,7 +24,7 @@ use prometheus_client::{
 };
 
 pub use controller::{ControllerMetrics, PassResult, RunningPass};
-pub use scrape::{PluginSample, Sample, Source, WatchSample};
+pub use scrape::{PluginSample, Sample, SampleSource, WatchSample};
 
 use labels::{
     Code, Controller, ControllerResult, Lease, Name, Plugin, PluginCondition, PluginReason,
@@ -133,7 +133,7 @@ impl Metrics {
     }
 
     /// Adds a source that is read at each scrape.
-    pub fn add_source(&self, source: Arc<dyn Source>) {
+    pub fn add_source(&self, source: Arc<dyn SampleSource>) {
         let collector = scrape::Collector::new(source);
         self.registry.lock().register_collector(Box::new(collector));
     }

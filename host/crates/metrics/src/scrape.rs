@@ -11,7 +11,7 @@ use prometheus_client::{
 use super::labels::{Name, Plugin, Watch};
 
 /// A module that knows the current values.
-pub trait Source: Send + Sync + 'static {
+pub trait SampleSource: Send + Sync + 'static {
     /// Returns the current values.
     fn sample(&self) -> Sample;
 }
@@ -68,10 +68,10 @@ pub struct PluginSample {
 }
 
 /// The adapter of a source to the registry.
-pub(super) struct Collector(Arc<dyn Source>);
+pub(super) struct Collector(Arc<dyn SampleSource>);
 
 impl Collector {
-    pub(super) fn new(source: Arc<dyn Source>) -> Self {
+    pub(super) fn new(source: Arc<dyn SampleSource>) -> Self {
         Self(source)
     }
 }
