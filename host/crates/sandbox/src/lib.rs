@@ -51,7 +51,7 @@ pub use self::{
     engine::{Engine, EngineSettings, Metering},
     loaded::{Described, Plugin, revision_of},
     log::{Dropped, LogLevel, LogLine},
-    pool::{Job, Pool, Turn},
+    pool::{DryRunResults, Job, Pool},
     recording::{Recorded, RecordedReads, Recorder, Recording},
     said::{Said, SaidFault, read_to_json},
     swap::swap_is_off,

@@ -92,7 +92,7 @@ enum Client {
 type Work = Box<dyn FnOnce(&Desk, &Client) + Send>;
 
 /// The results of a turn of calls.
-pub struct Turn<R> {
+pub struct DryRunResults<R> {
     /// The results of the jobs that ran, in the order of the jobs.
     pub called: Vec<(CallReport, R)>,
     /// The jobs that did not run.
@@ -164,7 +164,7 @@ impl Pool {
         &self,
         plugin: Arc<Plugin>,
         mut jobs: VecDeque<Job<R>>,
-    ) -> Result<Turn<R>, Error> {
+    ) -> Result<DryRunResults<R>, Error> {
         self.run(&Client::Rehearsals, 1, move || {
             let begin = Instant::now();
             let mut called = Vec::with_capacity(jobs.len());
@@ -178,7 +178,7 @@ impl Pool {
                     break;
                 }
             }
-            (Learned::Nothing, Ok(Turn { called, left: jobs }))
+            (Learned::Nothing, Ok(DryRunResults { called, left: jobs }))
         })
         .await?
     }
