@@ -115,7 +115,7 @@ impl Pool {
         let workers = (0..threads)
             .map(|index| {
                 let desk = Arc::clone(&desk);
-                let obituary = Obituary(Arc::clone(&died));
+                let obituary = PanicGuard(Arc::clone(&died));
                 thread::Builder::new()
                     .name(format!("guests-{index}"))
                     .spawn(move || {
@@ -281,9 +281,9 @@ const fn learned(end: &End) -> Learned {
 }
 
 /// Reports the panic of the thread that holds it.
-struct Obituary(Arc<Notify>);
+struct PanicGuard(Arc<Notify>);
 
-impl Drop for Obituary {
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if thread::panicking() {
             // One notification is kept for a caller that waits later.
