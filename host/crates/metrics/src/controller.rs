@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::{
     Families,
-    labels::{Controller, ControllerResult, Name},
+    labels::{ControllerLabels, ControllerResultLabels, QueueLabels},
 };
 
 /// The result of a pass, with the label values of controller-runtime.
@@ -155,14 +155,14 @@ impl ControllerMetrics {
         gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
-    fn controller(&self) -> Controller {
-        Controller {
+    fn controller(&self) -> ControllerLabels {
+        ControllerLabels {
             controller: self.name.to_string(),
         }
     }
 
-    fn queue(&self) -> Name {
-        Name {
+    fn queue(&self) -> QueueLabels {
+        QueueLabels {
             name: self.name.to_string(),
         }
     }
@@ -175,7 +175,7 @@ impl RunningPass {
         let controller = self.metrics.controller();
         let queue = self.metrics.queue();
         let seconds = self.began.elapsed().as_secs_f64();
-        let ended = ControllerResult {
+        let ended = ControllerResultLabels {
             controller: controller.controller.clone(),
             result: result.label(),
         };
