@@ -12,7 +12,7 @@ use innkeeper_model::{
 use serde_json::Value;
 
 use super::{
-    Context, Owner, Plan, PlannedChild, Progress, body::Body, claim, order, ownership, readiness,
+    Context, Owner, Plan, PlannedChild, Progress, body::Body, order, owner, ownership, readiness,
 };
 
 /// Finalizer that makes the garbage collector delete the children before the parent.
@@ -117,7 +117,7 @@ fn step(
     let Some(object) = object else {
         return missing(context, child, id, satisfied);
     };
-    if claim(object, context.parent) == Owner::Foreign {
+    if owner(object, context.parent) == Owner::Foreign {
         return match child.apply {
             ApplyPolicy::Hold => ChildStep::none(Progress::Missing),
             ApplyPolicy::Always | ApplyPolicy::Once => foreign(context, child, id, object),
@@ -166,7 +166,7 @@ fn missing(
 fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> ChildStep {
     let granted = context.adoptable.contains(&id.kind);
     let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
-    let is_free = ownership::is_nobodys(object) && !context.parent.is_deleting();
+    let is_free = ownership::has_no_owner(object) && !context.parent.is_deleting();
     if !is_free || !(granted || asked) {
         return ChildStep::none(Progress::NotOwned);
     }
@@ -279,7 +279,7 @@ fn may_prune(context: &Context<'_>, object: &Object) -> bool {
     let label = object.labels.get(LABEL_PLUGIN).map(|name| &**name);
     let labelled = label == Some(context.plugin.as_str());
     let retained = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
-    claim(object, context.parent) == Owner::Ours(Ownership::Owned)
+    owner(object, context.parent) == Owner::Ours(Ownership::Owned)
         && labelled
         && !retained
         && !object.is_deleting()

@@ -43,7 +43,7 @@ pub use conclude::{Conclusion, Effects, WriteFailure, conclude, fault_condition,
 pub use difference::{FieldPath, first_difference};
 pub use enter::{PassEntry, enter};
 pub use generate::generate;
-pub use ownership::{Owner, claim};
+pub use ownership::{Owner, owner};
 pub use readiness::is_ready;
 pub use status::{GuestPart, ReadyPart, StatusWrite, StatusWrites, gives, has_spoken, status};
 

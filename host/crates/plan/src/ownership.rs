@@ -16,7 +16,7 @@ pub enum Owner {
 ///
 /// An object belongs to the parent if the parent's UID controls it, or if it has no controller and is retained for a
 /// parent of this identity.
-pub fn claim(existing: &Object, parent: &Object) -> Owner {
+pub fn owner(existing: &Object, parent: &Object) -> Owner {
     match &existing.controller {
         Some(controller) if *controller == parent.uid => Owner::Ours(Ownership::Owned),
         None if is_retained_for(existing, parent) => Owner::Ours(Ownership::Retained),
@@ -29,7 +29,7 @@ fn is_retained_for(existing: &Object, parent: &Object) -> bool {
 }
 
 /// Returns true if an object has neither a controller nor a `retained-for` annotation.
-pub(super) fn is_nobodys(object: &Object) -> bool {
+pub(super) fn has_no_owner(object: &Object) -> bool {
     object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_none()
 }
 
