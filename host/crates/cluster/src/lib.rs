@@ -216,14 +216,14 @@ impl Cluster {
     /// Marks the whole cache for a freshness check: another process has written until now, and its last writes may not
     /// be cached yet.
     ///
-    /// No pass runs on a kind before [`prove`](Self::prove) has shown that the kind is current.
-    pub fn doubt(&self) {
+    /// No pass runs on a kind before [`check_freshness`](Self::check_freshness) has shown that the kind is current.
+    pub fn require_freshness_checks(&self) {
         self.0.state.lock().require_freshness_checks(Instant::now());
         self.0.rearrange.notify_one();
     }
 
     /// Runs the freshness check of every marked watch, and returns when all have passed or are gone.
-    pub async fn prove(&self) {
+    pub async fn check_freshness(&self) {
         let unchecked = self.0.state.lock().unchecked();
         let checks = unchecked
             .into_iter()

@@ -200,7 +200,7 @@ impl CacheState {
         let mut slots = held.iter().filter_map(|(slot, _)| self.slots.get(slot));
         slots.any(|slot| {
             let why = self.why(slot, None);
-            matches!(why, Some(Why::Discovering | Why::Listing | Why::InDoubt))
+            matches!(why, Some(Why::Discovering | Why::Listing | Why::Unchecked))
         })
     }
 

@@ -866,10 +866,10 @@ async fn a10_discovery_waits_as_long_as_the_api_server_requests() {
 async fn l2_cached_objects_are_used_only_after_a_freshness_check() {
     let world = World::start(options()).await;
     let [_caches, mut services, _pods] = world.synced().await;
-    world.cluster.doubt();
+    world.cluster.require_freshness_checks();
     assert_eq!(world.children().await, None);
-    assert_eq!(world.why(&service_kind()), Some(Why::InDoubt));
-    let proving = world.cluster.prove();
+    assert_eq!(world.why(&service_kind()), Some(Why::Unchecked));
+    let checks = world.cluster.check_freshness();
     let freshness = async {
         let server = &world.server;
         // The version that was seen last is the present one.
@@ -896,7 +896,7 @@ async fn l2_cached_objects_are_used_only_after_a_freshness_check() {
         assert_eq!(world.children().await, None, "not compared yet");
         list.items(900, &[in_metadata("s", "uid-new", 30)]).await;
     };
-    futures::future::join(proving, freshness).await;
+    futures::future::join(checks, freshness).await;
     world.sees(&["s"]).await;
 }
 
@@ -904,9 +904,9 @@ async fn l2_cached_objects_are_used_only_after_a_freshness_check() {
 async fn l2_a_busy_kind_passes_its_freshness_check_by_its_events() {
     let world = World::start(options()).await;
     let [_caches, mut services, _pods] = world.synced().await;
-    world.cluster.doubt();
+    world.cluster.require_freshness_checks();
     world.drain();
-    let proving = world.cluster.prove();
+    let checks = world.cluster.check_freshness();
     let freshness = async {
         let server = &world.server;
         server.check("caches").await.items(10, &[]).await;
@@ -915,7 +915,7 @@ async fn l2_a_busy_kind_passes_its_freshness_check_by_its_events() {
         world.until("it is seen", |world| world.is_at(31)).await;
         server.check("services").await.items(30, &[]).await;
     };
-    futures::future::join(proving, freshness).await;
+    futures::future::join(checks, freshness).await;
     world.sees(&["s"]).await;
     let trigger = ("web".to_owned(), Cause::KindChanged);
     assert_eq!(world.trigger().await, trigger);

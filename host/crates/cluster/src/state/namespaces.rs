@@ -81,7 +81,7 @@ impl NamespaceWatch {
 
     fn why(&self) -> Option<Why> {
         match &self.health {
-            Health::Synced if self.unchecked => Some(Why::InDoubt),
+            Health::Synced if self.unchecked => Some(Why::Unchecked),
             Health::Synced => None,
             Health::Listing(None) => Some(Why::Listing),
             Health::Listing(Some(message)) => Some(Why::Failing {

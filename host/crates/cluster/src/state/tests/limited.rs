@@ -280,7 +280,7 @@ fn l2_each_namespace_has_its_own_freshness_check() {
     assert_eq!(world.state.waiting(subscriber_id, Some("a")), []);
     assert_eq!(
         world.state.waiting(subscriber_id, Some("b"))[0].why,
-        Why::InDoubt
+        Why::Unchecked
     );
 }
 
