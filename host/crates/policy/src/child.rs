@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, io};
 
-use innkeeper_model::{Child, DOMAIN_PREFIX, Generated, Scope};
+use innkeeper_model::{Child, DOMAIN_PREFIX, Generated, Scope, is_dns_label};
 use serde_json::{Map, Value};
 
 use super::{Rejection, Rules, names};
@@ -125,7 +125,7 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
                 child.kind
             )));
         }
-        (Scope::Namespaced, None, Some(namespace)) if !names::is_dns_label(namespace) => {
+        (Scope::Namespaced, None, Some(namespace)) if !is_dns_label(namespace) => {
             return Err(Rejection::output(format!(
                 "\"{namespace}\" is not a valid namespace name"
             )));

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, fmt};
 
 use innkeeper_model::{
     Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, LabelSelector, Manifest,
+    is_dns_label,
 };
 use innkeeper_plan::crd;
 use serde_json::Value;
@@ -235,15 +236,6 @@ fn check_kind(part: Part, kind: &Gvk) -> Result<(), Error> {
     })
 }
 
-fn is_dns_label(text: &str) -> bool {
-    (1..=63).contains(&text.len())
-        && text
-            .bytes()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
-
 fn is_dns_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_label)
 }
@@ -256,8 +248,9 @@ fn check_crds(manifest: &Manifest) -> Result<(), Error> {
             source: Box::new(source),
         })?;
         let metadata = crd.get("metadata").and_then(Value::as_object);
-        let name = metadata.and_then(|metadata| metadata.get("name")?.as_str());
-        let name = name.unwrap_or_default();
+        let name = metadata
+            .and_then(|metadata| metadata.get("name")?.as_str())
+            .unwrap_or_default();
         if !names.insert(name) {
             return Err(Error::Duplicate {
                 part: Part::Crds,
