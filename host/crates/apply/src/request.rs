@@ -44,8 +44,8 @@ impl WriteRequest {
             return self;
         };
         self.http = self.http.and_then(|mut http| {
-            let name = HeaderValue::from_str(user);
-            let name = name.map_err(|source| request::Error::BuildRequest(source.into()))?;
+            let name = HeaderValue::from_str(user)
+                .map_err(|source| request::Error::BuildRequest(source.into()))?;
             http.headers_mut().insert("Impersonate-User", name);
             Ok(http)
         });

@@ -204,10 +204,11 @@ impl<R: Clone + Ord> Subscriptions<R> {
         stored.each_label(|key, value| {
             labels.insert(key.to_owned(), value.to_owned());
         });
-        let pairs = labels
+        let pairs: Vec<Option<Arc<str>>> = labels
             .iter()
-            .map(|(key, value)| Some(label(key, value).into()));
-        let pairs: Vec<Option<Arc<str>>> = pairs.chain([None]).collect();
+            .map(|(key, value)| Some(label(key, value).into()))
+            .chain([None])
+            .collect();
         for namespace in [None, Some(Arc::clone(&stored.namespace))] {
             for label in &pairs {
                 let bucket = Bucket {

@@ -187,11 +187,12 @@ pub(super) enum LineKind {
 
 /// The version of a bookmark.
 pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVersion, WireFailure> {
-    let version = object
+    let version: Option<Text<'_>> = object
         .metadata
         .as_ref()
-        .and_then(|metadata| metadata.rest.get("resourceVersion"));
-    let version: Option<Text<'_>> = version.map(serde_json::from_str).transpose()?;
+        .and_then(|metadata| metadata.rest.get("resourceVersion"))
+        .map(serde_json::from_str)
+        .transpose()?;
     parse_version(version.as_ref().map(|Text(version)| &**version))
 }
 

@@ -214,12 +214,12 @@ fn names(plan: &Plan, named_max: usize, chosen: impl Fn(&PlannedChild) -> bool) 
     if chosen.is_empty() {
         return None;
     }
-    let named: Vec<String> = chosen
+    let named = chosen
         .iter()
         .take(named_max)
         .map(|child| child.id.to_string())
-        .collect();
-    let named = named.join(", ");
+        .collect::<Vec<_>>()
+        .join(", ");
     Some(match chosen.len().saturating_sub(named_max) {
         0 => named,
         more => format!("{named} and {more} more"),

@@ -269,8 +269,12 @@ pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(),
 
 /// Joins the first items of a list, and adds the number of the others.
 fn list(items: &[String]) -> String {
-    let first: Vec<&str> = items.iter().take(LISTED_MAX).map(String::as_str).collect();
-    let first = first.join(", ");
+    let first = items
+        .iter()
+        .take(LISTED_MAX)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     match items.len().saturating_sub(LISTED_MAX) {
         0 => first,
         more => format!("{first} and {more} more"),
@@ -394,8 +398,11 @@ fn find_version<'a>(crd: &'a Map<String, Value>, name: &str) -> Option<&'a Value
 }
 
 fn served_versions(crd: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
-    let versions = versions.into_iter().flatten();
+    let versions = crd
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     versions
         .filter(|version| is_served(version))
         .map(|version| (text(Some(version), "/name").unwrap_or_default(), version))
@@ -403,10 +410,12 @@ fn served_versions(crd: &Value) -> impl Iterator<Item = (&str, &Value)> {
 
 /// Returns a stored or served version that the new definition lacks.
 fn version_gone(existing: &Value, desired: &Map<String, Value>) -> Option<String> {
-    let stored = existing
+    let mut stored = existing
         .pointer("/status/storedVersions")
-        .and_then(Value::as_array);
-    let mut stored = stored.into_iter().flatten().filter_map(Value::as_str);
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     let gone = stored.find(|version| find_version(desired, version).is_none());
     let unserved = || {
         served_versions(existing)

@@ -40,8 +40,10 @@ impl<'a> Owned<'a> {
 
     /// Takes out the owned part of a field.
     pub(super) fn into_field(self, field: &str) -> Option<Self> {
-        let members = self.0.into_iter();
-        let mut members = members.filter(|(name, _)| name.strip_prefix("f:") == Some(field));
+        let mut members = self
+            .0
+            .into_iter()
+            .filter(|(name, _)| name.strip_prefix("f:") == Some(field));
         members.next().map(|(_, member)| member)
     }
 
@@ -246,8 +248,9 @@ fn item_owned_exactly(
     let Some((member, owned)) = found else {
         return false;
     };
-    let mut observed = observed.iter();
-    let observed = observed.find(|observed| member.matches(observed, false));
+    let observed = observed
+        .iter()
+        .find(|observed| member.matches(observed, false));
     observed.is_some_and(|observed| owns_exactly(Some(owned), item, observed))
 }
 

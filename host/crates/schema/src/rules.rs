@@ -35,8 +35,12 @@ pub(super) struct CompiledRules(pub(super) BTreeMap<String, Vec<CompiledSchema>>
 impl CompiledRules {
     /// Compiles the rules of a schema; `typed` is the same node, or for a part of an `allOf` the node that has the types.
     pub(super) fn collect(&mut self, node: &Node, typed: &Node, path: &str) -> Result<(), Error> {
-        let rules = node.x_kubernetes_validations.iter().flatten();
-        let rules: Vec<Value> = rules.map(translate).collect();
+        let rules: Vec<Value> = node
+            .x_kubernetes_validations
+            .iter()
+            .flatten()
+            .map(translate)
+            .collect();
         if !rules.is_empty() {
             let mut schema = types(typed);
             schema["x-kubernetes-validations"] = rules.into();
@@ -66,8 +70,10 @@ impl CompiledRules {
         let mut causes = Vec::new();
         for compiled in self.0.get(&place.schema_path).into_iter().flatten() {
             let value = convert(place.value, Some(place.node));
-            let errors = validate_compiled(compiled, &value, None).err();
-            let errors = errors.into_iter().flatten();
+            let errors = validate_compiled(compiled, &value, None)
+                .err()
+                .into_iter()
+                .flatten();
             causes.extend(errors.map(|error| cause(&error, compiled, &place.path)));
         }
         causes
@@ -77,8 +83,9 @@ impl CompiledRules {
 fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> RejectionCause {
     let mut rules = compiled.validations.iter().flatten();
     let rule = rules.find(|compiled| compiled.rule.rule == error.rule);
-    let fixed = rule.and_then(|compiled| compiled.rule.message.as_deref());
-    let fixed = fixed.unwrap_or_default();
+    let fixed = rule
+        .and_then(|compiled| compiled.rule.message.as_deref())
+        .unwrap_or_default();
     if error.kind != ErrorKind::ValidationFailure {
         let source = error.source().map(ToString::to_string);
         let problem = source.as_ref().unwrap_or(&error.message);
@@ -135,8 +142,11 @@ fn translate(rule: &ValidationRule) -> Value {
 /// Every object is declared as a map whose keys are the names of its fields in rules, because `kube-cel` leaves the keys
 /// of maps alone, and has other names than the API server for fields with an underscore.
 fn types(node: &Node) -> Value {
-    let properties = node.properties.iter().flatten();
-    let properties = properties.map(|(name, inner)| (name_in_rules(name), types(inner)));
+    let properties = node
+        .properties
+        .iter()
+        .flatten()
+        .map(|(name, inner)| (name_in_rules(name), types(inner)));
     // A date is a point in time, of which `kube-cel` knows the longer form alone.
     let format = node.format.as_deref();
     let is_date = format == Some("date");

@@ -64,8 +64,8 @@ fn translate(schema: &mut Value) {
             schema.insert(flag.to_owned(), limit);
         }
     }
-    let junctors = ["allOf", "anyOf", "oneOf", "not"].into_iter();
-    let junctors: Map<String, Value> = junctors
+    let junctors: Map<String, Value> = ["allOf", "anyOf", "oneOf", "not"]
+        .into_iter()
         .filter_map(|name| schema.remove_entry(name))
         .collect();
     let more = schema.remove("x-innkeeper");
@@ -163,8 +163,11 @@ fn alternatives(
     context: &[Vec<ValidationError<'_>>],
 ) -> RejectionCause {
     let causes: Vec<RejectionCause> = context.iter().flatten().map(cause).collect();
-    let problems: Vec<String> = causes.iter().map(RejectionCause::to_string).collect();
-    let problems = problems.join(", ");
+    let problems = causes
+        .iter()
+        .map(RejectionCause::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
     let message = format!("matches no alternative ({keyword}): {problems}");
     RejectionCause {
         blocks_rules: causes.iter().any(|cause| cause.blocks_rules),

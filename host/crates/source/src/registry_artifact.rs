@@ -82,8 +82,9 @@ impl RegistryArtifact {
             docker_config,
             proxies,
         } = settings;
-        let reference = reference.strip_prefix(SCHEME).unwrap_or(reference);
         let reference: Reference = reference
+            .strip_prefix(SCHEME)
+            .unwrap_or(reference)
             .parse()
             .map_err(RegistryArtifactError::Reference)?;
         let docker_config = docker_config

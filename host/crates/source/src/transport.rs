@@ -453,10 +453,9 @@ fn detail(body: &[u8]) -> String {
                 .filter_map(|error| error.get("message")?.as_str());
             Some(messages.collect::<Vec<_>>().join("; "))
         });
-    let said = messages
+    let said: String = messages
         .as_deref()
-        .unwrap_or_else(|| text.lines().next().unwrap_or_default());
-    let said: String = said
+        .unwrap_or_else(|| text.lines().next().unwrap_or_default())
         .chars()
         .filter(|character| !character.is_control())
         .take(DETAIL_MAX)

@@ -100,8 +100,11 @@ impl World {
 
     /// The task of the watch of a kind.
     fn task(&self, kind: &str) -> Option<(SlotId, u64, Shape)> {
-        let orders = self.state.orders().into_iter();
-        let mut orders = orders.filter(|(_, order)| order.target.served.kind == gvk(kind));
+        let mut orders = self
+            .state
+            .orders()
+            .into_iter()
+            .filter(|(_, order)| order.target.served.kind == gvk(kind));
         let ((id, generation), order) = orders.next()?;
         Some((id, generation, order.shape))
     }
@@ -1066,8 +1069,8 @@ proptest! {
                     children.retain(|name, _| name % 2 == 0);
                     let objects = children
                         .iter()
-                        .map(|(name, owner)| owned(&name.to_string(), &owner.to_string()));
-                    let objects = objects.collect();
+                        .map(|(name, owner)| owned(&name.to_string(), &owner.to_string()))
+                        .collect();
                     world.list(SERVICE, objects);
                 }
             }

@@ -320,8 +320,10 @@ impl CompilerProcess {
     /// Waits for the end of the process; returns none if that took too long.
     fn end_within(mut self, wall_max: Duration) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + wall_max;
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("a process without a number"))?;
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| io::Error::other("a process without a number"))?;
         // The process was not waited for, so its number cannot belong to another process yet.
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         loop {
@@ -359,8 +361,7 @@ fn last_words(words: &mut File) -> io::Result<String> {
     let said = String::from_utf8_lossy(&said);
     // The last line of a panic is advice on backtraces.
     let says = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: ");
-    let last = said.lines().rev().find(says);
-    let last = last.unwrap_or("it wrote nothing");
+    let last = said.lines().rev().find(says).unwrap_or("it wrote nothing");
     let last = last.strip_prefix("error: ").unwrap_or(last);
     Ok(cut(last, WORDS_BYTES_MAX).to_owned())
 }

@@ -219,8 +219,10 @@ impl<'a> Registry<'a> {
             if !must_sign_in || self.authorization.is_some() {
                 return Ok(answer);
             }
-            let challenges = answer.headers().get_all(WWW_AUTHENTICATE).into_iter();
-            let challenges: Vec<String> = challenges
+            let challenges: Vec<String> = answer
+                .headers()
+                .get_all(WWW_AUTHENTICATE)
+                .into_iter()
                 .filter_map(|value| value.to_str().ok().map(str::to_owned))
                 .collect();
             let authorization =

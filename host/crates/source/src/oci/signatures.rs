@@ -59,8 +59,8 @@ pub(super) async fn check(
     }
     if let Some(text) = registry.referrers(manifest).await? {
         let referrers = OciManifest::parse(&text)?.manifests;
-        let bundles = referrers.into_iter().filter(may_be_signature);
-        let mut bundles: Vec<BlobDescriptor> = bundles.collect();
+        let mut bundles: Vec<BlobDescriptor> =
+            referrers.into_iter().filter(may_be_signature).collect();
         // Certain bundles come first, so that the limit drops uncertain ones.
         bundles.sort_by_key(|it| !is_bundle(it.artifact_type.as_deref()));
         signatures.extend(

@@ -24,8 +24,7 @@ fn limited(scope: ReadScope) -> (World, SubscriberId) {
 }
 
 fn task_in(world: &World, kind: &str, namespace: &str) -> ((SlotId, u64), Shape) {
-    let orders = world.state.orders().into_iter();
-    let mut orders = orders.filter(|(_, order)| {
+    let mut orders = world.state.orders().into_iter().filter(|(_, order)| {
         let target = &order.target;
         target.served.kind == gvk(kind) && target.namespace.as_deref() == Some(namespace)
     });
@@ -35,8 +34,10 @@ fn task_in(world: &World, kind: &str, namespace: &str) -> ((SlotId, u64), Shape)
 
 fn list_in(world: &mut World, kind: &str, namespace: &str, objects: Vec<Value>) {
     let (task, _) = task_in(world, kind, namespace);
-    let stored = objects.into_iter();
-    let stored: Vec<Stored> = stored.map(|object| world.stored(kind, object)).collect();
+    let stored: Vec<Stored> = objects
+        .into_iter()
+        .map(|object| world.stored(kind, object))
+        .collect();
     let version = ResourceVersion(world.version);
     let begun = world.state.begin_list(task, Since::Now, version);
     assert_eq!(begun, Applied::Current);
@@ -256,8 +257,11 @@ fn l2_each_namespace_has_its_own_freshness_check() {
     world.state.require_freshness_checks(world.now);
     let unchecked = world.state.unchecked();
     assert_eq!(unchecked.len(), 8);
-    let caches = world.state.slots.iter();
-    let mut caches = caches.filter(|(_, slot)| slot.key.kind == gvk(CACHE));
+    let mut caches = world
+        .state
+        .slots
+        .iter()
+        .filter(|(_, slot)| slot.key.kind == gvk(CACHE));
     let id = *caches.next().unwrap().0;
     let contents = crate::freshness::Contents::new();
     assert!(
