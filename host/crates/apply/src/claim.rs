@@ -15,7 +15,8 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::clock::since_boot;
 
-/// The interval at which the clock itself is read, because a timer stands still while the machine sleeps.
+/// The interval at which the clock itself is read, because a timer stands still while the machine sleeps. So a claim that
+/// lapsed in its sleep is noticed at most this long after it wakes up; other hosts wait five seconds longer than the holder.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A claim; clones are the same.

@@ -12,7 +12,8 @@ use super::request::Verb;
 /// The pause if the API server asks for one without a duration.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(1);
 
-/// The longest pause that is accepted from an answer: a wrong header must not stop the host for hours.
+/// The longest pause that is accepted from an answer: a wrong header must not stop the host for hours. Chosen, not
+/// measured: the API server itself asks for seconds.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
 
 /// The answer of the API server to a refused write.

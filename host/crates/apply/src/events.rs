@@ -21,10 +21,11 @@ const RATE: Rate = Rate {
     refill: Duration::from_mins(25 * 5),
 };
 
-/// The limit of remembered series, and of remembered parents.
+/// The limit of remembered series, and of remembered parents: the cache size of client-go. Forgetting one costs an event
+/// that is written twice.
 const REMEMBERED_MAX: usize = 4096;
 
-/// The longest message, in bytes.
+/// The longest message, in bytes: the limit of the API server.
 const NOTE_BYTES_MAX: usize = 1024;
 
 /// Makes events, and remembers those that it made.

@@ -26,10 +26,11 @@ pub(super) type Contents = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
 /// The time in which a busy kind reaches the version by its own events.
 ///
-/// Short, because a quiet kind waits for it in vain before it is listed.
+/// Short, because a quiet kind waits for it in vain before it is listed, and all passes of a new leader wait too. Chosen, not
+/// measured.
 const MOVES_ON_WITHIN: Duration = Duration::from_millis(100);
 
-/// The interval between two looks at the version.
+/// The interval between two checks of the version: a tenth of the wait, and each takes the lock only for a moment.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(10);
 
 /// Repeats the check until the watch is current or gone.

@@ -32,7 +32,8 @@ use super::{
     stored::Malformed,
 };
 
-/// The largest error body that is read; the text of a larger one is dropped.
+/// The largest error body that is read; the text of a larger one is dropped. A status of the API server has a few hundred
+/// bytes, and proxies answer with whole pages.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// A failed request.

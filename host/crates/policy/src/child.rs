@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 
 use super::{Rejection, Rules, names};
 
-/// The maximum number of values that the host generates for one Secret.
+/// The maximum number of values that the host generates for one Secret, and of the characters of each. Chosen: more than any
+/// known Secret has, and together far below the limit of an object.
 const GENERATED_MAX: usize = 64;
 const GENERATED_CHARS_MAX: u32 = 1024;
 

@@ -188,6 +188,7 @@ impl CacheState {
         id: &ObjectId,
         now: Instant,
     ) {
+        // The API server has just failed to answer, so the next read is not sent at once.
         const PAUSE: Duration = Duration::from_secs(1);
         let subscriber = self.subscribers.get_mut(&subscriber_id);
         let expectations =
