@@ -94,6 +94,38 @@ impl Described {
 }
 
 /// A plugin with its configuration: one revision, ready to be called.
+///
+/// # Expected flow
+///
+/// Compile the bytes, load the component, configure it, and call it: directly where the thread may block, or through a
+/// [`Pool`](crate::Pool).
+///
+/// ```
+/// use std::{error::Error, num::NonZeroU32};
+///
+/// use innkeeper_model::{Limits, Phase, Reads};
+/// use innkeeper_sandbox::{Context, Described, End, Engine, EngineSettings, Request, artifact};
+///
+/// fn answer(bytes: &[u8], parent: &str, reads: impl Reads + 'static) -> Result<End, Box<dyn Error>> {
+///     let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN))?;
+///     let artifact = artifact::compile(&engine, bytes, &artifact::Limits::default(), None)?;
+///     let limits = Limits::default();
+///     let plugin = Described::load(&engine, &artifact, &limits)?.configure(&serde_json::Map::new())?;
+///     let request = Request { parent, children: &[], phase: Phase::Reconcile };
+///     // Fixed, so that the same call can be repeated.
+///     let context = Context { now_ms: 1_767_225_600_000, seed: [0; 32] };
+///     let (report, _reads) = plugin.call(&request, reads, &context, &limits)?;
+///     Ok(report.end)
+/// }
+/// ```
+///
+/// # Guarantees
+///
+/// A fresh instance for every call: no call sees memory of another one, and the same input gives the same answer.
+///
+/// # Errors
+///
+/// Every fault of the guest is in the report. An [`Error`] is always the host's.
 pub struct Plugin {
     component: Arc<LoadedComponent>,
     config: String,

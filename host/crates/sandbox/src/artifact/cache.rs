@@ -36,7 +36,39 @@ const UNFINISHED: &str = ".new-";
 /// process left it behind.
 const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
 
-/// A directory of compiled artifacts.
+/// A directory of compiled artifacts, and of the bytes of plugins.
+///
+/// # Expected flow
+///
+/// Open it once, and give it to [`compile`](super::compile) or to a [`Compiler`](super::Compiler), which fill and read the
+/// compiled part. Keep the bytes of an active revision, so that it can start again while its source is down, and forget them
+/// when no revision needs them.
+///
+/// ```
+/// use innkeeper_model::Digest;
+/// use innkeeper_sandbox::artifact::{Cache, Limits};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let directory = tempfile::tempdir()?;
+/// let cache = Cache::open(directory.path())?;
+/// let bytes = b"the bytes of a plugin";
+/// let digest = Digest::of(bytes);
+/// cache.keep(&digest, bytes, None)?;
+/// assert_eq!(cache.kept(&digest, &Limits::default()).as_deref(), Some(bytes.as_slice()));
+/// cache.forget(&digest);
+/// assert_eq!(cache.kept(&digest, &Limits::default()), None);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Guarantees
+///
+/// Every entry is whole, also after a crash: a file gets its name after its last byte is on disk. A damaged entry counts as
+/// missing.
+///
+/// # Assumptions
+///
+/// No other user can write to the directory. Several processes of one user may share it.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(super) directory: PathBuf,
