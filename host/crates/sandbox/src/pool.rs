@@ -24,7 +24,7 @@ use crate::{CallFault, CallReport, Context, End, Error, ObservedChild, Plugin, R
 /// Handing a thread over takes about as long as a call, so a group has many calls of the usual length (about 0.3 ms).
 /// Passes wait for the thread, so it is far less than a deadline. Measured with 1,000 live parents: a swap takes 79 ms in
 /// groups, and took 204 ms with single calls.
-const TURN_MAX: Duration = Duration::from_millis(5);
+const DRY_RUN_GROUP_MAX: Duration = Duration::from_millis(5);
 
 /// One call, owned, so that it can go to another thread.
 #[derive(Clone, Debug)]
@@ -85,13 +85,13 @@ enum Client {
     /// A plugin, over all its revisions.
     Plugin(PluginName),
     /// All dry runs.
-    Rehearsals,
+    DryRuns,
 }
 
 /// Runs calls, reports their end to the schedule, and sends their results to the waiting future.
 type Work = Box<dyn FnOnce(&Desk, &Client) + Send>;
 
-/// The results of a turn of calls.
+/// The results of a group of dry-run calls.
 pub struct DryRunResults<R> {
     /// The results of the jobs that ran, in the order of the jobs.
     pub called: Vec<(CallReport, R)>,
@@ -115,12 +115,12 @@ impl Pool {
         let workers = (0..threads)
             .map(|index| {
                 let desk = Arc::clone(&desk);
-                let obituary = PanicGuard(Arc::clone(&died));
+                let guard = PanicGuard(Arc::clone(&died));
                 thread::Builder::new()
                     .name(format!("guests-{index}"))
                     .spawn(move || {
                         desk.serve();
-                        drop(obituary);
+                        drop(guard);
                     })
             })
             .collect::<Result<_, _>>()
@@ -165,16 +165,16 @@ impl Pool {
         plugin: Arc<Plugin>,
         mut jobs: VecDeque<Job<R>>,
     ) -> Result<DryRunResults<R>, Error> {
-        self.run(&Client::Rehearsals, 1, move || {
+        self.run(&Client::DryRuns, 1, move || {
             let begin = Instant::now();
             let mut called = Vec::with_capacity(jobs.len());
             while let Some(job) = jobs.pop_front() {
                 match job.run(&plugin) {
                     Ok(ended) => called.push(ended),
-                    // The code is mapped once for all calls of a turn, so that a failure concerns all of them.
+                    // The code is mapped once for all calls of a group, so that a failure concerns all of them.
                     Err(error) => return (Learned::Nothing, Err(error)),
                 }
-                if begin.elapsed() >= TURN_MAX {
+                if begin.elapsed() >= DRY_RUN_GROUP_MAX {
                     break;
                 }
             }
