@@ -127,15 +127,12 @@ fn w1_there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
 fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
     let (mut world, subscriber_id) = limited(ReadScope::ParentNamespace);
     put_parents(&mut world);
-    world.due(subscriber_id);
+    world.due();
     assert_eq!(kept(&world, CACHE), ["a/web", "b/web"]);
     // In `a` an object was replaced by another while the watch was down; `b` did not change.
     list_in(&mut world, CACHE, "a", vec![named("a", "db", "other")]);
     assert_eq!(kept(&world, CACHE), ["a/db", "b/web"]);
-    assert_eq!(
-        world.due(subscriber_id),
-        ["db parent-changed", "web parent-gone"]
-    );
+    assert_eq!(world.due(), ["db parent-changed", "web parent-gone"]);
     // A list that is the truth may go back; it does not make b go back with it.
     let (task, shape) = task_in(&world, CACHE, "a");
     let old = ResourceVersion(3);
@@ -169,7 +166,7 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
             json!({"metadata": {"name": namespace, "uid": namespace}}),
         );
     }
-    world.due(subscriber_id);
+    world.due();
     let (task, _) = task_in(&world, SERVICE, "b");
     let refused = WireFailure::Status {
         code: 403,
@@ -178,11 +175,7 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
     };
     world.state.failed(task, &refused, world.now);
     list_in(&mut world, SERVICE, "a", Vec::new());
-    assert_eq!(
-        world.due(subscriber_id),
-        ["a kind-changed"],
-        "b still waits"
-    );
+    assert_eq!(world.due(), ["a kind-changed"], "b still waits");
     let waiting = |world: &World, namespace: Option<&str>| -> Vec<String> {
         let waiting = world.state.waiting(subscriber_id, namespace).into_iter();
         waiting.map(|waiting| waiting.why.to_string()).collect()
@@ -202,7 +195,7 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
     );
 
     list_in(&mut world, SERVICE, "b", Vec::new());
-    assert_eq!(world.due(subscriber_id), ["b kind-changed"]);
+    assert_eq!(world.due(), ["b kind-changed"]);
     assert_eq!(waiting(&world, None), [""; 0]);
     assert_eq!(world.state.child_count(subscriber_id, &services), Some(0));
 }
