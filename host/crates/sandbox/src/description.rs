@@ -126,14 +126,14 @@ fn difference(embedded: &Value, executed: &Value) -> Option<String> {
 }
 
 /// Visits the payloads of the outermost component, up to the first damaged one.
-fn outermost<'a>(component: &'a [u8], mut show: impl FnMut(&Payload<'a>)) {
+pub(super) fn outermost<'a>(component: &'a [u8], mut show: impl FnMut(Payload<'a>)) {
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {
         let Ok(payload) = payload else { return };
         match &payload {
             Payload::Version { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
-            other if depth == 1 => show(other),
+            _ if depth == 1 => show(payload),
             _ => {}
         }
     }

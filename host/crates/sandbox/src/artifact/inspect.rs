@@ -107,32 +107,26 @@ fn what(bytes: &[u8]) -> What {
 
 /// Collects the names of the outermost component; inner components are not inspected.
 fn outermost(bytes: &[u8], inspection: &mut Inspection) {
-    let mut depth = 0_usize;
-    for payload in Parser::new(0).parse_all(bytes) {
-        let Ok(payload) = payload else { return };
-        match payload {
-            Payload::Version { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::ComponentImportSection(section) if depth == 1 => {
-                let names = section.into_iter().flatten();
-                inspection
-                    .imports
-                    .extend(names.map(|import| import.name.name.to_owned()));
-            }
-            Payload::ComponentExportSection(section) if depth == 1 => {
-                let names = section.into_iter().flatten();
-                inspection
-                    .exports
-                    .extend(names.map(|export| export.name.name.to_owned()));
-            }
-            Payload::CustomSection(section) if depth == 1 => {
-                if let KnownCustom::ComponentName(names) = section.as_known() {
-                    inspection.name = names.into_iter().flatten().find_map(component_name);
-                }
-            }
-            _ => {}
+    description::outermost(bytes, |payload| match payload {
+        Payload::ComponentImportSection(section) => {
+            let names = section.into_iter().flatten();
+            inspection
+                .imports
+                .extend(names.map(|import| import.name.name.to_owned()));
         }
-    }
+        Payload::ComponentExportSection(section) => {
+            let names = section.into_iter().flatten();
+            inspection
+                .exports
+                .extend(names.map(|export| export.name.name.to_owned()));
+        }
+        Payload::CustomSection(section) => {
+            if let KnownCustom::ComponentName(names) = section.as_known() {
+                inspection.name = names.into_iter().flatten().find_map(component_name);
+            }
+        }
+        _ => {}
+    });
 }
 
 fn component_name(name: ComponentName<'_>) -> Option<String> {
