@@ -151,7 +151,7 @@ impl Events {
                 EventType::Warning => "Warning",
             },
             "reason": event.reason,
-            "note": cut(&event.message, NOTE_BYTES_MAX),
+            "note": event.message[..event.message.floor_char_boundary(NOTE_BYTES_MAX)],
             "regarding": regarding,
         })
     }
@@ -287,10 +287,4 @@ pub(super) fn micros(time: Timestamp) -> String {
 /// A time as the time since 1970; zero for earlier ones.
 fn since_epoch(time: Timestamp) -> Duration {
     Duration::try_from(time.as_duration()).unwrap_or_default()
-}
-
-/// A text cut off at a character's end.
-fn cut(text: &str, bytes_max: usize) -> &str {
-    let end = text.floor_char_boundary(bytes_max);
-    text.get(..end).unwrap_or(text)
 }
