@@ -63,7 +63,7 @@ impl Made {
 
 /// One place from which a read is answered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct ReadPlace {
+struct CachePlace {
     /// The richest form comes first in the order.
     access: Access,
     watch: SlotId,
@@ -99,7 +99,7 @@ impl CacheState {
             name: Arc::clone(name),
         };
         let subscription = Subscription::Object(key.clone());
-        for ReadPlace { watch, access, .. } in &places {
+        for CachePlace { watch, access, .. } in &places {
             self.subscribe(
                 reader,
                 *watch,
@@ -114,7 +114,7 @@ impl CacheState {
             return Ok(text.clone());
         }
         let mut found = None;
-        for ReadPlace { watch, access, .. } in &places {
+        for CachePlace { watch, access, .. } in &places {
             let slot = self.slots.get(watch);
             if let Some(stored) = slot.and_then(|slot| slot.store.get(&shown.1)) {
                 found = Some(self.show(*watch, stored, *access, kind)?);
@@ -169,7 +169,7 @@ impl CacheState {
                 made.shown.entry(shown).or_insert(text);
             }
             let subscription = Subscription::List(key);
-            let ReadPlace { watch, access, .. } = place;
+            let CachePlace { watch, access, .. } = place;
             self.subscribe(reader, *watch, &subscription, &selector, *access, made);
         }
         Ok(chosen.into_values().collect())
@@ -249,11 +249,11 @@ impl CacheState {
         scope: Scope,
         asked: Option<&Arc<str>>,
         made: &Made,
-    ) -> Result<Vec<ReadPlace>, ReadFailure> {
+    ) -> Result<Vec<CachePlace>, ReadFailure> {
         let own = reader.parent.namespace.as_ref();
         let mut places = Vec::new();
         for (read, watch) in self.granted(reader, kind, made) {
-            let place = |namespace| ReadPlace {
+            let place = |namespace| CachePlace {
                 access: read.access,
                 watch,
                 namespace,
@@ -282,10 +282,10 @@ impl CacheState {
         &mut self,
         reader: &Reader,
         kind: &Gvk,
-        places: &[ReadPlace],
+        places: &[CachePlace],
         made: &mut Made,
     ) -> Result<(), ReadFailure> {
-        let why = |place: &ReadPlace| {
+        let why = |place: &CachePlace| {
             let slot = self.slots.get(&place.watch);
             slot.map_or(Some(Why::Listing), |slot| {
                 self.why(slot, place.namespace.as_deref())
