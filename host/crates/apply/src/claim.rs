@@ -71,6 +71,7 @@ impl Claim {
                 Term::Awaited if until <= now => Term::Awaited,
                 Term::Awaited => Term::Held { begin_until, until },
                 Term::Held { until: last, .. } if now < last => Term::Held { begin_until, until },
+                // It lapsed before this renewal: another host may have written since, so this one ends.
                 Term::Held { .. } | Term::Over => Term::Over,
                 Term::Unlimited => Term::Unlimited,
             };
@@ -107,6 +108,7 @@ impl Claim {
             };
             tokio::select! {
                 () = lapse => return,
+                // Renewed or given up: the new end counts.
                 _ = terms.changed() => {}
             }
         }
@@ -116,6 +118,7 @@ impl Claim {
         while let Some(left) = until.checked_sub((self.now)())
             && !left.is_zero()
         {
+            // In short steps, because the timer does not count the sleep of the machine.
             sleep(left.min(LOOK)).await;
         }
     }

@@ -97,11 +97,13 @@ impl Writer {
         let exchange = async {
             // The semaphore is never closed, so this only waits.
             let _turn = self.turns.acquire().await;
+            // Checked after the wait for a permit, which may be long, and right before the request is sent.
             if !self.claim.may_begin() {
                 return Ok(None);
             }
             #[cfg(feature = "failpoints")]
             fail::fail_point!("before-write", |_| std::process::abort());
+            // From here on the API server may have done the write, whatever this process hears of it.
             sent.store(true, Ordering::Relaxed);
             let answer = self.client.send(http.map(Body::from)).await?;
             let (parts, body) = answer.into_parts();

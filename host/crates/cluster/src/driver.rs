@@ -136,6 +136,7 @@ async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
                 shared.unauthorized.store(false, Ordering::Relaxed);
                 if let Some(kinds) = kinds {
                     tracing::debug!(kinds = kinds.len(), "the served kinds changed");
+                    // Before the count: callers of `wait_served` read the state when the count changes.
                     if shared.state.lock().serve(kinds, Instant::now()) {
                         shared.rearrange.notify_one();
                     }
@@ -151,6 +152,7 @@ async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
                 if known.as_ref() != Some(&message) {
                     tracing::warn!(error = %message, "waiting for the API server");
                 }
+                // The backoff comes on top of the requested pause, so that waiting hosts do not come back together.
                 let asked = problem.retry_after().unwrap_or_default();
                 let pause = failures.next().unwrap_or(shared.options.retry_max);
                 sleep(asked.min(shared.options.retry_max) + pause).await;

@@ -122,6 +122,8 @@ impl Registration {
         if let Some(missing) = self.missing(parent) {
             return missing;
         }
+        // The lock is not held during the live reads. So the status is asked again after them: other writes may be unseen
+        // by then.
         let unseen = {
             let mut state = self.0.shared.state.lock();
             state.expectation_status(self.0.subscriber_id, parent, Instant::now())

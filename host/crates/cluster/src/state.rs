@@ -127,6 +127,7 @@ impl CacheState {
             held_until: Some(now + FIRST_LISTS_WAIT),
         };
         self.subscribers.insert(subscriber_id, subscriber);
+        // Settled before the scopes are computed: a watch that changes its form is not ready.
         self.settle_all(&self.held_by(subscriber_id), now);
         let ready = self.ready_namespace_scopes(subscriber_id);
         if let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) {
@@ -139,6 +140,8 @@ impl CacheState {
     /// Changes the interest of a registration; the subscriptions of its parents stay.
     pub(super) fn change(&mut self, subscriber_id: SubscriberId, interest: Interest, now: Instant) {
         let before = self.held_by(subscriber_id);
+        // Released and acquired first, settled at the end: a watch that is wanted before and after is without users in
+        // between, and must not be dropped for that.
         for (slot, role) in &before {
             self.release_slot(*slot, (subscriber_id, *role));
         }
@@ -165,6 +168,7 @@ impl CacheState {
     /// Removes a registration.
     pub(super) fn remove_subscriber(&mut self, subscriber_id: SubscriberId, now: Instant) {
         let held = self.held_by(subscriber_id);
+        // Removed before its watches settle, which may trigger the parents of every registration that is left.
         self.subscribers.remove(&subscriber_id);
         for (slot, role) in &held {
             self.release_slot(*slot, (subscriber_id, *role));

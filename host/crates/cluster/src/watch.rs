@@ -86,6 +86,7 @@ impl Watcher {
             let last = self.shared.state.lock().version(self.task);
             let (following, pause) = next(step, outcome, last);
             step = following;
+            // Before the pause is chosen: a watch that lasted shows that the API server is well, however the watch ended.
             if std::mem::take(&mut self.held) {
                 pauses = self.pauses();
             }
@@ -123,6 +124,7 @@ impl Watcher {
         let mut following: Option<String> = None;
         let mut begun = None;
         loop {
+            // Held until the page is in the store, because it bounds the memory of parsed pages.
             let permit = self.shared.pages.acquire().await;
             let wire = &self.shared.wire;
             let target = &self.order.target;

@@ -64,6 +64,7 @@ impl CacheState {
             if served.is_none() || places(&slot.namespace_watches) != places(&namespace_watches) {
                 slot.namespace_watches = namespace_watches;
                 let changes = slot.store.clear();
+                // Dispatched although a list follows: a parent must learn that its children are out of sight.
                 self.dispatch(*id, &changes, false);
             } else {
                 self.restart(*id, now);
@@ -137,6 +138,7 @@ impl CacheState {
         let Some((namespace_watch, store)) = self.of_task(task) else {
             return Applied::Superseded;
         };
+        // Every object of the first list is new, but it did not change: its trigger must not count as a change.
         let first = namespace_watch.lists == 0;
         let changes: Vec<_> = objects
             .into_iter()
@@ -164,6 +166,8 @@ impl CacheState {
         namespace_watch.last_error = None;
         namespace_watch.lists += 1;
         namespace_watch.set_health(Health::Synced, now);
+        // Dispatched after the new health is set: under this lock no pass can begin in between, and the readiness of the
+        // scopes is computed from it.
         let namespace = namespace_watch.namespace.clone();
         self.dispatch(task.0, &changes, false);
         self.moved_on(task.0);
@@ -175,6 +179,7 @@ impl CacheState {
 
     /// Applies an added or modified object.
     pub(crate) fn put(&mut self, task: (SlotId, u64), stored: Stored, now: Instant) -> Applied {
+        // The version first: an event that is older than the known state must not reach the store.
         let applied = self.advance(task, stored.version, now);
         if applied == Applied::Current
             && let Some(slot) = self.slots.get_mut(&task.0)
@@ -223,6 +228,7 @@ impl CacheState {
         };
         let message = chain(failure);
         let before = namespace_watch.health.clone();
+        // Only a refusal makes objects unusable. After other failures the cache is merely late, and passes continue.
         if failure.is_forbidden() {
             namespace_watch.set_health(Health::Refused(message.clone()), now);
         } else if failure.is_not_found() || matches!(namespace_watch.health, Health::Listing(_)) {
@@ -251,6 +257,7 @@ impl CacheState {
         } = self.slots.get_mut(&id)?;
         let namespace_watch = namespace_watches
             .iter_mut()
+            // An aborted task may still be about to write its last result.
             .find(|namespace_watch| namespace_watch.generation == generation)?;
         Some((namespace_watch, store))
     }
