@@ -1,6 +1,6 @@
-//! The code of a component: linked while the component is called, and let go while it is idle.
+//! The code of a component: linked while the component is called, and unmapped while it is idle.
 //!
-//! Code is mapped from a file. A component that was let go costs one descriptor, and its next call takes some
+//! Code is mapped from a file. An unmapped component costs one descriptor, and its next call takes some
 //! milliseconds more. So a host of a thousand plugins keeps only the code of its busy plugins in memory.
 
 use std::{
@@ -18,7 +18,7 @@ use crate::{
 
 /// The code of one component.
 pub(super) enum Code {
-    /// In memory only; never let go.
+    /// In memory only; never unmapped.
     InMemory(Arc<dyn Adapter>),
     /// Backed by a file, from which it can be mapped again.
     InFile(InFile),
@@ -32,7 +32,7 @@ pub(super) struct InFile {
 }
 
 struct Linked {
-    /// None after it was let go, until the next call.
+    /// None while it is unmapped.
     adapter: Option<Arc<dyn Adapter>>,
     /// The time at which it was linked or last called.
     used_at: Instant,
@@ -60,7 +60,7 @@ impl Code {
         code
     }
 
-    /// Returns the adapter for a call; maps and links the code again if it was let go.
+    /// Returns the adapter for a call; maps and links the code again if it was unmapped.
     pub(super) fn adapter(&self, engine: &Engine) -> Result<Arc<dyn Adapter>, Error> {
         match self {
             Self::InMemory(adapter) => Ok(Arc::clone(adapter)),
@@ -68,19 +68,19 @@ impl Code {
         }
     }
 
-    /// Lets the code go if it was not used for this long, and returns true if it was linked until now.
+    /// Unmaps the code if it was not used for this long, and returns true if it was linked until now.
     ///
     /// Running calls keep it until they end.
-    pub(super) fn let_go(&self, idle: Duration) -> bool {
-        self.let_go_if(|linked| linked.used_at.elapsed() >= idle)
+    pub(super) fn unmap(&self, idle: Duration) -> bool {
+        self.unmap_if(|linked| linked.used_at.elapsed() >= idle)
     }
 
-    /// Lets the code go if it has not been called yet.
-    pub(super) fn let_go_uncalled(&self) {
-        self.let_go_if(|linked| !linked.called);
+    /// Unmaps the code if it has not been called yet.
+    pub(super) fn unmap_uncalled(&self) {
+        self.unmap_if(|linked| !linked.called);
     }
 
-    fn let_go_if(&self, may_go: impl Fn(&Linked) -> bool) -> bool {
+    fn unmap_if(&self, may_go: impl Fn(&Linked) -> bool) -> bool {
         let Self::InFile(InFile { linked, .. }) = self else {
             return false;
         };

@@ -102,7 +102,7 @@ struct Inner {
     instances: Semaphore,
     // One permit per byte that all instances may have together.
     memory: Semaphore,
-    /// Code that may be let go while it is idle.
+    /// Code that may be unmapped while it is idle.
     codes: Mutex<Vec<Weak<Code>>>,
     // Joined when the last clone goes.
     ticker: Ticker,
@@ -138,19 +138,19 @@ impl Engine {
         })
     }
 
-    /// Lets go of the code of components that have been idle for this long, and returns their number.
+    /// Unmaps the code of components that have been idle for this long, and returns their number.
     ///
     /// Their next call maps it again, which takes some milliseconds; calls that run are not concerned.
-    pub fn let_go_of_idle(&self, idle: Duration) -> usize {
+    pub fn unmap_idle(&self, idle: Duration) -> usize {
         let codes: Vec<_> = {
             let mut codes = self.inner.codes.lock();
             codes.retain(|code| code.strong_count() > 0);
             codes.iter().filter_map(Weak::upgrade).collect()
         };
-        codes.iter().filter(|code| code.let_go(idle)).count()
+        codes.iter().filter(|code| code.unmap(idle)).count()
     }
 
-    /// Registers code, so that it can be let go while it is idle. Of the code that waits for its first call, only the last
+    /// Registers code, so that it can be unmapped while it is idle. Of the code that waits for its first call, only the last
     /// few stay.
     pub(super) fn look_after(&self, code: &Arc<Code>) {
         let mut codes = self.inner.codes.lock();
@@ -160,7 +160,7 @@ impl Engine {
         // Released first: unmapping code takes long, and every load and every sweep needs this lock.
         drop(codes);
         if let Some(earlier) = earlier {
-            earlier.let_go_uncalled();
+            earlier.unmap_uncalled();
         }
     }
 

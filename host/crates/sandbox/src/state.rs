@@ -128,7 +128,7 @@ impl StoreState {
     }
 
     /// Counts a handle that the guest gets.
-    pub(super) fn take_hold(&mut self) -> wasmtime::Result<()> {
+    pub(super) fn count_handle(&mut self) -> wasmtime::Result<()> {
         self.handles += 1;
         if self.handles > HANDLES_MAX {
             return Err(self.fault(CallFault::LimitExceeded {
@@ -140,7 +140,7 @@ impl StoreState {
     }
 
     /// Counts a handle that the guest dropped.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn drop_handle(&mut self) {
         self.handles = self.handles.saturating_sub(1);
     }
 

@@ -137,7 +137,7 @@ fn resource(instance: &mut Instance<'_>, name: &str) -> Linked {
         _ => return Ok(()),
     };
     instance.resource(name, kind, |mut store, _| {
-        store.data_mut().let_go();
+        store.data_mut().drop_handle();
         Ok(())
     })
 }
@@ -175,7 +175,7 @@ fn nothing(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> 
                 Ok((None::<Resource<TerminalOutput>>,))
             }),
         "get-stdin" => instance.func_wrap(name, |mut store: Context<'_>, (): ()| {
-            store.data_mut().take_hold()?;
+            store.data_mut().count_handle()?;
             Ok((Resource::<InputStream>::new_own(0),))
         }),
         "get-stdout" => instance.func_wrap(name, |store: Context<'_>, (): ()| {
@@ -192,7 +192,7 @@ fn open(
     mut store: Context<'_>,
     stream: StandardStream,
 ) -> wasmtime::Result<(Resource<OutputStream>,)> {
-    store.data_mut().take_hold()?;
+    store.data_mut().count_handle()?;
     Ok((Resource::new_own(stream.number()),))
 }
 
@@ -254,7 +254,7 @@ fn write(store: &mut Context<'_>, stream: &Resource<OutputStream>, bytes: &WasmL
 }
 
 fn pollable(mut store: Context<'_>) -> wasmtime::Result<(Resource<Pollable>,)> {
-    store.data_mut().take_hold()?;
+    store.data_mut().count_handle()?;
     Ok((Resource::new_own(0),))
 }
 
