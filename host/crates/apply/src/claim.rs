@@ -34,9 +34,9 @@ enum Term {
     Awaited,
     /// This process may write.
     Held {
-        /// Then no write begins any more.
+        /// The time from which no write begins.
         begin_until: Duration,
-        /// Then no write is under way any more.
+        /// The time at which running writes are cut off.
         until: Duration,
     },
     /// Another process may write, and this one never again.
@@ -79,7 +79,7 @@ impl Claim {
         matches!(*self.term.borrow(), Term::Held { .. } | Term::Unlimited)
     }
 
-    /// Gives it up: nothing is written any more.
+    /// Ends the claim for ever: no further write begins, and running writes are cut off.
     pub fn end(&self) {
         self.term.send_replace(Term::Over);
     }

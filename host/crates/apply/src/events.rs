@@ -1,4 +1,4 @@
-//! Kubernetes Events about parents: each once, counted after that, and never more than a trickle.
+//! Kubernetes Events about parents: each is written once and then counted, and their rate is limited.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -74,10 +74,10 @@ impl Events {
         }
     }
 
-    /// Says an event, if it has not just been said.
+    /// Writes an event, unless the same one was just written.
     ///
-    /// `fresh` tells whether the pass changed anything: the answer of one that did not is the last one repeated, and
-    /// its events are no news, also after a restart.
+    /// `fresh` is true if the pass changed something. The answer of any other pass repeats the last answer, and its events
+    /// with it, also after a restart.
     pub async fn record(
         &self,
         writer: &Writer,
@@ -113,7 +113,7 @@ impl Events {
         };
         let done = done_or_gone(writer.send(request).await.map(|_| ()));
         if let Ok(false) = done {
-            // It expired, as all events do after an hour.
+            // The API server removes every event after an hour.
             self.state.lock().forget(plugin, parent, event);
         }
         done.map(|_| ())
@@ -157,7 +157,7 @@ impl Events {
     }
 }
 
-/// True for a write that was done, false for one whose object is gone.
+/// Returns true for a successful write, false if its object is gone.
 fn done_or_gone(done: Result<(), Error>) -> Result<bool, Error> {
     match done {
         Ok(()) => Ok(true),
@@ -231,7 +231,7 @@ impl EventsState {
 }
 
 impl Series {
-    /// Counts; the count is written the second time, and after that once in a while.
+    /// Counts a repetition. The count is written for the second event, and then once for each length of a series.
     fn again(&mut self, now: Timestamp) -> Due {
         self.count = self.count.saturating_add(1);
         self.last = now;
@@ -256,7 +256,7 @@ fn key(plugin: &PluginName, parent: &Object, event: &Event) -> SeriesKey {
     }
 }
 
-/// A name that says which parent the event is about, and that no other event has.
+/// Returns a unique name that starts with the name of the parent.
 fn name(parent: &Object, key: &SeriesKey, now: Timestamp) -> String {
     let mut hash = Sha256::new();
     for part in [
@@ -279,12 +279,12 @@ fn name(parent: &Object, key: &SeriesKey, now: Timestamp) -> String {
     format!("{}.{unique:016x}", parent.trim_end_matches(['.', '-']))
 }
 
-/// A time as Kubernetes' `MicroTime`.
+/// Returns a time as Kubernetes' `MicroTime`.
 pub(super) fn micros(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
-/// A time as the time since 1970; zero for earlier ones.
+/// Returns the time since 1970; zero for earlier times.
 fn since_epoch(time: Timestamp) -> Duration {
     Duration::try_from(time.as_duration()).unwrap_or_default()
 }

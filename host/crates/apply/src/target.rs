@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Error, ErrorKind, request::Address};
 
-/// A parent as it is written to; its version moves on with every write.
+/// A parent as the target of writes; its version advances with every write.
 #[derive(Clone, Debug)]
 pub struct Target {
     resource: Resource,
@@ -61,7 +61,7 @@ impl Target {
         }
     }
 
-    /// An object that names the parent and says nothing else.
+    /// Returns an object with the identity of the parent only.
     pub(super) fn body(&self) -> Map<String, Value> {
         let mut metadata = json!({"name": *self.name});
         if let Some(namespace) = &self.namespace {
@@ -77,7 +77,7 @@ impl Target {
         ])
     }
 
-    /// Takes over the version and the finalizers that a write left.
+    /// Takes over the version and the finalizers from the answer to a write.
     pub(super) fn moved(&mut self, written: &Written) {
         self.resource_version = written.resource_version;
         self.finalizers.clone_from(&written.finalizers);
@@ -89,9 +89,9 @@ impl Target {
 pub struct Written {
     /// Its UID.
     pub uid: Uid,
-    /// The version that the write made; of an object that went with it, the last one that it had.
+    /// The version after the write; of an object that is gone, its last version.
     pub resource_version: ResourceVersion,
-    /// True if the object went with this write: it was being deleted, and nothing holds it any more.
+    /// True if this write ended the object: it was being deleted, and the write removed its last finalizer.
     pub gone: bool,
     finalizers: Vec<Arc<str>>,
     /// The whole object, managed fields and values of Secrets included.

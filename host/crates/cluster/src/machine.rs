@@ -25,8 +25,8 @@ pub(super) enum WatchStep {
         /// expire as well.
         paged: bool,
     },
-    /// Reads the present version; then `Watch`, or `List` if the version is before `from`. After etcd was restored from
-    /// a backup nothing else would tell: the API server answers a watch from a future version with silence.
+    /// Reads the present version; then `Watch`, or `List` if the version is before `from`. Only this step notices that etcd
+    /// was restored from a backup: the API server answers a watch from a future version with silence.
     Check {
         /// The last seen version.
         from: ResourceVersion,

@@ -192,7 +192,7 @@ impl<'a> ObservedStatus<'a> {
     }
 
     /// Returns the present condition `Ready`. It is `Unknown` if there is none, or if it says that the parent was not
-    /// selected, which tells nothing about its children.
+    /// selected, which says nothing about its children.
     fn ready_so_far(&self) -> Value {
         let known = self.find(reason::READY);
         let is_left_out = |ready: &&Value| ready["reason"] == reason::NOT_SELECTED;
