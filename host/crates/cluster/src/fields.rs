@@ -103,9 +103,9 @@ pub(super) struct RawManagedEntry<'a> {
     #[serde(borrow)]
     pub(super) manager: Option<Text<'a>>,
     #[serde(borrow)]
-    pub(super) operation: Option<&'a RawValue>,
+    pub(super) operation: Option<Text<'a>>,
     #[serde(borrow)]
-    pub(super) subresource: Option<&'a RawValue>,
+    pub(super) subresource: Option<Text<'a>>,
     #[serde(borrow, rename = "fieldsV1")]
     pub(super) fields: Option<&'a RawValue>,
 }

@@ -352,15 +352,17 @@ fn managed(entries: &[RawManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
         out.begin();
         out.name("manager");
         out.string(manager);
-        let raw = [
-            ("operation", entry.operation),
-            ("subresource", entry.subresource),
-            ("fieldsV1", entry.fields),
-        ];
-        for (name, value) in raw {
-            if let Some(value) = value {
-                out.raw(name, value.get());
+        for (name, value) in [
+            ("operation", &entry.operation),
+            ("subresource", &entry.subresource),
+        ] {
+            if let Some(Text(value)) = value {
+                out.name(name);
+                out.string(value);
             }
+        }
+        if let Some(fields) = entry.fields {
+            out.raw("fieldsV1", fields.get());
         }
         out.end();
         text.push(if text.is_empty() { '[' } else { ',' });
