@@ -35,6 +35,8 @@ struct World {
     now: Instant,
     version: u64,
     subscriber: SubscriberId,
+    /// The namespace of the parent `web`.
+    namespace: &'static str,
 }
 
 impl World {
@@ -45,6 +47,7 @@ impl World {
             now: Instant::now(),
             version: 10,
             subscriber: SubscriberId(0),
+            namespace: "demo",
         };
         world.serve(&[CACHE, SERVICE, SECRET, POD]);
         world
@@ -226,9 +229,17 @@ impl World {
         self.state.live(self.subscriber, &web, id, &read, found);
     }
 
+    fn reader(&self) -> Reader {
+        Reader {
+            subscriber_id: self.subscriber,
+            parent: ObjectId::new(gvk(CACHE).group_kind(), Some(self.namespace), "web"),
+        }
+    }
+
     /// Ends a pass of the parent `web` with these reads.
     fn commit(&mut self, made: &Made) {
-        self.state.commit(&reader(self.subscriber), made);
+        let reader = self.reader();
+        self.state.commit(&reader, made);
     }
 
     fn children(&self, name: &str) -> Vec<String> {
@@ -253,8 +264,8 @@ impl World {
             namespace: namespace.map(Arc::from),
             name: name.into(),
         };
-        self.state
-            .read_object(&reader(self.subscriber), &reference, made)
+        let reader = self.reader();
+        self.state.read_object(&reader, &reference, made)
     }
 
     /// Returns true if the parent `web` sees a pod of its namespace.
@@ -275,9 +286,8 @@ impl World {
             namespace: namespace.map(Arc::from),
             label_selector: Some(selector.into()),
         };
-        let texts = self
-            .state
-            .read_list(&reader(self.subscriber), &list, made)?;
+        let reader = self.reader();
+        let texts = self.state.read_list(&reader, &list, made)?;
         Ok(texts
             .iter()
             .map(|text| serde_json::from_str(text).unwrap())
@@ -314,13 +324,6 @@ fn cache_id(name: &str) -> ObjectId {
 
 fn service_id(name: &str) -> ObjectId {
     ObjectId::new(gvk(SERVICE).group_kind(), Some("demo"), name)
-}
-
-fn reader(subscriber_id: SubscriberId) -> Reader {
-    Reader {
-        subscriber_id,
-        parent: cache_id("web"),
-    }
 }
 
 fn cache(name: &str) -> Value {
