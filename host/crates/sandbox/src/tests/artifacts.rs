@@ -1,4 +1,4 @@
-//! Which bytes are taken, and how compiled code is kept.
+//! The accepted bytes, and the cache of compiled code.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 

@@ -211,7 +211,7 @@ fn a_process_computes_where_no_other_does() {
         processes_max: NonZeroU32::MIN.saturating_add(2),
         ..BOUNDS
     };
-    // Each keeps its place until all three have said what they were told.
+    // Each keeps its permit until all three have written their arguments.
     let script = "echo $3 >>$DIR/told; \
                   while [ $(wc -l <$DIR/told) -lt 3 ]; do sleep 0.01; done; cat $DIR/code";
     let compiler = case.compiler(script, bounds);

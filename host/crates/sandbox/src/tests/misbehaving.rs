@@ -14,7 +14,7 @@ const LIMITS: fn() -> Limits = || Limits {
     ..Limits::default()
 };
 
-/// The guest is at fault for this reason and says so, in bounded time, and leaves nothing to those after it.
+/// The call ends with this fault in bounded time, and leaves nothing to later calls.
 #[track_caller]
 fn check_faults(guest: Guest, reason: &str, text: &str) -> CallReport {
     let started = Instant::now();
