@@ -233,6 +233,7 @@ impl Wire {
             continue_token: next.map(str::to_owned),
             ..ListParams::default()
         };
+        // A continuation has its own version: the API server rejects another one beside it.
         if let (Since::NotOlderThan(version), None) = (since, next) {
             params = params
                 .at(&version.to_string())
@@ -257,6 +258,7 @@ impl Wire {
     ) -> Result<WatchStream, WireFailure> {
         let params = WatchParams {
             label_selector: target.selector.clone(),
+            // Zero would mean the default of the API server, which is half an hour and more.
             timeout: Some(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1)),
             bookmarks: true,
             ..WatchParams::default()

@@ -123,6 +123,7 @@ fn step(
             ApplyPolicy::Always | ApplyPolicy::Once => foreign(context, child, id, object),
         };
     }
+    // An apply would succeed, and the object would still go.
     if object.is_deleting() {
         return ChildStep::none(Progress::Deleting);
     }
@@ -138,6 +139,7 @@ fn missing(
     if child.apply == ApplyPolicy::Hold {
         return ChildStep::none(Progress::Missing);
     }
+    // The garbage collector would delete the new child at once, and the parent would wait for it again.
     if context.parent.is_deleting() && context.parent.has_finalizer(FOREGROUND_DELETION) {
         return ChildStep::none(Progress::Withheld);
     }
