@@ -194,7 +194,7 @@ impl World {
         Ok(lines)
     }
 
-    /// Returns the reasons of the kinds that block every pass, as `kind reason`.
+    /// Returns the kinds that block every pass with the reason of each, sorted by kind.
     fn waiting(&self) -> Vec<(String, Why)> {
         let waiting = self.state.waiting(self.subscriber, None).into_iter();
         let mut kinds: Vec<_> = waiting
