@@ -32,14 +32,14 @@ const CONTEXT: Context = Context {
     seed: [1; 32],
 };
 
-/// The target: so much for any pass, and so much per KB of JSON handed over.
+/// The promise: the cost of any pass, and the additional cost for each KB of JSON that crosses the boundary.
 const FIXED: Duration = Duration::from_micros(15);
 const PER_KB: Duration = Duration::from_micros(8);
 
 /// Takes the time of one step out of a call's timing.
 type Step = fn(&Timing) -> Duration;
 
-/// Passes over which the summary's figures are taken.
+/// The number of passes of the summary.
 const PASSES: usize = 5000;
 
 fn main() -> anyhow::Result<()> {
