@@ -12,7 +12,7 @@ use innkeeper_sandbox::{
     description,
 };
 use innkeeper_source::RegistrySettings;
-use innkeeper_source::{self as source, Expectation, Shelf, ShelfError};
+use innkeeper_source::{self as source, Expectation, RegistryArtifact, RegistryArtifactError};
 use serde_json::{Value, json};
 
 use crate::config::{Exit, InspectFormat, InspectSettings, Inspected, Streams};
@@ -28,7 +28,7 @@ pub enum Error {
     Runtime(#[source] io::Error),
     /// The reference or the registry settings are invalid.
     #[error(transparent)]
-    Shelf(#[from] ShelfError),
+    RegistryArtifact(#[from] RegistryArtifactError),
     /// The artifact cannot be fetched.
     #[error(transparent)]
     Source(Box<source::Error>),
@@ -86,7 +86,7 @@ fn look(settings: &InspectSettings, streams: &mut Streams<'_>) -> Result<(), Err
 }
 
 fn fetch(reference: &str, registry: &RegistrySettings) -> Result<Vec<u8>, Error> {
-    let shelf = Shelf::open(reference, registry)?;
+    let shelf = RegistryArtifact::open(reference, registry)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

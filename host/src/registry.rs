@@ -16,8 +16,8 @@ use std::{
 use innkeeper_model::{Digest, InvalidDigest, Limits};
 use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact};
 use innkeeper_source::{
-    self as source, Expectation, InvalidKey, Package, PublicKey, Reference, Shelf, ShelfError,
-    SigningKey,
+    self as source, Expectation, InvalidKey, Package, PublicKey, Reference, RegistryArtifact,
+    RegistryArtifactError, SigningKey,
 };
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ use crate::config::{
 pub enum Error {
     /// The reference or the registry settings are invalid.
     #[error(transparent)]
-    Shelf(#[from] ShelfError),
+    RegistryArtifact(#[from] RegistryArtifactError),
     /// The value of `--digest` is not a digest.
     #[error("failed to parse --digest")]
     Digest(#[source] InvalidDigest),
@@ -123,7 +123,7 @@ fn try_push(settings: &PushSettings, streams: &mut Streams<'_>) -> Result<(), Er
         registry,
         output,
     } = settings;
-    let shelf = Shelf::open(reference, registry)?;
+    let shelf = RegistryArtifact::open(reference, registry)?;
     let (package, size) = package(file)?;
     let pushed = block_on(async { Ok(shelf.push(&package).await?) })?;
     let found = [
@@ -184,7 +184,7 @@ fn try_pull(settings: &PullSettings, streams: &mut Streams<'_>) -> Result<(), Er
         digest: parse_digest(digest.as_deref())?,
         keys: keys?,
     };
-    let shelf = Shelf::open(reference, registry)?;
+    let shelf = RegistryArtifact::open(reference, registry)?;
     let fetched = block_on(async { Ok(shelf.fetch(&expectation).await?) })?;
     let mut found = vec![
         (
@@ -247,7 +247,7 @@ fn try_sign(settings: &SignSettings, streams: &mut Streams<'_>) -> Result<(), Er
         digest: parse_digest(digest.as_deref())?,
         keys: Vec::new(),
     };
-    let shelf = Shelf::open(reference, registry)?;
+    let shelf = RegistryArtifact::open(reference, registry)?;
     // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
     let fetched = block_on(async { Ok(shelf.fetch(&expectation).await?) })?;
     let Some(manifest) = &fetched.manifest_digest else {

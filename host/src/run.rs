@@ -186,7 +186,7 @@ async fn start(
                 Ok(None)
             }
         })?;
-    tasks.background(let_go_of_idle(workshop.engine.clone()));
+    tasks.background(unmap_idle(workshop.engine.clone()));
     let resources = sources
         .map(|sources| Resources::new(&sources, &cluster, Arc::clone(&workshop), &host_namespace));
     let resources = resources.transpose()?;
@@ -300,10 +300,10 @@ fn take_all_descriptors() {
 }
 
 /// Unmaps the compiled code of idle plugins.
-async fn let_go_of_idle(engine: Engine) -> Result<(), Error> {
+async fn unmap_idle(engine: Engine) -> Result<(), Error> {
     loop {
         sleep(LOOKED_AT_CODE_EVERY).await;
-        let count = engine.let_go_of_idle(CODE_IDLE_MAX);
+        let count = engine.unmap_idle(CODE_IDLE_MAX);
         if count > 0 {
             debug!(count, "unmapped the code of idle plugins");
         }

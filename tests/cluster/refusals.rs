@@ -159,7 +159,7 @@ refused! {
         "differ from the contract";
     f16_refuses_a_guest_whose_embedded_description_is_false:
         "liar", handmade::described_falsely(&guest("garbage")), "Described=False/CannotDescribe",
-        "is not what it says when it runs";
+        "the embedded description differs from the executed one";
     f16_refuses_a_core_module:
         "core", handmade::core_module(), "Compiled=False/CannotCompile", "a core WebAssembly module";
     f16_refuses_a_truncated_component:

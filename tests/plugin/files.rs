@@ -186,7 +186,7 @@ fn refuses_an_unknown_contract_version() {
         r#"(component (instance $r) (export "innkeeper:plugin/reconciler@9.0.0" (instance $r)))"#;
     Case::of_text(text).refused(
         Some("what          plugin"),
-        "it was built against version 9.0.0 of innkeeper:plugin, this host speaks 0.1.0",
+        "unsupported contract version innkeeper:plugin@9.0.0 (supported: 0.1.0)",
     );
 }
 

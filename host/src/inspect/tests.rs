@@ -86,7 +86,7 @@ async fn inspects_an_artifact_in_its_registry() {
         bytes: guest().build(),
         ..Package::default()
     };
-    let shelf = Shelf::open(&reference, &registry).unwrap();
+    let shelf = RegistryArtifact::open(&reference, &registry).unwrap();
     let pushed = shelf.push(&package).await.unwrap();
     assert_eq!(pushed.digest, Digest::of(&package.bytes));
     let look = |reference: String| {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use innkeeper_cluster::{ParentConditions, Waiting, WatchStatus};
-use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, Source, WatchSample};
+use innkeeper_metrics::{ControllerMetrics, PluginSample, Sample, SampleSource, WatchSample};
 use innkeeper_model::{ObjectId, error_chain};
 use innkeeper_plugin_controller::Served;
 use innkeeper_reconcile::{Next, RecentFault, Reconciler};
@@ -266,7 +266,7 @@ fn watch_state(watch: &WatchStatus) -> WatchState {
 /// The metrics that are computed at each scrape.
 struct Counted(Arc<Gallery>);
 
-impl Source for Counted {
+impl SampleSource for Counted {
     fn sample(&self) -> Sample {
         let plugins = self.0.serving();
         Sample {

@@ -61,7 +61,7 @@ pub(super) async fn wait(
         () = claim.acquired() => {}
     }
     gallery.stand_by(false);
-    cluster.doubt();
+    cluster.require_freshness_checks();
     warm.extend(warmer.iter().flat_map(|warmer| warmer.take()));
     Ok(warm)
 }

@@ -73,7 +73,7 @@ impl Tasks {
     /// Runs the freshness check of the cache in the background.
     pub(super) fn prove(&mut self, cluster: Cluster) {
         self.background(async move {
-            cluster.prove().await;
+            cluster.check_freshness().await;
             Ok(())
         });
     }

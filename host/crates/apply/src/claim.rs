@@ -15,7 +15,8 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::clock::since_boot;
 
-/// The interval at which the clock itself is read, because a timer stands still while the machine sleeps.
+/// The interval at which the clock itself is read, because a timer stands still while the machine sleeps. So a claim that
+/// lapsed in its sleep is noticed at most this long after it wakes up; other hosts wait five seconds longer than the holder.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A claim; clones are the same.
@@ -33,9 +34,9 @@ enum Term {
     Awaited,
     /// This process may write.
     Held {
-        /// Then no write begins any more.
+        /// The time from which no write begins.
         begin_until: Duration,
-        /// Then no write is under way any more.
+        /// The time at which running writes are cut off.
         until: Duration,
     },
     /// Another process may write, and this one never again.
@@ -70,6 +71,7 @@ impl Claim {
                 Term::Awaited if until <= now => Term::Awaited,
                 Term::Awaited => Term::Held { begin_until, until },
                 Term::Held { until: last, .. } if now < last => Term::Held { begin_until, until },
+                // It lapsed before this renewal: another host may have written since, so this one ends.
                 Term::Held { .. } | Term::Over => Term::Over,
                 Term::Unlimited => Term::Unlimited,
             };
@@ -77,7 +79,7 @@ impl Claim {
         matches!(*self.term.borrow(), Term::Held { .. } | Term::Unlimited)
     }
 
-    /// Gives it up: nothing is written any more.
+    /// Ends the claim for ever: no further write begins, and running writes are cut off.
     pub fn end(&self) {
         self.term.send_replace(Term::Over);
     }
@@ -106,6 +108,7 @@ impl Claim {
             };
             tokio::select! {
                 () = lapse => return,
+                // Renewed or given up: the new end counts.
                 _ = terms.changed() => {}
             }
         }
@@ -115,6 +118,7 @@ impl Claim {
         while let Some(left) = until.checked_sub((self.now)())
             && !left.is_zero()
         {
+            // In short steps, because the timer does not count the sleep of the machine.
             sleep(left.min(LOOK)).await;
         }
     }

@@ -1,4 +1,11 @@
-//! A clock that counts the time while the machine sleeps: `Instant` stands still then.
+//! A clock that counts the time while the machine sleeps.
+//!
+//! The host has three clocks, because none fits everywhere:
+//!
+//! - [`since_boot`] for the claim and the lease. While this machine sleeps, other hosts count on and may take over.
+//! - `Instant` for timeouts and for pauses between attempts. It stands still while the machine sleeps, so that requests do
+//!   not time out just because the machine wakes up.
+//! - The wall clock for times in objects, and for the rate of events. It may jump, so nothing that must hold depends on it.
 
 use std::time::Duration;
 

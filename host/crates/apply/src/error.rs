@@ -4,7 +4,7 @@ use std::{error::Error as StdError, io, time::Duration};
 
 use http::{StatusCode, header::RETRY_AFTER, response::Parts};
 use innkeeper_model::{Blame, Retry, causes, reason};
-use innkeeper_plan::Failure;
+use innkeeper_plan::WriteFailure;
 use kube::core::Status;
 
 use super::request::Verb;
@@ -12,7 +12,8 @@ use super::request::Verb;
 /// The pause if the API server asks for one without a duration.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(1);
 
-/// The longest pause that is accepted from an answer: a wrong header must not stop the host for hours.
+/// The longest pause that is accepted from an answer: a wrong header must not stop the host for hours. Chosen, not
+/// measured: the API server itself asks for seconds.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
 
 /// The answer of the API server to a refused write.
@@ -246,7 +247,7 @@ impl Error {
     }
 
     /// Converts to the failure that the conclusion of a plan takes.
-    pub fn failure(&self) -> Failure {
+    pub fn failure(&self) -> WriteFailure {
         let reason = match self.kind {
             ErrorKind::Rejected | ErrorKind::TooLarge | ErrorKind::Unbuildable => {
                 reason::CHILD_REJECTED
@@ -254,7 +255,7 @@ impl Error {
             ErrorKind::Throttled { .. } => reason::THROTTLED,
             _ => reason::APPLY_FAILED,
         };
-        Failure {
+        WriteFailure {
             reason,
             message: innkeeper_model::error_chain(self).to_string(),
             retry: self.retry(),

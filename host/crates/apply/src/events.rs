@@ -1,8 +1,10 @@
-//! Kubernetes Events about parents: each once, counted after that, and never more than a trickle.
+//! Kubernetes Events about parents: each is written once and then counted, and their rate is limited.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::{Event, EventType, Gvk, Object, PluginName, Resource, Scope, Uid};
+use innkeeper_model::{
+    Event, EventType, Gvk, Object, PluginName, Rate, Resource, Scope, TokenBucket, Uid,
+};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -13,33 +15,34 @@ use super::{Error, ErrorKind, Writer, request::Address};
 /// An event that is repeated within this time is counted, not made again; as in client-go.
 const SERIES_LASTS: SignedDuration = SignedDuration::from_mins(6);
 
-/// The burst of events about one parent, as in client-go.
-const BURST: u32 = 25;
+/// The events about one parent: 25 at once and then one in five minutes, as in client-go.
+const RATE: Rate = Rate {
+    burst: 25,
+    refill: Duration::from_mins(25 * 5),
+};
 
-/// The time until one more event is allowed after a burst, as in client-go.
-const REFILL: SignedDuration = SignedDuration::from_mins(5);
-
-/// The limit of remembered series, and of remembered parents.
+/// The limit of remembered series, and of remembered parents: the cache size of client-go. Forgetting one costs an event
+/// that is written twice.
 const REMEMBERED_MAX: usize = 4096;
 
-/// The longest message, in bytes.
+/// The longest message, in bytes: the limit of the API server.
 const NOTE_BYTES_MAX: usize = 1024;
 
 /// Makes events, and remembers those that it made.
 pub struct Events {
     instance: String,
-    state: Mutex<State>,
+    state: Mutex<EventsState>,
 }
 
 #[derive(Default)]
-struct State {
-    series: BTreeMap<Key, Series>,
-    buckets: BTreeMap<Uid, Bucket>,
+struct EventsState {
+    series: BTreeMap<SeriesKey, Series>,
+    buckets: BTreeMap<Uid, TokenBucket<Duration>>,
 }
 
 /// The identity of an event: two events with the same key are one series.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct SeriesKey {
     plugin: PluginName,
     parent: Uid,
     kind: EventType,
@@ -52,11 +55,6 @@ struct Series {
     count: u32,
     last: Timestamp,
     written: Timestamp,
-}
-
-struct Bucket {
-    tokens: u32,
-    filled: Timestamp,
 }
 
 /// The write that an event needs.
@@ -76,10 +74,10 @@ impl Events {
         }
     }
 
-    /// Says an event, if it has not just been said.
+    /// Writes an event, unless the same one was just written.
     ///
-    /// `fresh` tells whether the pass changed anything: the answer of one that did not is the last one repeated, and
-    /// its events are no news, also after a restart.
+    /// `fresh` is true if the pass changed something. The answer of any other pass repeats the last answer, and its events
+    /// with it, also after a restart.
     pub async fn record(
         &self,
         writer: &Writer,
@@ -115,7 +113,7 @@ impl Events {
         };
         let done = done_or_gone(writer.send(request).await.map(|_| ()));
         if let Ok(false) = done {
-            // It expired, as all events do after an hour.
+            // The API server removes every event after an hour.
             self.state.lock().forget(plugin, parent, event);
         }
         done.map(|_| ())
@@ -153,13 +151,13 @@ impl Events {
                 EventType::Warning => "Warning",
             },
             "reason": event.reason,
-            "note": cut(&event.message, NOTE_BYTES_MAX),
+            "note": event.message[..event.message.floor_char_boundary(NOTE_BYTES_MAX)],
             "regarding": regarding,
         })
     }
 }
 
-/// True for a write that was done, false for one whose object is gone.
+/// Returns true for a successful write, false if its object is gone.
 fn done_or_gone(done: Result<(), Error>) -> Result<bool, Error> {
     match done {
         Ok(()) => Ok(true),
@@ -168,7 +166,7 @@ fn done_or_gone(done: Result<(), Error>) -> Result<bool, Error> {
     }
 }
 
-impl State {
+impl EventsState {
     fn due(
         &mut self,
         plugin: &PluginName,
@@ -197,26 +195,14 @@ impl State {
             written: now,
         };
         self.series.insert(key, series);
-        self.shed();
+        self.shed(now);
         Due::New(name)
     }
 
     /// Takes a token from a parent's bucket.
     fn take(&mut self, parent: &Uid, now: Timestamp) -> bool {
-        let bucket = self.buckets.entry(parent.clone()).or_insert(Bucket {
-            tokens: BURST,
-            filled: now,
-        });
-        while bucket.tokens < BURST && now.duration_since(bucket.filled) >= REFILL {
-            bucket.tokens += 1;
-            bucket.filled += REFILL;
-        }
-        if bucket.tokens == BURST {
-            bucket.filled = now;
-        }
-        let taken = bucket.tokens > 0;
-        bucket.tokens = bucket.tokens.saturating_sub(1);
-        taken
+        let bucket = self.buckets.entry(parent.clone()).or_default();
+        bucket.take_all(1, RATE, since_epoch(now))
     }
 
     fn forget(&mut self, plugin: &PluginName, parent: &Object, event: &Event) {
@@ -224,7 +210,7 @@ impl State {
     }
 
     /// Forgets the oldest entries above the limit.
-    fn shed(&mut self) {
+    fn shed(&mut self, now: Timestamp) {
         if self.series.len() > REMEMBERED_MAX {
             let oldest = self.series.iter().min_by_key(|(_, series)| series.last);
             if let Some(key) = oldest.map(|(key, _)| key.clone()) {
@@ -232,7 +218,11 @@ impl State {
             }
         }
         if self.buckets.len() > REMEMBERED_MAX {
-            let fullest = self.buckets.iter().max_by_key(|(_, bucket)| bucket.tokens);
+            let now = since_epoch(now);
+            let fullest = self
+                .buckets
+                .iter()
+                .max_by_key(|(_, bucket)| bucket.available(RATE, now));
             if let Some(uid) = fullest.map(|(uid, _)| uid.clone()) {
                 self.buckets.remove(&uid);
             }
@@ -241,7 +231,7 @@ impl State {
 }
 
 impl Series {
-    /// Counts; the count is written the second time, and after that once in a while.
+    /// Counts a repetition. The count is written for the second event, and then once for each length of a series.
     fn again(&mut self, now: Timestamp) -> Due {
         self.count = self.count.saturating_add(1);
         self.last = now;
@@ -256,8 +246,8 @@ impl Series {
     }
 }
 
-fn key(plugin: &PluginName, parent: &Object, event: &Event) -> Key {
-    Key {
+fn key(plugin: &PluginName, parent: &Object, event: &Event) -> SeriesKey {
+    SeriesKey {
         plugin: plugin.clone(),
         parent: parent.uid.clone(),
         kind: event.kind,
@@ -266,8 +256,8 @@ fn key(plugin: &PluginName, parent: &Object, event: &Event) -> Key {
     }
 }
 
-/// A name that says which parent the event is about, and that no other event has.
-fn name(parent: &Object, key: &Key, now: Timestamp) -> String {
+/// Returns a unique name that starts with the name of the parent.
+fn name(parent: &Object, key: &SeriesKey, now: Timestamp) -> String {
     let mut hash = Sha256::new();
     for part in [
         key.plugin.as_str(),
@@ -289,13 +279,12 @@ fn name(parent: &Object, key: &Key, now: Timestamp) -> String {
     format!("{}.{unique:016x}", parent.trim_end_matches(['.', '-']))
 }
 
-/// A time as Kubernetes' `MicroTime`.
+/// Returns a time as Kubernetes' `MicroTime`.
 pub(super) fn micros(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
-/// A text cut off at a character's end.
-fn cut(text: &str, bytes_max: usize) -> &str {
-    let end = text.floor_char_boundary(bytes_max);
-    text.get(..end).unwrap_or(text)
+/// Returns the time since 1970; zero for earlier times.
+fn since_epoch(time: Timestamp) -> Duration {
+    Duration::try_from(time.as_duration()).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Error, ErrorKind, Target, Writer, Written,
-    request::{Address, Request},
+    request::{Address, WriteRequest},
 };
 
 /// The common inputs of the writes of one pass.
@@ -110,11 +110,13 @@ impl Writer {
                 operation,
                 Operation::Prune { .. } | Operation::RemoveFinalizer
             );
+            // A prune after a failed apply could delete an object before its replacement exists.
             if last && failed {
                 break;
             }
             let result = self.write(operation, target, session).await;
             failed |= result.is_err();
+            // Children without the finalizer on their parent would not be finalized.
             let stop = result.is_err() && *operation == Operation::AddFinalizer;
             execution.results.push((operation.clone(), result));
             if stop {
@@ -211,6 +213,7 @@ impl Writer {
         let patch = vec![
             json!({"op": "test", "path": "/metadata/uid", "value": uid}),
             json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}),
+            // Another client may have changed the list: the index alone could remove its finalizer.
             json!({"op": "test", "path": place, "value": finalizer}),
             json!({"op": "remove", "path": place}),
         ];
@@ -262,7 +265,7 @@ impl Writer {
     }
 
     /// Sends a write that is answered with the object.
-    pub(super) async fn exchange(&self, request: Request) -> Result<Written, Error> {
+    pub(super) async fn exchange(&self, request: WriteRequest) -> Result<Written, Error> {
         let what = request.what.clone();
         let body = self.send(request).await?;
         Written::parse(&what, &body)

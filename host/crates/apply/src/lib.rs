@@ -38,7 +38,7 @@ pub use execute::{Execution, Session};
 pub use objects::MANAGER;
 pub use target::{Target, Written};
 
-use request::Request;
+use request::WriteRequest;
 
 /// The bounds of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +85,8 @@ impl Writer {
     }
 
     /// Sends a write, if the process has its claim, and takes the answer apart.
-    async fn send(&self, request: Request) -> Result<Bytes, Error> {
-        let Request { verb, what, http } = request;
+    async fn send(&self, request: WriteRequest) -> Result<Bytes, Error> {
+        let WriteRequest { verb, what, http } = request;
         let http = match http {
             Ok(http) => http,
             Err(source) => {
@@ -97,11 +97,13 @@ impl Writer {
         let exchange = async {
             // The semaphore is never closed, so this only waits.
             let _turn = self.turns.acquire().await;
+            // Checked after the wait for a permit, which may be long, and right before the request is sent.
             if !self.claim.may_begin() {
                 return Ok(None);
             }
             #[cfg(feature = "failpoints")]
             fail::fail_point!("before-write", |_| std::process::abort());
+            // From here on the API server may have done the write, whatever this process hears of it.
             sent.store(true, Ordering::Relaxed);
             let answer = self.client.send(http.map(Body::from)).await?;
             let (parts, body) = answer.into_parts();

@@ -26,7 +26,7 @@ pub(super) enum Verb {
 }
 
 /// One write.
-pub(super) struct Request {
+pub(super) struct WriteRequest {
     /// The type of the write.
     pub(super) verb: Verb,
     /// The write in words, as it reads after "failed to".
@@ -35,7 +35,7 @@ pub(super) struct Request {
     pub(super) http: Result<http::Request<Vec<u8>>, request::Error>,
 }
 
-impl Request {
+impl WriteRequest {
     /// Impersonates a user, so that the API server checks the permissions of that user.
     ///
     /// A name that no header can hold makes it a request that is never sent.
@@ -44,8 +44,8 @@ impl Request {
             return self;
         };
         self.http = self.http.and_then(|mut http| {
-            let name = HeaderValue::from_str(user);
-            let name = name.map_err(|source| request::Error::BuildRequest(source.into()))?;
+            let name = HeaderValue::from_str(user)
+                .map_err(|source| request::Error::BuildRequest(source.into()))?;
             http.headers_mut().insert("Impersonate-User", name);
             Ok(http)
         });
@@ -83,10 +83,10 @@ impl Address<'_> {
     }
 
     /// Creates by server-side apply, and never merges into an existing object.
-    pub(super) fn create(self, manager: &str, mut body: Map<String, Value>) -> Request {
+    pub(super) fn create(self, manager: &str, mut body: Map<String, Value>) -> WriteRequest {
         // The API server takes this version for one that no existing object can have.
         set_metadata(&mut body, "resourceVersion", "1");
-        Request {
+        WriteRequest {
             verb: Verb::Create,
             what: self.what("create"),
             http: self.collection().patch(
@@ -104,18 +104,18 @@ impl Address<'_> {
         mut body: Map<String, Value>,
         uid: &Uid,
         version: ResourceVersion,
-    ) -> Request {
+    ) -> WriteRequest {
         bind(&mut body, uid, version);
-        Request {
+        WriteRequest {
             verb: Verb::Update,
             ..self.apply(manager, body)
         }
     }
 
     /// Applies, whether the object exists or not.
-    pub(super) fn apply(self, manager: &str, body: Map<String, Value>) -> Request {
+    pub(super) fn apply(self, manager: &str, body: Map<String, Value>) -> WriteRequest {
         let params = PatchParams::apply(manager).force();
-        Request {
+        WriteRequest {
             verb: Verb::Apply,
             what: self.what("apply"),
             http: self
@@ -131,10 +131,10 @@ impl Address<'_> {
         mut body: Map<String, Value>,
         uid: &Uid,
         version: ResourceVersion,
-    ) -> Request {
+    ) -> WriteRequest {
         bind(&mut body, uid, version);
         let params = PatchParams::apply(manager).force();
-        Request {
+        WriteRequest {
             verb: Verb::Status,
             what: self.what("apply the status of"),
             http: self.collection().patch_subresource(
@@ -147,7 +147,7 @@ impl Address<'_> {
     }
 
     /// Changes by a JSON patch; `verb` names the effect.
-    pub(super) fn json_patch(self, verb: &str, manager: &str, patch: &Value) -> Request {
+    pub(super) fn json_patch(self, verb: &str, manager: &str, patch: &Value) -> WriteRequest {
         let params = PatchParams {
             field_manager: Some(manager.to_owned()),
             ..PatchParams::default()
@@ -160,7 +160,7 @@ impl Address<'_> {
                 http.headers_mut().insert(CONTENT_TYPE, json_patch);
                 http
             });
-        Request {
+        WriteRequest {
             verb: Verb::JsonPatch,
             what: self.what(verb),
             http,
@@ -168,12 +168,12 @@ impl Address<'_> {
     }
 
     /// Changes by a merge patch.
-    pub(super) fn merge_patch(self, manager: &str, patch: &Value) -> Request {
+    pub(super) fn merge_patch(self, manager: &str, patch: &Value) -> WriteRequest {
         let params = PatchParams {
             field_manager: Some(manager.to_owned()),
             ..PatchParams::default()
         };
-        Request {
+        WriteRequest {
             verb: Verb::Update,
             what: self.what("update"),
             http: self
@@ -183,12 +183,12 @@ impl Address<'_> {
     }
 
     /// Creates an object that is never applied again.
-    pub(super) fn post(self, manager: &str, body: &Value) -> Request {
+    pub(super) fn post(self, manager: &str, body: &Value) -> WriteRequest {
         let params = PostParams {
             field_manager: Some(manager.to_owned()),
             ..PostParams::default()
         };
-        Request {
+        WriteRequest {
             verb: Verb::Create,
             what: self.what("create"),
             http: self
@@ -198,7 +198,7 @@ impl Address<'_> {
     }
 
     /// Deletes the object that was observed, and lets it be seen until all below it is gone.
-    pub(super) fn delete(self, uid: &Uid, version: ResourceVersion) -> Request {
+    pub(super) fn delete(self, uid: &Uid, version: ResourceVersion) -> WriteRequest {
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Foreground),
             preconditions: Some(Preconditions {
@@ -207,7 +207,7 @@ impl Address<'_> {
             }),
             ..DeleteParams::default()
         };
-        Request {
+        WriteRequest {
             verb: Verb::Delete,
             what: self.what("prune"),
             http: self.collection().delete(self.name, &params),

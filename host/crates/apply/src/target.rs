@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Error, ErrorKind, request::Address};
 
-/// A parent as it is written to; its version moves on with every write.
+/// A parent as the target of writes; its version advances with every write.
 #[derive(Clone, Debug)]
 pub struct Target {
     resource: Resource,
@@ -61,7 +61,7 @@ impl Target {
         }
     }
 
-    /// An object that names the parent and says nothing else.
+    /// Returns an object with the identity of the parent only.
     pub(super) fn body(&self) -> Map<String, Value> {
         let mut metadata = json!({"name": *self.name});
         if let Some(namespace) = &self.namespace {
@@ -77,26 +77,10 @@ impl Target {
         ])
     }
 
-    /// Takes over the version and the finalizers that a write left.
+    /// Takes over the version and the finalizers from the answer to a write.
     pub(super) fn moved(&mut self, written: &Written) {
-        #[derive(Deserialize)]
-        struct Answer {
-            metadata: Metadata,
-        }
-        #[derive(Deserialize)]
-        struct Metadata {
-            #[serde(default)]
-            finalizers: Vec<String>,
-        }
         self.resource_version = written.resource_version;
-        if let Ok(answer) = serde_json::from_str::<Answer>(&written.json) {
-            self.finalizers = answer
-                .metadata
-                .finalizers
-                .into_iter()
-                .map(Arc::from)
-                .collect();
-        }
+        self.finalizers.clone_from(&written.finalizers);
     }
 }
 
@@ -105,10 +89,11 @@ impl Target {
 pub struct Written {
     /// Its UID.
     pub uid: Uid,
-    /// The version that the write made; of an object that went with it, the last one that it had.
+    /// The version after the write; of an object that is gone, its last version.
     pub resource_version: ResourceVersion,
-    /// True if the object went with this write: it was being deleted, and nothing holds it any more.
+    /// True if this write ended the object: it was being deleted, and the write removed its last finalizer.
     pub gone: bool,
+    finalizers: Vec<Arc<str>>,
     /// The whole object, managed fields and values of Secrets included.
     pub json: Arc<str>,
 }
@@ -127,12 +112,12 @@ impl Written {
     /// Reads the answer to a write.
     pub(super) fn parse(what: &str, body: &Bytes) -> Result<Self, Error> {
         #[derive(Deserialize)]
-        struct Answer {
-            metadata: Metadata,
+        struct WrittenObject {
+            metadata: WrittenMetadata,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Metadata {
+        struct WrittenMetadata {
             uid: String,
             resource_version: String,
             deletion_timestamp: Option<String>,
@@ -143,7 +128,7 @@ impl Written {
             ErrorKind::Unreadable.because(what.to_owned(), source)
         };
         let text = std::str::from_utf8(body).map_err(|source| unreadable(source.into()))?;
-        let Answer { metadata } =
+        let WrittenObject { metadata } =
             serde_json::from_str(text).map_err(|source| unreadable(source.into()))?;
         let version = metadata
             .resource_version
@@ -153,6 +138,7 @@ impl Written {
             uid: Uid(metadata.uid.into()),
             resource_version: ResourceVersion(version),
             gone: metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty(),
+            finalizers: metadata.finalizers.into_iter().map(Arc::from).collect(),
             json: text.into(),
         })
     }

@@ -20,9 +20,11 @@ use fastrand::Rng;
 use innkeeper_cluster::{Cluster, Interest, Options, Registration, WatchStatus};
 use innkeeper_model::{Access, Gvk, PluginName, ReadKind, ReadScope};
 
-/// As large as the promise says.
+/// The size of a Pod in the promise.
 const POD_BYTES: usize = 5 * 1024;
+/// The promise: resident memory of the cache as a multiple of the JSON of its objects.
 const RATIO_MAX: f64 = 2.0;
+/// Long enough for the slowest machine; reached only if the cache never syncs.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// The number of objects without and with a soak.

@@ -8,19 +8,19 @@ use innkeeper_model::{GroupKind, Gvk, Resource, Scope};
 use kube::client::APIGroupDiscoveryList;
 use serde::Deserialize;
 
-use super::wire::{Failure, Wire};
+use super::wire::{Wire, WireFailure};
 
 /// The paths of the two documents: the core group, and all others.
 const PATHS: [&str; 2] = ["/api", "/apis"];
 
 /// The kinds that can be listed and watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kinds {
+pub(super) struct ServedKinds {
     /// The versions of each kind, the preferred one first.
     by_kind: BTreeMap<GroupKind, Vec<Resource>>,
 }
 
-impl Kinds {
+impl ServedKinds {
     /// A kind in one version.
     pub(super) fn get(&self, kind: &Gvk) -> Option<&Resource> {
         let versions = self.by_kind.get(&kind.group_kind())?;
@@ -48,17 +48,18 @@ impl Kinds {
     ///
     /// If an aggregated API server does not answer, its groups are marked stale and may list no kinds. Their known
     /// kinds stay, because a kind that disappears takes its objects out of the cache.
-    fn add_document(&mut self, text: &str, former: &Self) -> Result<(), Problem> {
+    fn add_document(&mut self, text: &str, former: &Self) -> Result<(), DiscoveryError> {
         #[derive(Deserialize)]
         struct Head {
             kind: String,
         }
 
-        let head: Head = serde_json::from_str(text).map_err(Problem::Parse)?;
+        let head: Head = serde_json::from_str(text).map_err(DiscoveryError::Parse)?;
         if head.kind != "APIGroupDiscoveryList" {
-            return Err(Problem::NotAggregated(head.kind));
+            return Err(DiscoveryError::NotAggregated(head.kind));
         }
-        let document: APIGroupDiscoveryList = serde_json::from_str(text).map_err(Problem::Parse)?;
+        let document: APIGroupDiscoveryList =
+            serde_json::from_str(text).map_err(DiscoveryError::Parse)?;
         for group in document.items {
             let name = group
                 .metadata
@@ -103,10 +104,10 @@ impl Kinds {
 
 /// A failed discovery.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Problem {
+pub(super) enum DiscoveryError {
     /// The request failed.
     #[error("failed to ask the API server which kinds it serves")]
-    Request(#[from] Failure),
+    Request(#[from] WireFailure),
     /// The document could not be read.
     #[error("failed to read the API server's discovery document")]
     Parse(#[source] serde_json::Error),
@@ -117,11 +118,11 @@ pub(super) enum Problem {
     NotAggregated(String),
 }
 
-impl Problem {
+impl DiscoveryError {
     /// The pause that the API server requests.
     pub(super) const fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Request(Failure::Status { retry_after, .. }) => *retry_after,
+            Self::Request(WireFailure::Status { retry_after, .. }) => *retry_after,
             _ => None,
         }
     }
@@ -129,14 +130,17 @@ impl Problem {
 
 /// The last read documents.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct DiscoveryReader {
     documents: [Option<(String, Option<String>)>; 2],
-    kinds: Kinds,
+    kinds: ServedKinds,
 }
 
-impl Reader {
+impl DiscoveryReader {
     /// Reads the documents again; none if nothing changed.
-    pub(super) async fn refresh(&mut self, wire: &Wire) -> Result<Option<Kinds>, Problem> {
+    pub(super) async fn refresh(
+        &mut self,
+        wire: &Wire,
+    ) -> Result<Option<ServedKinds>, DiscoveryError> {
         let mut changed = false;
         for (path, known) in PATHS.into_iter().zip(&mut self.documents) {
             let tag = known.as_ref().and_then(|(_, tag)| tag.as_deref());
@@ -148,7 +152,7 @@ impl Reader {
         if !changed {
             return Ok(None);
         }
-        let mut kinds = Kinds::default();
+        let mut kinds = ServedKinds::default();
         for (text, _) in self.documents.iter().flatten() {
             if let Err(problem) = kinds.add_document(text, &self.kinds) {
                 // With the same tag, the next request would be answered with "not modified", and the error would be
@@ -167,8 +171,8 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns these kinds as namespaced, with plurals formed by adding an `s`.
-    pub(crate) fn kinds(served: &[Gvk]) -> Kinds {
-        let mut kinds = Kinds::default();
+    pub(crate) fn kinds(served: &[Gvk]) -> ServedKinds {
+        let mut kinds = ServedKinds::default();
         for kind in served {
             kinds.add(Resource {
                 plural: format!("{}s", kind.kind.to_lowercase()).into(),
@@ -190,8 +194,10 @@ pub(super) mod tests {
 
     #[test]
     fn lists_the_kinds_that_can_be_watched_preferred_version_first() {
-        let mut kinds = Kinds::default();
-        kinds.add_document(DOCUMENT, &Kinds::default()).unwrap();
+        let mut kinds = ServedKinds::default();
+        kinds
+            .add_document(DOCUMENT, &ServedKinds::default())
+            .unwrap();
         assert_eq!(kinds.len(), 1);
         let deployment = GroupKind::new("apps", "Deployment");
         assert_eq!(&*kinds.preferred(&deployment).unwrap().kind.version, "v1");
@@ -208,23 +214,23 @@ pub(super) mod tests {
     #[test]
     fn a_stale_group_keeps_its_kinds() {
         let kind = Gvk::new("metrics.example.com", "v1", "Sample");
-        let mut former = Kinds::default();
+        let mut former = ServedKinds::default();
         former.add(Resource {
             kind: kind.clone(),
             plural: "samples".into(),
             scope: Scope::Cluster,
         });
-        let mut kinds = Kinds::default();
+        let mut kinds = ServedKinds::default();
         kinds.add_document(DOCUMENT, &former).unwrap();
         assert!(kinds.get(&kind).is_some());
     }
 
     #[test]
     fn rejects_a_server_without_aggregated_discovery() {
-        let problem =
-            Kinds::default().add_document(r#"{"kind":"APIGroupList"}"#, &Kinds::default());
-        assert!(matches!(problem, Err(Problem::NotAggregated(_))));
-        let problem = Kinds::default().add_document("[]", &Kinds::default());
-        assert!(matches!(problem, Err(Problem::Parse(_))));
+        let problem = ServedKinds::default()
+            .add_document(r#"{"kind":"APIGroupList"}"#, &ServedKinds::default());
+        assert!(matches!(problem, Err(DiscoveryError::NotAggregated(_))));
+        let problem = ServedKinds::default().add_document("[]", &ServedKinds::default());
+        assert!(matches!(problem, Err(DiscoveryError::Parse(_))));
     }
 }

@@ -17,26 +17,26 @@ use tokio::{
 };
 
 use super::{
-    discovery::Reader,
+    discovery::DiscoveryReader,
     error::{Error, chain},
-    shared::Shared,
+    shared::CacheShared,
     state::SlotId,
     watch::{Watcher, pauses},
-    wire::Failure,
+    wire::WireFailure,
 };
 
-/// The interval at which an idle loop turns, only to report that it is alive.
+/// The interval at which an idle loop turns, only to report that it is alive: a third of the time after which `/livez` fails.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// Keeps the cache up to date while it runs.
 #[must_use = "nothing is read before the driver runs"]
 pub struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<CacheShared>,
     rng: Rng,
 }
 
 impl Driver {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<CacheShared>) -> Self {
         let rng = Rng::with_seed(shared.options.seed);
         Self { shared, rng }
     }
@@ -107,7 +107,8 @@ const AFTER_HINT: [Duration; 4] = [
     Duration::from_secs(3),
 ];
 
-/// The interval of discovery while a caller waits for a kind.
+/// The interval of discovery while a caller waits for a kind. A user waits for it after an install, and discovery without
+/// changes costs two small requests. Chosen, not measured.
 const WHILE_WAITED_FOR: Duration = Duration::from_millis(200);
 
 /// Returns true if the API server does not accept the credentials.
@@ -115,14 +116,14 @@ fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
     causes(error).any(|error| {
         matches!(
             error.downcast_ref(),
-            Some(Failure::Status { code: 401, .. })
+            Some(WireFailure::Status { code: 401, .. })
         )
     })
 }
 
 /// Repeats discovery, after hints and periodically.
-async fn discover(shared: Arc<Shared>, mut rng: Rng) {
-    let mut reader = Reader::default();
+async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
+    let mut reader = DiscoveryReader::default();
     let mut failures = pauses(&shared.options, rng.u64(..));
     let mut after_hint = [].iter();
     loop {
@@ -135,6 +136,7 @@ async fn discover(shared: Arc<Shared>, mut rng: Rng) {
                 shared.unauthorized.store(false, Ordering::Relaxed);
                 if let Some(kinds) = kinds {
                     tracing::debug!(kinds = kinds.len(), "the served kinds changed");
+                    // Before the count: callers of `wait_served` read the state when the count changes.
                     if shared.state.lock().serve(kinds, Instant::now()) {
                         shared.rearrange.notify_one();
                     }
@@ -150,6 +152,7 @@ async fn discover(shared: Arc<Shared>, mut rng: Rng) {
                 if known.as_ref() != Some(&message) {
                     tracing::warn!(error = %message, "waiting for the API server");
                 }
+                // The backoff comes on top of the requested pause, so that waiting hosts do not come back together.
                 let asked = problem.retry_after().unwrap_or_default();
                 let pause = failures.next().unwrap_or(shared.options.retry_max);
                 sleep(asked.min(shared.options.retry_max) + pause).await;

@@ -2,7 +2,7 @@
 
 use innkeeper_model::{Blame, Gvk, Retry, error_chain};
 
-use super::{stored::Malformed, wire::Failure};
+use super::{stored::Malformed, wire::WireFailure};
 
 /// A failed read from the API server.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum Error {
         name: String,
         /// The failed request.
         #[source]
-        source: Failure,
+        source: WireFailure,
     },
     /// The object could not be read.
     #[error("failed to understand {kind} {name}")]
@@ -44,7 +44,7 @@ pub enum Error {
         kind: Gvk,
         /// The failed request.
         #[source]
-        source: Failure,
+        source: WireFailure,
     },
     /// Discovery failed.
     #[error("failed to learn which kinds the cluster serves")]
@@ -89,7 +89,7 @@ impl Error {
         match self {
             Self::Read {
                 source:
-                    Failure::Status {
+                    WireFailure::Status {
                         retry_after: Some(after),
                         ..
                     },

@@ -42,7 +42,7 @@ impl<'a> Fields<'a> {
 
     /// Returns all fields as the text of an object.
     pub(super) fn text(&self) -> String {
-        let mut out = Writer::with_capacity(self.bytes());
+        let mut out = JsonWriter::with_capacity(self.bytes());
         out.begin();
         self.iter().for_each(|(name, value)| out.raw(name, value));
         out.end();
@@ -94,18 +94,18 @@ pub(super) struct MetadataFields<'a> {
     /// Its fields but `managedFields`.
     pub(super) rest: Fields<'a>,
     /// The entries of all field managers.
-    pub(super) managed: Vec<ManagedEntry<'a>>,
+    pub(super) managed: Vec<RawManagedEntry<'a>>,
 }
 
 /// An entry of `managedFields`.
 #[derive(Deserialize)]
-pub(super) struct ManagedEntry<'a> {
+pub(super) struct RawManagedEntry<'a> {
     #[serde(borrow)]
     pub(super) manager: Option<Text<'a>>,
     #[serde(borrow)]
-    pub(super) operation: Option<&'a RawValue>,
+    pub(super) operation: Option<Text<'a>>,
     #[serde(borrow)]
-    pub(super) subresource: Option<&'a RawValue>,
+    pub(super) subresource: Option<Text<'a>>,
     #[serde(borrow, rename = "fieldsV1")]
     pub(super) fields: Option<&'a RawValue>,
 }
@@ -126,7 +126,7 @@ impl<'a, 'de: 'a> Deserialize<'de> for ObjectFields<'a> {
 
 impl<'a, 'de: 'a> Deserialize<'de> for MetadataFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let split = Split::<Option<Vec<ManagedEntry<'_>>>>::on("managedFields");
+        let split = Split::<Option<Vec<RawManagedEntry<'_>>>>::on("managedFields");
         let (rest, managed) = deserializer.deserialize_map(split)?;
         Ok(Self {
             rest,
@@ -175,12 +175,12 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Split<T> {
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Writes JSON objects field by field.
-pub(super) struct Writer {
+pub(super) struct JsonWriter {
     text: String,
     open: bool,
 }
 
-impl Writer {
+impl JsonWriter {
     /// Creates a writer with room for this number of bytes.
     pub(super) fn with_capacity(bytes: usize) -> Self {
         Self {
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn an_empty_object_as_a_value_keeps_the_commas_right() {
-        let mut out = Writer::with_capacity(16);
+        let mut out = JsonWriter::with_capacity(16);
         out.begin();
         out.name("a");
         out.begin();

@@ -3,7 +3,7 @@
 use innkeeper_model::{Access, Gvk};
 
 use super::{
-    store::{Key, Store},
+    store::{ObjectKey, Store},
     stored::{Malformed, Shape, keep_fields},
     wire::{Line, LineKind},
 };
@@ -43,7 +43,7 @@ impl ObjectCache {
             LineKind::Bookmark | LineKind::Error => return Ok(false),
         };
         let changes = if line.kind == LineKind::Deleted {
-            let gone = self.store.remove(&Key::of(&stored), stored.version);
+            let gone = self.store.remove(&ObjectKey::of(&stored), stored.version);
             gone.into_iter().collect()
         } else {
             self.store.put(stored)

@@ -13,27 +13,28 @@ use super::{
     error::chain,
     fields::ObjectFields,
     machine::Since,
-    shared::Shared,
+    shared::CacheShared,
     state::{FreshnessCheck, UncheckedWatch},
-    store::Key,
-    stored::Identity,
+    store::ObjectKey,
+    stored::ObjectIdentity,
     watch::pauses,
-    wire::{Failure, Page, Target},
+    wire::{Page, WatchTarget, WireFailure},
 };
 
 /// The objects of a kind and their versions, as a quorum shows them.
-pub(super) type Contents = BTreeMap<Key, (Uid, ResourceVersion)>;
+pub(super) type Contents = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
 /// The time in which a busy kind reaches the version by its own events.
 ///
-/// Short, because a quiet kind waits for it in vain before it is listed.
+/// Short, because a quiet kind waits for it in vain before it is listed, and all passes of a new leader wait too. Chosen, not
+/// measured.
 const MOVES_ON_WITHIN: Duration = Duration::from_millis(100);
 
-/// The interval between two looks at the version.
+/// The interval between two checks of the version: a tenth of the wait, and each takes the lock only for a moment.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(10);
 
 /// Repeats the check until the watch is current or gone.
-pub(super) async fn check(shared: &Shared, unchecked: UncheckedWatch) {
+pub(super) async fn check(shared: &CacheShared, unchecked: UncheckedWatch) {
     let mut pauses = pauses(&shared.options, shared.options.seed);
     loop {
         match attempt(shared, &unchecked).await {
@@ -47,7 +48,7 @@ pub(super) async fn check(shared: &Shared, unchecked: UncheckedWatch) {
     }
 }
 
-async fn attempt(shared: &Shared, unchecked: &UncheckedWatch) -> Result<bool, Failure> {
+async fn attempt(shared: &CacheShared, unchecked: &UncheckedWatch) -> Result<bool, WireFailure> {
     let check = shared.state.lock().freshness_check(unchecked);
     let target = match check {
         FreshnessCheck::None => return Ok(true),
@@ -70,7 +71,7 @@ async fn attempt(shared: &Shared, unchecked: &UncheckedWatch) -> Result<bool, Fa
     Ok(shared.state.lock().check_by_contents(unchecked, &contents))
 }
 
-async fn list(shared: &Shared, target: &Target) -> Result<Contents, Failure> {
+async fn list(shared: &CacheShared, target: &WatchTarget) -> Result<Contents, WireFailure> {
     let limit = Some(shared.options.page_objects_max);
     let mut contents = Contents::new();
     let mut following: Option<String> = None;
@@ -90,8 +91,8 @@ async fn list(shared: &Shared, target: &Target) -> Result<Contents, Failure> {
     }
 }
 
-fn read(item: &ObjectFields<'_>) -> Result<(Key, (Uid, ResourceVersion)), Failure> {
-    let object = Identity::of(item).map_err(Failure::Malformed)?;
-    let key = Key::new(&object.namespace, &object.name);
+fn read(item: &ObjectFields<'_>) -> Result<(ObjectKey, (Uid, ResourceVersion)), WireFailure> {
+    let object = ObjectIdentity::of(item).map_err(WireFailure::Malformed)?;
+    let key = ObjectKey::new(&object.namespace, &object.name);
     Ok((key, (object.uid, object.version)))
 }

@@ -108,7 +108,7 @@ pub enum Why {
     /// It is shown as keyed hashes, and there is no key.
     HashKeyMissing,
     /// It is cached, but may lack the last writes of the previous writer: the freshness check has not passed yet.
-    InDoubt,
+    Unchecked,
 }
 
 impl Why {
@@ -131,7 +131,7 @@ impl fmt::Display for Why {
             ),
             Self::Failing { message } => write!(f, "could not be listed: {message}"),
             Self::HashKeyMissing => f.write_str("is shown as hashes, and the hash key is missing"),
-            Self::InDoubt => f.write_str("is being compared with the cluster"),
+            Self::Unchecked => f.write_str("is being compared with the cluster"),
         }
     }
 }

@@ -61,14 +61,14 @@ impl LeaseReader {
 /// Parses a lease. A missing or senseless field counts as unset, because any user with access can edit a lease.
 fn parse(json: &str) -> Result<Lease, Malformed> {
     #[derive(Deserialize)]
-    struct Object {
-        metadata: Metadata,
+    struct LeaseObject {
+        metadata: LeaseMetadata,
         #[serde(default)]
         spec: Spec,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Metadata {
+    struct LeaseMetadata {
         resource_version: String,
     }
     #[derive(Default, Deserialize)]
@@ -86,7 +86,7 @@ fn parse(json: &str) -> Result<Lease, Malformed> {
         let text = Option::<String>::deserialize(from)?;
         Ok(text.and_then(|text| text.parse().ok()))
     }
-    let Object { metadata, spec } = serde_json::from_str(json).map_err(Malformed::Parse)?;
+    let LeaseObject { metadata, spec } = serde_json::from_str(json).map_err(Malformed::Parse)?;
     let version = metadata.resource_version;
     let version = version.parse().map_err(|_| Malformed::Version(version))?;
     let number = |number: Option<i64>| u32::try_from(number.unwrap_or_default());

@@ -48,7 +48,7 @@ pub use self::{
     interest::{ChildInterest, Interest, Observation, Observed, Unavailable, Waiting, Why},
     lease::LeaseReader,
     options::Options,
-    parent_conditions::{ParentConditions, Said},
+    parent_conditions::{ConditionContent, ParentConditions},
     present::{labels, present},
     reads::{Answer, PassReads, Recording},
     registration::Registration,
@@ -56,14 +56,14 @@ pub use self::{
     stored::Malformed,
     triggers::{Cause, Trigger},
     viewer::Viewer,
-    wire::Failure,
+    wire::WireFailure,
 };
 use innkeeper_model::{Access, GroupKind, Gvk, HashKey, Object, Resource, Resources};
 
 use self::{
-    discovery::Kinds,
+    discovery::ServedKinds,
     present::object_of,
-    shared::Shared,
+    shared::CacheShared,
     stored::{Shape, keep},
     wire::Wire,
 };
@@ -87,7 +87,7 @@ use self::{
 /// }
 /// ```
 #[derive(Clone)]
-pub struct Cluster(Arc<Shared>);
+pub struct Cluster(Arc<CacheShared>);
 
 impl Cluster {
     /// Creates a cache that stays empty until the driver runs.
@@ -96,7 +96,7 @@ impl Cluster {
     /// writes either: every watch occupies a connection.
     pub fn new(client: kube::Client, options: Options) -> (Self, Driver) {
         let wire = Wire::new(client, options.clone());
-        let shared = Arc::new(Shared::new(wire, options));
+        let shared = Arc::new(CacheShared::new(wire, options));
         if shared.options.watch_definitions {
             let crds = watch::crd_kind();
             shared.state.lock().watch_metadata(&crds, Instant::now());
@@ -216,14 +216,14 @@ impl Cluster {
     /// Marks the whole cache for a freshness check: another process has written until now, and its last writes may not
     /// be cached yet.
     ///
-    /// No pass runs on a kind before [`prove`](Self::prove) has shown that the kind is current.
-    pub fn doubt(&self) {
+    /// No pass runs on a kind before [`check_freshness`](Self::check_freshness) has shown that the kind is current.
+    pub fn require_freshness_checks(&self) {
         self.0.state.lock().require_freshness_checks(Instant::now());
         self.0.rearrange.notify_one();
     }
 
     /// Runs the freshness check of every marked watch, and returns when all have passed or are gone.
-    pub async fn prove(&self) {
+    pub async fn check_freshness(&self) {
         let unchecked = self.0.state.lock().unchecked();
         let checks = unchecked
             .into_iter()
@@ -236,7 +236,7 @@ impl Cluster {
         // The only place that holds both locks: the state comes first.
         let state = self.0.state.lock();
         Status {
-            kinds: state.kinds().map(Kinds::len),
+            kinds: state.kinds().map(ServedKinds::len),
             discovery_error: self.0.discovery_error.lock().clone(),
             unauthorized: self.0.unauthorized.load(Ordering::Relaxed),
             watches: state.statuses(),

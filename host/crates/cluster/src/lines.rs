@@ -6,12 +6,12 @@ use bytes::{Bytes, BytesMut};
 
 /// The bytes of a line that is not complete yet.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LineBuffer {
     buffer: BytesMut,
     searched: usize,
 }
 
-impl Lines {
+impl LineBuffer {
     /// Appends the next chunk.
     pub(super) fn push(&mut self, chunk: &[u8]) {
         self.buffer.extend_from_slice(chunk);
@@ -57,7 +57,7 @@ mod tests {
             text.push_str(&truncated);
             let mut rest = text.as_bytes();
             let mut cuts = cuts.iter().cycle();
-            let (mut reader, mut read) = (Lines::default(), Vec::new());
+            let (mut reader, mut read) = (LineBuffer::default(), Vec::new());
             while !rest.is_empty() {
                 let (chunk, tail) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
                 rest = tail;

@@ -16,7 +16,7 @@ use innkeeper_model::ResourceVersion;
 
 /// The present step of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum WatchStep {
     /// Lists all objects; then `Watch`.
     List {
         /// The required age.
@@ -25,8 +25,8 @@ pub(super) enum Step {
         /// expire as well.
         paged: bool,
     },
-    /// Reads the present version; then `Watch`, or `List` if the version is before `from`. After etcd was restored from
-    /// a backup nothing else would tell: the API server answers a watch from a future version with silence.
+    /// Reads the present version; then `Watch`, or `List` if the version is before `from`. Only this step notices that etcd
+    /// was restored from a backup: the API server answers a watch from a future version with silence.
     Check {
         /// The last seen version.
         from: ResourceVersion,
@@ -49,7 +49,7 @@ pub(super) enum Since {
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum StepOutcome {
     /// A list or a check is complete and shows this version.
     At(ResourceVersion),
     /// The watch ended after this version.
@@ -62,12 +62,12 @@ pub(super) enum Outcome {
     /// The server showed an older state than before.
     WentBack,
     /// The step failed.
-    Failed(Failed),
+    Failed(StepFailure),
 }
 
 /// The causes of a failed step, as far as the next step depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failed {
+pub(super) enum StepFailure {
     /// The version or the continuation is too old (410).
     Gone,
     /// The server has not reached the requested version.
@@ -98,22 +98,32 @@ pub(super) enum Pause {
 }
 
 /// Returns the step that follows; `last` is the last version that this watch has seen.
-pub(super) fn next(step: Step, outcome: Outcome, last: ResourceVersion) -> (Step, Pause) {
+pub(super) fn next(
+    step: WatchStep,
+    outcome: StepOutcome,
+    last: ResourceVersion,
+) -> (WatchStep, Pause) {
     let again = if last == ResourceVersion::default() {
         Since::Now
     } else {
         Since::NotOlderThan(last)
     };
     match (step, outcome) {
-        (Step::List { .. }, Outcome::At(version)) => (Step::Watch { from: version }, Pause::Brief),
-        (Step::Check { from }, Outcome::At(now)) if now < from => {
+        (WatchStep::List { .. }, StepOutcome::At(version)) => {
+            (WatchStep::Watch { from: version }, Pause::Brief)
+        }
+        (WatchStep::Check { from }, StepOutcome::At(now)) if now < from => {
             (list_since(Since::Now), Pause::Brief)
         }
-        (Step::Check { from }, Outcome::At(_)) => (Step::Watch { from }, Pause::Brief),
-        (Step::Watch { from }, Outcome::At(_)) => (Step::Check { from }, Pause::Backoff),
+        (WatchStep::Check { from }, StepOutcome::At(_)) => {
+            (WatchStep::Watch { from }, Pause::Brief)
+        }
+        (WatchStep::Watch { from }, StepOutcome::At(_)) => {
+            (WatchStep::Check { from }, Pause::Backoff)
+        }
         (
             _,
-            Outcome::Ended {
+            StepOutcome::Ended {
                 version,
                 progressed,
             },
@@ -123,46 +133,47 @@ pub(super) fn next(step: Step, outcome: Outcome, last: ResourceVersion) -> (Step
             } else {
                 Pause::Backoff
             };
-            (Step::Check { from: version }, pause)
+            (WatchStep::Check { from: version }, pause)
         }
-        (_, Outcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
+        (_, StepOutcome::WentBack) => (list_since(Since::Now), Pause::Backoff),
         // The events before the failure are in the cache. From the start of the watch they would all come again and
         // look as if the server had gone back.
-        (Step::Watch { from }, Outcome::Failed(Failed::Broken)) if last > from => {
-            (Step::Check { from: last }, Pause::First)
+        (WatchStep::Watch { from }, StepOutcome::Failed(StepFailure::Broken)) if last > from => {
+            (WatchStep::Check { from: last }, Pause::First)
         }
-        (Step::Watch { from }, Outcome::Failed(failed)) => {
+        (WatchStep::Watch { from }, StepOutcome::Failed(failed)) => {
             let from = from.max(last);
-            after_failure(Step::Watch { from }, failed, again)
+            after_failure(WatchStep::Watch { from }, failed, again)
         }
-        (step, Outcome::Failed(failed)) => after_failure(step, failed, again),
+        (step, StepOutcome::Failed(failed)) => after_failure(step, failed, again),
     }
 }
 
-const fn list_since(since: Since) -> Step {
-    Step::List { since, paged: true }
+const fn list_since(since: Since) -> WatchStep {
+    WatchStep::List { since, paged: true }
 }
 
-fn after_failure(step: Step, failed: Failed, again: Since) -> (Step, Pause) {
+fn after_failure(step: WatchStep, failed: StepFailure, again: Since) -> (WatchStep, Pause) {
     match (step, failed) {
-        (_, Failed::Throttled(after)) => (step, Pause::AtLeast(after)),
-        (Step::List { .. }, Failed::Gone) => {
-            let whole = Step::List {
+        (_, StepFailure::Throttled(after)) => (step, Pause::AtLeast(after)),
+        (WatchStep::List { .. }, StepFailure::Gone) => {
+            let whole = WatchStep::List {
                 since: Since::Now,
                 paged: false,
             };
             (whole, Pause::Backoff)
         }
-        (Step::List { .. }, Failed::Behind) => (list_since(Since::Now), Pause::Backoff),
-        (Step::List { .. }, _) | (Step::Check { .. }, Failed::Behind | Failed::Broken) => {
+        (WatchStep::List { .. }, StepFailure::Behind) => (list_since(Since::Now), Pause::Backoff),
+        (WatchStep::List { .. }, _)
+        | (WatchStep::Check { .. }, StepFailure::Behind | StepFailure::Broken) => {
             (step, Pause::Backoff)
         }
         // The events during a refusal are lost, and an unreadable line would come again.
-        (_, Failed::Gone | Failed::Refused | Failed::Unreadable) => {
+        (_, StepFailure::Gone | StepFailure::Refused | StepFailure::Unreadable) => {
             (list_since(again), Pause::Backoff)
         }
-        (Step::Watch { from }, Failed::Behind | Failed::Broken) => {
-            (Step::Check { from }, Pause::Backoff)
+        (WatchStep::Watch { from }, StepFailure::Behind | StepFailure::Broken) => {
+            (WatchStep::Check { from }, Pause::Backoff)
         }
     }
 }
@@ -175,71 +186,75 @@ mod tests {
         ResourceVersion(version)
     }
 
-    const NOW: Step = Step::List {
+    const NOW: WatchStep = WatchStep::List {
         since: Since::Now,
         paged: true,
     };
-    const WHOLE: Step = Step::List {
+    const WHOLE: WatchStep = WatchStep::List {
         since: Since::Now,
         paged: false,
     };
-    const LATER: Step = Step::List {
+    const LATER: WatchStep = WatchStep::List {
         since: Since::NotOlderThan(v(9)),
         paged: true,
     };
-    const CHECK: Step = Step::Check { from: v(9) };
-    const WATCH: Step = Step::Watch { from: v(9) };
+    const CHECK: WatchStep = WatchStep::Check { from: v(9) };
+    const WATCH: WatchStep = WatchStep::Watch { from: v(9) };
 
     #[test]
     fn w4_w6_every_end_of_a_step_has_its_successor() {
         let wait = Duration::from_secs(3);
-        let ended = |progressed| Outcome::Ended {
+        let ended = |progressed| StepOutcome::Ended {
             version: v(9),
             progressed,
         };
-        let failed = Outcome::Failed;
+        let failed = StepOutcome::Failed;
         for (step, outcome, expected) in [
-            (NOW, Outcome::At(v(9)), (WATCH, Pause::Brief)),
-            (LATER, Outcome::At(v(9)), (WATCH, Pause::Brief)),
-            (LATER, Outcome::WentBack, (NOW, Pause::Backoff)),
-            (LATER, failed(Failed::Behind), (NOW, Pause::Backoff)),
-            (LATER, failed(Failed::Gone), (WHOLE, Pause::Backoff)),
-            (LATER, failed(Failed::Refused), (LATER, Pause::Backoff)),
-            (LATER, failed(Failed::Broken), (LATER, Pause::Backoff)),
+            (NOW, StepOutcome::At(v(9)), (WATCH, Pause::Brief)),
+            (LATER, StepOutcome::At(v(9)), (WATCH, Pause::Brief)),
+            (LATER, StepOutcome::WentBack, (NOW, Pause::Backoff)),
+            (LATER, failed(StepFailure::Behind), (NOW, Pause::Backoff)),
+            (LATER, failed(StepFailure::Gone), (WHOLE, Pause::Backoff)),
+            (LATER, failed(StepFailure::Refused), (LATER, Pause::Backoff)),
+            (LATER, failed(StepFailure::Broken), (LATER, Pause::Backoff)),
             (
                 NOW,
-                failed(Failed::Throttled(wait)),
+                failed(StepFailure::Throttled(wait)),
                 (NOW, Pause::AtLeast(wait)),
             ),
             (WATCH, ended(true), (CHECK, Pause::None)),
             (WATCH, ended(false), (CHECK, Pause::Backoff)),
-            (WATCH, Outcome::WentBack, (NOW, Pause::Backoff)),
-            (WATCH, failed(Failed::Gone), (LATER, Pause::Backoff)),
-            (WATCH, failed(Failed::Refused), (LATER, Pause::Backoff)),
-            (WATCH, failed(Failed::Unreadable), (LATER, Pause::Backoff)),
-            (WATCH, failed(Failed::Broken), (CHECK, Pause::Backoff)),
+            (WATCH, StepOutcome::WentBack, (NOW, Pause::Backoff)),
+            (WATCH, failed(StepFailure::Gone), (LATER, Pause::Backoff)),
+            (WATCH, failed(StepFailure::Refused), (LATER, Pause::Backoff)),
             (
                 WATCH,
-                failed(Failed::Throttled(wait)),
+                failed(StepFailure::Unreadable),
+                (LATER, Pause::Backoff),
+            ),
+            (WATCH, failed(StepFailure::Broken), (CHECK, Pause::Backoff)),
+            (
+                WATCH,
+                failed(StepFailure::Throttled(wait)),
                 (WATCH, Pause::AtLeast(wait)),
             ),
-            (CHECK, Outcome::At(v(9)), (WATCH, Pause::Brief)),
-            (CHECK, Outcome::At(v(8)), (NOW, Pause::Brief)),
-            (CHECK, failed(Failed::Refused), (LATER, Pause::Backoff)),
-            (CHECK, failed(Failed::Broken), (CHECK, Pause::Backoff)),
+            (CHECK, StepOutcome::At(v(9)), (WATCH, Pause::Brief)),
+            (CHECK, StepOutcome::At(v(8)), (NOW, Pause::Brief)),
+            (CHECK, failed(StepFailure::Refused), (LATER, Pause::Backoff)),
+            (CHECK, failed(StepFailure::Broken), (CHECK, Pause::Backoff)),
         ] {
             assert_eq!(next(step, outcome, v(9)), expected, "{step:?} {outcome:?}");
         }
         // The watch had brought events.
-        let early = Step::Watch { from: v(5) };
+        let early = WatchStep::Watch { from: v(5) };
         for (failed, expected) in [
-            (Failed::Broken, (CHECK, Pause::First)),
-            (Failed::Behind, (CHECK, Pause::Backoff)),
-            (Failed::Throttled(wait), (WATCH, Pause::AtLeast(wait))),
+            (StepFailure::Broken, (CHECK, Pause::First)),
+            (StepFailure::Behind, (CHECK, Pause::Backoff)),
+            (StepFailure::Throttled(wait), (WATCH, Pause::AtLeast(wait))),
         ] {
-            assert_eq!(next(early, Outcome::Failed(failed), v(9)), expected);
+            assert_eq!(next(early, StepOutcome::Failed(failed), v(9)), expected);
         }
-        let first = next(WATCH, failed(Failed::Gone), ResourceVersion::default());
+        let first = next(WATCH, failed(StepFailure::Gone), ResourceVersion::default());
         assert_eq!(first.0, NOW, "nothing was seen so far");
     }
 }

@@ -49,18 +49,22 @@ impl Options {
             seed,
             namespaces: None,
             watch_definitions: true,
+            // The page size of client-go.
             page_objects_max: 500,
             page_bytes_max: 512 * MIB,
             object_bytes_max: 32 * MIB,
             pages_at_once_max: 4,
+            // The API server itself gives up on a request after 60 s.
             request_timeout: Duration::from_mins(1),
             watch_min: Duration::from_secs(100),
             watch_max: Duration::from_secs(170),
             watch_grace: Duration::from_secs(15),
             watch_held: Duration::from_secs(5),
             retry_min: Duration::from_millis(200),
+            // The longest backoff of client-go's watches.
             retry_max: Duration::from_secs(30),
             discovery_interval: Duration::from_mins(1),
+            // Chosen, not measured: far longer than a watch lags, and short enough for a user who waits.
             own_writes_timeout: Duration::from_secs(5),
         }
     }

@@ -7,15 +7,15 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParentConditions {
     /// The condition Ready; none if no condition is of the current generation.
-    pub ready: Option<Said>,
+    pub ready: Option<ConditionContent>,
     /// The condition Synced, under the same rule.
-    pub synced: Option<Said>,
+    pub synced: Option<ConditionContent>,
 }
 
 /// The content of one condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Said {
+pub struct ConditionContent {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// One word.
@@ -27,7 +27,7 @@ pub struct Said {
 impl ParentConditions {
     /// Reads the conditions; a status in another form counts as none.
     pub fn of(parent: &Object) -> Self {
-        let Stated { status } = serde_json::from_str(&parent.json).unwrap_or_default();
+        let ConditionedParent { status } = serde_json::from_str(&parent.json).unwrap_or_default();
         let mut conditions = Self::default();
         for condition in status.conditions {
             // A condition about an earlier generation may not hold for this one.
@@ -46,7 +46,8 @@ impl ParentConditions {
 
     /// Returns whether the current generation is Synced and Ready.
     pub fn is_ready(&self) -> bool {
-        let holds = |said: &Option<Said>| said.as_ref().is_some_and(Said::holds);
+        let holds =
+            |said: &Option<ConditionContent>| said.as_ref().is_some_and(ConditionContent::holds);
         holds(&self.ready) && holds(&self.synced)
     }
 
@@ -61,13 +62,13 @@ impl ParentConditions {
     }
 
     /// The condition that explains an unready parent, Synced first; none if both are True or absent.
-    pub fn why(&self) -> Option<&Said> {
+    pub fn why(&self) -> Option<&ConditionContent> {
         let said = [&self.synced, &self.ready].into_iter().flatten();
         said.into_iter().find(|said| !said.holds())
     }
 }
 
-impl Said {
+impl ConditionContent {
     fn holds(&self) -> bool {
         self.status == "True"
     }
@@ -75,24 +76,24 @@ impl Said {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Stated {
-    status: Status,
+struct ConditionedParent {
+    status: RawStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Status {
-    conditions: Vec<Condition>,
+struct RawStatus {
+    conditions: Vec<RawCondition>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Condition {
+struct RawCondition {
     #[serde(rename = "type")]
     kind: String,
     observed_generation: Option<i64>,
     #[serde(flatten)]
-    said: Said,
+    said: ConditionContent,
 }
 
 #[cfg(test)]

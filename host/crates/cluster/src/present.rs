@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    fields::{Fields, Text},
+    fields::{Fields, RawManagedEntry, Text},
     stored::{self, Malformed, Shape, Stored},
 };
 
@@ -46,11 +46,11 @@ pub fn labels(json: &str) -> BTreeMap<String, String> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Labelled {
-        metadata: Metadata,
+        metadata: LabelMetadata,
     }
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Metadata {
+    struct LabelMetadata {
         labels: Option<BTreeMap<String, String>>,
     }
 
@@ -99,21 +99,11 @@ fn ours(text: &str) -> Result<BTreeMap<Arc<str>, Arc<str>>, serde_json::Error> {
 }
 
 fn managed_entries(text: Option<&str>) -> Result<Vec<ManagedEntry>, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Entry<'a> {
-        #[serde(borrow)]
-        manager: Text<'a>,
-        #[serde(borrow)]
-        operation: Option<Text<'a>>,
-        #[serde(borrow)]
-        subresource: Option<Text<'a>>,
-        #[serde(borrow, rename = "fieldsV1")]
-        fields: Option<&'a RawValue>,
-    }
-
-    let entries: Vec<Entry<'_>> = serde_json::from_str(text.unwrap_or("[]"))?;
-    let entry = |entry: Entry<'_>| ManagedEntry {
-        manager: entry.manager.0.into(),
+    let entries: Vec<RawManagedEntry<'_>> = serde_json::from_str(text.unwrap_or("[]"))?;
+    let entry = |entry: RawManagedEntry<'_>| ManagedEntry {
+        manager: entry
+            .manager
+            .map_or_else(|| "".into(), |Text(name)| name.into()),
         subresource: entry
             .subresource
             .map(|Text(name)| name.into())

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use innkeeper_model::{Gvk, ListSelector, ObjectRef, ReadFailure, ReadKey, ReadKind, Reads};
 
 use super::{
-    shared::Shared,
+    shared::CacheShared,
     state::{Made, Reader},
 };
 
@@ -34,14 +34,14 @@ pub struct Recording {
 ///
 /// Every read subscribes the parent at once. `commit` of the recording removes the subscriptions of earlier passes.
 pub struct PassReads {
-    shared: Arc<Shared>,
+    shared: Arc<CacheShared>,
     reader: Reader,
     index: BTreeMap<ReadKey, usize>,
     recording: Recording,
 }
 
 impl PassReads {
-    pub(super) fn new(shared: Arc<Shared>, reader: Reader, granted: Arc<[ReadKind]>) -> Self {
+    pub(super) fn new(shared: Arc<CacheShared>, reader: Reader, granted: Arc<[ReadKind]>) -> Self {
         Self {
             shared,
             reader,

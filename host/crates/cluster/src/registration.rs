@@ -12,11 +12,11 @@ use super::{
     error::chain,
     interest::{Interest, Observation, Observed, Waiting},
     reads::{PassReads, Recording},
-    shared::Shared,
+    shared::CacheShared,
     state::{ExpectationStatus, ExpectedState, Reader, SubscriberId},
     stored::keep,
     triggers::{Cause, Trigger},
-    wire::Failure,
+    wire::WireFailure,
 };
 
 /// One plugin's view of one kind of parent; its watches run until the last clone is dropped.
@@ -44,7 +44,7 @@ use super::{
 pub struct Registration(Arc<Handle>);
 
 struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<CacheShared>,
     subscriber_id: SubscriberId,
     wake: Arc<Notify>,
 }
@@ -60,7 +60,7 @@ impl Drop for Handle {
 }
 
 impl Registration {
-    pub(super) fn new(shared: &Arc<Shared>, interest: Interest) -> Self {
+    pub(super) fn new(shared: &Arc<CacheShared>, interest: Interest) -> Self {
         let wake = Arc::new(Notify::new());
         let subscriber_id =
             shared
@@ -122,6 +122,8 @@ impl Registration {
         if let Some(missing) = self.missing(parent) {
             return missing;
         }
+        // The lock is not held during the live reads. So the status is asked again after them: other writes may be unseen
+        // by then.
         let unseen = {
             let mut state = self.0.shared.state.lock();
             state.expectation_status(self.0.subscriber_id, parent, Instant::now())
@@ -273,7 +275,7 @@ impl Registration {
             .await
             .and_then(|text| {
                 let kept = text.map(|text| keep(&text, &read.shape)).transpose();
-                kept.map_err(Failure::Malformed)
+                kept.map_err(WireFailure::Malformed)
             });
         let mut state = shared.state.lock();
         match found {

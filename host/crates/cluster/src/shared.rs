@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 
-use super::{options::Options, state::State, wire::Wire};
+use super::{options::Options, state::CacheState, wire::Wire};
 
-pub(super) struct Shared {
+pub(super) struct CacheShared {
     pub(super) options: Options,
     pub(super) wire: Wire,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<CacheState>,
     /// Wakes the driver: the set of wanted watches changed.
     pub(super) rearrange: Notify,
     /// Wakes discovery: the served kinds may have changed.
@@ -27,11 +27,11 @@ pub(super) struct Shared {
     pub(super) pages: Semaphore,
 }
 
-impl Shared {
+impl CacheShared {
     pub(super) fn new(wire: Wire, options: Options) -> Self {
         Self {
             pages: Semaphore::new(options.pages_at_once_max.max(1)),
-            state: Mutex::new(State::within(options.namespaces.clone())),
+            state: Mutex::new(CacheState::within(options.namespaces.clone())),
             options,
             wire,
             rearrange: Notify::new(),
@@ -57,7 +57,7 @@ impl Shared {
 }
 
 /// A caller that waits for a kind.
-pub(super) struct Expectant<'a>(&'a Shared);
+pub(super) struct Expectant<'a>(&'a CacheShared);
 
 impl Drop for Expectant<'_> {
     fn drop(&mut self) {

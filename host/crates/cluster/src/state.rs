@@ -25,7 +25,7 @@ pub(super) use self::{
     expectations::{ExpectationStatus, ExpectedState},
     freshness::{FreshnessCheck, UncheckedWatch},
     related::{Made, Reader},
-    slots::{Slot, SlotId},
+    slots::{SlotId, WatchSlot},
     watching::{Applied, Order},
 };
 use innkeeper_model::{
@@ -34,18 +34,20 @@ use innkeeper_model::{
 
 use self::{expectations::WriteExpectations, namespaces::NamespaceScope, slots::WatchKey};
 use super::{
-    discovery::Kinds,
+    discovery::ServedKinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
     present::object_of,
-    store::Key,
+    store::ObjectKey,
     stored::Stored,
     triggers::{Cause, Trigger, Triggers},
 };
 
 /// The longest time that the first triggers wait for the first lists.
 ///
-/// A kind whose list does not come must not hold up parents that do not need it. Parents that need it wait on their
-/// own.
+/// Without this wait, a host that started with nothing to do ran 1.5 to 3.5 passes for each parent, because every list that
+/// came after the first pass triggered another one. The value is chosen, not measured: lists of a healthy cluster take less,
+/// and a kind whose list does not come must not hold up parents that do not need it for long. Parents that need it wait on
+/// their own.
 const FIRST_LISTS_WAIT: Duration = Duration::from_secs(5);
 
 /// A registration, identified by a number that is never reused.
@@ -64,7 +66,7 @@ enum Role {
 #[derive(Debug)]
 struct Subscriber {
     interest: Interest,
-    held: Held,
+    held: HeldWatches,
     triggers: Triggers,
     wake: Arc<Notify>,
     expectations: BTreeMap<ObjectId, WriteExpectations>,
@@ -78,7 +80,7 @@ struct Subscriber {
 
 /// The watches of one registration.
 #[derive(Debug)]
-struct Held {
+struct HeldWatches {
     parent: SlotId,
     children: Vec<(ChildInterest, SlotId)>,
     reads: Vec<(ReadKind, SlotId)>,
@@ -86,17 +88,17 @@ struct Held {
 
 /// The known state of the cluster and its registrations.
 #[derive(Debug, Default)]
-pub(super) struct State {
-    kinds: Option<Kinds>,
+pub(super) struct CacheState {
+    kinds: Option<ServedKinds>,
     /// The namespaces that the host is limited to.
     namespaces: Option<Arc<[Arc<str>]>>,
     hash_key: Option<HashKey>,
-    slots: BTreeMap<SlotId, Slot>,
+    slots: BTreeMap<SlotId, WatchSlot>,
     subscribers: BTreeMap<SubscriberId, Subscriber>,
     count: u64,
 }
 
-impl State {
+impl CacheState {
     /// Creates a state without knowledge, limited to these namespaces if there are any.
     pub(super) fn within(namespaces: Option<Arc<[Arc<str>]>>) -> Self {
         Self {
@@ -125,6 +127,7 @@ impl State {
             held_until: Some(now + FIRST_LISTS_WAIT),
         };
         self.subscribers.insert(subscriber_id, subscriber);
+        // Settled before the scopes are computed: a watch that changes its form is not ready.
         self.settle_all(&self.held_by(subscriber_id), now);
         let ready = self.ready_namespace_scopes(subscriber_id);
         if let Some(subscriber) = self.subscribers.get_mut(&subscriber_id) {
@@ -137,6 +140,8 @@ impl State {
     /// Changes the interest of a registration; the subscriptions of its parents stay.
     pub(super) fn change(&mut self, subscriber_id: SubscriberId, interest: Interest, now: Instant) {
         let before = self.held_by(subscriber_id);
+        // Released and acquired first, settled at the end: a watch that is wanted before and after is without users in
+        // between, and must not be dropped for that.
         for (slot, role) in &before {
             self.release_slot(*slot, (subscriber_id, *role));
         }
@@ -163,6 +168,7 @@ impl State {
     /// Removes a registration.
     pub(super) fn remove_subscriber(&mut self, subscriber_id: SubscriberId, now: Instant) {
         let held = self.held_by(subscriber_id);
+        // Removed before its watches settle, which may trigger the parents of every registration that is left.
         self.subscribers.remove(&subscriber_id);
         for (slot, role) in &held {
             self.release_slot(*slot, (subscriber_id, *role));
@@ -200,7 +206,7 @@ impl State {
         let mut slots = held.iter().filter_map(|(slot, _)| self.slots.get(slot));
         slots.any(|slot| {
             let why = self.why(slot, None);
-            matches!(why, Some(Why::Discovering | Why::Listing | Why::InDoubt))
+            matches!(why, Some(Why::Discovering | Why::Listing | Why::Unchecked))
         })
     }
 
@@ -213,7 +219,7 @@ impl State {
     }
 
     /// The served kinds; none before discovery has answered.
-    pub(super) const fn kinds(&self) -> Option<&Kinds> {
+    pub(super) const fn kinds(&self) -> Option<&ServedKinds> {
         self.kinds.as_ref()
     }
 
@@ -262,7 +268,7 @@ impl State {
         let namespace = parent.namespace.as_deref();
         let mut children = Vec::new();
         for (child, slot) in &subscriber.held.children {
-            let usable = |slot: &&Slot| self.why(slot, namespace).is_none();
+            let usable = |slot: &&WatchSlot| self.why(slot, namespace).is_none();
             let Some(slot) = self.slots.get(slot).filter(usable) else {
                 continue;
             };
@@ -342,7 +348,12 @@ impl State {
     }
 
     /// Acquires every watch that an interest needs.
-    fn acquire(&mut self, subscriber_id: SubscriberId, interest: &Interest, now: Instant) -> Held {
+    fn acquire(
+        &mut self,
+        subscriber_id: SubscriberId,
+        interest: &Interest,
+        now: Instant,
+    ) -> HeldWatches {
         let mut take = |kind: &Gvk, selector: Option<&str>, role, access| {
             let none = BTreeSet::new();
             // Field managers write children only, so their entries matter for children only.
@@ -377,7 +388,7 @@ impl State {
                 )
             })
             .collect();
-        Held {
+        HeldWatches {
             parent,
             children,
             reads,
@@ -413,8 +424,8 @@ fn id_of(kind: &GroupKind, stored: &Stored) -> ObjectId {
 }
 
 /// The key of an object in the store of its kind.
-fn key_of(id: &ObjectId) -> Key {
-    Key {
+fn key_of(id: &ObjectId) -> ObjectKey {
+    ObjectKey {
         namespace: id.namespace.clone().unwrap_or_else(|| "".into()),
         name: Arc::clone(&id.name),
     }

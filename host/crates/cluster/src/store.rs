@@ -15,12 +15,12 @@ use super::stored::Stored;
 
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct ObjectKey {
     pub(super) namespace: Arc<str>,
     pub(super) name: Arc<str>,
 }
 
-impl Key {
+impl ObjectKey {
     pub(super) fn new(namespace: &str, name: &str) -> Self {
         Self {
             namespace: namespace.into(),
@@ -86,8 +86,8 @@ type Index = BTreeMap<Arc<str>, BTreeSet<usize>>;
 /// Objects and their indexes.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    entries: Slab<Entry>,
-    by_name: BTreeMap<Key, usize>,
+    entries: Slab<StoreEntry>,
+    by_name: BTreeMap<ObjectKey, usize>,
     by_uid: BTreeMap<Uid, usize>,
     by_controller: Index,
     by_retained: Index,
@@ -108,7 +108,7 @@ struct Listing {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct StoreEntry {
     stored: Stored,
     /// The list that showed it last.
     list: u32,
@@ -133,7 +133,7 @@ impl Store {
         let listing = self.listing_of(namespace);
         let Listing { number, reset } = *listing;
         listing.reset = false;
-        let unseen = |entry: &Entry| {
+        let unseen = |entry: &StoreEntry| {
             // A newer object came by a live read and cannot be in the list.
             entry.list != number
                 && (reset || entry.stored.version <= version)
@@ -152,7 +152,7 @@ impl Store {
 
     /// Stores an object from a list or an event.
     pub(super) fn put(&mut self, mut stored: Stored) -> Vec<Change> {
-        let Some(&handle) = self.by_name.get(&Key::of(&stored)) else {
+        let Some(&handle) = self.by_name.get(&ObjectKey::of(&stored)) else {
             self.share_namespace(&mut stored);
             self.insert(stored.clone());
             return vec![Change::came(stored)];
@@ -204,7 +204,7 @@ impl Store {
     }
 
     /// Removes an object as of `version`; a newer state stays.
-    pub(super) fn remove(&mut self, key: &Key, version: ResourceVersion) -> Option<Change> {
+    pub(super) fn remove(&mut self, key: &ObjectKey, version: ResourceVersion) -> Option<Change> {
         let handle = *self.by_name.get(key)?;
         let entry = self.entries.get(handle)?;
         if entry.stored.version > version {
@@ -222,7 +222,7 @@ impl Store {
     }
 
     /// One object by name.
-    pub(super) fn get(&self, key: &Key) -> Option<&Stored> {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Stored> {
         self.by_name.get(key).and_then(|handle| self.at(*handle))
     }
 
@@ -253,7 +253,7 @@ impl Store {
 
     /// All of one namespace, or all, sorted by namespace and name.
     pub(super) fn all(&self, namespace: Option<&str>) -> impl Iterator<Item = &Stored> {
-        let start = Key::new(namespace.unwrap_or_default(), "");
+        let start = ObjectKey::new(namespace.unwrap_or_default(), "");
         self.by_name
             .range(start..)
             .take_while(move |(key, _)| namespace.is_none_or(|name| *key.namespace == *name))
@@ -303,7 +303,7 @@ impl Store {
 
     /// Thousands of objects share a few namespaces, so their names are kept once.
     fn share_namespace(&self, stored: &mut Stored) {
-        let start = Key {
+        let start = ObjectKey {
             namespace: Arc::clone(&stored.namespace),
             name: "".into(),
         };
@@ -319,7 +319,7 @@ impl Store {
         let list = self.listing_at(&stored.namespace).number;
         let vacant = self.entries.vacant_entry();
         let handle = vacant.key();
-        self.by_name.insert(Key::of(&stored), handle);
+        self.by_name.insert(ObjectKey::of(&stored), handle);
         self.by_uid.insert(stored.uid.clone(), handle);
         if let Some(Uid(uid)) = &stored.controller {
             index_insert(&mut self.by_controller, uid, handle);
@@ -330,13 +330,13 @@ impl Store {
         stored.each_label(|key, value| {
             index_insert(&mut self.by_label, &Arc::from(label(key, value)), handle);
         });
-        vacant.insert(Entry { stored, list });
+        vacant.insert(StoreEntry { stored, list });
     }
 
     fn take(&mut self, handle: usize) -> Option<Stored> {
-        let Entry { stored, .. } = self.entries.try_remove(handle)?;
+        let StoreEntry { stored, .. } = self.entries.try_remove(handle)?;
         self.bytes -= bytes_of(&stored);
-        self.by_name.remove(&Key::of(&stored));
+        self.by_name.remove(&ObjectKey::of(&stored));
         // Corrupted data can give two objects one UID; the entry belongs to the one that came last.
         if self.by_uid.get(&stored.uid) == Some(&handle) {
             self.by_uid.remove(&stored.uid);

@@ -10,7 +10,7 @@ use innkeeper_model::{ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVer
 use serde::Deserialize;
 use sha2::Sha256;
 
-use super::fields::{Fields, ManagedEntry, MetadataFields, ObjectFields, Text, Writer};
+use super::fields::{Fields, JsonWriter, MetadataFields, ObjectFields, RawManagedEntry, Text};
 
 /// kubectl stores the whole applied object here, including the values of Secrets.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -128,7 +128,7 @@ impl Stored {
 }
 
 /// The name, UID and version of an object.
-pub(super) struct Identity<'a> {
+pub(super) struct ObjectIdentity<'a> {
     /// Empty for cluster-scoped objects.
     pub(super) namespace: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
@@ -136,7 +136,7 @@ pub(super) struct Identity<'a> {
     pub(super) version: ResourceVersion,
 }
 
-impl<'a> Identity<'a> {
+impl<'a> ObjectIdentity<'a> {
     /// Fails if a field is missing that every object has.
     pub(super) fn of(object: &ObjectFields<'a>) -> Result<Self, Malformed> {
         let metadata = &metadata_of(object)?.rest;
@@ -164,12 +164,12 @@ pub(super) fn keep(text: &str, shape: &Shape) -> Result<Stored, Malformed> {
 
 /// Keeps the part of an object that the shape selects.
 pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<Stored, Malformed> {
-    let Identity {
+    let ObjectIdentity {
         namespace,
         name,
         uid,
         version,
-    } = Identity::of(object)?;
+    } = ObjectIdentity::of(object)?;
     let rest = &object.rest;
     let MetadataFields {
         rest: metadata,
@@ -177,7 +177,7 @@ pub(super) fn keep_fields(object: &ObjectFields<'_>, shape: &Shape) -> Result<St
     } = metadata_of(object)?;
     let managed = managed(entries, shape);
 
-    let mut out = Writer::with_capacity(rest.bytes() + metadata.bytes() + 128);
+    let mut out = JsonWriter::with_capacity(rest.bytes() + metadata.bytes() + 128);
     out.begin();
     out.name("apiVersion");
     out.string(&shape.kind.api_version());
@@ -220,7 +220,7 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
     if from == shape.form {
         return Ok(Arc::clone(&stored.json));
     }
-    let mut out = Writer::with_capacity(stored.json.len());
+    let mut out = JsonWriter::with_capacity(stored.json.len());
     out.begin();
     out.name("apiVersion");
     out.string(&shape.kind.api_version());
@@ -236,7 +236,10 @@ pub(super) fn project(stored: &Stored, from: Access, shape: &Shape) -> Result<Ar
 }
 
 /// Writes metadata in the form of guests, and returns the annotation of retained objects.
-fn write_metadata(out: &mut Writer, metadata: &Fields<'_>) -> Result<Option<Arc<str>>, Malformed> {
+fn write_metadata(
+    out: &mut JsonWriter,
+    metadata: &Fields<'_>,
+) -> Result<Option<Arc<str>>, Malformed> {
     let mut retained_for = None;
     out.begin();
     for (name, value) in metadata.iter() {
@@ -267,7 +270,7 @@ fn write_metadata(out: &mut Writer, metadata: &Fields<'_>) -> Result<Option<Arc<
 
 /// Writes the type and the data keys, with a keyed hash in place of every value.
 fn write_hashes(
-    out: &mut Writer,
+    out: &mut JsonWriter,
     fields: &Fields<'_>,
     namespace: &str,
     name: &str,
@@ -318,7 +321,7 @@ fn value_hash(key: &HashKey, namespace: &str, name: &str, data_key: &str, value:
 
 fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
     #[derive(Deserialize)]
-    struct Owner<'a> {
+    struct OwnerReference<'a> {
         #[serde(borrow)]
         uid: Text<'a>,
         controller: Option<bool>,
@@ -327,16 +330,16 @@ fn controller(metadata: &Fields<'_>) -> Result<Option<Uid>, Malformed> {
     let Some(owners) = metadata.get("ownerReferences") else {
         return Ok(None);
     };
-    let owners: Option<Vec<Owner<'_>>> = serde_json::from_str(owners)?;
+    let owners: Option<Vec<OwnerReference<'_>>> = serde_json::from_str(owners)?;
     Ok(owners
         .into_iter()
         .flatten()
         .find(|owner| owner.controller == Some(true))
-        .map(|Owner { uid: Text(uid), .. }| Uid(uid.into())))
+        .map(|OwnerReference { uid: Text(uid), .. }| Uid(uid.into())))
 }
 
 /// Returns the kept managedFields entries without their times, which change with every write even if no field does.
-fn managed(entries: &[ManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
+fn managed(entries: &[RawManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
     let mut text = String::new();
     for entry in entries {
         let Some(Text(manager)) = &entry.manager else {
@@ -345,19 +348,21 @@ fn managed(entries: &[ManagedEntry<'_>], shape: &Shape) -> Option<Arc<str>> {
         if !shape.keeps_manager(manager) {
             continue;
         }
-        let mut out = Writer::with_capacity(256);
+        let mut out = JsonWriter::with_capacity(256);
         out.begin();
         out.name("manager");
         out.string(manager);
-        let raw = [
-            ("operation", entry.operation),
-            ("subresource", entry.subresource),
-            ("fieldsV1", entry.fields),
-        ];
-        for (name, value) in raw {
-            if let Some(value) = value {
-                out.raw(name, value.get());
+        for (name, value) in [
+            ("operation", &entry.operation),
+            ("subresource", &entry.subresource),
+        ] {
+            if let Some(Text(value)) = value {
+                out.name(name);
+                out.string(value);
             }
+        }
+        if let Some(fields) = entry.fields {
+            out.raw("fieldsV1", fields.get());
         }
         out.end();
         text.push(if text.is_empty() { '[' } else { ',' });

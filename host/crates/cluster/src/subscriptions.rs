@@ -11,7 +11,7 @@ use std::{
 use innkeeper_model::{Access, LabelSelector};
 
 use super::{
-    store::{Change, Key, Store, label},
+    store::{Change, ObjectKey, Store, label},
     stored::Stored,
 };
 
@@ -19,7 +19,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subscription {
     /// One object.
-    Object(Key),
+    Object(ObjectKey),
     /// A list.
     List(ListKey),
     /// The availability of the kind.
@@ -78,7 +78,7 @@ type Lists<R> = BTreeMap<Arc<str>, (LabelSelector, Readers<R>)>;
 /// The subscriptions to one watch.
 #[derive(Debug)]
 pub(super) struct Subscriptions<R> {
-    objects: BTreeMap<Key, Readers<R>>,
+    objects: BTreeMap<ObjectKey, Readers<R>>,
     lists: BTreeMap<Bucket, Lists<R>>,
     kind: Readers<R>,
     held: BTreeMap<R, BTreeSet<Subscription>>,
@@ -189,7 +189,7 @@ impl<R: Clone + Ord> Subscriptions<R> {
             touched.extend(seeing.map(|(reader, _)| reader.clone()));
         };
         for stored in [&change.before, &change.after].into_iter().flatten() {
-            if let Some(readers) = self.objects.get(&Key::of(stored)) {
+            if let Some(readers) = self.objects.get(&ObjectKey::of(stored)) {
                 add(readers);
             }
             if !self.lists.is_empty() {
@@ -204,10 +204,11 @@ impl<R: Clone + Ord> Subscriptions<R> {
         stored.each_label(|key, value| {
             labels.insert(key.to_owned(), value.to_owned());
         });
-        let pairs = labels
+        let pairs: Vec<Option<Arc<str>>> = labels
             .iter()
-            .map(|(key, value)| Some(label(key, value).into()));
-        let pairs: Vec<Option<Arc<str>>> = pairs.chain([None]).collect();
+            .map(|(key, value)| Some(label(key, value).into()))
+            .chain([None])
+            .collect();
         for namespace in [None, Some(Arc::clone(&stored.namespace))] {
             for label in &pairs {
                 let bucket = Bucket {
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn a_change_touches_exactly_its_readers() {
         let mut read = Read(Subscriptions::default());
-        let absent = Subscription::Object(Key::new("demo", "a"));
+        let absent = Subscription::Object(ObjectKey::new("demo", "a"));
         read.0
             .add(&"absent", &absent, &LabelSelector::default(), Access::Full);
         read.list("web", Some("demo"), "app=web");
@@ -303,7 +304,7 @@ mod tests {
     #[test]
     fn metadata_readers_do_not_see_the_rest() {
         let mut read = Read(Subscriptions::default());
-        let to = Subscription::Object(Key::new("demo", "a"));
+        let to = Subscription::Object(ObjectKey::new("demo", "a"));
         read.0.add(
             &"metadata",
             &to,

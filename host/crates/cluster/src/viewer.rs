@@ -8,19 +8,19 @@ use innkeeper_model::{Access, GroupKind, Object, Resource};
 use kube::core::{Request as Urls, params::ListParams};
 
 use super::{
-    discovery::{Kinds, Reader},
+    discovery::{DiscoveryReader, ServedKinds},
     error::Error,
     fields::ObjectFields,
     options::Options,
     present::object_of,
     stored::{Shape, keep_fields},
-    wire::{Failure, Page, Wire, path},
+    wire::{Page, Wire, WireFailure, path},
 };
 
 /// A client that reads without a cache.
 pub struct Viewer {
     wire: Wire,
-    kinds: Kinds,
+    kinds: ServedKinds,
     options: Options,
 }
 
@@ -32,7 +32,7 @@ impl Viewer {
             ..Options::new(0)
         };
         let wire = Wire::new(client, options.clone());
-        let kinds = Reader::default()
+        let kinds = DiscoveryReader::default()
             .refresh(&wire)
             .await
             .map_err(|problem| Error::Discover(Box::new(problem)))?;
@@ -69,7 +69,7 @@ impl Viewer {
                 };
                 let request = Urls::new(path(served, namespace))
                     .list(&params)
-                    .map_err(Failure::Build)?;
+                    .map_err(WireFailure::Build)?;
                 let text = self.wire.text(request, self.options.page_bytes_max).await?;
                 let page = Page::parse(&text)?;
                 for item in page.items.iter().flatten() {
@@ -88,7 +88,7 @@ impl Viewer {
     }
 }
 
-fn understand(object: &ObjectFields<'_>, served: &Resource) -> Result<Object, Failure> {
+fn understand(object: &ObjectFields<'_>, served: &Resource) -> Result<Object, WireFailure> {
     let shape = Shape {
         kind: served.kind.clone(),
         form: Access::Full,
@@ -97,5 +97,5 @@ fn understand(object: &ObjectFields<'_>, served: &Resource) -> Result<Object, Fa
     };
     keep_fields(object, &shape)
         .and_then(|stored| object_of(&stored, &served.kind, Access::Full))
-        .map_err(Failure::Malformed)
+        .map_err(WireFailure::Malformed)
 }

@@ -11,46 +11,46 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     error::chain,
-    machine::{Failed, Outcome, Pause, Since, Step, next},
-    shared::Shared,
+    machine::{Pause, Since, StepFailure, StepOutcome, WatchStep, next},
+    shared::CacheShared,
     state::{Applied, Order, SlotId},
     stored::{Malformed, keep_fields},
-    wire::{Failure, Line, LineKind, Page, Stream, bookmark_version, error_line},
+    wire::{Line, LineKind, Page, WatchStream, WireFailure, bookmark_version, error_line},
 };
 
 /// The reason why a step has no outcome.
-enum Stop {
+enum StepError {
     /// Another task has taken over.
     Superseded,
-    Failed(Failure),
+    Failed(WireFailure),
     WentBack,
 }
 
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
+impl From<WireFailure> for StepError {
+    fn from(failure: WireFailure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<Malformed> for Stop {
+impl From<Malformed> for StepError {
     fn from(malformed: Malformed) -> Self {
-        Self::Failed(Failure::Malformed(malformed))
+        Self::Failed(WireFailure::Malformed(malformed))
     }
 }
 
 impl Applied {
-    fn check(self) -> Result<(), Stop> {
+    fn check(self) -> Result<(), StepError> {
         match self {
             Self::Current => Ok(()),
-            Self::WentBack => Err(Stop::WentBack),
-            Self::Superseded => Err(Stop::Superseded),
+            Self::WentBack => Err(StepError::WentBack),
+            Self::Superseded => Err(StepError::Superseded),
         }
     }
 }
 
 /// One watch task.
 pub(super) struct Watcher {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<CacheShared>,
     pub(super) task: (SlotId, u64),
     pub(super) order: Order,
     pub(super) rng: Rng,
@@ -72,20 +72,21 @@ impl Watcher {
         loop {
             let outcome = match self.perform(step).await {
                 Ok(outcome) => outcome,
-                Err(Stop::Superseded) => return,
-                Err(Stop::WentBack) => {
+                Err(StepError::Superseded) => return,
+                Err(StepError::WentBack) => {
                     let seen = self.shared.state.lock().version(self.task);
                     tracing::warn!(kind = %self.kind(), ?step, %seen, "the API server shows an older state than before, listing again");
-                    Outcome::WentBack
+                    StepOutcome::WentBack
                 }
-                Err(Stop::Failed(failure)) => match self.note(&failure) {
-                    Ok(failed) => Outcome::Failed(failed),
+                Err(StepError::Failed(failure)) => match self.note(&failure) {
+                    Ok(failed) => StepOutcome::Failed(failed),
                     Err(_) => return,
                 },
             };
             let last = self.shared.state.lock().version(self.task);
             let (following, pause) = next(step, outcome, last);
             step = following;
+            // Before the pause is chosen: a watch that lasted shows that the API server is well, however the watch ended.
             if std::mem::take(&mut self.held) {
                 pauses = self.pauses();
             }
@@ -110,19 +111,20 @@ impl Watcher {
         }
     }
 
-    async fn perform(&mut self, step: Step) -> Result<Outcome, Stop> {
+    async fn perform(&mut self, step: WatchStep) -> Result<StepOutcome, StepError> {
         match step {
-            Step::List { since, paged } => self.list(since, paged).await,
-            Step::Check { .. } => self.check().await,
-            Step::Watch { from } => self.follow(from).await,
+            WatchStep::List { since, paged } => self.list(since, paged).await,
+            WatchStep::Check { .. } => self.check().await,
+            WatchStep::Watch { from } => self.follow(from).await,
         }
     }
 
-    async fn list(&self, since: Since, paged: bool) -> Result<Outcome, Stop> {
+    async fn list(&self, since: Since, paged: bool) -> Result<StepOutcome, StepError> {
         let limit = paged.then_some(self.shared.options.page_objects_max);
         let mut following: Option<String> = None;
         let mut begun = None;
         loop {
+            // Held until the page is in the store, because it bounds the memory of parsed pages.
             let permit = self.shared.pages.acquire().await;
             let wire = &self.shared.wire;
             let target = &self.order.target;
@@ -152,13 +154,13 @@ impl Watcher {
                 state.end_list(self.task, version, Instant::now()).check()?;
                 drop(state);
                 self.hint();
-                return Ok(Outcome::At(version));
+                return Ok(StepOutcome::At(version));
             }
         }
     }
 
     /// Reads the present version with the smallest possible list.
-    async fn check(&self) -> Result<Outcome, Stop> {
+    async fn check(&self) -> Result<StepOutcome, StepError> {
         let mut target = self.order.target.clone();
         target.form = Access::Metadata;
         let page = self
@@ -166,10 +168,10 @@ impl Watcher {
             .wire
             .page(&target, Since::Now, None, Some(1))
             .await?;
-        Ok(Outcome::At(Page::parse(&page)?.version()?))
+        Ok(StepOutcome::At(Page::parse(&page)?.version()?))
     }
 
-    async fn follow(&mut self, from: ResourceVersion) -> Result<Outcome, Stop> {
+    async fn follow(&mut self, from: ResourceVersion) -> Result<StepOutcome, StepError> {
         let begun = Instant::now();
         let duration = self.duration();
         let wire = &self.shared.wire;
@@ -179,14 +181,14 @@ impl Watcher {
         self.check_cut(stream.is_within_line())?;
         let (version, progressed) = ended?;
         let progressed = progressed || self.held;
-        Ok(Outcome::Ended {
+        Ok(StepOutcome::Ended {
             version,
             progressed,
         })
     }
 
     /// Fails after the same line was cut off twice: a list shows the object that the line was about.
-    fn check_cut(&mut self, is_cut: bool) -> Result<(), Stop> {
+    fn check_cut(&mut self, is_cut: bool) -> Result<(), StepError> {
         let after = is_cut.then(|| self.shared.state.lock().version(self.task));
         let before = std::mem::replace(&mut self.cut_after, after);
         if after.is_some() && after == before {
@@ -199,9 +201,9 @@ impl Watcher {
     /// Takes lines until the watch ends; returns the last seen version, and true if there was any line.
     async fn lines(
         &self,
-        stream: &mut Stream,
+        stream: &mut WatchStream,
         from: ResourceVersion,
-    ) -> Result<(ResourceVersion, bool), Stop> {
+    ) -> Result<(ResourceVersion, bool), StepError> {
         let (mut version, mut progressed) = (from, false);
         while let Some(line) = stream.next().await? {
             version = self.line(&line)?;
@@ -212,7 +214,7 @@ impl Watcher {
     }
 
     /// Takes one line; returns the version up to which every event has been seen.
-    fn line(&self, line: &[u8]) -> Result<ResourceVersion, Stop> {
+    fn line(&self, line: &[u8]) -> Result<ResourceVersion, StepError> {
         let text = std::str::from_utf8(line).map_err(|_| Malformed::NotUtf8)?;
         let line: Line<'_> = serde_json::from_str(text).map_err(Malformed::Parse)?;
         let now = Instant::now();
@@ -244,10 +246,10 @@ impl Watcher {
         Ok(version)
     }
 
-    fn note(&mut self, failure: &Failure) -> Result<Failed, Stop> {
+    fn note(&mut self, failure: &WireFailure) -> Result<StepFailure, StepError> {
         let failed = failure.meaning();
         let message = chain(failure);
-        let expected = matches!(failed, Failed::Gone | Failed::Behind)
+        let expected = matches!(failed, StepFailure::Gone | StepFailure::Behind)
             || failure.is_initializing()
             || self.is_outage(failure);
         if expected || self.told.as_ref() == Some(&message) {
@@ -266,8 +268,8 @@ impl Watcher {
 
     /// Returns true if the API server as a whole is unreachable, which discovery logs once for all watches, or if a
     /// single connection broke for the first time, which is normal.
-    fn is_outage(&mut self, failure: &Failure) -> bool {
-        if !matches!(failure, Failure::Transport(_)) {
+    fn is_outage(&mut self, failure: &WireFailure) -> bool {
+        if !matches!(failure, WireFailure::Transport(_)) {
             return false;
         }
         self.shared.rediscover.notify_one();

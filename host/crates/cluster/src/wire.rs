@@ -26,18 +26,19 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     fields::{ObjectFields, Text},
-    lines::Lines,
-    machine::{Failed, Since},
+    lines::LineBuffer,
+    machine::{Since, StepFailure},
     options::Options,
     stored::Malformed,
 };
 
-/// The largest error body that is read; the text of a larger one is dropped.
+/// The largest error body that is read; the text of a larger one is dropped. A status of the API server has a few hundred
+/// bytes, and proxies answer with whole pages.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// A failed request.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum WireFailure {
     /// The request could not be made, sent or answered.
     #[error("failed to reach the API server")]
     Transport(#[source] kube::Error),
@@ -68,27 +69,27 @@ pub enum Failure {
     Malformed(#[source] Malformed),
 }
 
-impl Failure {
+impl WireFailure {
     /// Returns true if the API server has just started to serve the kind and requests a moment.
     pub(super) fn is_initializing(&self) -> bool {
         matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
     }
 
     /// The meaning of the failure for a watch.
-    pub(super) fn meaning(&self) -> Failed {
+    pub(super) fn meaning(&self) -> StepFailure {
         match self {
-            Self::Status { code: 410, .. } => Failed::Gone,
-            Self::Status { code: 504, .. } => Failed::Behind,
+            Self::Status { code: 410, .. } => StepFailure::Gone,
+            Self::Status { code: 504, .. } => StepFailure::Behind,
             Self::Status {
                 code: 401 | 403 | 404 | 405,
                 ..
-            } => Failed::Refused,
+            } => StepFailure::Refused,
             Self::Status {
                 retry_after: Some(after),
                 ..
-            } => Failed::Throttled(*after),
-            Self::Malformed(_) | Self::TooLarge { .. } => Failed::Unreadable,
-            _ => Failed::Broken,
+            } => StepFailure::Throttled(*after),
+            Self::Malformed(_) | Self::TooLarge { .. } => StepFailure::Unreadable,
+            _ => StepFailure::Broken,
         }
     }
 
@@ -109,7 +110,7 @@ impl Failure {
     }
 }
 
-impl From<serde_json::Error> for Failure {
+impl From<serde_json::Error> for WireFailure {
     fn from(error: serde_json::Error) -> Self {
         Self::Malformed(Malformed::Parse(error))
     }
@@ -117,7 +118,7 @@ impl From<serde_json::Error> for Failure {
 
 /// The request of a list or a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct WatchTarget {
     /// The served kind.
     pub(super) served: Resource,
     /// Only the objects of this namespace.
@@ -148,12 +149,12 @@ struct PageMetadata<'a> {
 
 impl<'a> Page<'a> {
     /// Reads a page.
-    pub(super) fn parse(text: &'a str) -> Result<Self, Failure> {
+    pub(super) fn parse(text: &'a str) -> Result<Self, WireFailure> {
         Ok(serde_json::from_str(text)?)
     }
 
     /// The version of the list.
-    pub(super) fn version(&self) -> Result<ResourceVersion, Failure> {
+    pub(super) fn version(&self) -> Result<ResourceVersion, WireFailure> {
         parse_version(self.metadata.version.as_deref())
     }
 
@@ -186,17 +187,18 @@ pub(super) enum LineKind {
 }
 
 /// The version of a bookmark.
-pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVersion, Failure> {
-    let version = object
+pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVersion, WireFailure> {
+    let version: Option<Text<'_>> = object
         .metadata
         .as_ref()
-        .and_then(|metadata| metadata.rest.get("resourceVersion"));
-    let version: Option<Text<'_>> = version.map(serde_json::from_str).transpose()?;
+        .and_then(|metadata| metadata.rest.get("resourceVersion"))
+        .map(serde_json::from_str)
+        .transpose()?;
     parse_version(version.as_ref().map(|Text(version)| &**version))
 }
 
 /// The failure in an error line.
-pub(super) fn error_line(object: &ObjectFields<'_>) -> Failure {
+pub(super) fn error_line(object: &ObjectFields<'_>) -> WireFailure {
     let text = object.rest.text();
     let code = serde_json::from_str::<StatusText>(&text)
         .ok()
@@ -220,17 +222,18 @@ impl Wire {
     /// One page of a list.
     pub(super) async fn page(
         &self,
-        target: &Target,
+        target: &WatchTarget,
         since: Since,
         next: Option<&str>,
         limit: Option<u32>,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, WireFailure> {
         let mut params = ListParams {
             label_selector: target.selector.clone(),
             limit,
             continue_token: next.map(str::to_owned),
             ..ListParams::default()
         };
+        // A continuation has its own version: the API server rejects another one beside it.
         if let (Since::NotOlderThan(version), None) = (since, next) {
             params = params
                 .at(&version.to_string())
@@ -242,18 +245,20 @@ impl Wire {
             Access::Full | Access::Hash => urls.list(&params),
         };
         let bytes_max = self.options.page_bytes_max;
-        self.text(request.map_err(Failure::Build)?, bytes_max).await
+        self.text(request.map_err(WireFailure::Build)?, bytes_max)
+            .await
     }
 
     /// Starts a watch that the API server ends after `duration`.
     pub(super) async fn watch(
         &self,
-        target: &Target,
+        target: &WatchTarget,
         from: ResourceVersion,
         duration: Duration,
-    ) -> Result<Stream, Failure> {
+    ) -> Result<WatchStream, WireFailure> {
         let params = WatchParams {
             label_selector: target.selector.clone(),
+            // Zero would mean the default of the API server, which is half an hour and more.
             timeout: Some(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1)),
             bookmarks: true,
             ..WatchParams::default()
@@ -263,7 +268,7 @@ impl Wire {
             Access::Metadata => urls.watch_metadata(&params, &from.to_string()),
             Access::Full | Access::Hash => urls.watch(&params, &from.to_string()),
         }
-        .map_err(Failure::Build)?;
+        .map_err(WireFailure::Build)?;
         // A compressed watch has one member per event, and not every decoder reads all of them.
         let identity = header::HeaderValue::from_static("identity");
         request
@@ -273,9 +278,9 @@ impl Wire {
         let response = self
             .send(request, begun + self.options.request_timeout)
             .await?;
-        Ok(Stream {
+        Ok(WatchStream {
             body: response.into_body(),
-            lines: Lines::default(),
+            lines: LineBuffer::default(),
             deadline: begun + duration + self.options.watch_grace,
             allowed: duration + self.options.watch_grace,
             bytes_max: self.options.object_bytes_max,
@@ -288,11 +293,11 @@ impl Wire {
         served: &Resource,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, WireFailure> {
         let urls = Urls::new(path(served, namespace));
         let request = urls
             .get(name, &GetParams::default())
-            .map_err(Failure::Build)?;
+            .map_err(WireFailure::Build)?;
         match self.text(request, self.options.object_bytes_max).await {
             Ok(text) => Ok(Some(text)),
             Err(failure) if failure.is_not_found() => Ok(None),
@@ -305,15 +310,15 @@ impl Wire {
         &self,
         path: &str,
         tag: Option<&str>,
-    ) -> Result<Option<(String, Option<String>)>, Failure> {
+    ) -> Result<Option<(String, Option<String>)>, WireFailure> {
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let mut builder = Request::get(path).header(header::ACCEPT, accept);
         if let Some(tag) = tag {
             builder = builder.header(header::IF_NONE_MATCH, tag);
         }
-        let request = builder
-            .body(Vec::new())
-            .map_err(|source| Failure::Build(kube::core::request::Error::BuildRequest(source)))?;
+        let request = builder.body(Vec::new()).map_err(|source| {
+            WireFailure::Build(kube::core::request::Error::BuildRequest(source))
+        })?;
         let deadline = Instant::now() + self.options.request_timeout;
         let response = self.send(request, deadline).await?;
         if response.status() == StatusCode::NOT_MODIFIED {
@@ -335,7 +340,7 @@ impl Wire {
         &self,
         request: Request<Vec<u8>>,
         bytes_max: usize,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, WireFailure> {
         let deadline = Instant::now() + self.options.request_timeout;
         let response = self.send(request, deadline).await?;
         self.collect(response, deadline, bytes_max).await
@@ -346,14 +351,14 @@ impl Wire {
         response: Response<Body>,
         deadline: Instant,
         bytes_max: usize,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, WireFailure> {
         let body = Limited::new(response.into_body(), bytes_max).collect();
         let body = timeout_at(deadline, body)
             .await
-            .map_err(|_| Failure::Timeout(self.options.request_timeout))?
+            .map_err(|_| WireFailure::Timeout(self.options.request_timeout))?
             .map_err(|source| body_failure(source, bytes_max))?;
         String::from_utf8(body.to_bytes().into())
-            .map_err(|_| Failure::Malformed(Malformed::NotUtf8))
+            .map_err(|_| WireFailure::Malformed(Malformed::NotUtf8))
     }
 
     /// Sends a request. Every status except success and "not modified" is a failure.
@@ -361,12 +366,12 @@ impl Wire {
         &self,
         request: Request<Vec<u8>>,
         deadline: Instant,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, WireFailure> {
         let sent = self.client.send(request.map(Body::from));
         let response = timeout_at(deadline, sent)
             .await
-            .map_err(|_| Failure::Timeout(self.options.request_timeout))?
-            .map_err(Failure::Transport)?;
+            .map_err(|_| WireFailure::Timeout(self.options.request_timeout))?
+            .map_err(WireFailure::Transport)?;
         let status = response.status();
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(response);
@@ -382,33 +387,33 @@ impl Wire {
 }
 
 /// A watch that is open.
-pub(super) struct Stream {
+pub(super) struct WatchStream {
     body: Body,
-    lines: Lines,
+    lines: LineBuffer,
     deadline: Instant,
     allowed: Duration,
     bytes_max: usize,
 }
 
-impl Stream {
+impl WatchStream {
     /// Returns the next line; none at the end. An incomplete last line is dropped.
     ///
     /// Dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, WireFailure> {
         loop {
             if let Some(line) = self.lines.next() {
                 return Ok(Some(line));
             }
             if self.lines.pending() > self.bytes_max {
                 let bytes_max = self.bytes_max;
-                return Err(Failure::TooLarge { bytes_max });
+                return Err(WireFailure::TooLarge { bytes_max });
             }
             let frame = timeout_at(self.deadline, self.body.frame())
                 .await
-                .map_err(|_| Failure::Timeout(self.allowed))?;
+                .map_err(|_| WireFailure::Timeout(self.allowed))?;
             match frame {
                 None => return Ok(None),
-                Some(Err(source)) => return Err(Failure::Transport(source)),
+                Some(Err(source)) => return Err(WireFailure::Transport(source)),
                 Some(Ok(frame)) => {
                     if let Some(chunk) = frame.data_ref() {
                         self.lines.push(chunk);
@@ -424,7 +429,7 @@ impl Stream {
     }
 }
 
-impl Target {
+impl WatchTarget {
     fn path(&self) -> String {
         path(&self.served, self.namespace.as_deref())
     }
@@ -442,11 +447,11 @@ pub(super) fn path(served: &Resource, namespace: Option<&str>) -> String {
     }
 }
 
-fn parse_version(text: Option<&str>) -> Result<ResourceVersion, Failure> {
+fn parse_version(text: Option<&str>) -> Result<ResourceVersion, WireFailure> {
     let text = text.unwrap_or_default();
     let version = text
         .parse()
-        .map_err(|_| Failure::Malformed(Malformed::Version(text.to_owned())))?;
+        .map_err(|_| WireFailure::Malformed(Malformed::Version(text.to_owned())))?;
     Ok(ResourceVersion(version))
 }
 
@@ -463,7 +468,7 @@ struct StatusDetails {
     retry_after_seconds: Option<u64>,
 }
 
-fn status_failure(code: u16, headers: &HeaderMap, text: &str) -> Failure {
+fn status_failure(code: u16, headers: &HeaderMap, text: &str) -> WireFailure {
     let status: Option<StatusText> = serde_json::from_str(text).ok();
     let header = headers
         .get(header::RETRY_AFTER)
@@ -471,19 +476,19 @@ fn status_failure(code: u16, headers: &HeaderMap, text: &str) -> Failure {
     let details = status.as_ref().and_then(|status| status.details.as_ref());
     let seconds = header.or_else(|| details?.retry_after_seconds);
     let message = status.and_then(|status| status.message);
-    Failure::Status {
+    WireFailure::Status {
         code,
         message: message.unwrap_or_else(|| text.trim().chars().take(256).collect()),
         retry_after: seconds.map(Duration::from_secs),
     }
 }
 
-fn body_failure(source: Box<dyn std::error::Error + Send + Sync>, bytes_max: usize) -> Failure {
+fn body_failure(source: Box<dyn std::error::Error + Send + Sync>, bytes_max: usize) -> WireFailure {
     match source.downcast::<kube::Error>() {
-        Ok(source) => Failure::Transport(*source),
+        Ok(source) => WireFailure::Transport(*source),
         Err(source) if source.is::<http_body_util::LengthLimitError>() => {
-            Failure::TooLarge { bytes_max }
+            WireFailure::TooLarge { bytes_max }
         }
-        Err(source) => Failure::Transport(kube::Error::Service(source)),
+        Err(source) => WireFailure::Transport(kube::Error::Service(source)),
     }
 }

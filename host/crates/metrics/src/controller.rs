@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::{
     Families,
-    labels::{Controller, ControllerResult, Name},
+    labels::{ControllerLabels, ControllerResultLabels, QueueLabels},
 };
 
 /// The result of a pass, with the label values of controller-runtime.
@@ -55,7 +55,7 @@ struct Began {
 /// A running pass.
 ///
 /// It counts as running until [`end`](Self::end) is called or it is dropped; only `end` counts it as a finished pass.
-pub struct Running {
+pub struct RunningPass {
     metrics: ControllerMetrics,
     number: u64,
     began: Instant,
@@ -98,7 +98,7 @@ impl ControllerMetrics {
 
     /// Counts the start of a pass: `waited` is the time of its parent in the queue, `depth` the number of parents that
     /// still wait.
-    pub fn begin(&self, waited: Duration, depth: usize) -> Running {
+    pub fn begin(&self, waited: Duration, depth: usize) -> RunningPass {
         let queued = self
             .families
             .queue_seconds
@@ -115,7 +115,7 @@ impl ControllerMetrics {
         let number = passes.next;
         passes.next += 1;
         passes.passes.insert(number, began);
-        Running {
+        RunningPass {
             metrics: self.clone(),
             number,
             began,
@@ -155,27 +155,27 @@ impl ControllerMetrics {
         gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
-    fn controller(&self) -> Controller {
-        Controller {
+    fn controller(&self) -> ControllerLabels {
+        ControllerLabels {
             controller: self.name.to_string(),
         }
     }
 
-    fn queue(&self) -> Name {
-        Name {
+    fn queue(&self) -> QueueLabels {
+        QueueLabels {
             name: self.name.to_string(),
         }
     }
 }
 
-impl Running {
+impl RunningPass {
     /// Counts the pass as finished.
     pub fn end(self, result: PassResult) {
         let families = &self.metrics.families;
         let controller = self.metrics.controller();
         let queue = self.metrics.queue();
         let seconds = self.began.elapsed().as_secs_f64();
-        let ended = ControllerResult {
+        let ended = ControllerResultLabels {
             controller: controller.controller.clone(),
             result: result.label(),
         };
@@ -198,7 +198,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningPass {
     fn drop(&mut self) {
         self.metrics.began.lock().passes.remove(&self.number);
         let controller = self.metrics.controller();

@@ -4,7 +4,7 @@
 //! This crate serves nothing: `admin` serves the text.
 //! Metrics that controller-runtime and client-go also have use the same names, so that existing dashboards and alerts
 //! work unchanged.
-//! Values that another module holds anyway, such as the state of watches, are read from a [`Source`] at each scrape.
+//! Values that another module holds anyway, such as the state of watches, are read from a [`SampleSource`] at each scrape.
 
 mod controller;
 mod labels;
@@ -23,12 +23,12 @@ use prometheus_client::{
     registry::Registry,
 };
 
-pub use controller::{ControllerMetrics, PassResult, Running};
-pub use scrape::{PluginSample, Sample, Source, WatchSample};
+pub use controller::{ControllerMetrics, PassResult, RunningPass};
+pub use scrape::{PluginSample, Sample, SampleSource, WatchSample};
 
 use labels::{
-    Code, Controller, ControllerResult, Lease, Name, Plugin, PluginCondition, PluginReason,
-    PluginVerb,
+    ControllerLabels, ControllerResultLabels, LeaseLabels, PluginConditionLabels, PluginLabels,
+    PluginReasonLabels, PluginVerbLabels, QueueLabels, RequestLabels,
 };
 
 /// The content type of the text of [`Metrics::encode`].
@@ -61,30 +61,30 @@ pub struct Metrics {
 /// The metric families; a clone shares the values.
 #[derive(Clone)]
 struct Families {
-    reconciles: Family<ControllerResult, Counter>,
-    reconcile_errors: Family<Controller, Counter>,
-    reconcile_seconds: Histograms<Controller>,
-    active_workers: Family<Controller, Gauge>,
-    workers_max: Family<Controller, Gauge>,
-    queue_depth: Family<Name, Gauge>,
-    queue_adds: Family<Name, Counter>,
-    queue_retries: Family<Name, Counter>,
-    queue_seconds: Histograms<Name>,
-    work_seconds: Histograms<Name>,
-    requests: Family<Code, Counter>,
-    leader: Family<Lease, Gauge>,
-    faults: Family<PluginReason, Counter>,
-    skips: Family<Plugin, Counter>,
-    writes: Family<PluginVerb, Counter>,
-    call_seconds: Histograms<Plugin>,
-    event_to_write: Histograms<Plugin>,
-    swaps: Family<Plugin, Counter>,
-    swap_seconds: Histograms<Plugin>,
-    conflicts: Family<Plugin, Counter>,
-    conditions: Family<PluginCondition, Gauge>,
-    memory_peak: Family<Plugin, Gauge>,
-    memory_waits: Family<Plugin, Counter>,
-    log_dropped: Family<Plugin, Counter>,
+    reconciles: Family<ControllerResultLabels, Counter>,
+    reconcile_errors: Family<ControllerLabels, Counter>,
+    reconcile_seconds: Histograms<ControllerLabels>,
+    active_workers: Family<ControllerLabels, Gauge>,
+    workers_max: Family<ControllerLabels, Gauge>,
+    queue_depth: Family<QueueLabels, Gauge>,
+    queue_adds: Family<QueueLabels, Counter>,
+    queue_retries: Family<QueueLabels, Counter>,
+    queue_seconds: Histograms<QueueLabels>,
+    work_seconds: Histograms<QueueLabels>,
+    requests: Family<RequestLabels, Counter>,
+    leader: Family<LeaseLabels, Gauge>,
+    faults: Family<PluginReasonLabels, Counter>,
+    skips: Family<PluginLabels, Counter>,
+    writes: Family<PluginVerbLabels, Counter>,
+    call_seconds: Histograms<PluginLabels>,
+    event_to_write: Histograms<PluginLabels>,
+    swaps: Family<PluginLabels, Counter>,
+    swap_seconds: Histograms<PluginLabels>,
+    conflicts: Family<PluginLabels, Counter>,
+    conditions: Family<PluginConditionLabels, Gauge>,
+    memory_peak: Family<PluginLabels, Gauge>,
+    memory_waits: Family<PluginLabels, Counter>,
+    log_dropped: Family<PluginLabels, Counter>,
 }
 
 impl Default for Metrics {
@@ -133,7 +133,7 @@ impl Metrics {
     }
 
     /// Adds a source that is read at each scrape.
-    pub fn add_source(&self, source: Arc<dyn Source>) {
+    pub fn add_source(&self, source: Arc<dyn SampleSource>) {
         let collector = scrape::Collector::new(source);
         self.registry.lock().register_collector(Box::new(collector));
     }
@@ -155,7 +155,7 @@ impl Metrics {
     pub fn plugin(&self, name: &str) -> PluginMetrics {
         PluginMetrics {
             families: self.families.clone(),
-            plugin: Plugin {
+            plugin: PluginLabels {
                 plugin: name.to_owned(),
             },
         }
@@ -163,7 +163,7 @@ impl Metrics {
 
     /// Counts a request to the API server; `code` is `<error>` if there was no response.
     pub fn request(&self, method: &str, code: &str) {
-        let label = Code {
+        let label = RequestLabels {
             code: code.to_owned(),
             method: method.to_owned(),
         };
@@ -180,7 +180,7 @@ impl Metrics {
         let shown = shown.entry(plugin.to_owned()).or_default();
         for (condition, holds) in conditions {
             shown.insert(condition.to_owned());
-            let label = PluginCondition {
+            let label = PluginConditionLabels {
                 plugin: plugin.to_owned(),
                 condition: condition.to_owned(),
             };
@@ -193,7 +193,7 @@ impl Metrics {
     pub fn plugin_gone(&self, plugin: &str) {
         let shown = self.conditions.lock().remove(plugin);
         for condition in shown.into_iter().flatten() {
-            self.families.conditions.remove(&PluginCondition {
+            self.families.conditions.remove(&PluginConditionLabels {
                 plugin: plugin.to_owned(),
                 condition,
             });
@@ -202,7 +202,7 @@ impl Metrics {
 
     /// Sets whether this process holds the lease.
     pub fn leads(&self, lease: &str, leads: bool) {
-        let label = Lease {
+        let label = LeaseLabels {
             name: lease.to_owned(),
         };
         let gauge = self.families.leader.get_or_create_owned(&label);
@@ -214,7 +214,7 @@ impl Metrics {
 #[derive(Clone)]
 pub struct PluginMetrics {
     families: Families,
-    plugin: Plugin,
+    plugin: PluginLabels,
 }
 
 impl PluginMetrics {
@@ -237,7 +237,7 @@ impl PluginMetrics {
 
     /// Counts a fault by the reason in the parent's condition.
     pub fn fault(&self, reason: &str) {
-        let label = PluginReason {
+        let label = PluginReasonLabels {
             plugin: self.plugin.plugin.clone(),
             reason: reason.to_owned(),
         };
@@ -251,7 +251,7 @@ impl PluginMetrics {
 
     /// Counts a write for one of its parents that the API server accepted.
     pub fn wrote(&self, verb: &str) {
-        let label = PluginVerb {
+        let label = PluginVerbLabels {
             plugin: self.plugin.plugin.clone(),
             verb: verb.to_owned(),
         };

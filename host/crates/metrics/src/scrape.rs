@@ -8,10 +8,10 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge},
 };
 
-use super::labels::{Name, Plugin, Watch};
+use super::labels::{PluginLabels, QueueLabels, WatchLabels};
 
 /// A module that knows the current values.
-pub trait Source: Send + Sync + 'static {
+pub trait SampleSource: Send + Sync + 'static {
     /// Returns the current values.
     fn sample(&self) -> Sample;
 }
@@ -68,10 +68,10 @@ pub struct PluginSample {
 }
 
 /// The adapter of a source to the registry.
-pub(super) struct Collector(Arc<dyn Source>);
+pub(super) struct Collector(Arc<dyn SampleSource>);
 
 impl Collector {
-    pub(super) fn new(source: Arc<dyn Source>) -> Self {
+    pub(super) fn new(source: Arc<dyn SampleSource>) -> Self {
         Self(source)
     }
 }
@@ -99,7 +99,7 @@ impl collector::Collector for Collector {
             MetricType::Gauge,
         )?;
         ConstGauge::new(count(left_out)).encode(family)?;
-        let name = |(name, _, _): &(String, Duration, Duration)| Name { name: name.clone() };
+        let name = |(name, _, _): &(String, Duration, Duration)| QueueLabels { name: name.clone() };
         gauges(
             &mut encoder,
             "workqueue_unfinished_work_seconds",
@@ -120,7 +120,7 @@ impl collector::Collector for Collector {
 }
 
 fn encode_watches(encoder: &mut DescriptorEncoder<'_>, watches: &[WatchSample]) -> fmt::Result {
-    let label = |watch: &WatchSample| Watch {
+    let label = |watch: &WatchSample| WatchLabels {
         group: watch.group.clone(),
         version: watch.version.clone(),
         kind: watch.kind.clone(),
@@ -171,7 +171,7 @@ fn encode_watches(encoder: &mut DescriptorEncoder<'_>, watches: &[WatchSample]) 
 }
 
 fn encode_plugins(encoder: &mut DescriptorEncoder<'_>, plugins: &[PluginSample]) -> fmt::Result {
-    let label = |plugin: &PluginSample| Plugin {
+    let label = |plugin: &PluginSample| PluginLabels {
         plugin: plugin.plugin.clone(),
     };
     gauges(

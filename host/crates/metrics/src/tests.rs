@@ -7,7 +7,7 @@ struct Fixed {
     unfinished: Vec<(String, Duration, Duration)>,
 }
 
-impl Source for Fixed {
+impl SampleSource for Fixed {
     fn sample(&self) -> Sample {
         Sample {
             watches: vec![WatchSample {

@@ -19,6 +19,7 @@ mod operation;
 mod read;
 mod resource;
 mod selector;
+mod token_bucket;
 pub mod yaml;
 
 pub use answer::{
@@ -43,3 +44,4 @@ pub use operation::{Operation, Ownership};
 pub use read::{ListSelector, ObjectRef, ReadFailure, ReadKey, Reads};
 pub use resource::{HashKey, Resource, Resources};
 pub use selector::{InvalidSelector, LabelSelector};
+pub use token_bucket::{Rate, TokenBucket};

@@ -79,6 +79,8 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
     object
         .managed
         .iter()
+        // An apply changes only the entry of earlier applies to the object itself: entries of updates and of subresources
+        // keep their fields.
         .filter(|entry| entry.applied && entry.subresource.is_none() && *entry.manager == *manager)
         .filter_map(|entry| fields::Owned::parse(&entry.fields))
         .any(|owned| fields::covers(&owned, stated))
@@ -90,11 +92,13 @@ pub(super) fn is_covered(object: &Object, manager: &str, stated: &Map<String, Va
 pub fn stated(child: &Child) -> Map<String, Value> {
     let mut object = child.object.clone();
     if child.kind.group.is_empty() && &*child.kind.kind == "Secret" {
+        // The entry of our manager for `stringData` does not follow changes of `data`, so the check of ownership needs `data`.
         encode_string_data(&mut object);
     }
     object.insert("apiVersion".to_owned(), child.kind.api_version().into());
     object.insert("kind".to_owned(), (*child.kind.kind).into());
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        // The types of Kubernetes always write it, as null.
         metadata.remove("creationTimestamp");
     }
     put(

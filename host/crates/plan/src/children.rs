@@ -12,19 +12,19 @@ use innkeeper_model::{
 use serde_json::Value;
 
 use super::{
-    Claim, Context, Plan, PlannedChild, Progress, body::Body, claim, order, ownership, readiness,
+    Context, Owner, Plan, PlannedChild, Progress, body::Body, order, owner, ownership, readiness,
 };
 
 /// Finalizer that makes the garbage collector delete the children before the parent.
 const FOREGROUND_DELETION: &str = "foregroundDeletion";
 
 /// The progress of a child and the operation for it, if any.
-struct Step {
+struct ChildStep {
     progress: Progress,
     operation: Option<Operation>,
 }
 
-impl Step {
+impl ChildStep {
     const fn none(progress: Progress) -> Self {
         Self {
             progress,
@@ -46,7 +46,7 @@ pub(super) fn plan(
     for child in order::sorted(children) {
         let id = id(child);
         let object = observed.get(&id).copied();
-        let Step {
+        let ChildStep {
             progress,
             operation,
         } = step(context, child, &id, object, &satisfied);
@@ -106,25 +106,26 @@ fn step(
     id: &ObjectId,
     object: Option<&Object>,
     satisfied: &BTreeSet<&str>,
-) -> Step {
+) -> ChildStep {
     if context.resources.resource(&child.kind).is_none() {
         let declared = &context.manifest.children;
         let required = declared
             .iter()
             .any(|declared| declared.kind == child.kind && declared.required);
-        return Step::none(Progress::NotServed { required });
+        return ChildStep::none(Progress::NotServed { required });
     }
     let Some(object) = object else {
         return missing(context, child, id, satisfied);
     };
-    if claim(object, context.parent) == Claim::Foreign {
+    if owner(object, context.parent) == Owner::Foreign {
         return match child.apply {
-            ApplyPolicy::Hold => Step::none(Progress::Missing),
+            ApplyPolicy::Hold => ChildStep::none(Progress::Missing),
             ApplyPolicy::Always | ApplyPolicy::Once => foreign(context, child, id, object),
         };
     }
+    // An apply would succeed, and the object would still go.
     if object.is_deleting() {
-        return Step::none(Progress::Deleting);
+        return ChildStep::none(Progress::Deleting);
     }
     existing(context, child, id, object)
 }
@@ -134,12 +135,13 @@ fn missing(
     child: &Child,
     id: &ObjectId,
     satisfied: &BTreeSet<&str>,
-) -> Step {
+) -> ChildStep {
     if child.apply == ApplyPolicy::Hold {
-        return Step::none(Progress::Missing);
+        return ChildStep::none(Progress::Missing);
     }
+    // The garbage collector would delete the new child at once, and the parent would wait for it again.
     if context.parent.is_deleting() && context.parent.has_finalizer(FOREGROUND_DELETION) {
-        return Step::none(Progress::Withheld);
+        return ChildStep::none(Progress::Withheld);
     }
     let after: Vec<String> = child
         .after
@@ -148,9 +150,9 @@ fn missing(
         .cloned()
         .collect();
     if !after.is_empty() {
-        return Step::none(Progress::Waiting { after });
+        return ChildStep::none(Progress::Waiting { after });
     }
-    Step {
+    ChildStep {
         progress: Progress::Created,
         operation: Some(Operation::Create {
             key: child.key.clone(),
@@ -163,18 +165,18 @@ fn missing(
 }
 
 /// Plans a child whose name is taken by an object that does not belong to the parent.
-fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> Step {
+fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> ChildStep {
     let granted = context.adoptable.contains(&id.kind);
     let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
-    let is_free = ownership::is_nobodys(object) && !context.parent.is_deleting();
+    let is_free = ownership::has_no_owner(object) && !context.parent.is_deleting();
     if !is_free || !(granted || asked) {
-        return Step::none(Progress::NotOwned);
+        return ChildStep::none(Progress::NotOwned);
     }
     if !(granted && asked) {
-        return Step::none(Progress::Adoptable { granted });
+        return ChildStep::none(Progress::Adoptable { granted });
     }
     if object.is_deleting() {
-        return Step::none(Progress::Deleting);
+        return ChildStep::none(Progress::Deleting);
     }
     let to = ownership_of(child);
     let patch = ownership::adoption(object, context.parent, context.plugin, to);
@@ -189,8 +191,14 @@ fn ownership_of(child: &Child) -> Ownership {
     }
 }
 
-fn transferred(child: &Child, id: &ObjectId, object: &Object, patch: Value, to: Ownership) -> Step {
-    Step {
+fn transferred(
+    child: &Child,
+    id: &ObjectId,
+    object: &Object,
+    patch: Value,
+    to: Ownership,
+) -> ChildStep {
+    ChildStep {
         progress: Progress::Transferred,
         operation: Some(Operation::Transfer {
             key: child.key.clone(),
@@ -205,7 +213,7 @@ fn transferred(child: &Child, id: &ObjectId, object: &Object, patch: Value, to: 
 }
 
 /// Plans a child that exists, belongs to the parent and is not being deleted.
-fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> Step {
+fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object) -> ChildStep {
     let to = ownership_of(child);
     // The transfer comes before any apply, because an apply does not drop an ownerReference that a patch has added.
     // It is the only operation of this pass for the child, because it changes the resourceVersion to which an apply
@@ -214,13 +222,13 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
         return transferred(child, id, object, patch, to);
     }
     if child.apply != ApplyPolicy::Always {
-        return Step::none(Progress::Held);
+        return ChildStep::none(Progress::Held);
     }
     let body = Body::new(context, child);
     if body.is_unchanged(object, context.manager, child) {
-        return Step::none(Progress::Unchanged);
+        return ChildStep::none(Progress::Unchanged);
     }
-    Step {
+    ChildStep {
         progress: Progress::Updated,
         operation: Some(Operation::Update {
             restores: body.was_applied_last(object),
@@ -273,7 +281,7 @@ fn may_prune(context: &Context<'_>, object: &Object) -> bool {
     let label = object.labels.get(LABEL_PLUGIN).map(|name| &**name);
     let labelled = label == Some(context.plugin.as_str());
     let retained = object.annotation(ANNOTATION_RETAINED_FOR).is_some();
-    claim(object, context.parent) == Claim::Ours(Ownership::Owned)
+    owner(object, context.parent) == Owner::Ours(Ownership::Owned)
         && labelled
         && !retained
         && !object.is_deleting()

@@ -1,4 +1,4 @@
-//! The host's conditions, from a plan and what became of its operations.
+//! The host's conditions, from a plan and the results of its operations.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,47 +9,49 @@ use innkeeper_model::{
 
 use super::{Plan, PlannedChild, Progress, readiness};
 
-/// A condition names at most so many children.
+/// The number of children that a condition names: as many as fit on a screen with their kinds and namespaces.
 const NAMED_MAX: usize = 5;
 
-/// As many as an answer may well have: all that is about to change hands should be seen.
+/// The same for children to adopt. More, because the user should see every object whose owner is about to change; these
+/// names still fit into one message.
 const ADOPTIONS_NAMED_MAX: usize = 30;
 
-/// The longest message of a condition of the host, in characters; the API server takes 32768.
+/// The longest message of a condition of the host, in characters. The API server takes 32,768, but every write of the
+/// status sends it, and tools show it on one line.
 const MESSAGE_CHARS_MAX: usize = 2048;
 
 /// A write that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct WriteFailure {
     /// The reason for the condition `Synced`.
     pub reason: &'static str,
-    /// What failed and why, for people.
+    /// The failed write and its cause, for users.
     pub message: String,
-    /// When to try again.
+    /// The time of the next attempt.
     pub retry: Retry,
 }
 
-/// What became of the operations of a plan.
+/// The results of the operations of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// The failure of a write to the parent itself.
-    pub parent: Option<Failure>,
-    /// Per child that was written: the object that the API server returned (none for a deleted one), or the failure.
-    pub children: BTreeMap<ObjectId, Result<Option<Arc<str>>, Failure>>,
+    pub parent: Option<WriteFailure>,
+    /// For each written child: the object that the API server returned (none for a deleted one), or the failure.
+    pub children: BTreeMap<ObjectId, Result<Option<Arc<str>>, WriteFailure>>,
 }
 
-/// What is to be said about a parent after its operations, and whether to try again.
+/// The conditions of a parent after its operations, and the next attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conclusion {
     /// The condition `Synced`.
     pub synced: Condition,
     /// The condition `Ready` as the host derives it.
     pub ready: Condition,
-    /// When to try again; none: nothing failed.
+    /// The time of the next attempt; none if nothing failed.
     pub retry: Option<Retry>,
 }
 
-/// Makes the condition `Synced`.
+/// Returns the condition `Synced`.
 pub fn synced(
     status: ConditionStatus,
     reason: &'static str,
@@ -58,7 +60,7 @@ pub fn synced(
     condition(reason::SYNCED, status, reason, message.into())
 }
 
-/// The condition `Synced` for a guest that could not do its work.
+/// Returns the condition `Synced` for a guest that answered with a fault.
 pub fn fault_condition(fault: &Fault) -> Condition {
     let reason = match fault.kind {
         FaultKind::Retry => reason::RETRYING,
@@ -68,28 +70,26 @@ pub fn fault_condition(fault: &Fault) -> Condition {
     synced(ConditionStatus::False, reason, fault.message.as_str())
 }
 
-/// Draws the conclusion from a plan and what became of its operations.
+/// Draws the conclusion from a plan and the results of its operations.
 pub fn conclude(plan: &Plan, effects: &Effects) -> Conclusion {
-    let failures: Vec<Failure> = failures(plan, effects);
+    let failures: Vec<WriteFailure> = failures(plan, effects);
     Conclusion {
         synced: synced_after(plan, &failures),
         ready: ready_after(plan, effects),
-        retry: failures.iter().map(|failure| failure.retry).reduce(sooner),
+        retry: failures
+            .iter()
+            .map(|failure| failure.retry)
+            .reduce(Retry::after_both),
     }
 }
 
-/// Of two failures the one that may pass by itself decides, and a wait that the API server asks for is kept.
-fn sooner(a: Retry, b: Retry) -> Retry {
-    a.max(b)
-}
-
-/// All failures, those that say most first.
-fn failures(plan: &Plan, effects: &Effects) -> Vec<Failure> {
+/// Returns all failures. Those that only a user can mend come first, because the condition shows the first one whole.
+fn failures(plan: &Plan, effects: &Effects) -> Vec<WriteFailure> {
     let not_owned = plan
         .children
         .iter()
         .filter(|child| child.progress == Progress::NotOwned)
-        .map(|child| Failure {
+        .map(|child| WriteFailure {
             reason: reason::CHILD_NOT_OWNED,
             message: format!(
                 "{} exists and does not belong to this parent: delete it, or give the child another name",
@@ -104,7 +104,7 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<Failure> {
         .children
         .values()
         .filter_map(|effect| effect.as_ref().err().cloned());
-    let mut failures: Vec<Failure> = effects
+    let mut failures: Vec<WriteFailure> = effects
         .parent
         .clone()
         .into_iter()
@@ -121,8 +121,8 @@ fn failures(plan: &Plan, effects: &Effects) -> Vec<Failure> {
     failures
 }
 
-/// What could be adopted, all in one: whoever agrees to it has to see it before.
-fn adoption(plan: &Plan, granted: bool) -> Option<Failure> {
+/// Returns one failure for all children to adopt: the user should see all of them before agreeing.
+fn adoption(plan: &Plan, granted: bool) -> Option<WriteFailure> {
     let adoptable = Progress::Adoptable { granted };
     let is_adoptable = |child: &PlannedChild| child.progress == adoptable;
     let objects = names(plan, ADOPTIONS_NAMED_MAX, is_adoptable)?;
@@ -131,14 +131,14 @@ fn adoption(plan: &Plan, granted: bool) -> Option<Failure> {
     } else {
         "grant the plugin adopt: true for the kinds of these children".to_owned()
     };
-    Some(Failure {
+    Some(WriteFailure {
         reason: reason::ADOPTION_PENDING,
-        message: format!("exist and belong to nobody; to have them adopted, {agree}: {objects}"),
+        message: format!("exist without an owner; to adopt them, {agree}: {objects}"),
         retry: Retry::Backoff,
     })
 }
 
-fn synced_after(plan: &Plan, failures: &[Failure]) -> Condition {
+fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
     let not_synced = |reason, message| synced(ConditionStatus::False, reason, message);
     if let Some((first, others)) = failures.split_first() {
         let message = match others.len() {
@@ -151,7 +151,7 @@ fn synced_after(plan: &Plan, failures: &[Failure]) -> Condition {
         child.progress == Progress::Deleting
     });
     if let Some(children) = deleting {
-        let message = format!("being deleted, and made again once gone: {children}");
+        let message = format!("being deleted, created again when gone: {children}");
         return not_synced(reason::CHILD_DELETING, message);
     }
     let withheld = names(plan, NAMED_MAX, |child| {
@@ -173,7 +173,7 @@ fn synced_after(plan: &Plan, failures: &[Failure]) -> Condition {
     synced(
         ConditionStatus::True,
         reason::APPLIED,
-        "everything is as the plugin wants it",
+        "all children are as desired",
     )
 }
 
@@ -181,7 +181,7 @@ fn ready_after(plan: &Plan, effects: &Effects) -> Condition {
     let is_ready = |child: &PlannedChild| match effects.children.get(&child.id) {
         Some(Ok(Some(json))) => readiness::written(child, json),
         Some(Ok(None) | Err(_)) => false,
-        // What was to be written and was not even tried is not there.
+        // A planned write that was not tried: an earlier one failed, so the child is not as desired.
         None => child.ready && !is_pending(plan, child),
     };
     let not_ready = names(plan, NAMED_MAX, |child| {
@@ -208,18 +208,18 @@ fn is_pending(plan: &Plan, child: &PlannedChild) -> bool {
     plan.operations.iter().any(writes)
 }
 
-/// The names of the first children that are chosen, none if there are none.
+/// Returns the names of the first chosen children; none if no child is chosen.
 fn names(plan: &Plan, named_max: usize, chosen: impl Fn(&PlannedChild) -> bool) -> Option<String> {
     let chosen: Vec<&PlannedChild> = plan.children.iter().filter(|child| chosen(child)).collect();
     if chosen.is_empty() {
         return None;
     }
-    let named: Vec<String> = chosen
+    let named = chosen
         .iter()
         .take(named_max)
         .map(|child| child.id.to_string())
-        .collect();
-    let named = named.join(", ");
+        .collect::<Vec<_>>()
+        .join(", ");
     Some(match chosen.len().saturating_sub(named_max) {
         0 => named,
         more => format!("{named} and {more} more"),

@@ -29,7 +29,7 @@ pub struct CrdWrite {
 
 /// The reason why a CustomResourceDefinition is not installed or not served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CrdRefusal {
     /// The object has no name, or is not a CustomResourceDefinition.
     #[error("this is not an apiextensions.k8s.io/v1 CustomResourceDefinition with a metadata.name")]
     Unnamed,
@@ -167,8 +167,8 @@ pub fn plan(
     hash_key: &HashKey,
     existing: Option<&Object>,
     desired: &Map<String, Value>,
-) -> Result<Option<CrdWrite>, Refusal> {
-    let name = name(desired).ok_or(Refusal::Unnamed)?;
+) -> Result<Option<CrdWrite>, CrdRefusal> {
+    let name = name(desired).ok_or(CrdRefusal::Unnamed)?;
     let mut body = canonical(plugin, &name, desired);
     let applied = body::applied(hash_key, &body, &[]);
     let mut new_rules = Vec::new();
@@ -195,15 +195,15 @@ pub fn plan(
 /// # Errors
 ///
 /// Returns a refusal if the API server would reject the definition, or if the host could not serve its objects.
-pub fn check(crd: &Map<String, Value>, parents: &[ParentKind]) -> Result<(), Refusal> {
-    let name = name(crd).ok_or(Refusal::Unnamed)?;
+pub fn check(crd: &Map<String, Value>, parents: &[ParentKind]) -> Result<(), CrdRefusal> {
+    let name = name(crd).ok_or(CrdRefusal::Unnamed)?;
     let spec = |pointer| text(crd.get("spec"), pointer).unwrap_or_default();
     let expected = format!("{}.{}", spec("/names/plural"), spec("/group"));
     if name != expected {
-        return Err(Refusal::Misnamed { name, expected });
+        return Err(CrdRefusal::Misnamed { name, expected });
     }
     if spec("/conversion/strategy") == "Webhook" {
-        return Err(Refusal::ConversionWebhook(name));
+        return Err(CrdRefusal::ConversionWebhook(name));
     }
     let (group, kind) = (spec("/group"), spec("/names/kind"));
     parents
@@ -218,8 +218,8 @@ pub fn check(crd: &Map<String, Value>, parents: &[ParentKind]) -> Result<(), Ref
 ///
 /// Returns a refusal if plural or scope differ from the plugin's manifest, if the version is not served, or if two field
 /// managers cannot share its status.
-pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(), Refusal> {
-    let name = name(crd).ok_or(Refusal::Unnamed)?;
+pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(), CrdRefusal> {
+    let name = name(crd).ok_or(CrdRefusal::Unnamed)?;
     let kind = parent.kind.clone();
     let spec = |pointer| {
         text(crd.get("spec"), pointer)
@@ -228,7 +228,7 @@ pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(),
     };
     let plural = spec("/names/plural");
     if plural != parent.plural {
-        return Err(Refusal::ParentPlural {
+        return Err(CrdRefusal::ParentPlural {
             name,
             found: plural,
             parent: parent.plural.clone(),
@@ -242,7 +242,7 @@ pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(),
         },
     );
     if found != scope {
-        return Err(Refusal::ParentScope {
+        return Err(CrdRefusal::ParentScope {
             name,
             found,
             parent: scope,
@@ -250,10 +250,10 @@ pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(),
     }
     let served = find_version(crd, &kind.version).filter(|version| is_served(version));
     let Some(version) = served else {
-        return Err(Refusal::NotServed { name, kind });
+        return Err(CrdRefusal::NotServed { name, kind });
     };
     if version.pointer("/subresources/status").is_none() {
-        return Err(Refusal::NoStatus { name, kind });
+        return Err(CrdRefusal::NoStatus { name, kind });
     }
     let conditions =
         version.pointer("/schema/openAPIV3Schema/properties/status/properties/conditions");
@@ -263,14 +263,18 @@ pub fn check_parent(crd: &Map<String, Value>, parent: &ParentKind) -> Result<(),
     if is_map {
         Ok(())
     } else {
-        Err(Refusal::AtomicConditions { name, kind })
+        Err(CrdRefusal::AtomicConditions { name, kind })
     }
 }
 
 /// Joins the first items of a list, and adds the number of the others.
 fn list(items: &[String]) -> String {
-    let first: Vec<&str> = items.iter().take(LISTED_MAX).map(String::as_str).collect();
-    let first = first.join(", ");
+    let first = items
+        .iter()
+        .take(LISTED_MAX)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     match items.len().saturating_sub(LISTED_MAX) {
         0 => first,
         more => format!("{first} and {more} more"),
@@ -341,13 +345,13 @@ fn check_existing(
     name: &str,
     existing: &Object,
     desired: &Map<String, Value>,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<String>, CrdRefusal> {
     let name = name.to_owned();
     let json: Value = serde_json::from_str(&existing.json).unwrap_or_default();
     let differences = differences(&json, desired);
     let owner = existing.labels.get(LABEL_PLUGIN).map(|owner| &**owner);
     if owner != Some(plugin.as_str()) {
-        return Err(Refusal::Foreign {
+        return Err(CrdRefusal::Foreign {
             name,
             plugin: plugin.clone(),
             owner: owner.map(str::to_owned),
@@ -355,7 +359,7 @@ fn check_existing(
         });
     }
     if existing.is_deleting() {
-        return Err(Refusal::Deleting(name));
+        return Err(CrdRefusal::Deleting(name));
     }
     let scopes = (
         text(json.get("spec"), "/scope"),
@@ -364,19 +368,19 @@ fn check_existing(
     if let (Some(existing), Some(desired)) = scopes
         && existing != desired
     {
-        return Err(Refusal::Scope {
+        return Err(CrdRefusal::Scope {
             name,
             existing: existing.to_owned(),
             desired: desired.to_owned(),
         });
     }
     if let Some(version) = version_gone(&json, desired) {
-        return Err(Refusal::VersionGone { name, version });
+        return Err(CrdRefusal::VersionGone { name, version });
     }
     if differences.narrower.is_empty() {
         Ok(differences.rules)
     } else {
-        Err(Refusal::Narrower {
+        Err(CrdRefusal::Narrower {
             name,
             changes: differences.narrower,
         })
@@ -394,8 +398,11 @@ fn find_version<'a>(crd: &'a Map<String, Value>, name: &str) -> Option<&'a Value
 }
 
 fn served_versions(crd: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
-    let versions = versions.into_iter().flatten();
+    let versions = crd
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     versions
         .filter(|version| is_served(version))
         .map(|version| (text(Some(version), "/name").unwrap_or_default(), version))
@@ -403,10 +410,12 @@ fn served_versions(crd: &Value) -> impl Iterator<Item = (&str, &Value)> {
 
 /// Returns a stored or served version that the new definition lacks.
 fn version_gone(existing: &Value, desired: &Map<String, Value>) -> Option<String> {
-    let stored = existing
+    let mut stored = existing
         .pointer("/status/storedVersions")
-        .and_then(Value::as_array);
-    let mut stored = stored.into_iter().flatten().filter_map(Value::as_str);
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     let gone = stored.find(|version| find_version(desired, version).is_none());
     let unserved = || {
         served_versions(existing)

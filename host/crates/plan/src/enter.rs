@@ -6,7 +6,7 @@ use innkeeper_model::{
 
 /// The action for a parent before the guest is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Entry {
+pub enum PassEntry {
     /// No action: the parent is being deleted without the host's finalizer, and the garbage collector does the rest.
     Ignore,
     /// No pass: an annotation pauses the parent.
@@ -18,20 +18,20 @@ pub enum Entry {
 }
 
 /// Decides the action for a parent.
-pub fn enter(parent: &Object, plugin: &PluginName, manifest: &Manifest) -> Entry {
+pub fn enter(parent: &Object, plugin: &PluginName, manifest: &Manifest) -> PassEntry {
     let says_true = |name| parent.annotation(name) == Some("true");
     let finalizing = parent.is_deleting();
     if finalizing && !parent.has_finalizer(&plugin.finalizer()) {
-        return Entry::Ignore;
+        return PassEntry::Ignore;
     }
     // This check comes before the pause, so that a user can end a stuck deletion of a paused parent too.
     if finalizing && (says_true(ANNOTATION_SKIP_FINALIZE) || !manifest.finalize) {
-        return Entry::Release;
+        return PassEntry::Release;
     }
     if says_true(ANNOTATION_PAUSED) {
-        return Entry::Paused;
+        return PassEntry::Paused;
     }
-    Entry::Pass(if finalizing {
+    PassEntry::Pass(if finalizing {
         Phase::Finalize
     } else {
         Phase::Reconcile

@@ -40,8 +40,10 @@ impl<'a> Owned<'a> {
 
     /// Takes out the owned part of a field.
     pub(super) fn into_field(self, field: &str) -> Option<Self> {
-        let members = self.0.into_iter();
-        let mut members = members.filter(|(name, _)| name.strip_prefix("f:") == Some(field));
+        let mut members = self
+            .0
+            .into_iter()
+            .filter(|(name, _)| name.strip_prefix("f:") == Some(field));
         members.next().map(|(_, member)| member)
     }
 
@@ -64,7 +66,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Owned<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Owned<'de>, A::Error> {
                 let mut members = Vec::new();
-                while let Some((Name(name), member)) = map.next_entry()? {
+                while let Some((MemberName(name), member)) = map.next_entry()? {
                     members.push((name, member));
                 }
                 // Sorting is cheap here: the API server writes the members in sorted order.
@@ -80,7 +82,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Owned<'a> {
 
 /// A name that borrows from the text unless it contains escapes.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Defaults of the API server for missing keys of list items; only defaults that are the same in all kinds.
 const KEY_DEFAULTS: [(&str, &str); 1] = [("protocol", "TCP")];
@@ -246,8 +248,9 @@ fn item_owned_exactly(
     let Some((member, owned)) = found else {
         return false;
     };
-    let mut observed = observed.iter();
-    let observed = observed.find(|observed| member.matches(observed, false));
+    let observed = observed
+        .iter()
+        .find(|observed| member.matches(observed, false));
     observed.is_some_and(|observed| owns_exactly(Some(owned), item, observed))
 }
 

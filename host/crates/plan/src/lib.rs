@@ -39,11 +39,11 @@ use std::{
 
 pub use body::encode_string_data;
 pub use body::stated;
-pub use conclude::{Conclusion, Effects, Failure, conclude, fault_condition, synced};
+pub use conclude::{Conclusion, Effects, WriteFailure, conclude, fault_condition, synced};
 pub use difference::{FieldPath, first_difference};
-pub use enter::{Entry, enter};
+pub use enter::{PassEntry, enter};
 pub use generate::generate;
-pub use ownership::{Claim, claim};
+pub use ownership::{Owner, owner};
 pub use readiness::is_ready;
 pub use status::{GuestPart, ReadyPart, StatusWrite, StatusWrites, gives, has_spoken, status};
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// The owner of an existing object, as seen from a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Claim {
+pub enum Owner {
     /// The object belongs to the parent.
     Ours(Ownership),
     /// The object has another owner or none, and the host must not touch it.
@@ -16,11 +16,11 @@ pub enum Claim {
 ///
 /// An object belongs to the parent if the parent's UID controls it, or if it has no controller and is retained for a
 /// parent of this identity.
-pub fn claim(existing: &Object, parent: &Object) -> Claim {
+pub fn owner(existing: &Object, parent: &Object) -> Owner {
     match &existing.controller {
-        Some(controller) if *controller == parent.uid => Claim::Ours(Ownership::Owned),
-        None if is_retained_for(existing, parent) => Claim::Ours(Ownership::Retained),
-        Some(_) | None => Claim::Foreign,
+        Some(controller) if *controller == parent.uid => Owner::Ours(Ownership::Owned),
+        None if is_retained_for(existing, parent) => Owner::Ours(Ownership::Retained),
+        Some(_) | None => Owner::Foreign,
     }
 }
 
@@ -29,7 +29,7 @@ fn is_retained_for(existing: &Object, parent: &Object) -> bool {
 }
 
 /// Returns true if an object has neither a controller nor a `retained-for` annotation.
-pub(super) fn is_nobodys(object: &Object) -> bool {
+pub(super) fn has_no_owner(object: &Object) -> bool {
     object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_none()
 }
 

@@ -88,7 +88,7 @@ pub fn is_ready(kind: &Gvk, json: &str, ready_condition: Option<&str>) -> bool {
 #[derive(Deserialize)]
 struct Probe<'a> {
     #[serde(borrow, default)]
-    metadata: Metadata<'a>,
+    metadata: ProbeMetadata<'a>,
     #[serde(borrow, default)]
     spec: Option<&'a RawValue>,
     #[serde(default)]
@@ -97,7 +97,7 @@ struct Probe<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
+struct ProbeMetadata<'a> {
     generation: Option<i64>,
     #[serde(borrow)]
     deletion_timestamp: Option<Cow<'a, str>>,

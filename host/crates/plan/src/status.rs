@@ -64,7 +64,7 @@ pub fn status(
     ready: ReadyPart,
     now: jiff::Timestamp,
 ) -> StatusWrites {
-    let observed = Observed::new(parent, now);
+    let observed = ObservedStatus::new(parent, now);
     let guest_manager = plugin.status_manager();
     let host_manager = plugin.host_manager();
     let (guest_write, guest_says_ready) = match guest {
@@ -104,14 +104,14 @@ pub fn has_spoken(plugin: &PluginName, parent: &Object) -> bool {
 
 /// Returns true if the condition `Synced` of a parent already has this reason, for its current generation.
 pub fn gives(parent: &Object, reason: &str) -> bool {
-    let observed = Observed::new(parent, jiff::Timestamp::UNIX_EPOCH);
+    let observed = ObservedStatus::new(parent, jiff::Timestamp::UNIX_EPOCH);
     observed.find(reason::SYNCED).is_some_and(|synced| {
         synced["reason"] == reason
             && synced.get("observedGeneration").and_then(Value::as_i64) == parent.generation
     })
 }
 
-fn guest_status(observed: &Observed<'_>, report: &Report) -> Option<Map<String, Value>> {
+fn guest_status(observed: &ObservedStatus<'_>, report: &Report) -> Option<Map<String, Value>> {
     let mut status = report.status.clone().unwrap_or_default();
     drop_nulls(&mut status);
     if !report.conditions.is_empty() {
@@ -142,20 +142,20 @@ fn drop_nested_nulls(value: &mut Value) {
 /// The parsed part of the parent's JSON; the rest is skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Shown {
+struct RawParent {
     status: Value,
 }
 
 /// The observed status of the parent.
-struct Observed<'a> {
+struct ObservedStatus<'a> {
     parent: &'a Object,
     status: Value,
     now: jiff::Timestamp,
 }
 
-impl<'a> Observed<'a> {
+impl<'a> ObservedStatus<'a> {
     fn new(parent: &'a Object, now: jiff::Timestamp) -> Self {
-        let Shown { status } = serde_json::from_str(&parent.json).unwrap_or_default();
+        let RawParent { status } = serde_json::from_str(&parent.json).unwrap_or_default();
         Self {
             parent,
             status,
@@ -192,7 +192,7 @@ impl<'a> Observed<'a> {
     }
 
     /// Returns the present condition `Ready`. It is `Unknown` if there is none, or if it says that the parent was not
-    /// selected, which tells nothing about its children.
+    /// selected, which says nothing about its children.
     fn ready_so_far(&self) -> Value {
         let known = self.find(reason::READY);
         let is_left_out = |ready: &&Value| ready["reason"] == reason::NOT_SELECTED;

@@ -114,7 +114,7 @@ pub enum Error {
         name: String,
         /// The cause.
         #[source]
-        source: Box<plan::crd::Refusal>,
+        source: Box<plan::crd::CrdRefusal>,
     },
     /// A CRD in the cluster cannot be read.
     #[error("failed to read the CustomResourceDefinition {name}")]

@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeSet, io};
 
-use innkeeper_model::{Child, DOMAIN_PREFIX, Generated, Scope};
+use innkeeper_model::{Child, DOMAIN_PREFIX, Generated, Scope, is_dns_label};
 use serde_json::{Map, Value};
 
 use super::{Rejection, Rules, names};
 
-/// The maximum number of values that the host generates for one Secret.
+/// The maximum number of values that the host generates for one Secret, and of the characters of each. Chosen: more than any
+/// known Secret has, and together far below the limit of an object.
 const GENERATED_MAX: usize = 64;
 const GENERATED_CHARS_MAX: u32 = 1024;
 
@@ -125,7 +126,7 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
                 child.kind
             )));
         }
-        (Scope::Namespaced, None, Some(namespace)) if !names::is_dns_label(namespace) => {
+        (Scope::Namespaced, None, Some(namespace)) if !is_dns_label(namespace) => {
             return Err(Rejection::output(format!(
                 "\"{namespace}\" is not a valid namespace name"
             )));

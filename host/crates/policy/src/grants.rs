@@ -147,8 +147,10 @@ impl Grants {
     ///
     /// Kubernetes' own kinds have no CustomResourceDefinition, so no grant allows one.
     pub fn allows_crd(&self, kind: &GroupKind) -> bool {
-        let granted = self.crds.get(kind);
-        let granted = granted.is_some_and(|grant| suffices(kind, grant.privileged));
+        let granted = self
+            .crds
+            .get(kind)
+            .is_some_and(|grant| suffices(kind, grant.privileged));
         !is_built_in(kind) && (granted || self.allows_parent(kind))
     }
 

@@ -6,11 +6,6 @@ pub(super) const SUBDOMAIN_CHARS_MAX: usize = 253;
 /// The longest DNS label, and so the longest name of a namespace.
 const LABEL_CHARS_MAX: usize = 63;
 
-/// Returns true if the text is a DNS label: lower-case letters, digits and inner dashes.
-pub(super) fn is_dns_label(text: &str) -> bool {
-    text.len() <= LABEL_CHARS_MAX && is_lower_word(text)
-}
-
 /// Returns true if the text is a DNS subdomain: words in the form of DNS labels, joined by dots. Only the total length is
 /// limited.
 pub(super) fn is_dns_subdomain(text: &str) -> bool {
@@ -81,6 +76,8 @@ fn is_mixed_word(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use innkeeper_model::is_dns_label;
+
     use super::*;
 
     #[test]

@@ -8,7 +8,7 @@ use innkeeper_model::{
     ANNOTATION_PAUSED, Condition, ConditionStatus, Event, FaultKind, Object, Phase, PluginName,
     Report, Retry, reason,
 };
-use innkeeper_plan::{self as plan, Failure, GuestPart, ReadyPart};
+use innkeeper_plan::{self as plan, GuestPart, ReadyPart, WriteFailure};
 use innkeeper_policy::NotSelected;
 use tokio::time::Instant;
 
@@ -90,7 +90,7 @@ pub(crate) enum StatusFinding {
     /// The rate limit of the parent holds the status back.
     HeldBack(HeldBack),
     /// The API server rejected the guest's part.
-    Rejected(Failure),
+    Rejected(WriteFailure),
     /// The write failed.
     Failed(Retry),
 }

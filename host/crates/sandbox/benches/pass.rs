@@ -1,4 +1,4 @@
-//! What the sandbox costs: one pass of the memcached guest in a fresh instance, on one thread, split into its steps.
+//! The cost of the sandbox: one pass of the memcached guest in a fresh instance, on one thread, split into its steps.
 //!
 //! `INNKEEPER_GUESTS` names the directory with the guests; `target/guests` without it.
 
@@ -32,14 +32,14 @@ const CONTEXT: Context = Context {
     seed: [1; 32],
 };
 
-/// The target: so much for any pass, and so much per KB of JSON handed over.
+/// The promise: the cost of any pass, and the additional cost for each KB of JSON that crosses the boundary.
 const FIXED: Duration = Duration::from_micros(15);
 const PER_KB: Duration = Duration::from_micros(8);
 
 /// Takes the time of one step out of a call's timing.
 type Step = fn(&Timing) -> Duration;
 
-/// Passes over which the summary's figures are taken.
+/// The number of passes of the summary.
 const PASSES: usize = 5000;
 
 fn main() -> anyhow::Result<()> {
@@ -76,7 +76,7 @@ fn bench(criterion: &mut Criterion, memcached: &Plugin, silent: &Plugin, input: 
     });
     let steps: [(&str, &Plugin, Step); 4] = [
         ("instantiate", memcached, |timing| timing.instantiate),
-        // A guest that does nothing with what it is handed.
+        // A guest that ignores its input.
         ("lower", silent, |timing| timing.call),
         ("lower and guest", memcached, |timing| timing.call),
         ("lift", memcached, |timing| timing.check),
@@ -188,7 +188,7 @@ struct Input {
 }
 
 impl Input {
-    /// A parent whose children are all there: what the guest answers to the parent alone, as the cluster shows it.
+    /// A parent with all its children: the answer to the parent alone, in the form of the cluster.
     fn settled(plugin: &Plugin) -> anyhow::Result<Self> {
         let parent = json!({
             "apiVersion": "cache.example.com/v1",
@@ -244,7 +244,7 @@ impl Input {
     }
 }
 
-/// Adds what the API server and the controllers add.
+/// Adds the fields of the API server and the controllers.
 fn observed(mut object: Map<String, Value>) -> Arc<str> {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert(
@@ -315,7 +315,7 @@ impl Reads for Pods {
     }
 }
 
-/// A guest that takes what it is handed and keeps everything: what is left is the host's own cost of handing it over.
+/// A guest that takes its input and answers `keep`, so that only the cost of the host remains.
 fn silent_guest() -> anyhow::Result<Vec<u8>> {
     let mut resolve = Resolve::default();
     let contract = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../wit/plugin.wit");

@@ -1,9 +1,9 @@
 //! From bytes to compiled code.
 //!
-//! Everything that can be said without compiling is said first, because compiling is the expensive and dangerous step:
-//! what the file is, which contract it was built against, what it imports and exports, how large its parts are.
-//! A host compiles in processes of their own, which can be bounded and killed; see [`Compiler`].
-//! Where the bytes come from is not this module's business.
+//! All checks that need no compiler come first, because compiling is the expensive and dangerous step: the file format,
+//! the contract version, the imports and exports, the sizes of all parts.
+//! A host compiles in separate processes, which can be bounded and killed; see [`Compiler`].
+//! This module does not know the source of the bytes.
 
 mod cache;
 mod child;
@@ -48,10 +48,11 @@ const IMPORTS: [&str; 3] = [
     "innkeeper:plugin/cluster@",
 ];
 
-/// How large an artifact and its parts may be.
+/// Size limits of an artifact and its parts.
 ///
-/// Compiling takes time and memory out of all proportion to some inputs; these bounds keep ordinary mistakes away from
-/// the compiler, and the guests of this project are far below them.
+/// Some inputs take far more time and memory to compile than their size suggests: a valid module of 600 KB took 37.7 s and
+/// 12.3 GB. These limits keep ordinary mistakes away from the compiler; the bounds of its process stop the rest.
+/// Chosen so that the guests of this project are far below them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The whole file, in bytes.
@@ -80,6 +81,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             bytes_max: 32 * 1024 * 1024,
+            // Lowered from 100,000: components with that many reached the compiler.
             functions_max: 50_000,
             locals_max: 10_000,
             body_bytes_max: 512 * 1024,
@@ -97,27 +99,27 @@ impl Default for Limits {
 #[derive(Clone)]
 pub struct Artifact {
     pub(super) component: Component,
-    /// What the component is mapped from; none if it is in memory alone.
+    /// The file that the component is mapped from; none if it is in memory only.
     pub(super) file: Option<CodeFile>,
     pub(super) digest: Digest,
     pub(super) contract: String,
-    /// What it carries of a description.
+    /// The embedded description.
     pub(super) description: Option<Value>,
 }
 
 impl Artifact {
-    /// The digest of the bytes.
+    /// Returns the digest of the bytes.
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
 
-    /// The contract version that it was built against.
+    /// Returns the contract version that it was built against.
     pub fn contract(&self) -> &str {
         &self.contract
     }
 }
 
-/// Reads a file that is not larger than allowed.
+/// Reads a regular file of at most `bytes_max` bytes.
 pub fn read_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
     let failed = |source: std::io::Error| {
         let path = path.display().to_string();
@@ -129,7 +131,7 @@ pub fn read_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
     };
     let kind = fs::metadata(path).map_err(failed)?.file_type();
     if !kind.is_file() && !kind.is_dir() {
-        // Reading a pipe waits for whoever writes it, perhaps for ever; of a directory the system says enough itself.
+        // Reading a pipe could wait for its writer for ever. Reading a directory fails with a good message of its own.
         return Err(failed(std::io::Error::other("it is no regular file")));
     }
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
@@ -143,7 +145,7 @@ pub fn read_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Says whether bytes are a plugin that this host can compile and link, without compiling them.
+/// Checks that bytes are a plugin that this host can compile and link, without compiling them.
 pub fn check(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
     let inspection = examine(bytes, limits)?;
     scan::validate(bytes)?;
@@ -151,7 +153,7 @@ pub fn check(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
     Ok(inspection)
 }
 
-/// All of [`check`] that has to be said of bytes although their compiled form is here already.
+/// The part of [`check`] that is also needed when the compiled form is in the cache.
 fn examine(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
     if bytes.is_empty() {
         return Err(Error::Empty);
@@ -178,7 +180,8 @@ fn examine(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
     Ok(inspection)
 }
 
-/// What is known of bytes, and their compiled form if it is here; they were valid when that was made.
+/// Inspects bytes and looks up their compiled form. Bytes with a compiled form are not validated again: they were valid
+/// when it was made.
 fn look_up(
     engine: &Engine,
     bytes: &[u8],
@@ -196,9 +199,9 @@ fn look_up(
 
 /// Checks and compiles in this process, or takes the compiled form from the cache.
 ///
-/// For commands that somebody waits for with one file of theirs: whoever ends such a command ends the compiler with it.
-/// A host that serves others uses a [`Compiler`].
-/// Blocks for as long as compiling takes: 20 to 500 ms for ordinary guests.
+/// For commands on one file, whose user can end a slow compiler together with the command. A host, which has other plugins
+/// to run, uses a [`Compiler`].
+/// Blocks until the code is compiled: 20 to 500 ms for ordinary guests.
 pub fn compile(
     engine: &Engine,
     bytes: &[u8],
@@ -268,13 +271,13 @@ fn check_world(inspection: &Inspection) -> Result<(), Error> {
     Ok(())
 }
 
-/// The version in a name of the contract's package; empty where the name has none.
+/// Returns the version in a name of the contract's package; empty if the name has none.
 fn contract_version(name: &str) -> Option<&str> {
     let interface = name.strip_prefix(PACKAGE)?;
     Some(interface.split_once('@').map_or("", |(_, version)| version))
 }
 
-/// What the author of a component with a forbidden import can do.
+/// Returns the remedy for a forbidden import.
 fn advice(import: &str) -> &'static str {
     const TOOLCHAIN: &str = "the toolchain adds it: build for wasm32-unknown-unknown, or for wasm32-wasip2 without what uses it";
     let interface = import.split_once('@').map_or(import, |(name, _)| name);

@@ -1,5 +1,5 @@
-//! The WIT types of every contract version, and the imports that a guest is given.
+//! The WIT types of every contract version, and the imports of guests.
 //!
-//! One module per version; only `convert` names their types, so that nothing else depends on a version.
+//! One module per version. Only `convert` uses their types, so that no other code depends on a version.
 
 pub(crate) mod v0_1;

@@ -1,13 +1,13 @@
-//! The process's own group of the unified hierarchy, and what it may use.
+//! The cgroup of the process in the unified hierarchy, and its limits.
 //!
-//! Where there is no such hierarchy nothing is known, and nothing is said.
+//! Without a unified hierarchy no limit is known.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// The memory that the process and all that it starts may use together, in bytes; none if nothing bounds it.
+/// Returns the memory limit of the process and its children together, in bytes; none if there is no limit.
 pub fn memory_bytes_max() -> Option<u64> {
     memory_bytes_max_below(Path::new("/"))
 }
@@ -15,11 +15,12 @@ pub fn memory_bytes_max() -> Option<u64> {
 fn memory_bytes_max_below(root: &Path) -> Option<u64> {
     let read = |group: PathBuf| fs::read_to_string(group.join("memory.max")).ok();
     let limits = own_groups(root).into_iter().filter_map(read);
-    // A group without a limit says `max`.
+    // The file of a group without a limit contains `max`.
     limits.filter_map(|text| text.trim().parse().ok()).min()
 }
 
-/// The directories of the process's own group and of those that it is in, innermost first: a limit of any holds.
+/// Returns the directories of the process's own group and of its ancestors, innermost first. The limit of each of them
+/// applies.
 pub(super) fn own_groups(root: &Path) -> Vec<PathBuf> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {

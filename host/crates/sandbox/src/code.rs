@@ -1,7 +1,7 @@
-//! The code of a component: linked while the component is called, and let go while it is idle.
+//! The code of a component: linked while the component is called, and unmapped while it is idle.
 //!
-//! Code is mapped from a file, so that a component that was let go costs a descriptor, and the next call some
-//! milliseconds. A host of a thousand plugins has those in memory that have something to do.
+//! Code is mapped from a file. An unmapped component costs one descriptor, and its next call takes some
+//! milliseconds more. So a host of a thousand plugins keeps only the code of its busy plugins in memory.
 
 use std::{
     sync::Arc,
@@ -18,13 +18,13 @@ use crate::{
 
 /// The code of one component.
 pub(super) enum Code {
-    /// It is in memory alone, and stays there.
+    /// In memory only; never unmapped.
     InMemory(Arc<dyn Adapter>),
-    /// It can be had from its file again.
+    /// Backed by a file, from which it can be mapped again.
     InFile(InFile),
 }
 
-/// Code that is linked as long as it is called.
+/// Code that is linked while it is in use.
 pub(super) struct InFile {
     file: CodeFile,
     contract: String,
@@ -32,7 +32,7 @@ pub(super) struct InFile {
 }
 
 struct Linked {
-    /// None while it is let go.
+    /// None while it is unmapped.
     adapter: Option<Arc<dyn Adapter>>,
     /// The time at which it was linked or last called.
     used_at: Instant,
@@ -41,7 +41,8 @@ struct Linked {
 }
 
 impl Code {
-    /// Keeps a component that was linked for its description, until it is called or others are about to be.
+    /// Registers a component that was linked for its description: it stays linked until it is idle, or until enough later
+    /// components were loaded.
     pub(super) fn of(engine: &Engine, artifact: &Artifact, adapter: Arc<dyn Adapter>) -> Arc<Self> {
         let Some(file) = artifact.file.clone() else {
             return Arc::new(Self::InMemory(adapter));
@@ -59,7 +60,7 @@ impl Code {
         code
     }
 
-    /// The component for a call; mapped and linked again if it was let go.
+    /// Returns the adapter for a call; maps and links the code again if it was unmapped.
     pub(super) fn adapter(&self, engine: &Engine) -> Result<Arc<dyn Adapter>, Error> {
         match self {
             Self::InMemory(adapter) => Ok(Arc::clone(adapter)),
@@ -67,19 +68,19 @@ impl Code {
         }
     }
 
-    /// Lets the code go if it was not used for so long; calls that run keep it until they end.
+    /// Unmaps the code if it was not used for this long, and returns true if it was linked until now.
     ///
-    /// Says whether it was linked until now.
-    pub(super) fn let_go(&self, idle: Duration) -> bool {
-        self.let_go_if(|linked| linked.used_at.elapsed() >= idle)
+    /// Running calls keep it until they end.
+    pub(super) fn unmap(&self, idle: Duration) -> bool {
+        self.unmap_if(|linked| linked.used_at.elapsed() >= idle)
     }
 
-    /// Lets the code go if it has not been called yet.
-    pub(super) fn let_go_uncalled(&self) {
-        self.let_go_if(|linked| !linked.called);
+    /// Unmaps the code if it has not been called yet.
+    pub(super) fn unmap_uncalled(&self) {
+        self.unmap_if(|linked| !linked.called);
     }
 
-    fn let_go_if(&self, may_go: impl Fn(&Linked) -> bool) -> bool {
+    fn unmap_if(&self, may_go: impl Fn(&Linked) -> bool) -> bool {
         let Self::InFile(InFile { linked, .. }) = self else {
             return false;
         };
@@ -93,13 +94,16 @@ impl Code {
 
 impl InFile {
     fn adapter(&self, engine: &Engine) -> Result<Arc<dyn Adapter>, Error> {
+        // Held while the code is mapped: concurrent calls of one component wait for one mapping instead of making several.
         let mut linked = self.linked.lock();
         (linked.used_at, linked.called) = (Instant::now(), true);
         if let Some(adapter) = &linked.adapter {
             return Ok(Arc::clone(adapter));
         }
-        let component = self.file.map(engine);
-        let component = component.map_err(|source| Error::MapAgain { source })?;
+        let component = self
+            .file
+            .map(engine)
+            .map_err(|source| Error::MapAgain { source })?;
         let adapter = convert::adapter(&self.contract, &component)?;
         linked.adapter = Some(Arc::clone(&adapter));
         Ok(adapter)

@@ -1,7 +1,7 @@
 //! Between WIT and `model`.
 //!
-//! One adapter per contract version, chosen once when a plugin is loaded; nothing else knows that there are versions.
-//! The rules of the boundary are checked here: texts are JSON objects, within their sizes and depth, without `null`.
+//! One adapter per contract version, chosen once when a plugin is loaded; all other code is independent of versions.
+//! The rules of the boundary are checked here: texts are JSON objects within limits of size and depth, without `null`.
 //! The grants of a plugin are checked by `policy`.
 
 mod json;
@@ -18,10 +18,10 @@ use wasmtime::{
 use crate::{
     Error,
     call::{CallFault, Request},
-    state::State,
+    state::StoreState,
 };
 
-/// Contract versions that this host speaks, oldest first.
+/// The supported contract versions, oldest first.
 pub(super) const VERSIONS: &[&str] = &[v0_1::VERSION];
 
 /// A guest's answer, checked.
@@ -51,25 +51,25 @@ impl From<Rejected> for CallFault {
     }
 }
 
-/// Speaks one contract version with one component.
+/// One component behind one contract version.
 pub(super) trait Adapter: Send + Sync {
-    /// The version.
+    /// Returns the contract version.
     fn version(&self) -> &'static str;
 
-    /// Makes an instance and asks it for the description of the plugin. The outer error is the guest's breakdown.
-    fn describe(&self, store: &mut Store<State>) -> wasmtime::Result<Result<Manifest, Error>>;
+    /// Creates an instance and asks it for the description of the plugin. The outer error is a trap or a limit.
+    fn describe(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Result<Manifest, Error>>;
 
-    /// Makes an instance and runs one pass in it. The outer error is the guest's breakdown.
+    /// Creates an instance and runs one pass in it. The outer error is a trap or a limit.
     fn reconcile(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<StoreState>,
         request: &Request<'_>,
         config: &str,
         limits: &Limits,
     ) -> wasmtime::Result<Result<Answer, Rejected>>;
 }
 
-/// The adapter for a component of a version, pre-linked.
+/// Links a component and returns its adapter.
 pub(super) fn adapter(version: &str, component: &Component) -> Result<Arc<dyn Adapter>, Error> {
     let mut linker = Linker::new(component.engine());
     match version {

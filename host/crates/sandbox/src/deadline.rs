@@ -1,7 +1,7 @@
 //! The deadline of a call: CPU time of its thread, with wall time as a backstop.
 //!
-//! A node that gives the process little CPU must not make innocent guests look slow; but a guest that somehow uses no
-//! CPU must end too.
+//! CPU time, because a throttled node must not fault innocent guests. Wall time too, because a guest that uses no CPU
+//! must also end.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,11 @@ use wasmtime::{Store, UpdateDeadline};
 
 use crate::{
     call::CallFault,
-    state::{Ending, State},
+    state::{Ending, StoreState},
 };
 
-/// How much more wall time than CPU time a call may take.
+/// The ratio of the wall time to the CPU time that a call may take: a node on which a thread gets less than a tenth of a
+/// processor is too slow for the deadline to mean anything. Chosen, not measured.
 const WALL_FACTOR: u32 = 10;
 
 /// A running measurement on the calling thread.
@@ -31,7 +32,8 @@ impl Stopwatch {
         }
     }
 
-    /// CPU time since the start; only on the thread that started it.
+    /// Returns the CPU time since the start. Must be called on the thread that started the measurement: the clock is the
+    /// thread's own.
     pub(super) fn cpu(&self) -> Duration {
         thread_cpu_time().saturating_sub(self.cpu)
     }
@@ -41,10 +43,17 @@ impl Stopwatch {
     }
 }
 
-/// Ends the call when its time is up. Set before the instance is made, because start functions are guest code.
-pub(super) fn arm(store: &mut Store<State>, watch: Stopwatch, limit: Duration, tick: Duration) {
+/// Ends the call at its deadline. Must be called before the instance is made, because start functions are guest code.
+pub(super) fn arm(
+    store: &mut Store<StoreState>,
+    watch: Stopwatch,
+    limit: Duration,
+    tick: Duration,
+) {
     store.set_epoch_deadline(ticks(limit, tick));
     store.epoch_deadline_callback(move |mut context| {
+        // The epoch counts wall time, which is never less than CPU time: so it fires no later than the deadline, and the
+        // remaining CPU time is armed again.
         let used = watch.cpu();
         let over = used >= limit || watch.wall.elapsed() >= limit * WALL_FACTOR;
         if over {
@@ -58,7 +67,8 @@ pub(super) fn arm(store: &mut Store<State>, watch: Stopwatch, limit: Duration, t
     });
 }
 
-/// Ticks until a time has passed for certain; at least one.
+/// Returns the number of ticks after which a time has certainly passed; at least one. One more than the quotient, because
+/// the current tick may be almost over.
 fn ticks(time: Duration, tick: Duration) -> u64 {
     let ticks = time.as_nanos().div_ceil(tick.as_nanos().max(1));
     u64::try_from(ticks).unwrap_or(u64::MAX).saturating_add(1)

@@ -1,7 +1,7 @@
-//! The description that a component carries in itself, so that it can be read without running anything.
+//! The description that is embedded in a component, so that it can be read without running anything.
 //!
-//! It is JSON in the custom section `innkeeper:description` of the outermost component. Only what a plugin says when it
-//! runs is trusted: a component that carries something else is refused.
+//! It is JSON in the custom section `innkeeper:description` of the outermost component. Only the executed description is
+//! trusted: a component with a different embedded description is refused.
 
 use innkeeper_model::{Manifest, Scope};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ pub const SECTION: &str = "innkeeper:description";
 /// The number of custom sections in the binary format.
 const CUSTOM: u8 = 0;
 
-/// What a plugin says of itself, as JSON: the same for the same description.
+/// Returns a description as JSON: the same text for the same description.
 pub fn value(manifest: &Manifest) -> Value {
     let Manifest {
         name,
@@ -67,7 +67,7 @@ pub fn value(manifest: &Manifest) -> Value {
     })
 }
 
-/// A component with its description, of one that carries none.
+/// Returns a component with its description embedded; the component must not have one already.
 ///
 /// The same component and description give the same bytes.
 pub fn embed(component: &[u8], manifest: &Manifest) -> Vec<u8> {
@@ -84,7 +84,7 @@ pub fn embed(component: &[u8], manifest: &Manifest) -> Vec<u8> {
     bytes
 }
 
-/// The description that a component carries; none if it carries none, `null` where it is no JSON or there are several.
+/// Returns the embedded description; none if there is no section, `null` if it is not JSON or there are several.
 pub fn embedded(component: &[u8]) -> Option<Value> {
     let mut found = Vec::new();
     outermost(component, |payload| {
@@ -100,7 +100,7 @@ pub fn embedded(component: &[u8]) -> Option<Value> {
     }
 }
 
-/// Refuses a component whose description is not what it says when it runs.
+/// Refuses a component whose embedded description differs from the executed one.
 pub(super) fn check(embedded: Option<&Value>, manifest: &Manifest) -> Result<(), Error> {
     let Some(embedded) = embedded else {
         return Ok(());
@@ -112,7 +112,7 @@ pub(super) fn check(embedded: Option<&Value>, manifest: &Manifest) -> Result<(),
     }
 }
 
-/// The first field in which two descriptions differ.
+/// Returns the first field in which two descriptions differ.
 fn difference(embedded: &Value, executed: &Value) -> Option<String> {
     if embedded == executed {
         return None;
@@ -125,21 +125,21 @@ fn difference(embedded: &Value, executed: &Value) -> Option<String> {
     Some(field.cloned().unwrap_or_default())
 }
 
-/// Shows the payloads of the outermost component, up to where it is damaged.
-fn outermost<'a>(component: &'a [u8], mut show: impl FnMut(&Payload<'a>)) {
+/// Visits the payloads of the outermost component, up to the first damaged one.
+pub(super) fn outermost<'a>(component: &'a [u8], mut show: impl FnMut(Payload<'a>)) {
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {
         let Ok(payload) = payload else { return };
         match &payload {
             Payload::Version { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
-            other if depth == 1 => show(other),
+            _ if depth == 1 => show(payload),
             _ => {}
         }
     }
 }
 
-/// Writes a length as the binary format has it.
+/// Appends a length in the encoding of the binary format.
 fn leb128(out: &mut Vec<u8>, mut number: usize) {
     loop {
         let byte = u8::try_from(number & 0x7f).expect("seven bits should fit into a byte");
@@ -162,7 +162,7 @@ mod tests {
     use innkeeper_model::Limits;
 
     #[test]
-    fn what_is_embedded_is_found_and_leaves_the_component_as_it_is() {
+    fn an_embedded_description_is_found_and_does_not_change_the_component() {
         let engine = engine(Metering::Epochs);
         let bytes = guest().build();
         assert_eq!(embedded(&bytes), None);
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(with, embed(&bytes, &manifest));
         assert!(with.starts_with(&bytes));
         assert_eq!(embedded(&with), Some(value(&manifest)));
-        // It is the same plugin, and loads.
+        // The component is still the same plugin, and loads.
         assert_eq!(*described(&engine, &with).manifest(), manifest);
         assert_eq!(embedded(&embed(&with, &manifest)), Some(Value::Null));
     }
@@ -184,16 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_description_that_is_not_what_the_plugin_says() {
+    fn refuses_an_embedded_description_that_differs_from_the_executed_one() {
         let engine = engine(Metering::Epochs);
         let bytes = guest().build();
         let mut other = described(&engine, &bytes).manifest().clone();
         let twice = embed(&embed(&bytes, &other), &other);
         other.children.clear();
         let error = refusal(&engine, &embed(&bytes, &other));
-        assert!(error.contains("they differ in children"), "{error}");
+        assert!(error.contains("the executed one in children"), "{error}");
         let error = refusal(&engine, &twice);
-        assert!(error.contains("they differ in"), "{error}");
+        assert!(error.contains("the executed one in"), "{error}");
     }
 
     #[test]

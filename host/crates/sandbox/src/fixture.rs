@@ -9,7 +9,7 @@ use wit_parser::Resolve;
 
 use crate::{Described, Engine, EngineSettings, Metering, artifact};
 
-/// Where the laid-out values begin; below is room for what imports return.
+/// The address of the first laid-out value; the memory below is for the results of imports.
 const IMAGE: usize = 4096;
 
 /// A value of a WIT type.

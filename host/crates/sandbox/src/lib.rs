@@ -51,7 +51,7 @@ pub use self::{
     engine::{Engine, EngineSettings, Metering},
     loaded::{Described, Plugin, revision_of},
     log::{Dropped, LogLevel, LogLine},
-    pool::{Job, Pool, Turn},
+    pool::{DryRunResults, Job, Pool},
     recording::{Recorded, RecordedReads, Recorder, Recording},
     said::{Said, SaidFault, read_to_json},
     swap::swap_is_off,
@@ -87,7 +87,7 @@ pub enum Error {
     #[error("a thread that runs plugins panicked, or the host is stopping")]
     PoolClosed,
     /// The contract version has no adapter.
-    #[error("version {found} of innkeeper:plugin is not spoken here")]
+    #[error("unsupported contract version innkeeper:plugin@{found}")]
     UnknownContract {
         /// The version.
         found: String,
@@ -115,7 +115,7 @@ pub enum Error {
     },
     /// The embedded description differs from the description that the running plugin gives.
     #[error(
-        "the description that the component carries is not what it says when it runs, they differ in {at}: build it anew with innkeeper build"
+        "the embedded description differs from the executed one in {at}: build the component again with innkeeper build"
     )]
     Embedded {
         /// The first field in which they differ.

@@ -1,15 +1,15 @@
 //! Memory of one instance: all linear memories and tables together.
 //!
-//! Wasmtime's own limits hold for each memory apart, so that a component with several would get several times its
-//! share.
+//! The limits of wasmtime apply to each memory separately: a component with four memories would get four times its limit.
 
 use wasmtime::ResourceLimiter;
 
-/// Core instances of one component: its own module, the glue that the encoder adds, and adapters.
+/// Core instances of one component: its own module, the glue that the encoder adds, and adapters. The pool has this
+/// many for every instance.
 pub(super) const CORE_INSTANCES_MAX: u32 = 16;
-/// Memories of one component.
+/// Memories of one component; a guest has one.
 pub(super) const MEMORIES_MAX: u32 = 4;
-/// Tables of one component.
+/// Tables of one component: as many as core instances.
 pub(super) const TABLES_MAX: u32 = 16;
 /// Elements of one table; the functions of a large guest whose address is taken are a few thousand.
 pub(super) const TABLE_ELEMENTS_MAX: usize = 65_536;
@@ -33,7 +33,7 @@ impl MemoryMeter {
         }
     }
 
-    /// The most that was held at any time.
+    /// Returns the largest amount that was held at any time.
     pub(super) const fn peak_bytes(&self) -> usize {
         self.peak_bytes
     }
@@ -47,8 +47,8 @@ impl MemoryMeter {
         self.bytes_max
     }
 
-    /// Takes growth into account, or ends the call: a guest whose growth is merely refused would
-    /// continue and end in an abort of its allocator, without a message.
+    /// Counts growth, or ends the call above the limit. If the growth were only refused, the guest would continue and its
+    /// allocator would abort without a message.
     fn grow(&mut self, by_bytes: usize) -> wasmtime::Result<bool> {
         let bytes = self.bytes.saturating_add(by_bytes);
         if bytes > self.bytes_max {
@@ -72,8 +72,8 @@ impl ResourceLimiter for MemoryMeter {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        // Beyond a maximum of its own a memory cannot grow anyway, and a guest may ask. Where it has none, the pool's
-        // is given here, which is never below the limit.
+        // A memory cannot grow beyond its own maximum, and asking for that is no fault. A memory without one is given the
+        // maximum of the pool here, which is never below the limit.
         if maximum.is_some_and(|maximum| desired > maximum && maximum < self.bytes_max) {
             return Ok(false);
         }

@@ -12,20 +12,20 @@ use crate::{
     code::Code,
     convert, description,
     log::LogRate,
-    sandbox::{self, Ended},
+    sandbox::{self, GuestEnd},
 };
 
-/// Problems of a configuration that are named.
+/// Problems of a configuration that are listed: as many as a user mends at once.
 const CONFIG_PROBLEMS_MAX: usize = 10;
 
 /// A plugin that has described itself. It needs a configuration before it can be called.
 #[derive(Clone)]
 pub struct Described {
-    inner: Arc<Component>,
+    inner: Arc<LoadedComponent>,
 }
 
 /// The parts that all configurations of one component share.
-struct Component {
+struct LoadedComponent {
     engine: Engine,
     code: Arc<Code>,
     contract: &'static str,
@@ -47,10 +47,10 @@ impl Described {
             adapter.describe(store)
         });
         let manifest = match ended {
-            Ended::Returned(manifest) => manifest?,
-            Ended::Faulted(source) => return Err(Error::Describe { source }),
-            // Nothing is ever parked where no kind is known.
-            Ended::Parked(kind) => {
+            GuestEnd::Returned(manifest) => manifest?,
+            GuestEnd::Faulted(source) => return Err(Error::Describe { source }),
+            // `NoReads` refuses every read, and only a read can park a call.
+            GuestEnd::Parked(kind) => {
                 let problem = format!("it reads {kind} while it describes itself");
                 return Err(Error::Describe {
                     source: CallFault::ReadRejected { problem },
@@ -59,7 +59,7 @@ impl Described {
         };
         description::check(artifact.description.as_ref(), &manifest)?;
         Ok(Self {
-            inner: Arc::new(Component {
+            inner: Arc::new(LoadedComponent {
                 engine: engine.clone(),
                 contract: adapter.version(),
                 code: Code::of(engine, artifact, adapter),
@@ -94,8 +94,40 @@ impl Described {
 }
 
 /// A plugin with its configuration: one revision, ready to be called.
+///
+/// # Expected flow
+///
+/// Compile the bytes, load the component, configure it, and call it: directly where the thread may block, or through a
+/// [`Pool`](crate::Pool).
+///
+/// ```
+/// use std::{error::Error, num::NonZeroU32};
+///
+/// use innkeeper_model::{Limits, Phase, Reads};
+/// use innkeeper_sandbox::{Context, Described, End, Engine, EngineSettings, Request, artifact};
+///
+/// fn answer(bytes: &[u8], parent: &str, reads: impl Reads + 'static) -> Result<End, Box<dyn Error>> {
+///     let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN))?;
+///     let artifact = artifact::compile(&engine, bytes, &artifact::Limits::default(), None)?;
+///     let limits = Limits::default();
+///     let plugin = Described::load(&engine, &artifact, &limits)?.configure(&serde_json::Map::new())?;
+///     let request = Request { parent, children: &[], phase: Phase::Reconcile };
+///     // Fixed, so that the same call can be repeated.
+///     let context = Context { now_ms: 1_767_225_600_000, seed: [0; 32] };
+///     let (report, _reads) = plugin.call(&request, reads, &context, &limits)?;
+///     Ok(report.end)
+/// }
+/// ```
+///
+/// # Guarantees
+///
+/// A fresh instance for every call: no call sees memory of another one, and the same input gives the same answer.
+///
+/// # Errors
+///
+/// Every fault of the guest is in the report. An [`Error`] is always the host's.
 pub struct Plugin {
-    component: Arc<Component>,
+    component: Arc<LoadedComponent>,
     config: String,
     revision: Digest,
     log_rate: LogRate,
@@ -150,11 +182,11 @@ impl Plugin {
             |store| adapter.reconcile(store, request, &self.config, limits),
         );
         let end = match ended {
-            Ended::Returned(Ok(Ok(outcome))) => End::Answered(outcome),
-            Ended::Returned(Ok(Err(fault))) => End::GuestFault(fault),
-            Ended::Returned(Err(rejected)) => End::Faulted(rejected.into()),
-            Ended::Faulted(fault) => End::Faulted(fault),
-            Ended::Parked(kind) => End::Parked(kind),
+            GuestEnd::Returned(Ok(Ok(outcome))) => End::Answered(outcome),
+            GuestEnd::Returned(Ok(Err(fault))) => End::GuestFault(fault),
+            GuestEnd::Returned(Err(rejected)) => End::Faulted(rejected.into()),
+            GuestEnd::Faulted(fault) => End::Faulted(fault),
+            GuestEnd::Parked(kind) => End::Parked(kind),
         };
         let (mut report, reads) = ran.into_report::<R>(end);
         let log = std::mem::take(&mut report.log);
@@ -168,7 +200,7 @@ impl Plugin {
     }
 }
 
-/// The revision that bytes of this digest make with a configuration.
+/// Returns the revision of a component, by its digest, and a configuration.
 pub fn revision_of(digest: &Digest, config: &Map<String, Value>) -> Digest {
     revision_with(digest, &canonical(config))
 }
@@ -177,12 +209,12 @@ fn revision_with(digest: &Digest, config: &str) -> Digest {
     Digest::of_parts([digest.as_bytes().as_slice(), config.as_bytes()])
 }
 
-/// serde_json's maps are sorted, so that the text is canonical.
+/// Returns the canonical text: maps of serde_json are sorted.
 fn canonical(config: &Map<String, Value>) -> String {
     Value::Object(config.clone()).to_string()
 }
 
-/// Reads while a plugin describes itself: nothing.
+/// The reads of a plugin that describes itself: all are refused.
 struct NoReads;
 
 impl Reads for NoReads {

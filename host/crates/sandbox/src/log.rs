@@ -1,6 +1,8 @@
-//! What guests say: bounded per pass and per second, and handed to the caller, who knows the parent.
+//! The log of guests: bounded per pass and per second, and returned to the caller, which knows the parent.
 
 use std::time::{Duration, Instant};
+
+use innkeeper_model::{Rate, TokenBucket};
 
 /// The level of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,9 +11,9 @@ pub enum LogLevel {
     Error,
     /// Something looks wrong.
     Warn,
-    /// What happened, for operators.
+    /// Progress, for operators.
     Info,
-    /// What happened, for the plugin's author.
+    /// Details, for the author of the plugin.
     Debug,
 }
 
@@ -24,7 +26,7 @@ pub struct LogLine {
     pub message: String,
 }
 
-/// What did not fit.
+/// The lines and bytes beyond the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Lines that were dropped or cut off.
@@ -42,10 +44,11 @@ impl Dropped {
     }
 }
 
-/// A line costs this much beside its text, so that empty lines are bounded too.
+/// The cost of a line beside its text, so that empty lines are bounded too. Of the order of the level and the length that
+/// the host keeps for each line.
 const LINE_OVERHEAD_BYTES: usize = 16;
 
-/// How much of the last error is kept beside the log, in bytes.
+/// The bytes of the last error that are kept beside the log: a condition of the host has 2,048 characters at most.
 const LAST_ERROR_BYTES_MAX: usize = 2048;
 
 /// The log of one pass.
@@ -69,12 +72,12 @@ impl LogBuffer {
         }
     }
 
-    /// Whether the text of a line is of any use.
+    /// Returns true if the text of a line would be used, so that the caller copies it only then.
     pub(super) fn takes(&self, level: LogLevel) -> bool {
         level == LogLevel::Error || self.bytes_left > LINE_OVERHEAD_BYTES
     }
 
-    /// Takes a line, cut off where the room ends.
+    /// Appends a line, cut off at the limit of the pass.
     pub(super) fn push(&mut self, level: LogLevel, mut message: String) {
         if level == LogLevel::Error {
             self.last_error = Some(cut(&message, LAST_ERROR_BYTES_MAX).to_owned());
@@ -95,12 +98,12 @@ impl LogBuffer {
         self.lines.push(LogLine { level, message });
     }
 
-    /// What to tell of a breakdown instead of the last line at level error.
+    /// Replaces the message of a fault, which otherwise is the last line at level error.
     pub(super) fn set_last_error(&mut self, words: &str) {
         self.last_error = Some(cut(words, LAST_ERROR_BYTES_MAX).to_owned());
     }
 
-    /// Counts a line that nobody looked at.
+    /// Counts a line that was not copied.
     pub(super) fn drop_line(&mut self, bytes: usize) {
         self.dropped.count(bytes);
     }
@@ -114,20 +117,14 @@ impl LogBuffer {
     }
 }
 
-/// The log of one plugin over all its passes: so many bytes per second, one second's worth at once.
+/// The log rate of one plugin over all its passes, in bytes; the burst is the bytes of one second.
 #[derive(Debug, Default)]
 pub(super) struct LogRate {
-    bucket: parking_lot::Mutex<Option<Bucket>>,
-}
-
-#[derive(Debug)]
-struct Bucket {
-    bytes: usize,
-    filled_at: Instant,
+    bucket: parking_lot::Mutex<TokenBucket<Instant>>,
 }
 
 impl LogRate {
-    /// Keeps the lines for which the plugin has room this second and counts the others.
+    /// Keeps the lines within the rate of the plugin and counts the others.
     pub(super) fn admit(
         &self,
         bytes_per_second_max: usize,
@@ -135,41 +132,27 @@ impl LogRate {
         dropped: &mut Dropped,
         now: Instant,
     ) -> Vec<LogLine> {
-        if lines.is_empty() {
-            return lines;
-        }
+        let rate = Rate {
+            burst: u64::try_from(bytes_per_second_max).unwrap_or(u64::MAX),
+            refill: Duration::from_secs(1),
+        };
         let mut bucket = self.bucket.lock();
-        let bucket = bucket.get_or_insert(Bucket {
-            bytes: bytes_per_second_max,
-            filled_at: now,
-        });
-        let passed = now
-            .saturating_duration_since(bucket.filled_at)
-            .min(Duration::from_secs(1));
-        let gained =
-            u128::try_from(bytes_per_second_max).unwrap_or(u128::MAX) * passed.as_millis() / 1000;
-        // Left alone until a whole byte came in, or frequent calls would never gain anything.
-        if gained > 0 {
-            let gained = usize::try_from(gained).unwrap_or(usize::MAX);
-            bucket.bytes = bucket.bytes.saturating_add(gained);
-            bucket.filled_at = now;
-        }
-        bucket.bytes = bucket.bytes.min(bytes_per_second_max);
-        let mut kept = Vec::with_capacity(lines.len());
-        for line in lines {
-            let cost = line.message.len() + LINE_OVERHEAD_BYTES;
-            if let Some(left) = bucket.bytes.checked_sub(cost) {
-                bucket.bytes = left;
-                kept.push(line);
-            } else {
-                dropped.count(line.message.len());
-            }
-        }
-        kept
+        lines
+            .into_iter()
+            .filter(|line| {
+                let cost = line.message.len() + LINE_OVERHEAD_BYTES;
+                let admitted =
+                    u64::try_from(cost).is_ok_and(|cost| bucket.take_all(cost, rate, now));
+                if !admitted {
+                    dropped.count(line.message.len());
+                }
+                admitted
+            })
+            .collect()
     }
 }
 
-/// The longest start of a text that has at most so many bytes and ends between characters.
+/// Returns the longest prefix of at most so many bytes that ends between characters.
 pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }

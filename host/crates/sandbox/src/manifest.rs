@@ -1,20 +1,23 @@
-//! What a plugin's description must be to be of use.
+//! The rules for the description of a plugin.
 //!
-//! Whether its wishes are granted is `policy`'s business, and whether its CRDs fit those of the cluster is decided where
-//! they are installed.
+//! `policy` decides on grants, and the installer of CRDs compares them with those of the cluster.
 
 use std::{collections::BTreeSet, fmt};
 
 use innkeeper_model::{
     Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, LabelSelector, Manifest,
+    is_dns_label,
 };
 use innkeeper_plan::crd;
 use serde_json::Value;
 
+// The longest lists. Chosen, not measured: more than any known plugin needs, and few enough that the host can watch the
+// kind of each entry.
 const PARENTS_MAX: usize = 16;
 const CRDS_MAX: usize = 64;
 const CHILDREN_MAX: usize = 128;
 const READS_MAX: usize = 128;
+/// Room for a semantic version with a commit and a build; conditions and metrics show it.
 const VERSION_BYTES_MAX: usize = 128;
 
 /// A list in a description.
@@ -41,17 +44,17 @@ impl fmt::Display for Part {
     }
 }
 
-/// What is wrong with a description; its author has to put it right.
+/// A mistake in a description, for the author of the plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name.
     #[error("the name is not valid")]
     Name {
-        /// What is wrong.
+        /// The problem.
         #[source]
         source: InvalidPluginName,
     },
-    /// The version is missing or endless.
+    /// The version is missing or too long.
     #[error("the version has {bytes} bytes: give 1 to {VERSION_BYTES_MAX}")]
     Version {
         /// Its length.
@@ -63,30 +66,30 @@ pub enum Error {
     /// A list is too long.
     #[error("there are {count} {part}, at most {max} are allowed")]
     TooMany {
-        /// Of what.
+        /// The list.
         part: Part,
-        /// How many there are.
+        /// Its length.
         count: usize,
-        /// How many there may be.
+        /// The longest allowed length.
         max: usize,
     },
     /// An `apiVersion` does not parse.
     #[error("one of the {part} has no valid apiVersion")]
     ApiVersion {
-        /// Where.
+        /// The list.
         part: Part,
-        /// What is wrong.
+        /// The problem.
         #[source]
         source: InvalidApiVersion,
     },
     /// A group, version, kind or plural is empty or has wrong characters.
     #[error("one of the {part}, {kind}, has an invalid {field} \"{value}\"")]
     KindName {
-        /// Where.
+        /// The list.
         part: Part,
         /// The kind.
         kind: Gvk,
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its text.
         value: String,
@@ -96,44 +99,44 @@ pub enum Error {
     Selector {
         /// The kind that is read.
         kind: Gvk,
-        /// What is wrong.
+        /// The problem.
         #[source]
         source: InvalidSelector,
     },
     /// A kind is named twice.
     #[error("{kind} is named twice in {part}")]
     Duplicate {
-        /// Where.
+        /// The list.
         part: Part,
-        /// Which kind.
+        /// The kind, or the name of a CRD.
         kind: String,
     },
-    /// A text is no JSON, or not what it has to be.
+    /// A text is not JSON, or not of the required type.
     #[error("{at}: {problem}")]
     Json {
-        /// Where.
+        /// The place.
         at: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// A CRD is not of use.
+    /// A CRD is not valid.
     #[error("crds[{index}] is not valid")]
     Crd {
         /// Its place in the list.
         index: usize,
-        /// What is wrong, and what to do.
+        /// The problem and its remedy.
         #[source]
-        source: Box<crd::Refusal>,
+        source: Box<crd::CrdRefusal>,
     },
-    /// The schema of the configuration is no JSON schema.
+    /// The schema of the configuration is not a JSON schema.
     #[error("the configuration's schema is not a valid JSON schema: {problem}")]
     ConfigSchema {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
 
-/// Checks how long the lists are, before anything is made of them.
+/// Checks the lengths of the lists, before they are converted.
 pub(super) fn check_counts(
     parents: usize,
     crds: usize,
@@ -156,7 +159,7 @@ pub(super) fn check_counts(
     Ok(())
 }
 
-/// Checks everything else.
+/// Checks the converted description.
 pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     let bytes = manifest.version.len();
     if !(1..=VERSION_BYTES_MAX).contains(&bytes) {
@@ -184,7 +187,8 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
             source,
         })?;
     }
-    // One object can be had in several versions, so that a kind in two versions would be watched and written twice.
+    // Compared without versions: an object exists in all versions of its kind, so that a kind in two versions would be
+    // watched and written twice.
     let parents = manifest.parents.iter().map(|parent| &parent.kind);
     check_distinct(Part::Parents, parents)?;
     check_distinct(
@@ -193,7 +197,7 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     )?;
     check_crds(manifest)?;
     if let Some(schema) = &manifest.config_schema {
-        // Compiled once more where the configuration is checked; here the author learns of it in any case.
+        // Compiled again for each configuration; checked here so that the author learns of a mistake without one.
         jsonschema::validator_for(schema).map_err(|error| Error::ConfigSchema {
             problem: error.to_string(),
         })?;
@@ -232,15 +236,6 @@ fn check_kind(part: Part, kind: &Gvk) -> Result<(), Error> {
     })
 }
 
-fn is_dns_label(text: &str) -> bool {
-    (1..=63).contains(&text.len())
-        && text
-            .bytes()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
-
 fn is_dns_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_label)
 }
@@ -253,8 +248,9 @@ fn check_crds(manifest: &Manifest) -> Result<(), Error> {
             source: Box::new(source),
         })?;
         let metadata = crd.get("metadata").and_then(Value::as_object);
-        let name = metadata.and_then(|metadata| metadata.get("name")?.as_str());
-        let name = name.unwrap_or_default();
+        let name = metadata
+            .and_then(|metadata| metadata.get("name")?.as_str())
+            .unwrap_or_default();
         if !names.insert(name) {
             return Err(Error::Duplicate {
                 part: Part::Crds,

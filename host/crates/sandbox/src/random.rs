@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// A stream of bytes that only who knows the seed can foretell: SHA-256 over the seed and a counter.
+/// A stream of bytes that cannot be predicted without the seed: SHA-256 over the seed and a counter.
 #[derive(Debug)]
 pub(super) struct RandomStream {
     seed: [u8; 32],
@@ -19,7 +19,7 @@ impl RandomStream {
         }
     }
 
-    /// The next bytes; how they are asked for in pieces does not change them.
+    /// Returns the next bytes of the stream. The sizes of the calls do not change the stream.
     pub(super) fn take(&mut self, len: usize) -> Vec<u8> {
         while self.rest.len() < len {
             let block = Sha256::new()
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_bytes_however_they_are_asked_for() {
+    fn the_same_seed_gives_the_same_bytes_in_pieces_of_any_size() {
         let mut whole = RandomStream::new([7; 32]);
         let mut pieces = RandomStream::new([7; 32]);
         let mut joined = Vec::new();

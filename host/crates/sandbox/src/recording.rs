@@ -1,7 +1,7 @@
-//! One call as text: all that the guest was shown, and what it said, so that the call can be repeated elsewhere.
+//! One call as text: its whole input and its answer, so that the call can be replayed elsewhere.
 //!
-//! It is logged where somebody asks for it, and `render --recording` repeats it.
-//! Objects are kept as the guest got them, letter by letter: the same input gives the same answer.
+//! A host logs it on request, and `render --recording` replays it.
+//! Objects are kept byte by byte as the guest received them, because only the same input gives the same answer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,33 +16,33 @@ use super::{Context, Job, ObservedChild, Plugin, said::Said};
 
 /// A call as text.
 ///
-/// Its form may change with every version of the host: it is for whoever looks for a mistake today.
+/// Its format may change with every version of the host: it is for debugging, not for archives.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recording {
     #[serde(rename = "recording")]
-    form: Form,
-    /// The name under which the plugin served.
+    form: RecordingFormat,
+    /// The name under which the plugin was active.
     pub plugin: String,
     /// The digest of its bytes and configuration.
     pub revision: String,
-    /// Whether it holds what nobody else may see: the random bytes that a guest got, which it may make a secret of.
+    /// True if it holds secrets: the seed of the random bytes, from which the guest may have made passwords or keys.
     pub secret: bool,
     phase: Phase,
     now_ms: u64,
-    /// What `random` was made from, where it was called.
+    /// The seed of `random`; none if it was not called.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<String>,
     config: Box<RawValue>,
     parent: Box<RawValue>,
     children: Vec<RecordedChild>,
     reads: Vec<RecordedRead>,
-    /// What the guest said.
+    /// The end of the call.
     pub answer: Map<String, Value>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-enum Form {
+enum RecordingFormat {
     #[serde(rename = "v1")]
     V1,
 }
@@ -87,10 +87,10 @@ enum ReadAnswer {
     InvalidSelector,
 }
 
-/// What a read was answered with.
+/// The answer to a read.
 #[derive(Clone, Debug)]
 pub enum Recorded<'a> {
-    /// One object; none: it does not exist.
+    /// One object; none if it does not exist.
     Object(Option<&'a str>),
     /// The chosen objects.
     List(Vec<&'a str>),
@@ -98,7 +98,7 @@ pub enum Recorded<'a> {
     Failed(&'a ReadFailure),
 }
 
-/// What a call is about to be given, kept until it has ended.
+/// The input of a call, kept until the call has ended.
 pub struct Recorder {
     parent: Arc<str>,
     children: Vec<ObservedChild>,
@@ -107,7 +107,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Keeps what goes in.
+    /// Copies the input of a call.
     pub fn new<R>(job: &Job<R>) -> Self {
         Self {
             parent: Arc::clone(&job.parent),
@@ -117,7 +117,7 @@ impl Recorder {
         }
     }
 
-    /// The recording of the call, with what was read and said.
+    /// Returns the recording of the call, with its reads and its end.
     pub fn finish<'a>(
         self,
         name: &PluginName,
@@ -132,7 +132,7 @@ impl Recorder {
             object: raw(&child.object),
         };
         Recording {
-            form: Form::V1,
+            form: RecordingFormat::V1,
             plugin: name.as_str().to_owned(),
             revision: plugin.revision().to_string(),
             secret: used_random,
@@ -154,17 +154,17 @@ impl Recorder {
 }
 
 impl Recording {
-    /// The configuration; empty where it is no object.
+    /// Returns the configuration; empty if it is not an object.
     pub fn config(&self) -> Map<String, Value> {
         serde_json::from_str(self.config.get()).unwrap_or_default()
     }
 
-    /// The parent as the guest got it.
+    /// Returns the parent as the guest received it.
     pub fn parent(&self) -> &str {
         self.parent.get()
     }
 
-    /// The children as the guest got them.
+    /// Returns the children as the guest received them.
     pub fn children(&self) -> Vec<ObservedChild> {
         let child = |child: &RecordedChild| ObservedChild {
             key: child.key.as_deref().map(Arc::from),
@@ -174,12 +174,12 @@ impl Recording {
         self.children.iter().map(child).collect()
     }
 
-    /// Why the pass ran.
+    /// Returns the phase of the pass.
     pub const fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// What was fixed for the pass; where no random bytes were asked for, they are made from zeros.
+    /// Returns the clock and the seed of the pass; the seed is zero if the guest did not ask for random bytes.
     pub fn context(&self) -> Context {
         let seed = self
             .seed
@@ -193,7 +193,7 @@ impl Recording {
         }
     }
 
-    /// Answers the same reads.
+    /// Returns reads with the recorded answers.
     pub fn reads(&self) -> RecordedReads {
         let answers = self.reads.iter().cloned();
         RecordedReads {
@@ -203,7 +203,7 @@ impl Recording {
     }
 }
 
-/// Answers reads as they were answered once.
+/// Answers reads from a recording.
 #[derive(Debug)]
 pub struct RecordedReads {
     answers: BTreeMap<ReadName, ReadAnswer>,
@@ -211,7 +211,7 @@ pub struct RecordedReads {
 }
 
 impl RecordedReads {
-    /// What was asked for now and not then, each once; the guest was told that it is not granted.
+    /// Returns the reads that the recording does not have, each once. Their answer was "not granted".
     pub fn unknown(&self) -> &[ReadKey] {
         &self.unknown
     }
@@ -264,7 +264,7 @@ impl From<Recorded<'_>> for ReadAnswer {
         match answer {
             Recorded::Object(object) => Self::Object(object.map(raw)),
             Recorded::List(objects) => Self::List(objects.into_iter().map(raw).collect()),
-            // A pass that waits for a kind has no end that could be recorded.
+            // A pass that waits for a kind is not recorded.
             Recorded::Failed(
                 ReadFailure::NotGranted(_)
                 | ReadFailure::OutOfSight { .. }
@@ -304,7 +304,7 @@ impl From<&ReadKey> for ReadName {
     }
 }
 
-/// A text that was JSON when it was cached; `null` if it is not.
+/// Returns a cached text as JSON; `null` if it is not JSON.
 fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn o5_what_went_in_comes_out_letter_by_letter() {
+    fn o5_the_input_comes_back_byte_by_byte() {
         let recording = recording();
         assert_eq!(recording.parent(), r#"{"z": 1.0, "a":  "as it is"}"#);
         assert_eq!(recording.phase(), Phase::Finalize);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn o5_reads_are_answered_as_they_were_and_others_are_named() {
+    fn o5_recorded_reads_are_answered_and_other_reads_are_listed() {
         let mut reads = recording().reads();
         let pod = ObjectRef {
             kind: Gvk::new("", "v1", "Pod"),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn o5_another_form_is_named() {
+    fn o5_an_unknown_format_is_refused() {
         let other = TEXT.replace("v1\", \"plugin", "v2\", \"plugin");
         let error = serde_json::from_str::<Recording>(&other).unwrap_err();
         assert!(

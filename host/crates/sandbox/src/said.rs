@@ -15,7 +15,7 @@ use crate::End;
 pub struct SaidFault {
     /// `retry`, `invalid` or `fatal` of the guest, or the host's reason.
     pub kind: &'static str,
-    /// For people.
+    /// The message for users.
     pub message: String,
 }
 

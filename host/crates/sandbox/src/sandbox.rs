@@ -8,18 +8,19 @@ use wasmtime::{Store, Trap, WasmBacktrace};
 use crate::{
     CallFault, CallLimit, CallReport, Context, End, Engine, Metering, Timing,
     deadline::{self, Stopwatch},
-    state::{AnyReads, Ending, State},
+    state::{AnyReads, Ending, StoreState},
 };
 
 /// Bytes that may be lifted from a guest at once beyond the limit of an answer. An answer that is a little too large is
-/// then refused with its size; wasmtime would refuse it with a trap.
+/// then refused with its size; wasmtime would refuse it with a trap. Chosen: the limit counts texts only, and wasmtime also
+/// counts records and lists.
 const LIFT_BYTES_EXTRA: usize = 1024 * 1024;
 
-/// Part of the error of wasmtime if more than that would be lifted.
+/// Part of the error of wasmtime if more than that would be lifted; a test fails when the text changes.
 const LIFT_REFUSED: &str = "fuel allocated for hostcalls";
 
 /// The end of the guest's part of a call.
-pub(super) enum Ended<T> {
+pub(super) enum GuestEnd<T> {
     Returned(T),
     Faulted(CallFault),
     Parked(Gvk),
@@ -27,7 +28,7 @@ pub(super) enum Ended<T> {
 
 /// The state of a call that has ended, with its costs.
 pub(super) struct Ran {
-    state: State,
+    state: StoreState,
     fuel: Option<u64>,
     cpu: Duration,
     timing: Timing,
@@ -40,15 +41,16 @@ pub(super) fn run<T>(
     reads: Box<dyn AnyReads>,
     context: &Context,
     limits: &Limits,
-    guest: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
-) -> (Ended<T>, Ran) {
-    // Both held until the store is gone, taken before the clock starts: a wait for them is not the guest's.
+    guest: impl FnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
+) -> (GuestEnd<T>, Ran) {
+    // Taken before the clock starts, because waiting is not the guest's time, and held until the store is dropped. Memory
+    // comes first in every call: with one order, no two calls wait for each other.
     let memory_bytes_max = engine.memory_bytes_max(limits.memory_bytes_max);
     let memory = engine.memory(memory_bytes_max);
     let _slot = engine.slot();
     let settings = engine.settings();
     let watch = Stopwatch::start();
-    let state = State::new(reads, context, limits, memory_bytes_max);
+    let state = StoreState::new(reads, context, limits, memory_bytes_max);
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.meter);
     let lift_bytes_max = limits.output_bytes_max.saturating_add(LIFT_BYTES_EXTRA);
@@ -64,10 +66,10 @@ pub(super) fn run<T>(
     let timing = timing(watch.started_at(), &state, ended_at);
     let waited_for_memory = memory.has_waited();
     let ended = match (state.ending.take(), result) {
-        (Some(Ending::Parked(kind)), _) => Ended::Parked(kind),
-        (Some(Ending::Fault(fault)), _) => Ended::Faulted(fault),
-        (None, Ok(value)) => Ended::Returned(value),
-        (None, Err(error)) => Ended::Faulted(breakdown(&mut state, &error, lift_bytes_max)),
+        (Some(Ending::Parked(kind)), _) => GuestEnd::Parked(kind),
+        (Some(Ending::Fault(fault)), _) => GuestEnd::Faulted(fault),
+        (None, Ok(value)) => GuestEnd::Returned(value),
+        (None, Err(error)) => GuestEnd::Faulted(breakdown(&mut state, &error, lift_bytes_max)),
     };
     let fuel = left.map(|left| u64::MAX - left);
     (
@@ -83,7 +85,7 @@ pub(super) fn run<T>(
 }
 
 impl Ran {
-    /// The report, and the reads that went in, which have to be of this type.
+    /// Returns the report and the reads of the call, which must have the type `R`.
     pub(super) fn into_report<R: Reads + 'static>(self, end: End) -> (CallReport, R) {
         let Self {
             state,
@@ -116,7 +118,7 @@ impl Ran {
     }
 }
 
-fn timing(started_at: Instant, state: &State, ended_at: Instant) -> Timing {
+fn timing(started_at: Instant, state: &StoreState, ended_at: Instant) -> Timing {
     let instantiated_at = state.instantiated_at.unwrap_or(ended_at);
     let answered_at = state.answered_at.unwrap_or(ended_at);
     Timing {
@@ -127,7 +129,7 @@ fn timing(started_at: Instant, state: &State, ended_at: Instant) -> Timing {
 }
 
 /// Returns the fault of a guest whose call ended in an error of wasmtime.
-fn breakdown(state: &mut State, error: &wasmtime::Error, lift_bytes_max: usize) -> CallFault {
+fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: usize) -> CallFault {
     if state.meter.exceeded() {
         return CallFault::MemoryExceeded {
             limit_bytes: state.meter.bytes_max(),

@@ -1,48 +1,49 @@
-//! Which call a free guest thread takes next.
+//! The order in which free guest threads take waiting calls.
 //!
 //! A pure data structure: it starts nothing and waits for nothing.
-//! Whoever waits with calls takes turns, so that many calls of one do not keep another's single one waiting.
+//! Clients with waiting calls take turns, so that a client with one call does not wait for all calls of another.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a call that has ended says about the next ones of the same client.
+/// The consequence of an ended call for the next calls of its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Learned {
-    /// It answered in time.
+    /// The call answered in time: the client is not slow.
     Prompt,
-    /// It exceeded its deadline.
+    /// The call exceeded its deadline: the client is slow.
     Slow,
-    /// Nothing.
+    /// None.
     Nothing,
 }
 
-/// The calls that wait, and who has calls that run.
+/// The waiting calls, and the number of running calls of each client.
 ///
-/// There is no bound: whoever adds a call waits for its end, and has a bound of its own.
+/// Not bounded: each caller waits for the end of its call, and the number of callers is bounded elsewhere.
 #[derive(Debug)]
 pub(super) struct Schedule<C, W> {
-    clients: BTreeMap<C, Client<W>>,
-    /// Who has calls that wait, each once; the first one that may have a call now is next.
+    clients: BTreeMap<C, ClientCalls<W>>,
+    /// The clients with waiting calls, each once. The first one below its share is next.
     turns: VecDeque<C>,
 }
 
-/// Somebody whose calls may take a part of the threads only.
+/// A client, which may use a share of the threads.
 #[derive(Debug)]
-struct Client<W> {
+struct ClientCalls<W> {
     waiting: VecDeque<W>,
     running: usize,
     running_max: usize,
-    /// One of its calls exceeded its deadline, and none has answered since: they run one at a time.
+    /// True from a call that exceeded its deadline to the next one that answers. Its calls run one at a time meanwhile, so
+    /// that a plugin that loops holds one thread.
     slow: bool,
 }
 
-impl<W> Client<W> {
+impl<W> ClientCalls<W> {
     fn may_run(&self) -> bool {
         let running_max = if self.slow { 1 } else { self.running_max };
         self.running < running_max
     }
 
-    /// A slow one has to be known for slow when it comes again.
+    /// An idle client is forgotten, except a slow one: it must still be slow at its next call.
     fn is_worth_keeping(&self) -> bool {
         self.running > 0 || !self.waiting.is_empty() || self.slow
     }
@@ -56,9 +57,9 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
         }
     }
 
-    /// Adds a call of a client, of which at most so many run at a time.
+    /// Adds a call of a client, of which at most `running_max` run at a time.
     pub(super) fn add(&mut self, client: &C, running_max: usize, work: W) {
-        let known = self.clients.entry(client.clone()).or_insert(Client {
+        let known = self.clients.entry(client.clone()).or_insert(ClientCalls {
             waiting: VecDeque::new(),
             running: 0,
             running_max,
@@ -70,12 +71,12 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
         known.waiting.push_back(work);
     }
 
-    /// Whether a call may run now.
+    /// Returns true if a call may run now.
     pub(super) fn has_next(&self) -> bool {
         self.turns.iter().any(|client| self.may_run(client))
     }
 
-    /// The call that is to run now; it counts as running until [`Schedule::done`].
+    /// Removes and returns the next call; it counts as running until [`Schedule::done`].
     pub(super) fn next(&mut self) -> Option<(C, W)> {
         let turn = self.turns.iter().position(|client| self.may_run(client))?;
         let name = self.turns.remove(turn)?;
@@ -105,7 +106,7 @@ impl<C: Ord + Clone, W> Schedule<C, W> {
     }
 
     fn may_run(&self, client: &C) -> bool {
-        self.clients.get(client).is_some_and(Client::may_run)
+        self.clients.get(client).is_some_and(ClientCalls::may_run)
     }
 }
 
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_take_turns() {
+    fn waiting_clients_take_turns() {
         let mut schedule = Schedule::new();
         for (client, call) in [('a', 1), ('a', 2), ('a', 3), ('b', 4), ('c', 5), ('b', 6)] {
             schedule.add(&client, 9, call);
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_another_that_has_its_share() {
+    fn a_client_does_not_wait_for_one_that_has_its_share() {
         let mut schedule = Schedule::new();
         for call in 0..5 {
             schedule.add(&'a', 2, call);
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_slow_runs_alone_until_it_answers() {
+    fn calls_of_a_slow_client_run_one_at_a_time_until_one_answers() {
         let mut schedule = Schedule::new();
         for call in 0..6 {
             schedule.add(&'a', 2, call);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_slow_is_known_when_it_comes_again_and_others_are_forgotten() {
+    fn a_slow_client_is_remembered_and_others_are_forgotten() {
         let mut schedule = Schedule::new();
         for (client, learned) in [('a', Learned::Slow), ('b', Learned::Prompt)] {
             schedule.add(&client, 2, 0);
@@ -195,7 +196,7 @@ mod tests {
     }
 
     proptest! {
-        /// Q4: whatever comes and ends when.
+        /// Q4: for any order of arrivals and ends.
         #[test]
         fn q4_shares_are_kept_and_every_call_runs_once_in_its_order(
             steps in vec(step(), 0..200),

@@ -10,11 +10,11 @@ use parking_lot::{Condvar, Mutex};
 /// A thread acquires all that it needs at once, so that no thread waits while it holds permits of the same semaphore.
 pub(super) struct Semaphore {
     permits_max: usize,
-    state: Mutex<State>,
+    state: Mutex<SemaphoreState>,
     changed: Condvar,
 }
 
-struct State {
+struct SemaphoreState {
     free: usize,
     /// The ticket of the next thread that asks.
     next: u64,
@@ -25,7 +25,7 @@ struct State {
 
 impl Semaphore {
     pub(super) const fn new(permits_max: usize) -> Self {
-        let state = State {
+        let state = SemaphoreState {
             free: permits_max,
             next: 0,
             serving: 0,
@@ -48,7 +48,7 @@ impl Semaphore {
         let mut state = self.state.lock();
         let ticket = state.next;
         state.next += 1;
-        let waits = |state: &mut State| state.serving != ticket || state.free < count;
+        let waits = |state: &mut SemaphoreState| state.serving != ticket || state.free < count;
         let has_waited = waits(&mut state);
         self.changed.wait_while(&mut state, waits);
         state.serving += 1;
@@ -82,7 +82,7 @@ impl Permits<'_> {
         self.left
     }
 
-    /// Whether other threads held the permits when this one asked.
+    /// Returns true if other threads held the permits when this one asked.
     pub(super) const fn has_waited(&self) -> bool {
         self.has_waited
     }

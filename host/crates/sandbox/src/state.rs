@@ -13,14 +13,15 @@ use crate::{
     limiter::MemoryMeter,
     log::{LogBuffer, LogLevel},
     random::RandomStream,
-    wasi::{Output, Stream},
+    wasi::{Output, StandardStream},
 };
 
-/// Random bytes in one call of `random`.
+/// Random bytes in one call of `random`; the contract states this limit.
 const RANDOM_BYTES_PER_CALL_MAX: usize = 4096;
-/// Random bytes in one pass.
+/// Random bytes in one pass; the contract states this limit.
 const RANDOM_BYTES_MAX: usize = 64 * 1024;
-/// Handles of streams and the like that a guest may hold at a time.
+/// Handles of streams and the like that a guest may hold at a time. Chosen, not measured: far more than
+/// the standard streams need, and each costs the host nothing but this count.
 const HANDLES_MAX: usize = 1000;
 
 /// Reads that can be handed back to the caller in their own type.
@@ -43,13 +44,13 @@ pub(super) enum Ending {
 
 /// The refusal that a guest gets instead of an answer to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ReadRefusal {
     NotGranted,
     NotServed,
 }
 
 /// The state of one call.
-pub(crate) struct State {
+pub(crate) struct StoreState {
     pub(super) meter: MemoryMeter,
     pub(super) log: LogBuffer,
     pub(super) ending: Option<Ending>,
@@ -71,7 +72,7 @@ pub(crate) struct State {
     handles: usize,
 }
 
-impl State {
+impl StoreState {
     pub(super) fn new(
         reads: Box<dyn AnyReads>,
         context: &Context,
@@ -122,12 +123,12 @@ impl State {
     }
 
     /// Takes bytes that a guest writes to one of its streams.
-    pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn write(&mut self, stream: StandardStream, bytes: &[u8]) {
         self.output.write(stream, bytes, &mut self.log);
     }
 
     /// Counts a handle that the guest gets.
-    pub(super) fn take_hold(&mut self) -> wasmtime::Result<()> {
+    pub(super) fn count_handle(&mut self) -> wasmtime::Result<()> {
         self.handles += 1;
         if self.handles > HANDLES_MAX {
             return Err(self.fault(CallFault::LimitExceeded {
@@ -139,7 +140,7 @@ impl State {
     }
 
     /// Counts a handle that the guest dropped.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn drop_handle(&mut self) {
         self.handles = self.handles.saturating_sub(1);
     }
 
@@ -165,7 +166,7 @@ impl State {
         Ok(self.random.take(len))
     }
 
-    /// The kind that a read names, counted as a read.
+    /// Counts a read and returns its kind.
     pub(super) fn read_kind(&mut self, api_version: &str, kind: &str) -> wasmtime::Result<Gvk> {
         self.reads_count += 1;
         if self.reads_count > self.reads_max {
@@ -189,7 +190,7 @@ impl State {
     pub(super) fn get(
         &mut self,
         reference: &ObjectRef,
-    ) -> wasmtime::Result<Result<Option<Arc<str>>, Refusal>> {
+    ) -> wasmtime::Result<Result<Option<Arc<str>>, ReadRefusal>> {
         match self.reads.get(reference) {
             Ok(object) => {
                 self.count_bytes(object.as_ref().map_or(0, |object| object.len()))?;
@@ -202,7 +203,7 @@ impl State {
     pub(super) fn list(
         &mut self,
         selector: &ListSelector,
-    ) -> wasmtime::Result<Result<Vec<Arc<str>>, Refusal>> {
+    ) -> wasmtime::Result<Result<Vec<Arc<str>>, ReadRefusal>> {
         match self.reads.list(selector) {
             Ok(objects) => {
                 self.count_bytes(objects.iter().map(|object| object.len()).sum())?;
@@ -224,10 +225,12 @@ impl State {
         Ok(())
     }
 
-    fn refuse(&mut self, failure: ReadFailure) -> wasmtime::Result<Refusal> {
+    fn refuse(&mut self, failure: ReadFailure) -> wasmtime::Result<ReadRefusal> {
         match failure {
-            ReadFailure::NotGranted(_) | ReadFailure::OutOfSight { .. } => Ok(Refusal::NotGranted),
-            ReadFailure::NotServed(_) => Ok(Refusal::NotServed),
+            ReadFailure::NotGranted(_) | ReadFailure::OutOfSight { .. } => {
+                Ok(ReadRefusal::NotGranted)
+            }
+            ReadFailure::NotServed(_) => Ok(ReadRefusal::NotServed),
             ReadFailure::NotSynced(kind) => Err(self.end(Ending::Parked(kind))),
             failure @ ReadFailure::InvalidSelector { .. } => {
                 Err(self.fault(CallFault::ReadRejected {

@@ -13,23 +13,24 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-/// Ticks while somebody asks for it; dropping it waits for its thread.
+/// Ticks while at least one [`Ticking`] lives; dropping it waits for its thread.
 pub(super) struct Ticker {
-    shared: Arc<Shared>,
+    shared: Arc<TickerShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct TickerShared {
     demand: Mutex<Demand>,
-    /// Somebody needs the ticks while there are none, or they are to end.
+    /// Notified when the first user arrives, and when the ticker stops.
     wanted: Condvar,
-    /// They are to end. Another one, so that who comes while it ticks does not wake the thread.
+    /// Notified when the ticker stops. A condition variable of its own, so that a user that arrives between two ticks does
+    /// not wake the thread.
     stopped: Condvar,
 }
 
 #[derive(Default)]
 struct Demand {
-    /// How many need the ticks.
+    /// The number of live [`Ticking`] values.
     users: usize,
     stopped: bool,
 }
@@ -40,7 +41,7 @@ impl Ticker {
         tick: Duration,
         mut on_tick: impl FnMut() -> ControlFlow<()> + Send + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TickerShared {
             demand: Mutex::default(),
             wanted: Condvar::new(),
             stopped: Condvar::new(),
@@ -55,7 +56,7 @@ impl Ticker {
         })
     }
 
-    /// Ticks for as long as the value lives.
+    /// Keeps the ticks on until the returned value is dropped.
     pub(super) fn keep_ticking(&self) -> Ticking<'_> {
         let mut demand = self.shared.demand.lock();
         demand.users += 1;
@@ -70,23 +71,23 @@ impl Ticker {
     }
 }
 
-impl Shared {
-    /// Waits until a tick is due; false when there will be none any more.
+impl TickerShared {
+    /// Waits until the next tick; returns false if the ticker has stopped.
     fn wait(&self, tick: Duration) -> bool {
         let mut demand = self.demand.lock();
         let idle = |demand: &mut Demand| demand.users == 0 && !demand.stopped;
         self.wanted.wait_while(&mut demand, idle);
-        // Whoever comes and goes meanwhile does not shorten the tick.
+        // Users that arrive or leave in between do not shorten the tick.
         self.stopped
             .wait_while_for(&mut demand, |demand| !demand.stopped, tick);
         !demand.stopped
     }
 }
 
-/// The wish for ticks.
+/// A user of the ticks.
 #[must_use = "the ticks end with it"]
 pub(super) struct Ticking<'a> {
-    shared: &'a Shared,
+    shared: &'a TickerShared,
 }
 
 impl Drop for Ticking<'_> {
@@ -129,16 +130,16 @@ mod tests {
         (ticker.unwrap(), move || ticks.load(Ordering::SeqCst))
     }
 
-    fn wait_until(what: impl Fn() -> bool) {
+    fn wait_until(reached: impl Fn() -> bool) {
         let start = Instant::now();
-        while !what() {
+        while !reached() {
             assert!(start.elapsed() < Duration::from_secs(10), "no tick came");
             thread::sleep(TICK);
         }
     }
 
     #[test]
-    fn ticks_only_while_somebody_needs_it() {
+    fn ticks_only_while_there_is_a_user() {
         let (ticker, ticks) = counted();
         thread::sleep(20 * TICK);
         assert_eq!(ticks(), 0);
@@ -148,7 +149,7 @@ mod tests {
             drop(ticking.0);
             wait_until(|| ticks() >= before + 3);
             drop(ticking.1);
-            // The one that was on its way.
+            // A tick may still be on its way.
             thread::sleep(20 * TICK);
             let after = ticks();
             thread::sleep(20 * TICK);

@@ -1,12 +1,15 @@
-//! The WASI of plugins: it is there, because some toolchains always import it, and there is nothing in it.
+//! An empty WASI for plugins: some toolchains always import it.
 //!
 //! No files, no sockets, no environment, no arguments, no input.
-//! Its clock is the pass's and stands still, its random bytes follow from the pass's seed, and what is written to its
-//! output goes into the plugin's log, within the bounds of that.
-//! Nothing here waits: what a guest may poll is always ready.
+//! Its clock is the fixed clock of the pass, its random bytes follow from the seed of the pass, and its output goes into
+//! the log of the plugin, within the limits of the log.
+//! Nothing here waits: every pollable is always ready.
 //!
-//! Only what a component imports is linked, by the names that it gives; a function that has no place in a plugin ends
-//! the call and says so. Interfaces that are not in the list are refused before anything is compiled.
+//! Only the imports of a component are linked, by their names. A function without a meaning for plugins ends the call with
+//! a fault that names it. Components with other interfaces are refused before they are compiled.
+//!
+//! Written by hand, because `wasmtime-wasi` needs wasmtime's asynchronous support, and a file system that would have to be
+//! locked.
 
 mod output;
 
@@ -18,10 +21,10 @@ use wasmtime::{
     },
 };
 
-pub(super) use self::output::{Output, Stream};
-use super::{call::CallFault, state::State};
+pub(super) use self::output::{Output, StandardStream};
+use super::{call::CallFault, state::StoreState};
 
-/// The interfaces that are there.
+/// The supported interfaces.
 const INTERFACES: [&str; 20] = [
     "wasi:cli/environment",
     "wasi:cli/exit",
@@ -45,16 +48,17 @@ const INTERFACES: [&str; 20] = [
     "wasi:random/random",
 ];
 
-/// What all versions begin with whose interfaces these are; later ones of the line only add to them.
+/// The prefix of the supported versions: later versions of this line only add to the interfaces.
 const VERSIONS: &str = "0.2.";
 
-/// How much may be written at a time, as guests are told; more is taken as well.
+/// The answer to `check-write`: bytes that a guest may write at a time. Not a limit: longer writes are taken too, and the
+/// log bounds them.
 const WRITE_BYTES_TOLD: u64 = 64 * 1024;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// Nothing to read, or to write to; there are no values of these.
+/// The resource types. They have no values, because the handles carry no data.
 enum InputStream {}
 enum OutputStream {}
 enum Pollable {}
@@ -83,11 +87,11 @@ struct Datetime {
     nanoseconds: u32,
 }
 
-type Context<'a> = StoreContextMut<'a, State>;
-type Instance<'a> = LinkerInstance<'a, State>;
+type Context<'a> = StoreContextMut<'a, StoreState>;
+type Instance<'a> = LinkerInstance<'a, StoreState>;
 type Linked = wasmtime::Result<()>;
 
-/// Whether an import is one of these.
+/// Returns true if an import is supported.
 pub(super) fn is_known(import: &str) -> bool {
     interface(import).is_some()
 }
@@ -98,8 +102,8 @@ fn interface(import: &str) -> Option<&'static str> {
     known.filter(|_| version.starts_with(VERSIONS))
 }
 
-/// Gives a linker what a component imports of it.
-pub(super) fn link(linker: &mut Linker<State>, component: &Component) -> Linked {
+/// Adds the WASI imports of a component to a linker.
+pub(super) fn link(linker: &mut Linker<StoreState>, component: &Component) -> Linked {
     let engine = linker.engine().clone();
     let world = component.component_type();
     for (import, item) in world.imports(&engine) {
@@ -133,7 +137,7 @@ fn resource(instance: &mut Instance<'_>, name: &str) -> Linked {
         _ => return Ok(()),
     };
     instance.resource(name, kind, |mut store, _| {
-        store.data_mut().let_go();
+        store.data_mut().drop_handle();
         Ok(())
     })
 }
@@ -150,7 +154,7 @@ fn function(instance: &mut Instance<'_>, interface: &'static str, name: &str) ->
     }
 }
 
-/// What there is none of.
+/// Functions whose answer is empty.
 fn nothing(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
     match name {
         "get-environment" => instance.func_wrap(name, |_: Context<'_>, (): ()| {
@@ -171,21 +175,24 @@ fn nothing(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> 
                 Ok((None::<Resource<TerminalOutput>>,))
             }),
         "get-stdin" => instance.func_wrap(name, |mut store: Context<'_>, (): ()| {
-            store.data_mut().take_hold()?;
+            store.data_mut().count_handle()?;
             Ok((Resource::<InputStream>::new_own(0),))
         }),
         "get-stdout" => instance.func_wrap(name, |store: Context<'_>, (): ()| {
-            open(store, Stream::Output)
+            open(store, StandardStream::Output)
         }),
         "get-stderr" => instance.func_wrap(name, |store: Context<'_>, (): ()| {
-            open(store, Stream::Error)
+            open(store, StandardStream::Error)
         }),
         _ => refused(instance, interface, name),
     }
 }
 
-fn open(mut store: Context<'_>, stream: Stream) -> wasmtime::Result<(Resource<OutputStream>,)> {
-    store.data_mut().take_hold()?;
+fn open(
+    mut store: Context<'_>,
+    stream: StandardStream,
+) -> wasmtime::Result<(Resource<OutputStream>,)> {
+    store.data_mut().count_handle()?;
     Ok((Resource::new_own(stream.number()),))
 }
 
@@ -235,7 +242,7 @@ fn stream(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> L
 }
 
 fn write(store: &mut Context<'_>, stream: &Resource<OutputStream>, bytes: &WasmList<u8>) {
-    let stream = Stream::of(stream.rep());
+    let stream = StandardStream::of(stream.rep());
     let len = bytes.as_le_slice(&*store).len();
     // Copied only when the pass still has room for it: a flood costs the host no memory.
     if store.data().log_takes(stream.level()) {
@@ -247,7 +254,7 @@ fn write(store: &mut Context<'_>, stream: &Resource<OutputStream>, bytes: &WasmL
 }
 
 fn pollable(mut store: Context<'_>) -> wasmtime::Result<(Resource<Pollable>,)> {
-    store.data_mut().take_hold()?;
+    store.data_mut().count_handle()?;
     Ok((Resource::new_own(0),))
 }
 
@@ -302,7 +309,7 @@ fn clock(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Li
         (_, "resolution") => {
             instance.func_wrap(name, |_: Context<'_>, (): ()| Ok((NANOS_PER_MILLI,)))
         }
-        // Where time stands still, nobody has to wait for it.
+        // The clock stands still, so that no wait would ever end: it is over at once.
         (_, "subscribe-instant" | "subscribe-duration") => {
             instance.func_wrap(name, |store: Context<'_>, (_,): (u64,)| pollable(store))
         }
@@ -310,7 +317,7 @@ fn clock(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Li
     }
 }
 
-/// The pass's time in nanoseconds since the epoch, for both clocks.
+/// Returns the time of the pass in nanoseconds since the Unix epoch, for both clocks.
 fn nanos(store: &mut Context<'_>) -> u64 {
     store.data_mut().now().saturating_mul(NANOS_PER_MILLI)
 }
@@ -342,7 +349,7 @@ fn random_number(store: &mut Context<'_>) -> wasmtime::Result<u64> {
         .fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// A function that has no place in a plugin: files that do not exist, an exit without an answer.
+/// A function without a meaning for plugins: on files, which do not exist, or an exit without an answer.
 fn refused(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
     let problem = format!("it called {name} of {interface}, which no plugin has");
     instance.func_new(name, move |mut store, _, _, _| {

@@ -9,7 +9,7 @@ const SHOWN_BYTES_MAX: usize = 60;
 
 /// One reason for a rejection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cause {
+pub struct RejectionCause {
     /// The field: `spec.containers[0].name`; `the object` for the whole of it.
     pub path: String,
     /// The problem, as a sentence without a subject: `is required`.
@@ -18,7 +18,7 @@ pub struct Cause {
     pub(super) blocks_rules: bool,
 }
 
-impl Cause {
+impl RejectionCause {
     /// A value of the right type that breaks a constraint.
     pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         let mut path = path.into();
@@ -41,7 +41,7 @@ impl Cause {
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for RejectionCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.message)
     }
@@ -61,25 +61,25 @@ pub(super) fn shown(value: &Value) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Rejection {
     subject: String,
-    causes: Vec<Cause>,
+    causes: Vec<RejectionCause>,
 }
 
 impl Rejection {
-    pub(super) fn new(subject: String, mut causes: Vec<Cause>) -> Self {
+    pub(super) fn new(subject: String, mut causes: Vec<RejectionCause>) -> Self {
         causes.sort();
         causes.dedup();
         Self { subject, causes }
     }
 
     /// The reasons, ordered by path; at least one, none twice.
-    pub fn causes(&self) -> &[Cause] {
+    pub fn causes(&self) -> &[RejectionCause] {
         &self.causes
     }
 }
 
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let causes: Vec<String> = self.causes.iter().map(Cause::to_string).collect();
+        let causes: Vec<String> = self.causes.iter().map(RejectionCause::to_string).collect();
         write!(f, "{} is invalid: {}", self.subject, causes.join("; "))
     }
 }

@@ -10,8 +10,8 @@ use jsonschema::ValidationOptions;
 use regex::Regex;
 
 static PATTERNS: LazyLock<BTreeMap<String, Regex>> = LazyLock::new(|| {
-    let patterns = serde_json::from_str(include_str!("formats.json"));
-    let patterns: BTreeMap<String, String> = patterns.expect("the file holds texts by name");
+    let patterns: BTreeMap<String, String> =
+        serde_json::from_str(include_str!("formats.json")).expect("the file holds texts by name");
     let compile = |text: &str| Regex::new(text).expect("the file holds regular expressions");
     patterns
         .into_iter()

@@ -23,10 +23,10 @@ use std::mem;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
-pub use cause::{Cause, Rejection};
+pub use cause::{Rejection, RejectionCause};
 pub use kinds::{Kinds, kind_of_crd};
-use node::{Node, Place};
-use rules::Rules;
+use node::{Node, SchemaValue};
+use rules::CompiledRules;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -70,7 +70,7 @@ pub struct Schema {
     subject: String,
     status_is_subresource: bool,
     root: Node,
-    rules: Rules,
+    rules: CompiledRules,
     validator: Validator,
 }
 
@@ -105,7 +105,7 @@ impl Schema {
         let validator = structure::compile(&schema)
             .map_err(|error| Error::schema(error.instance_path().clone().as_str(), error))?;
         let root = serde_json::from_value(schema).map_err(|error| Error::schema("", error))?;
-        let mut rules = Rules::default();
+        let mut rules = CompiledRules::default();
         rules.collect(&root, &root, "")?;
         Ok(Self {
             status_is_subresource: served.pointer("/subresources/status").is_some(),
@@ -147,11 +147,11 @@ impl Schema {
         })
     }
 
-    fn check(&self, object: &Value) -> Vec<Cause> {
+    fn check(&self, object: &Value) -> Vec<RejectionCause> {
         let mut causes = structure::check(&self.validator, object);
-        let root = Place::new(&self.root, object, String::new(), String::new());
+        let root = SchemaValue::new(&self.root, object, String::new(), String::new());
         root.visit(&mut |place| {
-            let Place { node, path, .. } = place;
+            let SchemaValue { node, path, .. } = place;
             match place.value {
                 Value::Number(number) => causes.extend(structure::check_number(number, node, path)),
                 Value::Array(items) => causes.extend(lists::check(items, node, path)),
@@ -164,7 +164,7 @@ impl Schema {
         // Rules assume the types and sizes that the schema declares.
         if causes.iter().any(|cause| cause.blocks_rules) {
             let skipped = "not all rules were checked: correct the other fields first";
-            causes.extend((!self.rules.0.is_empty()).then(|| Cause::new("", skipped)));
+            causes.extend((!self.rules.0.is_empty()).then(|| RejectionCause::new("", skipped)));
         } else {
             root.visit(&mut |place| causes.extend(self.rules.check(place)));
         }

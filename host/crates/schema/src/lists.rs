@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    cause::{Cause, shown},
+    cause::{RejectionCause, shown},
     node::{Node, item},
 };
 
 /// Names every repeated entry once, at its second appearance, as the API server does.
-pub(super) fn check(items: &[Value], node: &Node, path: &str) -> Vec<Cause> {
+pub(super) fn check(items: &[Value], node: &Node, path: &str) -> Vec<RejectionCause> {
     let is_map = match node.x_kubernetes_list_type.as_deref() {
         Some("map") => true,
         Some("set") => false,
@@ -19,7 +19,7 @@ pub(super) fn check(items: &[Value], node: &Node, path: &str) -> Vec<Cause> {
     let is_other = |item: &Value| !item.is_object() && !item.is_null();
     if let Some(index) = items.iter().position(is_other).filter(|_| is_map) {
         let message = "must be an object, because the list is a map by keys";
-        return vec![Cause::new(item(path, index), message)];
+        return vec![RejectionCause::new(item(path, index), message)];
     }
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let mut causes = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn check(items: &[Value], node: &Node, path: &str) -> Vec<Cause> {
         *times += 1;
         if *times == 2 {
             let message = format!("{} is in the list twice", shown(&identity));
-            causes.push(Cause::new(item(path, index), message));
+            causes.push(RejectionCause::new(item(path, index), message));
         }
     }
     causes

@@ -7,7 +7,7 @@
 use innkeeper_model::Scope;
 use serde_json::{Map, Value, json};
 
-use super::{cause::Cause, node::child};
+use super::{cause::RejectionCause, node::child};
 
 /// The annotations of one object, in bytes.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
@@ -75,11 +75,12 @@ pub(super) fn tidy(object: &mut Value) {
 }
 
 /// Checks the size of the annotations of a whole object.
-pub(super) fn check_annotations(object: &Map<String, Value>, path: &str) -> Option<Cause> {
+pub(super) fn check_annotations(object: &Map<String, Value>, path: &str) -> Option<RejectionCause> {
     let annotations = object.get("metadata")?.get("annotations")?.as_object()?;
     let entries = annotations.iter();
     let bytes = entries.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
     let message = || format!("has more than {ANNOTATIONS_BYTES_MAX} bytes");
     let path = child(path, "metadata.annotations");
-    (bytes.sum::<usize>() > ANNOTATIONS_BYTES_MAX).then(|| Cause::blocking(path, message()))
+    (bytes.sum::<usize>() > ANNOTATIONS_BYTES_MAX)
+        .then(|| RejectionCause::blocking(path, message()))
 }

@@ -36,7 +36,7 @@ pub(super) fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
 
 /// A value with its schema.
 #[derive(Clone, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct SchemaValue<'a> {
     pub(super) node: &'a Node,
     pub(super) value: &'a Value,
     /// The path of the value: `spec.list[2].name`.
@@ -45,7 +45,7 @@ pub(super) struct Place<'a> {
     pub(super) schema_path: String,
 }
 
-impl<'a> Place<'a> {
+impl<'a> SchemaValue<'a> {
     pub(super) fn new(node: &'a Node, value: &'a Value, path: String, schema_path: String) -> Self {
         Self {
             node,

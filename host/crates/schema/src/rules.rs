@@ -14,8 +14,8 @@ use serde_json::{Map, Number, Value, json};
 
 use super::{
     Error,
-    cause::Cause,
-    node::{Node, Place, child, entries, entry, field, items, property},
+    cause::RejectionCause,
+    node::{Node, SchemaValue, child, entries, entry, field, items, property},
 };
 
 /// The longest message that the API server takes from an expression, in bytes.
@@ -30,13 +30,17 @@ const RESERVED: &str = "as break const continue else false for function if impor
 
 /// The compiled rules of a schema by the path of their node.
 #[derive(Debug, Default)]
-pub(super) struct Rules(pub(super) BTreeMap<String, Vec<CompiledSchema>>);
+pub(super) struct CompiledRules(pub(super) BTreeMap<String, Vec<CompiledSchema>>);
 
-impl Rules {
+impl CompiledRules {
     /// Compiles the rules of a schema; `typed` is the same node, or for a part of an `allOf` the node that has the types.
     pub(super) fn collect(&mut self, node: &Node, typed: &Node, path: &str) -> Result<(), Error> {
-        let rules = node.x_kubernetes_validations.iter().flatten();
-        let rules: Vec<Value> = rules.map(translate).collect();
+        let rules: Vec<Value> = node
+            .x_kubernetes_validations
+            .iter()
+            .flatten()
+            .map(translate)
+            .collect();
         if !rules.is_empty() {
             let mut schema = types(typed);
             schema["x-kubernetes-validations"] = rules.into();
@@ -62,29 +66,32 @@ impl Rules {
     }
 
     /// Returns a cause for every rule of a node that does not hold.
-    pub(super) fn check(&self, place: &Place<'_>) -> Vec<Cause> {
+    pub(super) fn check(&self, place: &SchemaValue<'_>) -> Vec<RejectionCause> {
         let mut causes = Vec::new();
         for compiled in self.0.get(&place.schema_path).into_iter().flatten() {
             let value = convert(place.value, Some(place.node));
-            let errors = validate_compiled(compiled, &value, None).err();
-            let errors = errors.into_iter().flatten();
+            let errors = validate_compiled(compiled, &value, None)
+                .err()
+                .into_iter()
+                .flatten();
             causes.extend(errors.map(|error| cause(&error, compiled, &place.path)));
         }
         causes
     }
 }
 
-fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> Cause {
+fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> RejectionCause {
     let mut rules = compiled.validations.iter().flatten();
     let rule = rules.find(|compiled| compiled.rule.rule == error.rule);
-    let fixed = rule.and_then(|compiled| compiled.rule.message.as_deref());
-    let fixed = fixed.unwrap_or_default();
+    let fixed = rule
+        .and_then(|compiled| compiled.rule.message.as_deref())
+        .unwrap_or_default();
     if error.kind != ErrorKind::ValidationFailure {
         let source = error.source().map(ToString::to_string);
         let problem = source.as_ref().unwrap_or(&error.message);
         let fixed = fixed.trim_start_matches(FAILED);
         let message = format!("failed to evaluate the rule \"{fixed}\": {problem}");
-        return Cause::new(path, message);
+        return RejectionCause::new(path, message);
     }
     let made = error.message.trim();
     let is_usable = !made.is_empty() && !made.contains('\n') && made.len() <= MESSAGE_BYTES_MAX;
@@ -94,7 +101,7 @@ fn cause(error: &ValidationError, compiled: &CompiledSchema, path: &str) -> Caus
         Some(field) => child(path, field),
         None => format!("{path}{field}"),
     };
-    Cause::new(path, if is_usable { made } else { fixed })
+    RejectionCause::new(path, if is_usable { made } else { fixed })
 }
 
 /// Returns a rule as `kube-cel` evaluates it like the API server.
@@ -135,8 +142,11 @@ fn translate(rule: &ValidationRule) -> Value {
 /// Every object is declared as a map whose keys are the names of its fields in rules, because `kube-cel` leaves the keys
 /// of maps alone, and has other names than the API server for fields with an underscore.
 fn types(node: &Node) -> Value {
-    let properties = node.properties.iter().flatten();
-    let properties = properties.map(|(name, inner)| (name_in_rules(name), types(inner)));
+    let properties = node
+        .properties
+        .iter()
+        .flatten()
+        .map(|(name, inner)| (name_in_rules(name), types(inner)));
     // A date is a point in time, of which `kube-cel` knows the longer form alone.
     let format = node.format.as_deref();
     let is_date = format == Some("date");

@@ -9,7 +9,7 @@ use jsonschema::{
 use serde_json::{Map, Number, Value, json};
 
 use super::{
-    cause::{Cause, shown},
+    cause::{RejectionCause, shown},
     format,
     node::{Node, child, item},
 };
@@ -64,8 +64,8 @@ fn translate(schema: &mut Value) {
             schema.insert(flag.to_owned(), limit);
         }
     }
-    let junctors = ["allOf", "anyOf", "oneOf", "not"].into_iter();
-    let junctors: Map<String, Value> = junctors
+    let junctors: Map<String, Value> = ["allOf", "anyOf", "oneOf", "not"]
+        .into_iter()
         .filter_map(|name| schema.remove_entry(name))
         .collect();
     let more = schema.remove("x-innkeeper");
@@ -103,12 +103,12 @@ fn types(schema: &Map<String, Value>) -> (Value, Option<&'static str>) {
 }
 
 /// Returns everything that is wrong with an object.
-pub(super) fn check(validator: &Validator, object: &Value) -> Vec<Cause> {
+pub(super) fn check(validator: &Validator, object: &Value) -> Vec<RejectionCause> {
     let errors = validator.iter_errors(object);
     errors.map(|error| cause(&error)).collect()
 }
 
-fn cause(error: &ValidationError<'_>) -> Cause {
+fn cause(error: &ValidationError<'_>) -> RejectionCause {
     let mut path = String::new();
     for segment in error.instance_path() {
         path = match segment {
@@ -123,22 +123,26 @@ fn cause(error: &ValidationError<'_>) -> Cause {
     match error.kind() {
         Kind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
-            Cause::blocking(child(&path, name), "is required")
+            RejectionCause::blocking(child(&path, name), "is required")
         }
         Kind::AnyOf { context } => alternatives(path, "anyOf", context),
         Kind::OneOfNotValid { context } => alternatives(path, "oneOf", context),
         Kind::OneOfMultipleValid { .. } => {
-            Cause::new(path, "matches more than one alternative (oneOf)")
+            RejectionCause::new(path, "matches more than one alternative (oneOf)")
         }
-        Kind::Not { schema } if *schema == json!({}) => Cause::new(path, "must not be set"),
-        Kind::Not { .. } => Cause::new(path, "has a form that is excluded (not)"),
-        Kind::Contains => Cause::new(path, "has more than one entry with controller: true"),
-        Kind::PropertyNames { error } => Cause::new(path, cause(error).message),
-        Kind::Format { format } => Cause {
+        Kind::Not { schema } if *schema == json!({}) => {
+            RejectionCause::new(path, "must not be set")
+        }
+        Kind::Not { .. } => RejectionCause::new(path, "has a form that is excluded (not)"),
+        Kind::Contains => {
+            RejectionCause::new(path, "has more than one entry with controller: true")
+        }
+        Kind::PropertyNames { error } => RejectionCause::new(path, cause(error).message),
+        Kind::Format { format } => RejectionCause {
             blocks_rules: format::known(format).is_some(),
-            ..Cause::new(path, format!("{value} is not a valid {format}"))
+            ..RejectionCause::new(path, format!("{value} is not a valid {format}"))
         },
-        kind => Cause {
+        kind => RejectionCause {
             blocks_rules: matches!(
                 kind,
                 Kind::Type { .. }
@@ -147,32 +151,39 @@ fn cause(error: &ValidationError<'_>) -> Cause {
                     | Kind::MaxItems { .. }
                     | Kind::MaxProperties { .. }
             ),
-            ..Cause::new(path, text)
+            ..RejectionCause::new(path, text)
         },
     }
 }
 
 /// Names the problems of every alternative, because nothing tells which one was meant.
-fn alternatives(path: String, keyword: &str, context: &[Vec<ValidationError<'_>>]) -> Cause {
-    let causes: Vec<Cause> = context.iter().flatten().map(cause).collect();
-    let problems: Vec<String> = causes.iter().map(Cause::to_string).collect();
-    let problems = problems.join(", ");
+fn alternatives(
+    path: String,
+    keyword: &str,
+    context: &[Vec<ValidationError<'_>>],
+) -> RejectionCause {
+    let causes: Vec<RejectionCause> = context.iter().flatten().map(cause).collect();
+    let problems = causes
+        .iter()
+        .map(RejectionCause::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
     let message = format!("matches no alternative ({keyword}): {problems}");
-    Cause {
+    RejectionCause {
         blocks_rules: causes.iter().any(|cause| cause.blocks_rules),
-        ..Cause::new(path, message)
+        ..RejectionCause::new(path, message)
     }
 }
 
 /// Finds a number that its type cannot hold; JSON schema knows integers of any size.
-pub(super) fn check_number(number: &Number, node: &Node, path: &str) -> Option<Cause> {
+pub(super) fn check_number(number: &Number, node: &Node, path: &str) -> Option<RejectionCause> {
     let float = number.as_f64()?;
     let type_ = node.type_.as_deref().unwrap_or_default();
     let message = |format| format!("{number} is out of the range of {format}");
     let is_integer = type_ == "integer" || node.x_kubernetes_int_or_string == Some(true);
     // The API server reads numbers beyond 64 bits as floats, and takes only exact floats for integers.
     if is_integer && !number.is_i64() && float.abs() > FLOAT_INTEGER_MAX {
-        return Some(Cause::blocking(path, message("int64")));
+        return Some(RejectionCause::blocking(path, message("int64")));
     }
     let format = node.format.as_deref()?;
     let range = match (type_, format) {
@@ -180,5 +191,5 @@ pub(super) fn check_number(number: &Number, node: &Node, path: &str) -> Option<C
         ("number", "float") if !number.is_i64() => f64::from(f32::MIN)..=f64::from(f32::MAX),
         _ => return None,
     };
-    (!range.contains(&float)).then(|| Cause::new(path, message(format)))
+    (!range.contains(&float)).then(|| RejectionCause::new(path, message(format)))
 }

@@ -15,7 +15,7 @@ use tokio::net::lookup_host;
 /// A host that resolves to addresses that are not public.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{host} is at {address}, which is not a public address")]
-pub(super) struct Refused {
+pub(super) struct RefusedAddress {
     pub(super) host: String,
     pub(super) address: IpAddr,
 }
@@ -67,7 +67,7 @@ impl Guard {
             .collect();
         if allowed.is_empty() {
             let host = host.to_owned();
-            return Err(Refused {
+            return Err(RefusedAddress {
                 host,
                 address: first,
             }
@@ -208,8 +208,8 @@ mod tests {
             .select("example.com", addresses(&["127.0.0.1:0"]))
             .unwrap_err();
         assert_eq!(
-            *refused.downcast::<Refused>().unwrap(),
-            Refused {
+            *refused.downcast::<RefusedAddress>().unwrap(),
+            RefusedAddress {
                 host: "example.com".to_owned(),
                 address: Ipv4Addr::LOCALHOST.into(),
             }

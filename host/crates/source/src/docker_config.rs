@@ -11,7 +11,7 @@ use super::{Credentials, Failure};
 /// A pull secret, as in `.dockerconfigjson`.
 #[derive(Clone, Debug, Default)]
 pub struct DockerConfig {
-    logins: Vec<(Place, Login)>,
+    logins: Vec<(LoginScope, Login)>,
 }
 
 /// The credentials of one registry entry.
@@ -26,13 +26,13 @@ pub(super) enum Login {
 
 /// The scope of credentials: a host, in which `*` stands for one label, and a prefix of repository names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct LoginScope {
     host: String,
     path: String,
 }
 
 #[derive(Deserialize)]
-struct Stored {
+struct StoredLogins {
     auths: BTreeMap<String, StoredLogin>,
 }
 
@@ -50,14 +50,14 @@ impl DockerConfig {
     /// Reads the value of `.dockerconfigjson`.
     pub fn from_json(text: &[u8]) -> Result<Self, Failure> {
         // The text may hold passwords where it is malformed, so its parse errors are not shown.
-        let stored: Stored = serde_json::from_slice(text).map_err(|_| Failure::Credentials {
+        let stored: StoredLogins = serde_json::from_slice(text).map_err(|_| Failure::Credentials {
             host: "all registries".to_owned(),
             problem: "the pull secret is not of the form {\"auths\": {\"registry\": {\"auth\": ...}}}",
         })?;
         let mut logins = Vec::new();
         for (key, login) in stored.auths {
             if let Some(login) = login.read(&key)? {
-                logins.push((Place::read(&key), login));
+                logins.push((LoginScope::read(&key), login));
             }
         }
         Ok(Self { logins })
@@ -115,7 +115,7 @@ impl StoredLogin {
     }
 }
 
-impl Place {
+impl LoginScope {
     /// Keys are hosts, hosts with paths, or the addresses that `docker login` writes: `https://index.docker.io/v1/`.
     fn read(key: &str) -> Self {
         let key = key.split_once("://").map_or(key, |(_, rest)| rest);

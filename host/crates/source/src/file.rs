@@ -12,10 +12,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Expectation, Failure, Fetched, File, Settings, accept};
-
-/// An upper limit for every known form of a signature.
-const SIGNATURE_BYTES_MAX: u64 = 64 * 1024;
+use super::{Expectation, Failure, Fetched, File, Settings, accept, signature};
 
 pub(super) async fn fetch(
     settings: &Settings,
@@ -52,7 +49,12 @@ fn read_and_check(
         None
     } else {
         let path = format!("{path}.sig");
-        match read(&directory, &path, "the signature", SIGNATURE_BYTES_MAX) {
+        match read(
+            &directory,
+            &path,
+            "the signature",
+            signature::FILE_BYTES_MAX,
+        ) {
             Err(Failure::FileMissing) => return Err(Failure::Unsigned { looked_for: path }),
             read => Some(read?),
         }

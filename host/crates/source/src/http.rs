@@ -5,12 +5,9 @@ use bytes::Bytes;
 use reqwest::Url;
 
 use super::{
-    Expectation, Failure, Fetched, Http, accept,
+    Expectation, Failure, Fetched, Http, accept, signature,
     transport::{Call, Transport, authorization, parse_url},
 };
-
-/// An upper limit for every known form of a signature.
-const SIGNATURE_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) async fn fetch(
     transport: &Transport,
@@ -41,7 +38,7 @@ pub(super) async fn fetch(
             });
         }
         let (text, _) = answer
-            .body_if_ok("the signature", SIGNATURE_BYTES_MAX)
+            .body_if_ok("the signature", signature::FILE_BYTES_MAX)
             .await?;
         Some(text)
     };

@@ -13,8 +13,8 @@ mod file;
 mod http;
 mod key;
 mod oci;
+mod registry_artifact;
 mod settings;
-mod shelf;
 mod signature;
 #[cfg(any(test, feature = "testing"))]
 #[expect(clippy::unwrap_used, missing_docs, reason = "helpers for tests")]
@@ -32,8 +32,10 @@ pub use self::{
     error::{Error, Failure},
     key::{InvalidKey, PublicKey, SigningKey},
     oci::{InvalidReference, Package, Pushed, Reference},
+    registry_artifact::{
+        DockerConfigText, RegistryArtifact, RegistryArtifactError, RegistrySettings,
+    },
     settings::{Proxies, Settings},
-    shelf::{DockerConfigText, RegistrySettings, Shelf, ShelfError},
 };
 use innkeeper_model::{Digest, error_chain};
 

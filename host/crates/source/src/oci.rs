@@ -11,7 +11,7 @@ mod registry;
 mod signatures;
 mod token;
 
-use self::{manifest::Manifest, registry::ARTIFACT_TYPES};
+use self::{manifest::OciManifest, registry::ARTIFACT_TYPES};
 pub use self::{
     push::{Package, Pushed},
     reference::{InvalidReference, Reference},
@@ -38,7 +38,7 @@ pub(super) async fn fetch(
         .manifest(&oci.reference.version(), ARTIFACT_TYPES, "the artifact")
         .await?
         .into_found()?;
-    let layer = Manifest::parse(&text)?.plugin()?;
+    let layer = OciManifest::parse(&text)?.plugin()?;
     super::check_digest(&layer.digest, expectation)?;
     if layer.size > bytes_max {
         return Err(Failure::TooLarge {

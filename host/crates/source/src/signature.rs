@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Failure, PublicKey, Reference};
 
+/// The largest signature beside a file, in bytes: an upper limit for every known form.
+pub(super) const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// The type that a simple signature names in its document.
 const SIMPLE_TYPE: &str = "cosign container image signature";
 /// The payload type of a statement.

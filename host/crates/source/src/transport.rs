@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     Credentials, Failure, Proxies, Settings,
-    address::{Guard, Refused, is_public},
+    address::{Guard, RefusedAddress, is_public},
     trust::{is_untrusted, trust},
 };
 
@@ -55,7 +55,7 @@ pub(super) struct Call {
 }
 
 /// The head of an answer with an unread body.
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     response: Response,
     url: Url,
     signed_in: bool,
@@ -116,14 +116,14 @@ impl Transport {
     }
 
     /// Sends a request, and follows the redirects of a GET or HEAD.
-    pub(super) async fn send(&self, mut call: Call) -> Result<Answer, Failure> {
+    pub(super) async fn send(&self, mut call: Call) -> Result<HttpAnswer, Failure> {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send_once(&call).await?;
             let reads = matches!(call.method, Method::GET | Method::HEAD);
             let target = response.headers().get(LOCATION).cloned();
             let (true, true, Some(target)) = (reads, response.status().is_redirection(), target)
             else {
-                return Ok(Answer {
+                return Ok(HttpAnswer {
                     response,
                     url: call.url,
                     signed_in: call.credentials.is_some(),
@@ -204,7 +204,7 @@ impl Transport {
     }
 }
 
-impl Answer {
+impl HttpAnswer {
     pub(super) fn status(&self) -> StatusCode {
         self.response.status()
     }
@@ -414,7 +414,7 @@ fn follow(from: &Url, location: &HeaderValue) -> Result<Url, Failure> {
 
 fn not_sent(url: &Url, error: reqwest::Error, between: &'static str) -> Failure {
     let refused = causes(&error).find_map(|cause| cause.downcast_ref());
-    if let Some(Refused { host, address }) = refused {
+    if let Some(RefusedAddress { host, address }) = refused {
         return Failure::AddressRefused {
             host: host.clone(),
             address: *address,
@@ -453,10 +453,9 @@ fn detail(body: &[u8]) -> String {
                 .filter_map(|error| error.get("message")?.as_str());
             Some(messages.collect::<Vec<_>>().join("; "))
         });
-    let said = messages
+    let said: String = messages
         .as_deref()
-        .unwrap_or_else(|| text.lines().next().unwrap_or_default());
-    let said: String = said
+        .unwrap_or_else(|| text.lines().next().unwrap_or_default())
         .chars()
         .filter(|character| !character.is_control())
         .take(DETAIL_MAX)

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_model::ObjectId;
 
 use super::{
-    Reader, Role, SlotId, State, Subscriber, SubscriberId, id_of, key_of,
+    CacheState, Reader, Role, SlotId, Subscriber, SubscriberId, id_of, key_of,
     namespaces::NamespaceScope,
 };
 use crate::{
@@ -23,7 +23,7 @@ struct Hit {
     object: ObjectId,
 }
 
-impl State {
+impl CacheState {
     /// Triggers the parents that the changes of one watch concern; `first` marks changes from its first list.
     pub(super) fn dispatch(&mut self, id: SlotId, changes: &[Change], first: bool) {
         let hits: Vec<Hit> = changes

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use innkeeper_model::{Gvk, LabelSelector, ObjectId, Resource, ResourceVersion, Uid};
 use tokio::time::Instant;
 
-use super::{Slot, SlotId, State, SubscriberId, key_of};
+use super::{CacheState, SlotId, SubscriberId, WatchSlot, key_of};
 use crate::{
     stored::{Shape, Stored},
     triggers::{Cause, Trigger},
@@ -58,7 +58,7 @@ pub(crate) struct LiveRead {
     version: Option<ResourceVersion>,
 }
 
-impl State {
+impl CacheState {
     /// Adds an expectation.
     pub(crate) fn expect(
         &mut self,
@@ -188,6 +188,7 @@ impl State {
         id: &ObjectId,
         now: Instant,
     ) {
+        // The API server has just failed to answer, so the next read is not sent at once.
         const PAUSE: Duration = Duration::from_secs(1);
         let subscriber = self.subscribers.get_mut(&subscriber_id);
         let expectations =
@@ -320,7 +321,7 @@ impl State {
     }
 }
 
-fn chosen(slot: &Slot, stored: &Stored) -> bool {
+fn chosen(slot: &WatchSlot, stored: &Stored) -> bool {
     let Some(selector) = &slot.key.selector else {
         return true;
     };

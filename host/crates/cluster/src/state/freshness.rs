@@ -6,8 +6,8 @@ use std::sync::Arc;
 use innkeeper_model::{Access, ResourceVersion};
 use tokio::time::Instant;
 
-use super::{SlotId, State, namespaces::NamespaceWatch, slots::Health};
-use crate::{freshness::Contents, store::Key, wire::Target};
+use super::{CacheState, SlotId, namespaces::NamespaceWatch, slots::Health};
+use crate::{freshness::Contents, store::ObjectKey, wire::WatchTarget};
 
 /// The identity of a namespace watch, whichever task writes to it.
 pub(crate) type UncheckedWatch = (SlotId, Option<Arc<str>>);
@@ -20,10 +20,10 @@ pub(crate) enum FreshnessCheck {
     /// Needed, but the watch has no complete list yet to compare with.
     NotListed,
     /// Needed; this is the request to compare with, in metadata form.
-    Of(Target),
+    Of(WatchTarget),
 }
 
-impl State {
+impl CacheState {
     /// Requires a freshness check of every watch. A watch without any version starts over instead:
     /// its first list comes from a quorum, so it needs no check. The same holds for watches that are added later.
     pub(crate) fn require_freshness_checks(&mut self, now: Instant) {
@@ -101,7 +101,7 @@ impl State {
         let same = namespace_watch
             .zip(self.slots.get(id))
             .is_none_or(|(namespace_watch, slot)| {
-                let is_there = |(key, (uid, version)): (&Key, &(_, _))| {
+                let is_there = |(key, (uid, version)): (&ObjectKey, &(_, _))| {
                     let stored = slot.store.get(key);
                     stored.is_some_and(|stored| stored.uid == *uid && stored.version == *version)
                 };

@@ -8,12 +8,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use innkeeper_model::{Access, Resource, ResourceVersion, Scope};
 use tokio::time::Instant;
 
-use super::{Slot, SlotId, State, SubscriberId, slots::Health};
+use super::{CacheState, SlotId, SubscriberId, WatchSlot, slots::Health};
 use crate::{
     interest::Why,
     report::WatchStatus,
     triggers::{Cause, Trigger},
-    wire::Target,
+    wire::WatchTarget,
 };
 
 /// The request that lists and watches one namespace, or the whole cluster.
@@ -81,7 +81,7 @@ impl NamespaceWatch {
 
     fn why(&self) -> Option<Why> {
         match &self.health {
-            Health::Synced if self.unchecked => Some(Why::InDoubt),
+            Health::Synced if self.unchecked => Some(Why::Unchecked),
             Health::Synced => None,
             Health::Listing(None) => Some(Why::Listing),
             Health::Listing(Some(message)) => Some(Why::Failing {
@@ -94,7 +94,7 @@ impl NamespaceWatch {
     }
 }
 
-impl Slot {
+impl WatchSlot {
     /// The watch that covers a namespace.
     pub(super) fn namespace_watch_at(&self, namespace: Option<&str>) -> Option<&NamespaceWatch> {
         self.namespace_watches
@@ -103,8 +103,12 @@ impl Slot {
     }
 
     /// The request of a watch in a form; none while the kind is not served.
-    pub(super) fn target(&self, namespace_watch: &NamespaceWatch, form: Access) -> Option<Target> {
-        Some(Target {
+    pub(super) fn target(
+        &self,
+        namespace_watch: &NamespaceWatch,
+        form: Access,
+    ) -> Option<WatchTarget> {
+        Some(WatchTarget {
             served: self.served.clone()?,
             namespace: namespace_watch.namespace.clone(),
             selector: self.key.selector.as_deref().map(str::to_owned),
@@ -130,7 +134,7 @@ impl Slot {
     }
 }
 
-impl State {
+impl CacheState {
     /// The namespaces in which a served kind is watched.
     fn layout(&self, served: Option<&Resource>) -> Vec<Option<Arc<str>>> {
         let limited = self.namespaces.as_ref();
@@ -158,7 +162,7 @@ impl State {
     }
 
     /// The reason that the objects of a watch in a namespace cannot be used; none if they can.
-    pub(crate) fn why(&self, slot: &Slot, namespace: Option<&str>) -> Option<Why> {
+    pub(crate) fn why(&self, slot: &WatchSlot, namespace: Option<&str>) -> Option<Why> {
         if self.kinds.is_none() {
             return Some(Why::Discovering);
         }

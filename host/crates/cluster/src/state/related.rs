@@ -11,10 +11,10 @@ use innkeeper_model::{
     Scope,
 };
 
-use super::{SlotId, State, SubscriberId};
+use super::{CacheState, SlotId, SubscriberId};
 use crate::{
     interest::Why,
-    store::Key,
+    store::ObjectKey,
     stored::{Stored, project},
     subscriptions::{ListKey, Subscription},
 };
@@ -33,7 +33,7 @@ pub(crate) struct Made {
     within: Option<Arc<[ReadKind]>>,
     /// The first shown text of each object; none: shown as absent. A second read in the same pass returns the same
     /// text.
-    shown: BTreeMap<(Gvk, Key), Option<Arc<str>>>,
+    shown: BTreeMap<(Gvk, ObjectKey), Option<Arc<str>>>,
     subscriptions: BTreeMap<SlotId, BTreeSet<Subscription>>,
 }
 
@@ -63,7 +63,7 @@ impl Made {
 
 /// One place from which a read is answered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct CachePlace {
     /// The richest form comes first in the order.
     access: Access,
     watch: SlotId,
@@ -71,7 +71,7 @@ struct Place {
     namespace: Option<Arc<str>>,
 }
 
-impl State {
+impl CacheState {
     /// One object as guests see it.
     pub(crate) fn read_object(
         &mut self,
@@ -94,12 +94,12 @@ impl State {
         }
         let places = self.places(reader, kind, scope, namespace.as_ref(), made)?;
         self.require_synced(reader, kind, &places, made)?;
-        let key = Key {
+        let key = ObjectKey {
             namespace: namespace.unwrap_or_else(|| "".into()),
             name: Arc::clone(name),
         };
         let subscription = Subscription::Object(key.clone());
-        for Place { watch, access, .. } in &places {
+        for CachePlace { watch, access, .. } in &places {
             self.subscribe(
                 reader,
                 *watch,
@@ -114,7 +114,7 @@ impl State {
             return Ok(text.clone());
         }
         let mut found = None;
-        for Place { watch, access, .. } in &places {
+        for CachePlace { watch, access, .. } in &places {
             let slot = self.slots.get(watch);
             if let Some(stored) = slot.and_then(|slot| slot.store.get(&shown.1)) {
                 found = Some(self.show(*watch, stored, *access, kind)?);
@@ -140,7 +140,7 @@ impl State {
         let scope = self.scope(reader, kind, made)?;
         let places = self.places(reader, kind, scope, list.namespace.as_ref(), made)?;
         self.require_synced(reader, kind, &places, made)?;
-        let mut chosen: BTreeMap<Key, Arc<str>> = BTreeMap::new();
+        let mut chosen: BTreeMap<ObjectKey, Arc<str>> = BTreeMap::new();
         for place in &places {
             let Some(slot) = self.slots.get(&place.watch) else {
                 continue;
@@ -156,7 +156,7 @@ impl State {
                 None => slot.store.all(namespace).filter(within).collect(),
             };
             for stored in found {
-                let shown = (kind.clone(), Key::of(stored));
+                let shown = (kind.clone(), ObjectKey::of(stored));
                 let text = match made.shown.get(&shown) {
                     Some(text) => text.clone(),
                     None => Some(self.show(place.watch, stored, place.access, kind)?),
@@ -169,7 +169,7 @@ impl State {
                 made.shown.entry(shown).or_insert(text);
             }
             let subscription = Subscription::List(key);
-            let Place { watch, access, .. } = place;
+            let CachePlace { watch, access, .. } = place;
             self.subscribe(reader, *watch, &subscription, &selector, *access, made);
         }
         Ok(chosen.into_values().collect())
@@ -186,7 +186,7 @@ impl State {
         let shows_all = |read: &ReadKind| read.kind == *kind && read.label_selector.is_none();
         let (_, slot) = held.reads.iter().find(|(read, _)| shows_all(read))?;
         let slot = self.slots.get(slot)?;
-        let stored = slot.store.get(&Key::new("", name))?;
+        let stored = slot.store.get(&ObjectKey::new("", name))?;
         let shape = self.shape(slot, Access::Metadata);
         project(stored, slot.form(), &shape).ok()
     }
@@ -249,11 +249,11 @@ impl State {
         scope: Scope,
         asked: Option<&Arc<str>>,
         made: &Made,
-    ) -> Result<Vec<Place>, ReadFailure> {
+    ) -> Result<Vec<CachePlace>, ReadFailure> {
         let own = reader.parent.namespace.as_ref();
         let mut places = Vec::new();
         for (read, watch) in self.granted(reader, kind, made) {
-            let place = |namespace| Place {
+            let place = |namespace| CachePlace {
                 access: read.access,
                 watch,
                 namespace,
@@ -282,10 +282,10 @@ impl State {
         &mut self,
         reader: &Reader,
         kind: &Gvk,
-        places: &[Place],
+        places: &[CachePlace],
         made: &mut Made,
     ) -> Result<(), ReadFailure> {
-        let why = |place: &Place| {
+        let why = |place: &CachePlace| {
             let slot = self.slots.get(&place.watch);
             slot.map_or(Some(Why::Listing), |slot| {
                 self.why(slot, place.namespace.as_deref())

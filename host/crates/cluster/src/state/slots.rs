@@ -8,7 +8,7 @@ use std::{
 use innkeeper_model::{Access, Gvk, Resource};
 use tokio::time::Instant;
 
-use super::{Role, State, SubscriberId, namespaces::NamespaceWatch};
+use super::{CacheState, Role, SubscriberId, namespaces::NamespaceWatch};
 use crate::{state::related::Reader, store::Store, stored::Shape, subscriptions::Subscriptions};
 
 /// A watch, identified by a number that is never reused.
@@ -51,7 +51,7 @@ pub(super) enum Health {
 
 /// One watch: its objects, its users and its state.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct WatchSlot {
     pub(super) key: WatchKey,
     users: BTreeMap<(SubscriberId, Role), Vec<Need>>,
     form: Access,
@@ -63,7 +63,7 @@ pub(crate) struct Slot {
     pub(super) subscriptions: Subscriptions<Reader>,
 }
 
-impl Slot {
+impl WatchSlot {
     /// The richest form that any user wants.
     pub(super) const fn form(&self) -> Access {
         self.form
@@ -92,7 +92,7 @@ impl Slot {
     }
 }
 
-impl State {
+impl CacheState {
     /// Acquires a watch for a user and creates it if there is none; [`settle`](Self::settle) must follow.
     pub(super) fn acquire_slot(
         &mut self,
@@ -117,7 +117,7 @@ impl State {
         } else {
             self.namespace_watches(served.as_ref(), now)
         };
-        let slot = self.slots.entry(id).or_insert_with(|| Slot {
+        let slot = self.slots.entry(id).or_insert_with(|| WatchSlot {
             key,
             users: BTreeMap::new(),
             form: access,
@@ -170,7 +170,7 @@ impl State {
 
     /// Starts over with every watch that is kept as hashes.
     pub(super) fn reshape_hashed(&mut self, now: Instant) {
-        let hashed = |slot: &Slot| slot.form == Access::Hash;
+        let hashed = |slot: &WatchSlot| slot.form == Access::Hash;
         let slots = self.slots.iter().filter(|(_, slot)| hashed(slot));
         let ids: Vec<SlotId> = slots.map(|(id, _)| *id).collect();
         for id in ids {
@@ -180,7 +180,7 @@ impl State {
     }
 
     /// The shape in which a user with `access` sees the kept objects.
-    pub(super) fn shape(&self, slot: &Slot, access: Access) -> Shape {
+    pub(super) fn shape(&self, slot: &WatchSlot, access: Access) -> Shape {
         Shape {
             kind: slot.key.kind.clone(),
             form: access,

@@ -29,36 +29,53 @@ fn gvk(text: &str) -> Gvk {
     Gvk::parse(api_version, kind).unwrap()
 }
 
-/// A state with a clock and one version counter, as an API server would drive it.
+/// A state with a clock and one version counter, as an API server would drive it, and the registration under test.
 struct World {
-    state: State,
+    state: CacheState,
     now: Instant,
     version: u64,
+    subscriber: SubscriberId,
+    /// The namespace of the parent `web`.
+    namespace: &'static str,
 }
 
 impl World {
-    fn status(&mut self, subscriber: SubscriberId, parent: &ObjectId) -> ExpectationStatus {
-        self.state.expectation_status(subscriber, parent, self.now)
-    }
-
-    /// A write of an unknown result, to be read live at once.
-    fn expect_unknown(&mut self, subscriber: SubscriberId, parent: &ObjectId, id: &ObjectId) {
-        let state = ExpectedState::Unknown;
-        self.state.expect(subscriber, parent, id, state, self.now);
-    }
-
-    /// Serves every kind but the monitors.
+    /// Serves every kind but the monitors; no registration yet.
     fn new() -> Self {
         let mut world = Self {
-            state: State::default(),
+            state: CacheState::default(),
             now: Instant::now(),
             version: 10,
+            subscriber: SubscriberId(0),
+            namespace: "demo",
         };
         world.serve(&[CACHE, SERVICE, SECRET, POD]);
         world
             .state
             .set_hash_key(Some(HashKey::new([7_u8; 32])), world.now);
         world
+    }
+
+    /// The same, with one registration and its complete lists: these caches, and no other objects.
+    fn with(caches: &[&str]) -> Self {
+        Self::reading(caches, vec![pods()])
+    }
+
+    fn reading(caches: &[&str], reads: Vec<ReadKind>) -> Self {
+        let mut world = Self::new();
+        world.add_reading_subscriber(reads);
+        world.list_all();
+        for name in caches {
+            world.put(CACHE, cache(name));
+        }
+        world.due();
+        world
+    }
+
+    /// Selects the registration under test.
+    fn of(&mut self, subscriber: SubscriberId) -> &mut Self {
+        self.subscriber = subscriber;
+        self
     }
 
     fn serve(&mut self, served: &[&str]) {
@@ -68,12 +85,7 @@ impl World {
 
     /// A plugin with caches as parents, required services and secrets, optional monitors, and reads of pods.
     fn add_subscriber(&mut self) -> SubscriberId {
-        self.add_reading_subscriber(vec![read(
-            POD,
-            Access::Metadata,
-            ReadScope::ParentNamespace,
-            None,
-        )])
+        self.add_reading_subscriber(vec![pods()])
     }
 
     fn add_reading_subscriber(&mut self, reads: Vec<ReadKind>) -> SubscriberId {
@@ -94,14 +106,19 @@ impl World {
             selector: None,
             field_managers: BTreeSet::new(),
         };
-        self.state
-            .add_subscriber(interest, Arc::new(Notify::new()), self.now)
+        self.subscriber = self
+            .state
+            .add_subscriber(interest, Arc::new(Notify::new()), self.now);
+        self.subscriber
     }
 
     /// The task of the watch of a kind.
     fn task(&self, kind: &str) -> Option<(SlotId, u64, Shape)> {
-        let orders = self.state.orders().into_iter();
-        let mut orders = orders.filter(|(_, order)| order.target.served.kind == gvk(kind));
+        let mut orders = self
+            .state
+            .orders()
+            .into_iter()
+            .filter(|(_, order)| order.target.served.kind == gvk(kind));
         let ((id, generation), order) = orders.next()?;
         Some((id, generation, order.shape))
     }
@@ -163,18 +180,13 @@ impl World {
     }
 
     /// Returns the queued triggers as `name cause`, past the wait for the first lists.
-    fn due(&mut self, subscriber_id: SubscriberId) -> Vec<String> {
-        self.due_at(subscriber_id, self.now + FIRST_LISTS_WAIT)
-            .unwrap()
+    fn due(&mut self) -> Vec<String> {
+        self.due_at(self.now + FIRST_LISTS_WAIT).unwrap()
     }
 
     /// The same; the end of the wait for the first lists if it has not passed.
-    fn due_at(
-        &mut self,
-        subscriber_id: SubscriberId,
-        now: Instant,
-    ) -> Result<Vec<String>, Instant> {
-        let taken = self.state.take(subscriber_id, usize::MAX, now)?;
+    fn due_at(&mut self, now: Instant) -> Result<Vec<String>, Instant> {
+        let taken = self.state.take(self.subscriber, usize::MAX, now)?;
         let line =
             |(id, trigger): (ObjectId, Trigger)| format!("{} {}", id.name, trigger.cause.as_str());
         let mut lines: Vec<String> = taken.into_iter().map(line).collect();
@@ -182,53 +194,119 @@ impl World {
         Ok(lines)
     }
 
-    fn children(&self, subscriber_id: SubscriberId, name: &str) -> Vec<String> {
-        let parent = self.state.parent(subscriber_id, &cache_id(name)).unwrap();
-        let children = self.state.children(subscriber_id, &parent);
-        children
+    /// Returns the kinds that block every pass with the reason of each, sorted by kind.
+    fn waiting(&self) -> Vec<(String, Why)> {
+        let waiting = self.state.waiting(self.subscriber, None).into_iter();
+        let mut kinds: Vec<_> = waiting
+            .map(|waiting| (waiting.kind.to_string(), waiting.why))
+            .collect();
+        kinds.sort_by(|one, other| one.0.cmp(&other.0));
+        kinds
+    }
+
+    /// Adds an expectation of the parent `web`.
+    fn expect(&mut self, id: &ObjectId, expected: ExpectedState, due: Instant) {
+        self.state
+            .expect(self.subscriber, &cache_id("web"), id, expected, due);
+    }
+
+    /// A write of an unknown result, to be read live at once.
+    fn expect_unknown(&mut self, id: &ObjectId) {
+        self.expect(id, ExpectedState::Unknown, self.now);
+    }
+
+    /// Returns the state of the expectations of the parent `web`.
+    fn status(&mut self) -> ExpectationStatus {
+        self.state
+            .expectation_status(self.subscriber, &cache_id("web"), self.now)
+    }
+
+    /// Reads a written object live, with this result.
+    fn read_live(&mut self, id: &ObjectId, found: impl FnOnce(&mut Self) -> Option<Stored>) {
+        let web = cache_id("web");
+        let read = self.state.live_read(self.subscriber, &web, id).unwrap();
+        let found = found(self);
+        self.state.live(self.subscriber, &web, id, &read, found);
+    }
+
+    fn reader(&self) -> Reader {
+        Reader {
+            subscriber_id: self.subscriber,
+            parent: ObjectId::new(gvk(CACHE).group_kind(), Some(self.namespace), "web"),
+        }
+    }
+
+    /// Ends a pass of the parent `web` with these reads.
+    fn commit(&mut self, made: &Made) {
+        let reader = self.reader();
+        self.state.commit(&reader, made);
+    }
+
+    fn children(&self, name: &str) -> Vec<String> {
+        let parent = self.state.parent(self.subscriber, &cache_id(name)).unwrap();
+        self.state
+            .children(self.subscriber, &parent)
             .iter()
             .map(|child| child.id().to_string())
             .collect()
     }
 
-    fn get(
+    /// Reads one object for the parent `web`.
+    fn object(
         &mut self,
-        subscriber_id: SubscriberId,
         made: &mut Made,
+        kind: &str,
+        namespace: Option<&str>,
         name: &str,
-    ) -> Result<bool, ReadFailure> {
+    ) -> Result<Option<Arc<str>>, ReadFailure> {
         let reference = ObjectRef {
-            kind: gvk(POD),
-            namespace: None,
+            kind: gvk(kind),
+            namespace: namespace.map(Arc::from),
             name: name.into(),
         };
-        let read = self
-            .state
-            .read_object(&reader(subscriber_id), &reference, made);
+        let reader = self.reader();
+        self.state.read_object(&reader, &reference, made)
+    }
+
+    /// Returns true if the parent `web` sees a pod of its namespace.
+    fn get(&mut self, made: &mut Made, name: &str) -> Result<bool, ReadFailure> {
+        let read = self.object(made, POD, None, name);
         read.map(|object| object.is_some())
     }
 
-    fn names(
+    /// Lists the pods for the parent `web`.
+    fn pods(
         &mut self,
-        subscriber_id: SubscriberId,
         made: &mut Made,
+        namespace: Option<&str>,
         selector: &str,
-    ) -> Vec<String> {
+    ) -> Result<Vec<Value>, ReadFailure> {
         let list = ListSelector {
             kind: gvk(POD),
-            namespace: None,
+            namespace: namespace.map(Arc::from),
             label_selector: Some(selector.into()),
         };
-        let objects = self
-            .state
-            .read_list(&reader(subscriber_id), &list, made)
-            .unwrap();
-        let name = |text: &Arc<str>| {
-            let object: Value = serde_json::from_str(text).unwrap();
-            object["metadata"]["name"].as_str().unwrap().to_owned()
-        };
-        objects.iter().map(name).collect()
+        let reader = self.reader();
+        let texts = self.state.read_list(&reader, &list, made)?;
+        Ok(texts
+            .iter()
+            .map(|text| serde_json::from_str(text).unwrap())
+            .collect())
     }
+
+    fn names(&mut self, made: &mut Made, selector: &str) -> Vec<String> {
+        let pods = self.pods(made, None, selector).unwrap();
+        pods.iter().map(name_of).collect()
+    }
+}
+
+fn name_of(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// Pods in the parent's namespace, as metadata.
+fn pods() -> ReadKind {
+    read(POD, Access::Metadata, ReadScope::ParentNamespace, None)
 }
 
 fn read(kind: &str, access: Access, scope: ReadScope, selector: Option<&str>) -> ReadKind {
@@ -244,11 +322,8 @@ fn cache_id(name: &str) -> ObjectId {
     ObjectId::new(gvk(CACHE).group_kind(), Some("demo"), name)
 }
 
-fn reader(subscriber_id: SubscriberId) -> Reader {
-    Reader {
-        subscriber_id,
-        parent: cache_id("web"),
-    }
+fn service_id(name: &str) -> ObjectId {
+    ObjectId::new(gvk(SERVICE).group_kind(), Some("demo"), name)
 }
 
 fn cache(name: &str) -> Value {
@@ -276,311 +351,232 @@ fn pod(name: &str, app: &str) -> Value {
 #[test]
 fn w8_passes_wait_for_required_kinds_only() {
     let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    let lacks = |world: &World| {
-        let waiting = world.state.waiting(subscriber_id, None).into_iter();
-        let mut kinds: Vec<_> = waiting.map(|waiting| waiting.kind.to_string()).collect();
-        kinds.sort();
-        kinds
+    world.add_subscriber();
+    let kinds = |world: &World| -> Vec<String> {
+        let waiting = world.waiting().into_iter();
+        waiting.map(|(kind, _)| kind).collect()
     };
-    assert_eq!(
-        lacks(&world),
-        ["cache.example.com/v1 Cache", "v1 Secret", "v1 Service"]
-    );
+    assert_eq!(kinds(&world), [CACHE, SECRET, SERVICE]);
     world.list(CACHE, vec![cache("web")]);
     world.list(SERVICE, Vec::new());
-    assert_eq!(lacks(&world), [SECRET]);
-    assert_eq!(world.due(subscriber_id), ["web listed"]);
+    assert_eq!(kinds(&world), [SECRET]);
+    assert_eq!(world.due(), ["web listed"]);
     world.list(SECRET, Vec::new());
-    assert_eq!(lacks(&world), [""; 0]);
-    assert_eq!(world.due(subscriber_id), ["web kind-changed"]);
-    let unavailable = world.state.unavailable(subscriber_id, None);
-    assert_eq!(
-        (&unavailable[0].kind, &unavailable[0].why),
-        (&gvk(MONITOR), &Why::NotServed)
-    );
+    assert_eq!(kinds(&world), [""; 0]);
+    assert_eq!(world.due(), ["web kind-changed"]);
+    let unavailable = world.state.unavailable(world.subscriber, None);
+    let first = (&unavailable[0].kind, &unavailable[0].why);
+    assert_eq!(first, (&gvk(MONITOR), &Why::NotServed));
 }
 
 #[test]
 fn w8_the_first_passes_wait_for_every_list_that_is_on_its_way() {
+    let lines = |lines: &[&str]| -> Result<Vec<String>, Instant> {
+        Ok(lines.iter().map(|line| (*line).to_owned()).collect())
+    };
     let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
+    world.add_subscriber();
     let begin = world.now;
     let until = begin + FIRST_LISTS_WAIT;
     world.list(CACHE, vec![cache("web")]);
     world.list(SERVICE, vec![owned("s", "web")]);
     world.list(SECRET, Vec::new());
     // Passes could begin, and those that read pods would be parked.
-    assert!(world.state.waiting(subscriber_id, None).is_empty());
-    assert_eq!(world.due_at(subscriber_id, begin), Err(until));
+    assert_eq!(world.waiting(), []);
+    assert_eq!(world.due_at(begin), Err(until));
     world.list(POD, Vec::new());
-    assert_eq!(
-        world.due_at(subscriber_id, begin),
-        Ok(vec!["web kind-changed".to_owned()])
-    );
+    assert_eq!(world.due_at(begin), lines(&["web kind-changed"]));
 
     // Only the first passes wait: later changes are released at once.
     world.serve(&[CACHE, SERVICE, SECRET, POD, MONITOR]);
     world.put(CACHE, cache("other"));
-    assert_eq!(
-        world.due_at(subscriber_id, begin),
-        Ok(vec![
-            "other parent-changed".to_owned(),
-            "web kind-changed".to_owned()
-        ])
-    );
+    let changed = lines(&["other parent-changed", "web kind-changed"]);
+    assert_eq!(world.due_at(begin), changed);
 
     // A list that does not come ends the wait after its limit.
-    let late = world.add_subscriber();
-    assert_eq!(world.due_at(late, begin), Err(until));
-    assert_eq!(
-        world.due_at(late, until),
-        Ok(vec!["other listed".to_owned(), "web listed".to_owned()])
-    );
+    world.add_subscriber();
+    assert_eq!(world.due_at(begin), Err(until));
+    assert_eq!(world.due_at(until), lines(&["other listed", "web listed"]));
 }
 
 #[test]
 fn w9_an_optional_kind_comes_and_goes() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
-    world.due(subscriber_id);
+    let mut world = World::with(&["web"]);
     assert!(world.task(MONITOR).is_none());
 
     world.serve(&[CACHE, SERVICE, SECRET, POD, MONITOR]);
-    assert_eq!(
-        world.state.waiting(subscriber_id, None)[0].why,
-        Why::Listing
-    );
+    assert_eq!(world.waiting()[0].1, Why::Listing);
     world.list(MONITOR, vec![owned("m", "web")]);
-    assert_eq!(world.due(subscriber_id), ["web kind-changed"]);
-    assert_eq!(
-        world.children(subscriber_id, "web"),
-        ["Monitor.monitoring.example.com demo/m"]
-    );
+    assert_eq!(world.due(), ["web kind-changed"]);
+    let monitor = "Monitor.monitoring.example.com demo/m";
+    assert_eq!(world.children("web"), [monitor]);
 
     world.serve(&[CACHE, SERVICE, SECRET, POD]);
-    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
-    assert_eq!(world.children(subscriber_id, "web"), [""; 0]);
-    assert!(
-        world.state.waiting(subscriber_id, None).is_empty(),
-        "optional"
-    );
+    assert_eq!(world.due(), ["web child-changed"]);
+    assert_eq!(world.children("web"), [""; 0]);
+    assert_eq!(world.waiting(), [], "optional");
     assert!(world.task(MONITOR).is_none());
 }
 
 #[test]
 fn w9_a_required_kind_that_goes_stops_the_passes() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
+    let mut world = World::with(&["web"]);
     world.put(SERVICE, owned("s", "web"));
-    world.due(subscriber_id);
+    world.due();
     world.serve(&[CACHE, SECRET, POD]);
-    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
-    assert_eq!(
-        world.state.waiting(subscriber_id, None)[0].why,
-        Why::NotServed
-    );
+    assert_eq!(world.due(), ["web child-changed"]);
+    assert_eq!(world.waiting()[0].1, Why::NotServed);
 }
 
 #[test]
 fn children_are_found_by_uid_and_by_identity() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
-    world.put(CACHE, cache("db"));
-    world.due(subscriber_id);
-    world.put(SERVICE, owned("s", "web"));
-    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
-    world.put(SECRET, retained("kept", "cache.example.com/Cache/demo/web"));
-    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
-    world.put(
-        SERVICE,
-        retained("elsewhere", "other.example.com/Cache/demo/web"),
-    );
-    world.put(SERVICE, owned("stranger", "unknown"));
-    assert_eq!(world.due(subscriber_id), [""; 0]);
-    assert_eq!(
-        world.children(subscriber_id, "web"),
-        ["Secret demo/kept", "Service demo/s"]
-    );
-    assert_eq!(world.children(subscriber_id, "db"), [""; 0]);
+    let web = "cache.example.com/Cache/demo/web";
+    let mut world = World::with(&["web", "db"]);
+    for (kind, object, due) in [
+        (SERVICE, owned("s", "web"), vec!["web child-changed"]),
+        (SECRET, retained("kept", web), vec!["web child-changed"]),
+        (
+            SERVICE,
+            retained("elsewhere", "other.example.com/Cache/demo/web"),
+            vec![],
+        ),
+        (SERVICE, owned("stranger", "unknown"), vec![]),
+    ] {
+        world.put(kind, object);
+        assert_eq!(world.due(), due);
+    }
+    let children = ["Secret demo/kept", "Service demo/s"];
+    assert_eq!(world.children("web"), children);
+    assert_eq!(world.children("db"), [""; 0]);
 
     // An object with another controller is not ours, whatever its annotation.
-    let mut stolen = retained("kept", "cache.example.com/Cache/demo/web");
+    let mut stolen = retained("kept", web);
     stolen["metadata"]["ownerReferences"] = json!([{"uid": "uid-db", "controller": true}]);
     world.put(SECRET, stolen);
-    assert_eq!(
-        world.due(subscriber_id),
-        ["db child-changed", "web child-changed"]
-    );
-    assert_eq!(world.children(subscriber_id, "web"), ["Service demo/s"]);
+    assert_eq!(world.due(), ["db child-changed", "web child-changed"]);
+    assert_eq!(world.children("web"), ["Service demo/s"]);
 
     world.remove(SERVICE, owned("s", "web"));
-    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
+    assert_eq!(world.due(), ["web child-changed"]);
 }
 
 #[test]
 fn a_secret_child_shows_hashes_only() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
+    let mut world = World::with(&["web"]);
     let mut secret = owned("s", "web");
     secret["data"] = json!({"password": "c2VjcmV0"});
     world.put(SECRET, secret);
-    let parent = world.state.parent(subscriber_id, &cache_id("web")).unwrap();
-    let children = world.state.children(subscriber_id, &parent);
+    let parent = world.state.parent(world.subscriber, &cache_id("web"));
+    let children = world.state.children(world.subscriber, &parent.unwrap());
     assert_eq!(children[0].form, Access::Hash);
-    assert!(
-        children[0].json.contains("\"password\":\"hmac-sha256:"),
-        "{}",
-        children[0].json
-    );
+    let json = &children[0].json;
+    assert!(json.contains("\"password\":\"hmac-sha256:"), "{json}");
 
-    world.due(subscriber_id);
+    world.due();
     world.state.set_hash_key(None, world.now);
-    assert_eq!(world.due(subscriber_id), ["web kind-changed"]);
-    assert_eq!(
-        world.state.waiting(subscriber_id, None)[0].why,
-        Why::HashKeyMissing
-    );
+    assert_eq!(world.due(), ["web kind-changed"]);
+    assert_eq!(world.waiting()[0].1, Why::HashKeyMissing);
 }
 
 #[test]
 fn the_trigger_of_a_parent_names_its_change() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
-    assert_eq!(world.due(subscriber_id), ["web parent-changed"]);
-    let mut changed = cache("web");
-    changed["status"] = json!({"nodes": 1});
-    world.put(CACHE, changed.clone());
-    assert_eq!(world.due(subscriber_id), ["web parent-status"]);
-    world.put(CACHE, changed.clone());
-    assert_eq!(
-        world.due(subscriber_id),
-        [""; 0],
-        "only the version differs"
-    );
-    changed["metadata"]["annotations"] = json!({"a": "b"});
-    world.put(CACHE, changed.clone());
-    assert_eq!(world.due(subscriber_id), ["web parent-changed"]);
-    world.remove(CACHE, changed);
-    assert_eq!(world.due(subscriber_id), ["web parent-gone"]);
+    let mut world = World::with(&[]);
+    let mut status = cache("web");
+    status["status"] = json!({"nodes": 1});
+    let mut annotated = status.clone();
+    annotated["metadata"]["annotations"] = json!({"a": "b"});
+    for (object, due) in [
+        (cache("web"), vec!["web parent-changed"]),
+        (status.clone(), vec!["web parent-status"]),
+        // Only the version differs.
+        (status, vec![]),
+        (annotated.clone(), vec!["web parent-changed"]),
+    ] {
+        world.put(CACHE, object);
+        assert_eq!(world.due(), due);
+    }
+    world.remove(CACHE, annotated);
+    assert_eq!(world.due(), ["web parent-gone"]);
 }
 
 #[test]
 fn w1_a_late_registration_sees_present_and_later_objects() {
-    let mut world = World::new();
-    let early = world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
+    let mut world = World::with(&["web"]);
+    let early = world.subscriber;
     world.put(SERVICE, owned("s", "web"));
     let late = world.add_subscriber();
-    assert_eq!(
-        world.state.orders().len(),
-        4,
-        "one watch for each kind, however many plugins"
-    );
-    assert_eq!(world.due(late), ["web listed"]);
-    assert!(world.state.waiting(late, None).is_empty());
-    assert_eq!(world.children(late, "web"), ["Service demo/s"]);
-    world.due(early);
+    let watches = world.state.orders().len();
+    assert_eq!(watches, 4, "one for each kind, however many plugins");
+    assert_eq!(world.due(), ["web listed"]);
+    assert_eq!(world.waiting(), []);
+    assert_eq!(world.children("web"), ["Service demo/s"]);
+    world.of(early).due();
     world.put(SERVICE, owned("t", "web"));
-    assert_eq!(world.due(late), ["web child-changed"]);
-    assert_eq!(world.due(early), ["web child-changed"]);
-    world.state.remove_subscriber(early, world.now);
-    assert_eq!(world.state.orders().len(), 4);
-    world.state.remove_subscriber(late, world.now);
-    assert_eq!(
-        world.state.orders().len(),
-        0,
-        "the last one ends the watches"
-    );
+    for subscriber in [late, early] {
+        assert_eq!(world.of(subscriber).due(), ["web child-changed"]);
+    }
+    // The last one ends the watches.
+    for (subscriber, watches) in [(early, 4), (late, 0)] {
+        world.state.remove_subscriber(subscriber, world.now);
+        assert_eq!(world.state.orders().len(), watches);
+    }
 }
 
 #[test]
 fn a_pass_reads_only_what_is_granted_to_it() {
-    let mut world = World::new();
     let pods = read(POD, Access::Full, ReadScope::ParentNamespace, None);
-    let configs = read(SERVICE, Access::Full, ReadScope::ParentNamespace, None);
-    let subscriber_id = world.add_reading_subscriber(vec![pods.clone(), configs.clone()]);
-    world.list_all();
-    world.put(CACHE, cache("web"));
+    let services = read(SERVICE, Access::Full, ReadScope::ParentNamespace, None);
+    let mut world = World::reading(&["web"], vec![pods.clone(), services.clone()]);
     world.put(POD, pod("p", "web"));
-    let mut made = Made::within(Arc::from([configs]));
-    let refused = world.get(subscriber_id, &mut made, "p");
-    assert_eq!(refused, Err(ReadFailure::NotGranted(gvk(POD))));
-    let mut made = Made::within(Arc::from([pods]));
-    assert_eq!(world.get(subscriber_id, &mut made, "p"), Ok(true));
+    let not_granted = Err(ReadFailure::NotGranted(gvk(POD)));
+    for (granted, expected) in [(services, not_granted), (pods, Ok(true))] {
+        let mut made = Made::within(Arc::from([granted]));
+        assert_eq!(world.get(&mut made, "p"), expected);
+    }
 }
 
 #[test]
 fn an_update_continues_the_watches_that_stay_wanted() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
+    let tasks = |world: &World| world.state.orders().into_keys().collect::<Vec<_>>();
+    let mut world = World::with(&["web"]);
     let mut made = Made::default();
-    assert_eq!(world.get(subscriber_id, &mut made, "p"), Ok(false));
-    world.state.commit(&reader(subscriber_id), &made);
-    let before: Vec<_> = world.state.orders().into_keys().collect();
-    let mut interest = world.state.subscribers[&subscriber_id].interest.clone();
-    world
-        .state
-        .change(subscriber_id, interest.clone(), world.now);
-    assert_eq!(world.state.orders().into_keys().collect::<Vec<_>>(), before);
-    world.due(subscriber_id);
+    assert_eq!(world.get(&mut made, "p"), Ok(false));
+    world.commit(&made);
+    let before = tasks(&world);
+    let (subscriber, now) = (world.subscriber, world.now);
+    let mut interest = world.state.subscribers[&subscriber].interest.clone();
+    world.state.change(subscriber, interest.clone(), now);
+    assert_eq!(tasks(&world), before);
+    world.due();
     world.put(POD, pod("p", "web"));
-    assert_eq!(world.due(subscriber_id), ["web related-changed"]);
+    assert_eq!(world.due(), ["web related-changed"]);
 
     interest.reads.clear();
     interest.children.retain(|child| child.kind != gvk(SECRET));
-    world.state.change(subscriber_id, interest, world.now);
+    world.state.change(subscriber, interest, now);
     assert!(world.task(POD).is_none() && world.task(SECRET).is_none());
-    let kept: Vec<_> = world.state.orders().into_keys().collect();
-    assert!(kept.iter().all(|task| before.contains(task)));
+    assert!(tasks(&world).iter().all(|task| before.contains(task)));
 }
 
 #[test]
 fn the_richest_needed_form_is_kept_and_each_plugin_sees_its_own() {
-    let mut world = World::new();
-    let poor = world.add_subscriber();
-    world.list_all();
+    let mut world = World::with(&[]);
+    let poor = world.subscriber;
     world.list(POD, vec![pod("p", "web")]);
     let rich =
         world.add_reading_subscriber(vec![read(POD, Access::Full, ReadScope::Cluster, None)]);
-    let mut made = Made::default();
-    let failure = world.get(poor, &mut made, "p").unwrap_err();
-    assert_eq!(
-        failure,
-        ReadFailure::NotSynced(gvk(POD)),
-        "the form changes"
-    );
+    let failure = world.of(poor).get(&mut Made::default(), "p").unwrap_err();
+    let not_synced = ReadFailure::NotSynced(gvk(POD));
+    assert_eq!(failure, not_synced, "the form changes");
     let mut full = pod("p", "web");
     full["spec"] = json!({"nodeName": "n"});
     world.list(POD, vec![full]);
-    let text = |world: &mut World, subscriber_id| {
-        let reference = ObjectRef {
-            kind: gvk(POD),
-            namespace: None,
-            name: "p".into(),
-        };
-        let mut made = Made::default();
-        world
-            .state
-            .read_object(&reader(subscriber_id), &reference, &mut made)
-            .unwrap()
-            .unwrap()
-    };
-    assert!(text(&mut world, rich).contains("nodeName"));
-    assert!(!text(&mut world, poor).contains("nodeName"));
+    for (subscriber, sees_spec) in [(rich, true), (poor, false)] {
+        let text = world
+            .of(subscriber)
+            .object(&mut Made::default(), POD, None, "p");
+        assert_eq!(text.unwrap().unwrap().contains("nodeName"), sees_spec);
+    }
     world.state.remove_subscriber(rich, world.now);
     let (.., shape) = world.task(POD).unwrap();
     assert_eq!(shape.form, Access::Metadata);
@@ -588,432 +584,281 @@ fn the_richest_needed_form_is_kept_and_each_plugin_sees_its_own() {
 
 #[test]
 fn reads_are_subscriptions() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
-    world.due(subscriber_id);
+    let mut world = World::with(&["web"]);
     let mut made = Made::default();
-    assert_eq!(world.get(subscriber_id, &mut made, "p"), Ok(false));
-    assert_eq!(world.names(subscriber_id, &mut made, "app=web"), [""; 0]);
+    assert_eq!(world.get(&mut made, "p"), Ok(false));
+    assert_eq!(world.names(&mut made, "app=web"), [""; 0]);
     // Also before the pass ends.
     world.put(POD, pod("p", "db"));
-    assert_eq!(world.due(subscriber_id), ["web related-changed"]);
-    assert_eq!(
-        world.get(subscriber_id, &mut made, "p"),
-        Ok(false),
-        "repeatable"
-    );
+    assert_eq!(world.due(), ["web related-changed"]);
+    assert_eq!(world.get(&mut made, "p"), Ok(false), "repeatable");
     world.put(POD, pod("q", "db"));
-    assert_eq!(world.due(subscriber_id), [""; 0]);
+    assert_eq!(world.due(), [""; 0]);
     world.put(POD, pod("q", "web"));
-    assert_eq!(world.due(subscriber_id), ["web related-changed"]);
-    world.state.commit(&reader(subscriber_id), &made);
+    assert_eq!(world.due(), ["web related-changed"]);
+    world.commit(&made);
 
     let mut made = Made::default();
-    assert_eq!(world.names(subscriber_id, &mut made, "app=web"), ["q"]);
-    world.state.commit(&reader(subscriber_id), &made);
+    assert_eq!(world.names(&mut made, "app=web"), ["q"]);
+    world.commit(&made);
     world.put(POD, pod("p", "other"));
-    assert_eq!(world.due(subscriber_id), [""; 0], "not read any more");
+    assert_eq!(world.due(), [""; 0], "not read any more");
     world.remove(POD, pod("q", "web"));
-    assert_eq!(world.due(subscriber_id), ["web related-changed"]);
+    assert_eq!(world.due(), ["web related-changed"]);
     world.remove(CACHE, cache("web"));
-    world.due(subscriber_id);
+    world.due();
     world.put(POD, pod("r", "web"));
-    assert_eq!(world.due(subscriber_id), [""; 0], "the parent is gone");
+    assert_eq!(world.due(), [""; 0], "the parent is gone");
 }
 
 #[test]
 fn lists_are_sorted_and_repeatable() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
+    let mut world = World::with(&[]);
     world.list(POD, vec![pod("b", "web"), pod("a", "web"), pod("c", "db")]);
     let mut made = Made::default();
-    assert_eq!(world.names(subscriber_id, &mut made, ""), ["a", "b", "c"]);
+    assert_eq!(world.names(&mut made, ""), ["a", "b", "c"]);
     let mut changed = pod("a", "web");
     changed["metadata"]["labels"]["x"] = json!("y");
     world.put(POD, changed);
-    let list = ListSelector {
-        kind: gvk(POD),
-        namespace: None,
-        label_selector: Some("app".into()),
-    };
-    let objects = world
-        .state
-        .read_list(&reader(subscriber_id), &list, &mut made)
-        .unwrap();
-    assert!(!objects[0].contains("\"x\""), "as it was shown first");
-    let invalid = ListSelector {
-        label_selector: Some("a b".into()),
-        ..list
-    };
-    let failure = world
-        .state
-        .read_list(&reader(subscriber_id), &invalid, &mut made)
-        .unwrap_err();
-    assert_eq!(
-        failure,
-        ReadFailure::InvalidSelector {
-            selector: "a b".to_owned()
-        }
-    );
+    let pods = world.pods(&mut made, None, "app").unwrap();
+    let label = &pods[0]["metadata"]["labels"]["x"];
+    assert!(label.is_null(), "as it was shown first");
+    let selector = "a b".to_owned();
+    let failure = world.pods(&mut made, None, &selector).unwrap_err();
+    assert_eq!(failure, ReadFailure::InvalidSelector { selector });
 }
 
 #[test]
 fn a_read_without_a_grant_is_not_answered() {
-    let mut world = World::new();
-    let subscriber_id = world.add_reading_subscriber(vec![
-        read(POD, Access::Metadata, ReadScope::ParentNamespace, None),
-        read(MONITOR, Access::Full, ReadScope::Cluster, None),
-    ]);
-    world.list_all();
-    let mut ask = |kind: &str, namespace: Option<&str>| {
-        let reference = ObjectRef {
-            kind: gvk(kind),
-            namespace: namespace.map(Arc::from),
-            name: "x".into(),
-        };
-        let mut made = Made::default();
-        world
-            .state
-            .read_object(&reader(subscriber_id), &reference, &mut made)
-    };
+    let monitors = read(MONITOR, Access::Full, ReadScope::Cluster, None);
+    let mut world = World::reading(&[], vec![pods(), monitors]);
     let not_granted = |kind| Err(ReadFailure::NotGranted(gvk(kind)));
-    assert_eq!(ask(POD, None), Ok(None));
-    assert_eq!(ask(POD, Some("demo")), Ok(None));
-    assert_eq!(ask(POD, Some("other")), not_granted(POD));
-    assert_eq!(ask(SECRET, None), not_granted(SECRET));
-    assert_eq!(ask("v2 Pod", None), not_granted("v2 Pod"));
-    assert_eq!(
-        ask(MONITOR, None),
-        Err(ReadFailure::NotServed(gvk(MONITOR)))
-    );
+    for (kind, namespace, expected) in [
+        (POD, None, Ok(None)),
+        (POD, Some("demo"), Ok(None)),
+        (POD, Some("other"), not_granted(POD)),
+        (SECRET, None, not_granted(SECRET)),
+        ("v2 Pod", None, not_granted("v2 Pod")),
+        (MONITOR, None, Err(ReadFailure::NotServed(gvk(MONITOR)))),
+    ] {
+        let answer = world.object(&mut Made::default(), kind, namespace, "x");
+        assert_eq!(answer, expected, "{kind} {namespace:?}");
+    }
 }
 
 #[test]
 fn a_grant_for_the_cluster_reaches_every_namespace() {
-    let mut world = World::new();
-    let subscriber_id =
-        world.add_reading_subscriber(vec![read(POD, Access::Metadata, ReadScope::Cluster, None)]);
-    world.list_all();
+    let everywhere = read(POD, Access::Metadata, ReadScope::Cluster, None);
+    let mut world = World::reading(&[], vec![everywhere]);
     let mut elsewhere = pod("z", "web");
     elsewhere["metadata"]["namespace"] = json!("other");
     world.list(POD, vec![pod("a", "web"), elsewhere]);
     let mut made = Made::default();
-    assert_eq!(world.names(subscriber_id, &mut made, ""), ["a", "z"]);
-    assert_eq!(
-        world.get(subscriber_id, &mut made, "z"),
-        Ok(false),
-        "the parent's namespace"
-    );
+    assert_eq!(world.names(&mut made, ""), ["a", "z"]);
+    let own = world.get(&mut made, "z");
+    assert_eq!(own, Ok(false), "the parent's namespace");
 }
 
 #[test]
 fn a_grant_for_some_namespaces_reaches_no_other() {
-    let mut world = World::new();
     let listed = ReadScope::Namespaces(["other"].map(Arc::from).into());
-    let subscriber_id = world.add_reading_subscriber(vec![
-        read(POD, Access::Full, ReadScope::ParentNamespace, None),
-        read(POD, Access::Metadata, listed, None),
-    ]);
-    world.list_all();
-    let within = |namespace: &str, name: &str| {
+    let own = read(POD, Access::Full, ReadScope::ParentNamespace, None);
+    let mut world = World::reading(&[], vec![own, read(POD, Access::Metadata, listed, None)]);
+    let pods = [("demo", "a"), ("other", "b"), ("third", "c")].map(|(namespace, name)| {
         let mut pod = pod(name, "web");
         pod["metadata"]["namespace"] = json!(namespace);
         pod["spec"] = json!({"nodeName": "node-1"});
         pod
-    };
-    let pods = vec![
-        within("demo", "a"),
-        within("other", "b"),
-        within("third", "c"),
-    ];
-    world.list(POD, pods);
-    let mut list = |namespace: Option<&str>| {
-        let selector = ListSelector {
-            kind: gvk(POD),
-            namespace: namespace.map(Arc::from),
-            label_selector: None,
-        };
-        let mut made = Made::default();
-        let state = &mut world.state;
-        let found = state.read_list(&reader(subscriber_id), &selector, &mut made);
-        found.map(|texts| {
-            let shown = texts.iter().map(|text| {
-                let pod: Value = serde_json::from_str(text).unwrap();
-                let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
-                (name, !pod["spec"].is_null())
-            });
-            shown.collect::<Vec<_>>()
-        })
-    };
-    let seen = |name: &str, full| (name.to_owned(), full);
-    assert_eq!(list(None), Ok(vec![seen("a", true), seen("b", false)]));
-    assert_eq!(list(Some("other")), Ok(vec![seen("b", false)]));
-    assert_eq!(list(Some("third")), Err(ReadFailure::NotGranted(gvk(POD))));
+    });
+    world.list(POD, pods.to_vec());
+    let seen = |name: &str, full: bool| (name.to_owned(), full);
+    let not_granted = Err(ReadFailure::NotGranted(gvk(POD)));
+    for (namespace, expected) in [
+        (None, Ok(vec![seen("a", true), seen("b", false)])),
+        (Some("other"), Ok(vec![seen("b", false)])),
+        (Some("third"), not_granted),
+    ] {
+        let found = world.pods(&mut Made::default(), namespace, "");
+        let found = found.map(|pods| {
+            let shown = |pod: &Value| (name_of(pod), !pod["spec"].is_null());
+            pods.iter().map(shown).collect::<Vec<_>>()
+        });
+        assert_eq!(found, expected, "{namespace:?}");
+    }
 }
 
 #[test]
 fn a_parked_parent_is_woken_when_the_kind_is_there() {
+    let configs = read(CONFIG, Access::Full, ReadScope::ParentNamespace, None);
     let mut world = World::new();
-    let subscriber_id = world.add_reading_subscriber(vec![
-        read(POD, Access::Metadata, ReadScope::ParentNamespace, None),
-        read(CONFIG, Access::Full, ReadScope::ParentNamespace, None),
-    ]);
+    world.add_reading_subscriber(vec![pods(), configs]);
     for kind in [SERVICE, SECRET] {
         world.list(kind, Vec::new());
     }
     world.list(CACHE, vec![cache("web"), cache("db")]);
-    world.due(subscriber_id);
-    let mut made = Made::default();
-    assert_eq!(
-        world.get(subscriber_id, &mut made, "p"),
-        Err(ReadFailure::NotSynced(gvk(POD)))
-    );
+    world.due();
+    let not_synced = Err(ReadFailure::NotSynced(gvk(POD)));
+    assert_eq!(world.get(&mut Made::default(), "p"), not_synced);
     world.list(POD, Vec::new());
-    assert_eq!(
-        world.due(subscriber_id),
-        ["web kind-changed"],
-        "exactly the one that asked"
-    );
+    assert_eq!(world.due(), ["web kind-changed"], "the one that asked");
 
-    let config = ObjectRef {
-        kind: gvk(CONFIG),
-        namespace: None,
-        name: "m".into(),
+    let is_woken = |world: &mut World| world.due().contains(&"web kind-changed".to_owned());
+    let read_config = |world: &mut World| {
+        let mut made = Made::default();
+        let answer = world.object(&mut made, CONFIG, None, "m");
+        world.commit(&made);
+        answer
     };
-    let mut made = Made::default();
-    let failed = world
-        .state
-        .read_object(&reader(subscriber_id), &config, &mut made);
-    assert_eq!(failed, Err(ReadFailure::NotServed(gvk(CONFIG))));
-    world.state.commit(&reader(subscriber_id), &made);
+    let not_served = Err(ReadFailure::NotServed(gvk(CONFIG)));
+    assert_eq!(read_config(&mut world), not_served);
     world.serve(&[CACHE, SERVICE, SECRET, POD, CONFIG]);
-    world.due(subscriber_id);
+    world.due();
     world.list(CONFIG, Vec::new());
-    assert!(
-        world
-            .due(subscriber_id)
-            .contains(&"web kind-changed".to_owned())
-    );
+    assert!(is_woken(&mut world));
 
-    let mut made = Made::default();
-    let found = world
-        .state
-        .read_object(&reader(subscriber_id), &config, &mut made);
-    assert_eq!(found, Ok(None));
-    world.state.commit(&reader(subscriber_id), &made);
+    assert_eq!(read_config(&mut world), Ok(None));
     world.serve(&[CACHE, SERVICE, SECRET, POD]);
-    assert!(
-        world
-            .due(subscriber_id)
-            .contains(&"web kind-changed".to_owned()),
-        "not served any more"
-    );
+    assert!(is_woken(&mut world), "not served any more");
 }
 
 #[test]
 fn q5_own_writes_are_waited_for() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
+    let mut world = World::with(&[]);
     let seen = world.put(CACHE, cache("web"));
-    world.due(subscriber_id);
-    let web = cache_id("web");
-    let service = ObjectId::new(gvk(SERVICE).group_kind(), Some("demo"), "s");
+    world.due();
+    let service = service_id("s");
     let due = world.now + Duration::from_secs(5);
-    let expect = |world: &mut World, id: &ObjectId, expected| {
-        world.state.expect(subscriber_id, &web, id, expected, due);
+    // Expects a write of the service in the next version.
+    let expect_next = |world: &mut World| {
+        let next = ResourceVersion(world.version + 1);
+        world.expect(&service, ExpectedState::Version(next), due);
+        assert_eq!(world.status(), ExpectationStatus::Until(due));
+        next
     };
-    let unseen = |world: &mut World| world.status(subscriber_id, &web);
 
-    expect(&mut world, &web, ExpectedState::Version(seen));
-    assert_eq!(unseen(&mut world), ExpectationStatus::None, "seen already");
+    world.expect(&cache_id("web"), ExpectedState::Version(seen), due);
+    assert_eq!(world.status(), ExpectationStatus::None, "seen already");
 
-    let next = ResourceVersion(world.version + 1);
-    expect(&mut world, &service, ExpectedState::Version(next));
-    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
+    expect_next(&mut world);
     world.put(SERVICE, owned("s", "web"));
-    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
-    assert_eq!(unseen(&mut world), ExpectationStatus::None);
+    assert_eq!(world.due(), ["web child-changed"]);
+    assert_eq!(world.status(), ExpectationStatus::None);
 
     // A write that changes nothing that a pass sees still meets the expectation.
-    let next = ResourceVersion(world.version + 1);
-    expect(&mut world, &service, ExpectedState::Version(next));
-    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
+    expect_next(&mut world);
     world.put(SERVICE, owned("s", "web"));
-    assert_eq!(world.due(subscriber_id), ["web caught-up"]);
+    assert_eq!(world.due(), ["web caught-up"]);
 
     // And a bookmark does, too: the object may be gone again.
-    let next = ResourceVersion(world.version + 1);
-    expect(&mut world, &service, ExpectedState::Version(next));
-    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
+    let next = expect_next(&mut world);
     let (id, generation, _) = world.task(SERVICE).unwrap();
     world.state.bookmark((id, generation), next, world.now);
-    assert_eq!(world.due(subscriber_id), ["web caught-up"]);
+    assert_eq!(world.due(), ["web caught-up"]);
 
-    expect(
-        &mut world,
-        &service,
-        ExpectedState::Deleted(Uid("uid-s".into())),
-    );
-    assert_eq!(unseen(&mut world), ExpectationStatus::Until(due));
+    let deleted = ExpectedState::Deleted(Uid("uid-s".into()));
+    world.expect(&service, deleted, due);
+    assert_eq!(world.status(), ExpectationStatus::Until(due));
     world.version += 1;
     world.remove(SERVICE, owned("s", "web"));
-    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
-    assert_eq!(unseen(&mut world), ExpectationStatus::None);
+    assert_eq!(world.due(), ["web child-changed"]);
+    assert_eq!(world.status(), ExpectationStatus::None);
 }
 
 #[test]
 fn q5_the_newer_object_that_refused_a_write_is_waited_for() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
+    let mut world = World::with(&[]);
     let known = world.put(CACHE, cache("web"));
     world.put(SERVICE, owned("s", "web"));
-    world.due(subscriber_id);
-    let web = cache_id("web");
+    world.due();
     let due = world.now + Duration::from_secs(5);
-    let stale = ExpectedState::After(known);
-    world.state.expect(subscriber_id, &web, &web, stale, due);
+    world.expect(&cache_id("web"), ExpectedState::After(known), due);
 
     // A newer version of the whole watch says nothing about the object.
     world.put(CACHE, cache("other"));
-    let wait = world.status(subscriber_id, &web);
-    assert_eq!(wait, ExpectationStatus::Until(due));
+    assert_eq!(world.status(), ExpectationStatus::Until(due));
     world.put(CACHE, cache("web"));
-    assert_eq!(world.status(subscriber_id, &web), ExpectationStatus::None);
+    assert_eq!(world.status(), ExpectationStatus::None);
 
-    let service = ObjectId::new(gvk(SERVICE).group_kind(), Some("demo"), "s");
     let stale = ExpectedState::After(ResourceVersion(world.version));
-    world
-        .state
-        .expect(subscriber_id, &web, &service, stale, due);
-    let wait = world.status(subscriber_id, &web);
-    assert_eq!(wait, ExpectationStatus::Until(due));
+    world.expect(&service_id("s"), stale, due);
+    assert_eq!(world.status(), ExpectationStatus::Until(due));
     world.version += 1;
     world.remove(SERVICE, owned("s", "web"));
-    assert_eq!(world.status(subscriber_id, &web), ExpectationStatus::None);
+    assert_eq!(world.status(), ExpectationStatus::None);
 }
 
 #[test]
 fn q5_writes_that_stay_unseen_are_read_live() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
+    let mut world = World::with(&["web"]);
     world.put(SERVICE, owned("gone", "web"));
-    world.due(subscriber_id);
-    let web = cache_id("web");
-    let id = |name| ObjectId::new(gvk(SERVICE).group_kind(), Some("demo"), name);
+    world.due();
+    let (gone, new) = (service_id("gone"), service_id("new"));
     let far = ResourceVersion(world.version + 100);
     let due = world.now + Duration::from_secs(5);
-    world.state.expect(
-        subscriber_id,
-        &web,
-        &id("new"),
-        ExpectedState::Version(far),
-        due,
-    );
-    world.expect_unknown(subscriber_id, &web, &id("gone"));
-    assert_eq!(
-        world.status(subscriber_id, &web),
-        ExpectationStatus::Read(vec![id("gone")])
-    );
+    world.expect(&new, ExpectedState::Version(far), due);
+    world.expect_unknown(&gone);
+    let unseen = ExpectationStatus::Read(vec![gone.clone()]);
+    assert_eq!(world.status(), unseen);
     world.now = due;
-    let both = vec![id("gone"), id("new")];
-    assert_eq!(
-        world.status(subscriber_id, &web),
-        ExpectationStatus::Read(both)
-    );
+    let unseen = ExpectationStatus::Read(vec![gone.clone(), new.clone()]);
+    assert_eq!(world.status(), unseen);
 
-    let read = world
-        .state
-        .live_read(subscriber_id, &web, &id("gone"))
-        .unwrap();
-    world
-        .state
-        .live(subscriber_id, &web, &id("gone"), &read, None);
-    let read = world
-        .state
-        .live_read(subscriber_id, &web, &id("new"))
-        .unwrap();
-    world.version += 99;
-    let new = world.stored(SERVICE, owned("new", "web"));
-    world
-        .state
-        .live(subscriber_id, &web, &id("new"), &read, Some(new));
-    assert_eq!(world.status(subscriber_id, &web), ExpectationStatus::None);
-    assert_eq!(world.children(subscriber_id, "web"), ["Service demo/new"]);
-    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
+    world.read_live(&gone, |_| None);
+    world.read_live(&new, |world| {
+        world.version += 99;
+        Some(world.stored(SERVICE, owned("new", "web")))
+    });
+    assert_eq!(world.status(), ExpectationStatus::None);
+    assert_eq!(world.children("web"), ["Service demo/new"]);
+    assert_eq!(world.due(), ["web child-changed"]);
 
     // A child that lost our label is outside of the watch, which would never show its end.
-    world.expect_unknown(subscriber_id, &web, &id("new"));
-    let read = world
-        .state
-        .live_read(subscriber_id, &web, &id("new"))
-        .unwrap();
-    let mut unlabelled = owned("new", "web");
-    unlabelled["metadata"]["labels"] = json!({});
-    let unlabelled = world.stored(SERVICE, unlabelled);
-    world
-        .state
-        .live(subscriber_id, &web, &id("new"), &read, Some(unlabelled));
-    assert_eq!(world.children(subscriber_id, "web"), [""; 0]);
+    world.expect_unknown(&new);
+    world.read_live(&new, |world| {
+        let mut unlabelled = owned("new", "web");
+        unlabelled["metadata"]["labels"] = json!({});
+        Some(world.stored(SERVICE, unlabelled))
+    });
+    assert_eq!(world.children("web"), [""; 0]);
 
     // The next attempt of a failed read has to wait.
-    world.expect_unknown(subscriber_id, &web, &id("new"));
-    world
-        .state
-        .live_failed(subscriber_id, &web, &id("new"), world.now);
+    world.expect_unknown(&new);
+    let (subscriber, web) = (world.subscriber, cache_id("web"));
+    world.state.live_failed(subscriber, &web, &new, world.now);
     let later = world.now + Duration::from_secs(1);
-    assert_eq!(
-        world.status(subscriber_id, &web),
-        ExpectationStatus::Until(later)
-    );
+    assert_eq!(world.status(), ExpectationStatus::Until(later));
 }
 
 #[test]
 fn w6_an_older_state_is_refused_unless_it_is_the_truth() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
-    world.put(CACHE, cache("web"));
+    let mut world = World::with(&["web"]);
     world.put(SERVICE, owned("s", "web"));
-    world.due(subscriber_id);
+    world.due();
     let (id, generation, _) = world.task(SERVICE).unwrap();
     let task = (id, generation);
     let old = ResourceVersion(5);
-    assert_eq!(
-        world.state.bookmark(task, old, world.now),
-        Applied::WentBack
-    );
+    let bookmark = world.state.bookmark(task, old, world.now);
+    assert_eq!(bookmark, Applied::WentBack);
     let since = Since::NotOlderThan(ResourceVersion(world.version));
     assert_eq!(world.state.begin_list(task, since, old), Applied::WentBack);
-    assert_eq!(world.children(subscriber_id, "web"), ["Service demo/s"]);
-    assert_eq!(
-        world.state.begin_list(task, Since::Now, old),
-        Applied::Current
-    );
+    assert_eq!(world.children("web"), ["Service demo/s"]);
+    let begun = world.state.begin_list(task, Since::Now, old);
+    assert_eq!(begun, Applied::Current);
     assert_eq!(world.state.end_list(task, old, world.now), Applied::Current);
     assert_eq!(world.state.version(task), old);
-    assert_eq!(world.due(subscriber_id), ["web child-changed"]);
-    assert_eq!(world.children(subscriber_id, "web"), [""; 0]);
+    assert_eq!(world.due(), ["web child-changed"]);
+    assert_eq!(world.children("web"), [""; 0]);
 }
 
 #[test]
 fn a_task_that_was_replaced_changes_nothing() {
-    let mut world = World::new();
-    let subscriber_id = world.add_subscriber();
-    world.list_all();
+    let mut world = World::with(&[]);
     let (id, generation, _) = world.task(POD).unwrap();
     let stored = world.stored(POD, pod("p", "web"));
-    world.state.remove_subscriber(subscriber_id, world.now);
-    assert_eq!(
-        world.state.put((id, generation), stored, world.now),
-        Applied::Superseded
-    );
+    let (subscriber, now) = (world.subscriber, world.now);
+    world.state.remove_subscriber(subscriber, now);
+    let put = world.state.put((id, generation), stored, now);
+    assert_eq!(put, Applied::Superseded);
 }
 
 #[derive(Clone, Debug)]
@@ -1033,14 +878,43 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
+/// Takes a step, with the owner of each child.
+fn take_step(world: &mut World, children: &mut BTreeMap<u8, u8>, step: &Step) {
+    let service = |name: u8, owner: u8| owned(&name.to_string(), &owner.to_string());
+    match *step {
+        Step::Parent(name, true) => {
+            world.put(CACHE, cache(&name.to_string()));
+        }
+        Step::Parent(name, false) => world.remove(CACHE, cache(&name.to_string())),
+        Step::Child {
+            name,
+            owner,
+            exists,
+        } => {
+            if exists {
+                children.insert(name, owner);
+                world.put(SERVICE, service(name, owner));
+            } else {
+                children.remove(&name);
+                world.remove(SERVICE, service(name, owner));
+            }
+        }
+        Step::Relist => {
+            // Every second child vanished unseen.
+            children.retain(|name, _| name % 2 == 0);
+            let objects = children.iter().map(|(name, owner)| service(*name, *owner));
+            world.list(SERVICE, objects.collect());
+        }
+    }
+}
+
 proptest! {
     /// A registration that joins at any time ends with the same view as one that was there from the start, and is
     /// triggered for every parent for which its view is outdated.
     #[test]
     fn w1_joining_late_equals_a_full_replay(steps in steps(), join in 0_usize..40) {
-        let mut world = World::new();
-        let early = world.add_subscriber();
-        world.list_all();
+        let mut world = World::with(&[]);
+        let early = world.subscriber;
         let mut late = None;
         let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut children: BTreeMap<u8, u8> = BTreeMap::new();
@@ -1048,40 +922,19 @@ proptest! {
             if at == join {
                 late = Some(world.add_subscriber());
             }
-            match step {
-                Step::Parent(name, true) => {
-                    world.put(CACHE, cache(&name.to_string()));
-                }
-                Step::Parent(name, false) => world.remove(CACHE, cache(&name.to_string())),
-                Step::Child { name, owner, exists: true } => {
-                    children.insert(name, owner);
-                    world.put(SERVICE, owned(&name.to_string(), &owner.to_string()));
-                }
-                Step::Child { name, owner, exists: false } => {
-                    children.remove(&name);
-                    world.remove(SERVICE, owned(&name.to_string(), &owner.to_string()));
-                }
-                Step::Relist => {
-                    // Every second child vanished unseen.
-                    children.retain(|name, _| name % 2 == 0);
-                    let objects = children
-                        .iter()
-                        .map(|(name, owner)| owned(&name.to_string(), &owner.to_string()));
-                    let objects = objects.collect();
-                    world.list(SERVICE, objects);
-                }
-            }
-            for (subscriber_id, keeps) in [(Some(early), false), (late, true)] {
-                let Some(subscriber_id) = subscriber_id else { continue };
-                let triggered = world.due(subscriber_id);
-                for parent in world.state.parents(subscriber_id) {
+            take_step(&mut world, &mut children, &step);
+            for (subscriber, keeps) in [(Some(early), false), (late, true)] {
+                let Some(subscriber) = subscriber else { continue };
+                let triggered = world.of(subscriber).due();
+                let parents = world.state.parents(subscriber);
+                for parent in &parents {
                     let name = parent.name.to_string();
                     let expected: Vec<String> = children
                         .iter()
                         .filter(|(_, owner)| owner.to_string() == name)
                         .map(|(child, _)| format!("Service demo/{child}"))
                         .collect();
-                    let view = world.children(subscriber_id, &name);
+                    let view = world.children(&name);
                     prop_assert_eq!(&view, &expected);
                     if keeps {
                         let known = seen.insert(name.clone(), view.clone());
@@ -1090,7 +943,6 @@ proptest! {
                     }
                 }
                 if keeps {
-                    let parents = world.state.parents(subscriber_id);
                     seen.retain(|name, _| parents.iter().any(|parent| *parent.name == **name));
                 }
             }

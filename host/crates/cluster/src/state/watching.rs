@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use innkeeper_model::{Access, ResourceVersion};
 use tokio::time::Instant;
 
-use super::{Slot, SlotId, State, namespaces::NamespaceWatch, slots::Health};
+use super::{CacheState, SlotId, WatchSlot, namespaces::NamespaceWatch, slots::Health};
 use crate::{
-    discovery::Kinds,
+    discovery::ServedKinds,
     error::chain,
-    machine::{Since, Step},
-    store::{Key, Store},
+    machine::{Since, WatchStep},
+    store::{ObjectKey, Store},
     stored::{Shape, Stored},
-    wire::{Failure, Target},
+    wire::{WatchTarget, WireFailure},
 };
 
 /// A watch task that should run.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    pub(crate) target: Target,
+    pub(crate) target: WatchTarget,
     pub(crate) shape: Shape,
     /// Its first step.
-    pub(crate) first: Step,
+    pub(crate) first: WatchStep,
 }
 
 /// The outcome of an update by a task.
@@ -35,9 +35,9 @@ pub(crate) enum Applied {
     Superseded,
 }
 
-impl State {
+impl CacheState {
     /// Applies newly discovered kinds and returns true if a watch is affected.
-    pub(crate) fn serve(&mut self, kinds: Kinds, now: Instant) -> bool {
+    pub(crate) fn serve(&mut self, kinds: ServedKinds, now: Instant) -> bool {
         let first = self.kinds.is_none();
         self.kinds = Some(kinds);
         let mut affected = Vec::new();
@@ -64,6 +64,7 @@ impl State {
             if served.is_none() || places(&slot.namespace_watches) != places(&namespace_watches) {
                 slot.namespace_watches = namespace_watches;
                 let changes = slot.store.clear();
+                // Dispatched although a list follows: a parent must learn that its children are out of sight.
                 self.dispatch(*id, &changes, false);
             } else {
                 self.restart(*id, now);
@@ -92,7 +93,7 @@ impl State {
                 let order = Order {
                     target,
                     shape: self.shape(slot, slot.form()),
-                    first: Step::List { since, paged: true },
+                    first: WatchStep::List { since, paged: true },
                 };
                 orders.insert((*id, namespace_watch.generation), order);
             }
@@ -137,6 +138,7 @@ impl State {
         let Some((namespace_watch, store)) = self.of_task(task) else {
             return Applied::Superseded;
         };
+        // Every object of the first list is new, but it did not change: its trigger must not count as a change.
         let first = namespace_watch.lists == 0;
         let changes: Vec<_> = objects
             .into_iter()
@@ -164,6 +166,8 @@ impl State {
         namespace_watch.last_error = None;
         namespace_watch.lists += 1;
         namespace_watch.set_health(Health::Synced, now);
+        // Dispatched after the new health is set: under this lock no pass can begin in between, and the readiness of the
+        // scopes is computed from it.
         let namespace = namespace_watch.namespace.clone();
         self.dispatch(task.0, &changes, false);
         self.moved_on(task.0);
@@ -175,6 +179,7 @@ impl State {
 
     /// Applies an added or modified object.
     pub(crate) fn put(&mut self, task: (SlotId, u64), stored: Stored, now: Instant) -> Applied {
+        // The version first: an event that is older than the known state must not reach the store.
         let applied = self.advance(task, stored.version, now);
         if applied == Applied::Current
             && let Some(slot) = self.slots.get_mut(&task.0)
@@ -190,7 +195,7 @@ impl State {
         let applied = self.advance(task, stored.version, now);
         if applied == Applied::Current
             && let Some(slot) = self.slots.get_mut(&task.0)
-            && let Some(change) = slot.store.remove(&Key::of(stored), stored.version)
+            && let Some(change) = slot.store.remove(&ObjectKey::of(stored), stored.version)
         {
             self.dispatch(task.0, &[change], false);
         }
@@ -215,7 +220,7 @@ impl State {
     pub(crate) fn failed(
         &mut self,
         task: (SlotId, u64),
-        failure: &Failure,
+        failure: &WireFailure,
         now: Instant,
     ) -> Applied {
         let Some((namespace_watch, _)) = self.of_task(task) else {
@@ -223,6 +228,7 @@ impl State {
         };
         let message = chain(failure);
         let before = namespace_watch.health.clone();
+        // Only a refusal makes objects unusable. After other failures the cache is merely late, and passes continue.
         if failure.is_forbidden() {
             namespace_watch.set_health(Health::Refused(message.clone()), now);
         } else if failure.is_not_found() || matches!(namespace_watch.health, Health::Listing(_)) {
@@ -244,13 +250,14 @@ impl State {
         &mut self,
         (id, generation): (SlotId, u64),
     ) -> Option<(&mut NamespaceWatch, &mut Store)> {
-        let Slot {
+        let WatchSlot {
             namespace_watches,
             store,
             ..
         } = self.slots.get_mut(&id)?;
         let namespace_watch = namespace_watches
             .iter_mut()
+            // An aborted task may still be about to write its last result.
             .find(|namespace_watch| namespace_watch.generation == generation)?;
         Some((namespace_watch, store))
     }

@@ -93,7 +93,7 @@ fn an_older_state_never_replaces_a_newer_one() {
     store.put(pod("a", 1, 10).stored());
     assert_eq!(lines(&store.put(pod("a", 1, 9).stored())), [""; 0]);
     assert_eq!(
-        store.remove(&Key::new("demo", "a"), ResourceVersion(9)),
+        store.remove(&ObjectKey::new("demo", "a"), ResourceVersion(9)),
         None
     );
     // Not in the list, but newer than it.
@@ -109,7 +109,7 @@ fn w6_a_reset_takes_an_older_state_as_the_truth() {
         list(&mut store, true, &[pod("a", 1, 4)], 5),
         ["~a/u-1", "-b/u-2"]
     );
-    let key = Key::new("demo", "a");
+    let key = ObjectKey::new("demo", "a");
     assert_eq!(store.get(&key).unwrap().version, ResourceVersion(4));
 }
 
@@ -224,14 +224,14 @@ proptest! {
     #[test]
     fn changes_add_up_to_the_state(steps in steps()) {
         let mut store = Store::default();
-        let mut replica: BTreeMap<Key, Stored> = BTreeMap::new();
+        let mut replica: BTreeMap<ObjectKey, Stored> = BTreeMap::new();
         let mut version = 0;
         for step in steps {
             version += 1;
             let changes = match step {
                 Step::Put(pod) => store.put(Pod { version, ..pod }.stored()),
                 Step::Remove(name) => store
-                    .remove(&Key::new("demo", name), ResourceVersion(version))
+                    .remove(&ObjectKey::new("demo", name), ResourceVersion(version))
                     .into_iter()
                     .collect(),
                 Step::Clear => store.clear(),
@@ -248,7 +248,7 @@ proptest! {
                 }
             };
             for change in changes {
-                let key = Key::of(change.last().unwrap());
+                let key = ObjectKey::of(change.last().unwrap());
                 let was = match change.after {
                     Some(after) => replica.insert(key, after),
                     None => replica.remove(&key),

@@ -115,8 +115,9 @@ fn a6_an_object_with_an_owner_is_not_adopted() {
 fn a6_a_deleting_parent_adopts_nothing() {
     let mut scene = scene_of(Some("true"), true);
     scene.parent = scene.parent.deleting();
-    let plan = scene.plan(&found().objects(), &answer(RemovalPolicy::Delete));
-    let plan = plan.to_string();
+    let plan = scene
+        .plan(&found().objects(), &answer(RemovalPolicy::Delete))
+        .to_string();
     assert!(
         plan.contains("refuse v1 ConfigMap demo/a: not ours"),
         "{plan}"

@@ -12,7 +12,7 @@ use super::{
     build::*,
     server::{Refused, Server},
 };
-use crate::{Effects, Failure, Progress, conclude};
+use crate::{Effects, Progress, WriteFailure, conclude};
 
 /// Checks the lines of a plan.
 fn check_plan(scene: &Scene, objects: &[Value], answer: &Outcome, expected: Expect) {
@@ -637,7 +637,7 @@ fn the_most_specific_failure_is_reported_and_all_are_retried() {
         &[],
         &desired(vec![config_map("a"), config_map("b"), config_map("c")]),
     );
-    let failure = |reason, message: &str, retry| Failure {
+    let failure = |reason, message: &str, retry| WriteFailure {
         reason,
         message: message.to_owned(),
         retry,

@@ -5,7 +5,7 @@ use innkeeper_model::{HashKey, ParentKind, PluginName, Scope};
 use serde_json::{Value, json};
 
 use super::build::{fields, gvk, observed};
-use crate::crd::{self, Refusal};
+use crate::crd::{self, CrdRefusal};
 
 fn plugin() -> PluginName {
     PluginName::new("web").unwrap()
@@ -61,7 +61,7 @@ fn stored(plugin: &PluginName, desired: &Value) -> Value {
     object
 }
 
-fn plan(existing: &Value, desired: &Value) -> Result<Option<crd::CrdWrite>, Refusal> {
+fn plan(existing: &Value, desired: &Value) -> Result<Option<crd::CrdWrite>, CrdRefusal> {
     crd::plan(
         &plugin(),
         &key(),
@@ -105,7 +105,7 @@ fn rejects_unnamed() {
         None,
         &fields(json!({"kind": "CustomResourceDefinition"})),
     );
-    assert_eq!(refused.unwrap_err(), Refusal::Unnamed);
+    assert_eq!(refused.unwrap_err(), CrdRefusal::Unnamed);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn rejects_narrower() {
         }
         match plan(&existing, &definition(new)) {
             Ok(_) => "wider".to_owned(),
-            Err(Refusal::Narrower { changes, .. }) => changes.join(", "),
+            Err(CrdRefusal::Narrower { changes, .. }) => changes.join(", "),
             Err(other) => panic!("{other}"),
         }
     };

@@ -5,7 +5,7 @@ use innkeeper_model::{Outcome, Phase, Report};
 use serde_json::json;
 
 use super::build::*;
-use crate::{Effects, Entry, Progress, conclude, enter};
+use crate::{Effects, PassEntry, Progress, conclude, enter};
 
 const OURS: &str = "innkeeper.dev/web";
 
@@ -103,49 +103,54 @@ fn a_parent_gets_the_pass_for_its_state_l1() {
     };
     let ours = || parent("p1").finalizers(&["other", OURS]);
     for (what, parent, finalize, expected) in [
-        ("plain", parent("p1"), false, Entry::Pass(Phase::Reconcile)),
+        (
+            "plain",
+            parent("p1"),
+            false,
+            PassEntry::Pass(Phase::Reconcile),
+        ),
         (
             "with finalizer",
             ours(),
             true,
-            Entry::Pass(Phase::Reconcile),
+            PassEntry::Pass(Phase::Reconcile),
         ),
         (
             "deleting, not ours",
             parent("p1").finalizers(&["other"]).deleting(),
             true,
-            Entry::Ignore,
+            PassEntry::Ignore,
         ),
         (
             "deleting",
             ours().deleting(),
             true,
-            Entry::Pass(Phase::Finalize),
+            PassEntry::Pass(Phase::Finalize),
         ),
         (
             "deleting, not finalizing any more",
             ours().deleting(),
             false,
-            Entry::Release,
+            PassEntry::Release,
         ),
         (
             "deleting, skipped",
             skip(ours()).deleting(),
             true,
-            Entry::Release,
+            PassEntry::Release,
         ),
         (
             "skipped but alive",
             skip(ours()),
             true,
-            Entry::Pass(Phase::Reconcile),
+            PassEntry::Pass(Phase::Reconcile),
         ),
-        ("paused", paused(parent("p1")), true, Entry::Paused),
+        ("paused", paused(parent("p1")), true, PassEntry::Paused),
         (
             "paused, deleting",
             paused(ours()).deleting(),
             true,
-            Entry::Paused,
+            PassEntry::Paused,
         ),
     ] {
         let mut manifest = manifest();

@@ -354,7 +354,7 @@ fn failures_limits_conflicts_and_requests_merge_in_this_order() {
 }
 
 fn conclusion(retry: Option<Retry>) -> plan::Conclusion {
-    let parent = retry.map(|retry| Failure {
+    let parent = retry.map(|retry| WriteFailure {
         reason: "WriteFailed",
         message: "no".to_owned(),
         retry,
@@ -380,7 +380,7 @@ fn held_back(wait: Duration) -> HeldBack {
 fn a_status_that_fails_or_waits_changes_condition_and_next_pass() {
     let held = || StatusFinding::HeldBack(held_back(Duration::from_secs(5)));
     let rejected = |retry| {
-        StatusFinding::Rejected(Failure {
+        StatusFinding::Rejected(WriteFailure {
             reason: "StatusRejected",
             message: "no".to_owned(),
             retry,

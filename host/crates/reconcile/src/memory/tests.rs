@@ -7,7 +7,7 @@ use innkeeper_model::{
     Resources, Retry,
 };
 use innkeeper_plan::{
-    self as plan, Effects, Failure,
+    self as plan, Effects, WriteFailure,
     tests::{
         build::{Scene, child, config_map, observed, scene},
         server::Server,
@@ -279,7 +279,7 @@ impl Model {
             self.writes.push(operation.to_string());
             let refused = self.refusals > 0;
             self.refusals = self.refusals.saturating_sub(1);
-            let failure = || Failure {
+            let failure = || WriteFailure {
                 reason: "ApplyFailed",
                 message: format!("failed to {operation}"),
                 retry: Retry::Backoff,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use innkeeper_cluster::{Observation, Recording};
 use innkeeper_model::{HashKey, Phase};
-use innkeeper_plan::{self as plan, Entry};
+use innkeeper_plan::{self as plan, PassEntry};
 
 use super::{
     observe::Observed,
@@ -36,12 +36,12 @@ impl<'a> Pass<'a, Observed> {
         let parent = &self.state.observation.parent;
         let entry = plan::enter(parent, &context.plugin, serving.plugin.manifest());
         match entry {
-            Entry::Ignore => return Err(self.stop_observed(Stop::Ignored)),
+            PassEntry::Ignore => return Err(self.stop_observed(Stop::Ignored)),
             // The plugin that set the finalizer removes it, also from a parent that it no longer selects.
-            Entry::Release => return Err(self.stop_observed(Stop::Released)),
-            Entry::Paused | Entry::Pass(_) => {}
+            PassEntry::Release => return Err(self.stop_observed(Stop::Released)),
+            PassEntry::Paused | PassEntry::Pass(_) => {}
         }
-        let paused = entry == Entry::Paused;
+        let paused = entry == PassEntry::Paused;
         let (choice, own_reads) = choose(serving, self.registration, parent);
         match choice {
             Choice::Selected => {}
@@ -56,7 +56,7 @@ impl<'a> Pass<'a, Observed> {
                 return Err(self.stop_observed(Stop::NamespacesNotCached { kind, paused }));
             }
         }
-        let Entry::Pass(phase) = entry else {
+        let PassEntry::Pass(phase) = entry else {
             return Err(self.stop_observed(Stop::Paused));
         };
         let Some(hash_key) = context.shared.hash_key.get() else {

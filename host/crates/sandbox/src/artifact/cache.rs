@@ -1,8 +1,8 @@
-//! Compiled artifacts on disk, by content, and what cannot be compiled.
+//! Compiled artifacts on disk, by content, and verdicts on bytes that cannot be compiled.
 //!
-//! Compiled code is native code and trusted as it is.
-//! So the directory must belong to this process's user and to nobody else, only this module writes to it, and an entry
-//! whose bytes are not those that were written is compiled again.
+//! Compiled code is native code and is run without further checks.
+//! So the directory must belong to the user of this process and must not be writable by others, only this module writes to
+//! it, and an entry whose bytes differ from the written ones is compiled again.
 
 use std::{
     fs::{self, File},
@@ -21,21 +21,54 @@ use innkeeper_model::{Digest, Digester};
 use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
-use super::{CompileBounds, Error, verdict::Verdict};
+use super::{CompileBounds, Error, verdict::CompileVerdict};
 use crate::Engine;
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o400;
 /// Write permission of group and others.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// How much of a file is looked at at a time.
+/// Bytes of a file that are hashed at a time; the code itself never has to be on the heap.
 const PIECE_BYTES: usize = 64 * 1024;
-/// What the names of files begin with that are being written.
+/// The prefix of the names of unfinished files.
 const UNFINISHED: &str = ".new-";
-/// Nothing is written for so long: an unfinished file that is older was left behind by a process that was killed.
+/// The age from which an unfinished file is removed: no compiler may run for so long (two minutes at most), so a killed
+/// process left it behind.
 const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
 
-/// A directory of compiled artifacts.
+/// A directory of compiled artifacts, and of the bytes of plugins.
+///
+/// # Expected flow
+///
+/// Open it once, and give it to [`compile`](super::compile) or to a [`Compiler`](super::Compiler), which fill and read the
+/// compiled part. Keep the bytes of an active revision, so that it can start again while its source is down, and forget them
+/// when no revision needs them.
+///
+/// ```
+/// use innkeeper_model::Digest;
+/// use innkeeper_sandbox::artifact::{Cache, Limits};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let directory = tempfile::tempdir()?;
+/// let cache = Cache::open(directory.path())?;
+/// let bytes = b"the bytes of a plugin";
+/// let digest = Digest::of(bytes);
+/// cache.keep(&digest, bytes, None)?;
+/// assert_eq!(cache.kept(&digest, &Limits::default()).as_deref(), Some(bytes.as_slice()));
+/// cache.forget(&digest);
+/// assert_eq!(cache.kept(&digest, &Limits::default()), None);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Guarantees
+///
+/// Every entry is whole, also after a crash: a file gets its name after its last byte is on disk. A damaged entry counts as
+/// missing.
+///
+/// # Assumptions
+///
+/// No other user can write to the directory. Several processes of one user may share it.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(super) directory: PathBuf,
@@ -54,7 +87,7 @@ impl Cache {
             .mode(DIRECTORY_MODE)
             .create(directory)
             .map_err(failed)?;
-        // Resolved first: what a symbolic link of ours points to is what has to be safe.
+        // Resolved first: the target of a symbolic link has to be safe, not the link.
         let directory = directory.canonicalize().map_err(failed)?;
         let metadata = fs::symlink_metadata(&directory).map_err(failed)?;
         check_owner(
@@ -71,14 +104,17 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Removes what was never finished.
+    /// Removes unfinished files that killed processes left behind.
     fn sweep(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let unfinished = entry.file_name().to_string_lossy().starts_with(UNFINISHED);
-            // Another process may have finished, or swept it, meanwhile.
-            let age = entry.metadata().and_then(|metadata| metadata.modified());
-            let age = age.ok().and_then(|modified| modified.elapsed().ok());
+            // Another process may finish or remove the file at any time, so that errors are no failures.
+            let age = entry
+                .metadata()
+                .and_then(|metadata| metadata.modified())
+                .ok()
+                .and_then(|modified| modified.elapsed().ok());
             if unfinished && age.is_some_and(|age| age > UNFINISHED_AGE_MAX) {
                 drop(fs::remove_file(entry.path()));
             }
@@ -86,7 +122,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The compiled form of the bytes with this digest; none if it is missing, damaged or of another engine.
+    /// Returns the compiled form of the bytes with this digest; none if it is missing, damaged or of another engine.
     pub(super) fn load(&self, engine: &Engine, digest: &Digest) -> Option<Mapped> {
         let entry = self.entry(engine, digest);
         let expected = fs::read_to_string(&entry.sum).ok()?;
@@ -103,16 +139,16 @@ impl Cache {
             .ok()
     }
 
-    /// A file for compiled code that is on its way.
+    /// Creates an unfinished file, for compiled code.
     pub(super) fn begin(&self) -> io::Result<NamedTempFile> {
         tempfile::Builder::new()
             .prefix(UNFINISHED)
             .tempfile_in(&self.directory)
     }
 
-    /// Keeps what was written to a file that [`Cache::begin`] gave.
+    /// Finishes a file of [`Cache::begin`] and maps its code.
     ///
-    /// The inner error is what the engine has against it, which no other attempt would mend.
+    /// The inner error is a refusal of the engine, which another attempt would not change.
     pub(super) fn adopt(
         &self,
         engine: &Engine,
@@ -121,19 +157,19 @@ impl Cache {
     ) -> io::Result<Result<Mapped, wasmtime::Error>> {
         let entry = self.entry(engine, digest);
         let sum = sum_of(&code.reopen()?)?;
-        // The sum goes first: whoever sees the code sees its sum, and a sum without code is just a miss.
+        // The sum first: a process that finds the code must find its sum too. A sum without code is only a miss.
         self.write(&entry.sum, sum.as_bytes())?;
         finish(code, &entry.code)?;
         let mapped = Mapped::new(engine, File::open(&entry.code)?);
         if mapped.is_err() {
-            // Nobody will want it.
+            // The engine refuses it, and will at every attempt.
             fs::remove_file(&entry.code)?;
         }
         Ok(mapped)
     }
 
-    /// Stores a compiled form and gives it back mapped from its file; none if that fails, which costs memory and the
-    /// next start's time, but nothing else.
+    /// Stores compiled code and returns it mapped from its file; none if that fails. The caller then keeps the code in
+    /// memory, and the next start compiles again.
     pub(super) fn store(
         &self,
         engine: &Engine,
@@ -157,25 +193,25 @@ impl Cache {
             .ok()
     }
 
-    /// What was found out about bytes that could not be compiled within these bounds.
+    /// Returns the verdict on bytes that could not be compiled within these bounds; none if there is none.
     pub(super) fn verdict(
         &self,
         engine: &Engine,
         digest: &Digest,
         bounds: &CompileBounds,
-    ) -> Option<Verdict> {
+    ) -> Option<CompileVerdict> {
         let text = fs::read(self.verdict_path(engine, digest, bounds)).ok()?;
-        // One that cannot be read is found out again.
+        // An unreadable verdict is found again by compiling.
         serde_json::from_slice(&text).ok()
     }
 
-    /// Keeps what was found out, so that the compiler never sees these bytes again.
+    /// Stores a verdict, so that these bytes are not compiled again within the same bounds.
     pub(super) fn remember(
         &self,
         engine: &Engine,
         digest: &Digest,
         bounds: &CompileBounds,
-        verdict: &Verdict,
+        verdict: &CompileVerdict,
     ) {
         let path = self.verdict_path(engine, digest, bounds);
         let text = serde_json::to_vec(verdict).map_err(io::Error::from);
@@ -201,9 +237,9 @@ impl Cache {
         self.directory.join(format!("{key}.refused"))
     }
 
-    fn entry(&self, engine: &Engine, digest: &Digest) -> Entry {
+    fn entry(&self, engine: &Engine, digest: &Digest) -> CodePaths {
         let key = key(engine, digest).finish().to_hex();
-        Entry {
+        CodePaths {
             code: self.directory.join(format!("{key}.cwasm")),
             sum: self.directory.join(format!("{key}.sum")),
         }
@@ -217,7 +253,7 @@ impl Cache {
     }
 }
 
-/// Gives a file that was written its mode and its name.
+/// Gives a written file its mode and its name. It is on disk before it has its name, so that a crash leaves no half file.
 fn finish(file: NamedTempFile, path: &Path) -> io::Result<()> {
     file.as_file()
         .set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
@@ -226,7 +262,7 @@ fn finish(file: NamedTempFile, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The digest of a file, read piece by piece: compiled code has no place on the heap.
+/// Returns the digest of a file, read piece by piece, because compiled code can have hundreds of megabytes.
 fn sum_of(mut file: &File) -> io::Result<String> {
     let mut sum = Digester::default();
     let mut piece = vec![0; PIECE_BYTES];
@@ -238,7 +274,7 @@ fn sum_of(mut file: &File) -> io::Result<String> {
     }
 }
 
-/// What compiled code depends on: the bytes that it was made of, and the engine with its settings.
+/// Starts the key of an entry with all that compiled code depends on: its source bytes, and the engine with its settings.
 fn key(engine: &Engine, digest: &Digest) -> Digester {
     let mut key = Digester::default();
     key.update(digest.as_bytes());
@@ -249,12 +285,12 @@ fn key(engine: &Engine, digest: &Digest) -> Digester {
     key
 }
 
-struct Entry {
+struct CodePaths {
     code: PathBuf,
     sum: PathBuf,
 }
 
-/// Feeds what is hashed into a digest, because the standard library's hashes may differ between builds of the host.
+/// Feeds hashed values into a digest, because hashes of the standard library may differ between builds of the host.
 struct Feed<'a>(&'a mut Digester);
 
 impl hash::Hasher for Feed<'_> {
@@ -263,7 +299,7 @@ impl hash::Hasher for Feed<'_> {
     }
 
     fn finish(&self) -> u64 {
-        // Never asked for: the digest is taken instead.
+        // Not used: the caller takes the digest.
         0
     }
 }
@@ -299,8 +335,8 @@ impl Mapped {
     }
 }
 
-/// Compiled code on disk whose bytes were compared with their digest; held open, so that what is mapped later is the
-/// same, whatever becomes of the directory.
+/// Compiled code on disk whose bytes were compared with their digest. The file is held open, so that a later mapping has
+/// the same bytes even if the directory has changed.
 #[derive(Clone)]
 pub(crate) struct CodeFile(Arc<File>);
 
@@ -311,10 +347,10 @@ impl CodeFile {
         reason = "compiled code is trusted by its nature: the file is in a directory that only we can write to, and its bytes were compared with the digest that we stored"
     )]
     pub(crate) fn map(&self, engine: &Engine) -> wasmtime::Result<Component> {
-        // Opened anew by its descriptor: its name may stand for another file by now.
+        // Opened by its descriptor: its name may belong to another file by now.
         let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
-        // SAFETY: the file is what an engine of ours made of a component, came into a directory that nobody else can
-        // write to by `finish`, is read-only, and is replaced as a whole, never changed in place.
+        // SAFETY: an engine of this host made the file from a component. `finish` put it into a directory that no other
+        // user can write to. It is read-only, and it is replaced as a whole, never changed in place.
         unsafe { Component::deserialize_file(engine.wasmtime(), path) }
     }
 }
@@ -324,7 +360,7 @@ mod tests {
     use super::check_owner;
 
     #[test]
-    fn only_our_own_directories_will_do() {
+    fn takes_only_directories_of_this_user_that_others_cannot_write_to() {
         assert_eq!(check_owner(1000, 0o40_755, 1000), Ok(()));
         assert!(
             check_owner(0, 0o40_700, 1000)

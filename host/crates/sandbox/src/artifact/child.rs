@@ -1,7 +1,8 @@
 //! The process that compiles one plugin: it binds itself, reads the component from standard input, and writes native
 //! code to standard output.
 //!
-//! Where the compiler goes astray, this process ends and not the host. It knows no file, no cluster and no cache.
+//! If the compiler breaks down or takes too much, this process ends and not the host. It knows no file, no cluster and no
+//! cache.
 
 use std::{
     fs,
@@ -17,11 +18,12 @@ use rustix::{
 
 use crate::{Metering, engine};
 
-/// Descriptors that it may have: the standard streams, and one or two for a moment.
+/// Open files: the standard streams, one or two for a moment, and some to spare.
 const DESCRIPTORS_MAX: u64 = 16;
-/// Between the signal that says that the CPU time is used up and the one that cannot be ignored, in seconds.
+/// Seconds between SIGXCPU at the limit of CPU time, which tells the host the reason, and SIGKILL, which cannot be
+/// ignored.
 const CPU_SECONDS_EXTRA: u64 = 2;
-/// The kernel takes the process with the highest score first.
+/// The highest score: the kernel ends this process first when memory is short.
 const OOM_SCORE: &[u8] = b"1000";
 
 /// The exit code of a process whose compiler refused the component.
@@ -40,15 +42,15 @@ pub struct ChildBounds {
     pub code_bytes_max: u64,
     /// Threads of the compiler.
     pub threads: NonZeroUsize,
-    /// Whether the engine of the compiled code counts fuel.
+    /// True if the engine of the compiled code counts fuel.
     pub fuel: bool,
 }
 
-/// Why nothing was compiled.
+/// An error of the compiling process.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message explains its variant")]
 pub enum ChildError {
-    #[error("failed to limit what this process may take")]
+    #[error("failed to set the limits of this process")]
     Limit(#[source] io::Error),
     #[error("failed to read the component from standard input")]
     Read(#[source] io::Error),
@@ -72,7 +74,7 @@ impl ChildError {
     }
 }
 
-/// Whether an exit code says that the compiler refused the component.
+/// Returns true if an exit code means that the compiler refused the component.
 pub(super) fn is_refusal(code: i32) -> bool {
     code == i32::from(REFUSED)
 }
@@ -105,7 +107,7 @@ pub fn child(
 
 fn limit(bounds: &ChildBounds) -> io::Result<()> {
     let at_most = |resource, current: u64, maximum: u64| {
-        // Where less is allowed already, that stays.
+        // A lower limit that is already set stays.
         let present = getrlimit(resource).maximum.unwrap_or(u64::MAX);
         let limit = Rlimit {
             current: Some(current.min(present)),
@@ -120,15 +122,15 @@ fn limit(bounds: &ChildBounds) -> io::Result<()> {
         threads: _,
         fuel: _,
     } = *bounds;
-    // First, and before the address space is small: in most places a process may always raise its own.
-    // Where it may not, the kernel still ends whoever is largest, and that is a compiler gone astray.
+    // First, while there is enough address space. Most systems allow a process to raise its own score. If not, the kernel
+    // ends the largest process, which is a compiler that needs too much; so the error is ignored.
     drop(fs::write("/proc/self/oom_score_adj", OOM_SCORE));
     at_most(Resource::Core, 0, 0)?;
     at_most(Resource::Nofile, DESCRIPTORS_MAX, DESCRIPTORS_MAX)?;
     at_most(Resource::Fsize, code, code)?;
     at_most(Resource::Cpu, cpu, cpu.saturating_add(CPU_SECONDS_EXTRA))?;
     at_most(Resource::As, memory, memory)?;
-    // Nobody wants what it compiles when the host is gone.
+    // Without the host nothing would read the result.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     set_no_new_privs(true)?;
     Ok(())

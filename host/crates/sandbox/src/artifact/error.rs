@@ -1,13 +1,13 @@
-//! Why bytes do not become a plugin that runs.
+//! Errors of loading and compiling an artifact.
 
 use innkeeper_model::Retry;
 
 use super::CompileLimit;
 
-/// Why bytes cannot be loaded as a plugin.
+/// An error of loading and compiling an artifact.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("there is no file {path}")]
     NotFound {
         /// The file.
@@ -18,25 +18,25 @@ pub enum Error {
     ReadFile {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// There are no bytes.
     #[error("the file is empty")]
     Empty,
-    /// There are too many.
+    /// There are too many bytes.
     #[error("the file has more than the {max} bytes that are allowed")]
     TooLarge {
         /// The limit.
         max: usize,
     },
-    /// It is something else.
+    /// It is not WebAssembly.
     #[error(
         "this is not WebAssembly: it starts with {start}; give the .wasm file that the build made"
     )]
     NotWasm {
-        /// The first bytes, for people.
+        /// The first bytes, escaped.
         start: String,
     },
     /// It is WebAssembly, but not a component.
@@ -57,32 +57,32 @@ pub enum Error {
     /// It is damaged.
     #[error("the component is damaged or uses a feature that is switched off")]
     Malformed {
-        /// What and where.
+        /// The problem and its place.
         #[source]
         source: wasmparser::BinaryReaderError,
     },
     /// A part of it is too large.
     #[error("the component has {count} {what}, at most {max} are allowed")]
     TooComplex {
-        /// Of what.
+        /// The kind of part.
         what: &'static str,
-        /// How many.
+        /// The number of parts, or their size.
         count: usize,
-        /// How many there may be.
+        /// The limit.
         max: usize,
     },
-    /// It was built against a contract that this host does not speak.
+    /// It was built against an unsupported version of the contract.
     #[error(
-        "it was built against version {found} of innkeeper:plugin, this host speaks {}: build it with an SDK for one of these, or update the host",
+        "unsupported contract version innkeeper:plugin@{found} (supported: {}): build it with an SDK for a supported version, or update the host",
         supported.join(", ")
     )]
     UnknownContract {
-        /// Its version.
+        /// The version of the component.
         found: String,
-        /// Ours.
+        /// The versions of this host, oldest first.
         supported: &'static [&'static str],
     },
-    /// It was put together from parts that speak different versions.
+    /// Its parts use different versions of the contract.
     #[error(
         "it mixes the versions {first} and {second} of innkeeper:plugin: build all of it with one SDK"
     )]
@@ -92,22 +92,22 @@ pub enum Error {
         /// Another.
         second: String,
     },
-    /// It wants something that no plugin gets.
-    #[error("it imports what no plugin gets: {}", imports.join("; "))]
+    /// It has imports that plugins do not get.
+    #[error("forbidden imports: {}", imports.join("; "))]
     ForbiddenImports {
-        /// Each import with what to do about it.
+        /// Each import with its remedy.
         imports: Vec<String>,
     },
-    /// It is a component for something else.
+    /// It is a component, but not a plugin.
     #[error(
         "it is a component, but not a plugin: it neither imports nor exports innkeeper:plugin; it exports {}",
         if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") }
     )]
     OtherWorld {
-        /// What it exports.
+        /// Its exports.
         exports: Vec<String>,
     },
-    /// It lacks what every plugin has.
+    /// It lacks the export of every plugin.
     #[error(
         "it does not export innkeeper:plugin/reconciler: export a reconciler with the SDK's macro"
     )]
@@ -115,51 +115,51 @@ pub enum Error {
     /// The compiler refused it.
     #[error("failed to compile the component")]
     Compile {
-        /// Why.
+        /// The cause.
         #[source]
         source: wasmtime::Error,
     },
-    /// The same, in a process of its own.
+    /// The compiler refused it in a separate process.
     #[error("the compiler refused the component: {reason}")]
     Refused {
-        /// What it said.
+        /// The message of the compiler.
         reason: String,
     },
-    /// The compiler wants too much for it.
+    /// Compiling it exceeds a limit.
     #[error(
         "compiling the component takes more than {limit}: make it smaller, its largest functions first"
     )]
     CompileLimit {
-        /// Of what, and how much it may have.
+        /// The exceeded limit.
         limit: CompileLimit,
     },
     /// The compiler broke down.
     #[error("the compiler broke down over the component: {words}")]
     CompilerBroke {
-        /// Its last words.
+        /// The last line that it wrote.
         words: String,
     },
-    /// The compiler was killed, which says nothing about the component.
+    /// The compiler was killed. The component need not be the cause.
     #[error(
-        "the compiler was ended {times} times before it was done, the last time {cause}: give the host more CPU or memory"
+        "the compiler was killed {times} times before it was done, the last time {cause}: give the host more CPU or memory"
     )]
     CompilerKilled {
-        /// How often it was tried.
+        /// The number of attempts.
         times: u32,
-        /// By what.
+        /// The cause of the last end.
         cause: String,
     },
-    /// There is no process to compile in.
-    #[error("failed to compile in a process of its own")]
+    /// The process could not be run.
+    #[error("failed to run the compiler in a separate process")]
     RunCompiler {
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// The compiled form cannot be kept.
+    /// The compiled code could not be stored.
     #[error("failed to keep the compiled component in the cache directory")]
     Keep {
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -168,7 +168,7 @@ pub enum Error {
     UnsafeCacheDirectory {
         /// The directory.
         path: String,
-        /// Why, and what to do.
+        /// The problem and its remedy.
         problem: String,
     },
     /// The cache directory cannot be used.
@@ -176,14 +176,14 @@ pub enum Error {
     OpenCache {
         /// The directory.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// Whether the same bytes may do another time.
+    /// Returns the time of the next attempt with the same bytes.
     pub const fn retry(&self) -> Retry {
         match self {
             Self::CompilerKilled { .. } | Self::RunCompiler { .. } | Self::Keep { .. } => {
@@ -193,7 +193,7 @@ impl Error {
         }
     }
 
-    /// The reason of a condition, in CamelCase.
+    /// Returns the reason of a condition, in CamelCase.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::CompileLimit { .. } | Self::TooComplex { .. } | Self::TooLarge { .. } => {

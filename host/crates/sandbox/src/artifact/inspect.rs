@@ -1,4 +1,4 @@
-//! What a file is, for people: never fails, never compiles.
+//! Facts about a file for users: never fails, never compiles.
 
 use innkeeper_model::Digest;
 use serde_json::Value;
@@ -8,14 +8,14 @@ use wasmparser::{ComponentName, KnownCustom, Parser, Payload};
 use super::contract_version;
 use crate::description;
 
-/// What bytes are.
+/// The format of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A component.
     Component,
     /// A core module.
     CoreModule,
-    /// WebAssembly of a kind that is not known.
+    /// WebAssembly of an unknown kind.
     UnknownEncoding {
         /// The version in the header.
         version: u16,
@@ -29,7 +29,7 @@ pub enum What {
 /// A tool that took part in making a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Producer {
-    /// As what: `language`, `processed-by`, `sdk`.
+    /// Its role: `language`, `processed-by`, `sdk`.
     pub role: String,
     /// Its name.
     pub name: String,
@@ -37,12 +37,12 @@ pub struct Producer {
     pub version: String,
 }
 
-/// What can be said of bytes without compiling or running them.
+/// The facts about bytes that need no compiling or running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// What they are.
+    /// Their format.
     pub what: What,
-    /// How many there are.
+    /// Their number.
     pub size_bytes: usize,
     /// Their digest.
     pub digest: Digest,
@@ -50,17 +50,17 @@ pub struct Inspection {
     pub imports: Vec<String>,
     /// The names of the component's exports, in order.
     pub exports: Vec<String>,
-    /// The version of the contract that they speak; none if they are no plugin.
+    /// The version of the contract; none if they are no plugin.
     pub contract: Option<String>,
     /// The name in their metadata.
     pub name: Option<String>,
     /// The tools that made them.
     pub producers: Vec<Producer>,
-    /// The description that they carry; `null` where it cannot be read.
+    /// The embedded description; `null` if it cannot be read.
     pub description: Option<Value>,
 }
 
-/// Looks at bytes; of damaged ones it tells what comes before the damage.
+/// Inspects bytes; of a damaged component, the part before the damage.
 pub fn inspect(bytes: &[u8]) -> Inspection {
     let mut inspection = Inspection {
         what: what(bytes),
@@ -105,34 +105,28 @@ fn what(bytes: &[u8]) -> What {
     }
 }
 
-/// What the outermost component says of itself; those inside are its own business.
+/// Collects the names of the outermost component; inner components are not inspected.
 fn outermost(bytes: &[u8], inspection: &mut Inspection) {
-    let mut depth = 0_usize;
-    for payload in Parser::new(0).parse_all(bytes) {
-        let Ok(payload) = payload else { return };
-        match payload {
-            Payload::Version { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::ComponentImportSection(section) if depth == 1 => {
-                let names = section.into_iter().flatten();
-                inspection
-                    .imports
-                    .extend(names.map(|import| import.name.name.to_owned()));
-            }
-            Payload::ComponentExportSection(section) if depth == 1 => {
-                let names = section.into_iter().flatten();
-                inspection
-                    .exports
-                    .extend(names.map(|export| export.name.name.to_owned()));
-            }
-            Payload::CustomSection(section) if depth == 1 => {
-                if let KnownCustom::ComponentName(names) = section.as_known() {
-                    inspection.name = names.into_iter().flatten().find_map(component_name);
-                }
-            }
-            _ => {}
+    description::outermost(bytes, |payload| match payload {
+        Payload::ComponentImportSection(section) => {
+            let names = section.into_iter().flatten();
+            inspection
+                .imports
+                .extend(names.map(|import| import.name.name.to_owned()));
         }
-    }
+        Payload::ComponentExportSection(section) => {
+            let names = section.into_iter().flatten();
+            inspection
+                .exports
+                .extend(names.map(|export| export.name.name.to_owned()));
+        }
+        Payload::CustomSection(section) => {
+            if let KnownCustom::ComponentName(names) = section.as_known() {
+                inspection.name = names.into_iter().flatten().find_map(component_name);
+            }
+        }
+        _ => {}
+    });
 }
 
 fn component_name(name: ComponentName<'_>) -> Option<String> {
@@ -143,19 +137,21 @@ fn component_name(name: ComponentName<'_>) -> Option<String> {
 }
 
 fn producers(bytes: &[u8]) -> Vec<Producer> {
-    // Damaged metadata is no reason to say nothing about the rest.
+    // Damaged metadata must not hide the other facts.
     let Ok(Some(producers)) = Producers::from_wasm(bytes) else {
         return Vec::new();
     };
     producers
         .iter()
         .flat_map(|(role, tools)| {
-            let producers = tools.iter().map(|(name, version)| Producer {
-                role: role.clone(),
-                name: name.clone(),
-                version: version.clone(),
-            });
-            producers.collect::<Vec<_>>()
+            tools
+                .iter()
+                .map(|(name, version)| Producer {
+                    role: role.clone(),
+                    name: name.clone(),
+                    version: version.clone(),
+                })
+                .collect::<Vec<_>>()
         })
         .collect()
 }

@@ -1,9 +1,9 @@
-//! The bytes of plugins on disk, by content: what has served can serve again while its source is down.
+//! The bytes of plugins on disk, by content: a revision that was active can start again while its source is down.
 //!
-//! The name of a file says what it has to hold, and that is checked whenever it is read.
-//! That somebody signed the bytes cannot be seen from them, so that it is noted beside them when it was checked; the
-//! directory is trusted with as much as that anyway.
-//! Which bytes are worth to be kept is not decided here.
+//! The name of a file is the digest of its bytes, and every read checks it.
+//! The bytes do not show their signature, so a checked one is noted in a file beside them. This is as safe as the compiled
+//! code in the same directory.
+//! The callers decide which bytes are kept.
 
 use std::{fs, io, path::PathBuf};
 
@@ -12,13 +12,14 @@ use innkeeper_model::Digest;
 use super::{Cache, Limits};
 
 impl Cache {
-    /// Keeps bytes, and whose signature on them was checked.
+    /// Stores bytes, and the key whose signature on them was checked.
     pub fn keep(
         &self,
         digest: &Digest,
         bytes: &[u8],
         signed_by: Option<&Digest>,
     ) -> io::Result<()> {
+        // The bytes first: a mark must never be there for bytes that are not.
         self.write(&self.bytes(digest), bytes)?;
         match signed_by {
             Some(key) => self.write(&self.mark(digest, key), b""),
@@ -26,7 +27,7 @@ impl Cache {
         }
     }
 
-    /// The bytes of this digest; none if they are not here, damaged, or larger than bytes may be now.
+    /// Returns the bytes of this digest; none if they are missing, damaged, or larger than the present limit.
     pub fn kept(&self, digest: &Digest, limits: &Limits) -> Option<Vec<u8>> {
         let path = self.bytes(digest);
         let bytes = super::read_file(&path, limits.bytes_max).ok()?;
@@ -37,25 +38,26 @@ impl Cache {
         Some(bytes)
     }
 
-    /// Which of these keys was seen to have signed the bytes of this digest.
+    /// Returns the first of these keys whose signature on the bytes of this digest was checked.
     pub fn signer<'a>(&self, digest: &Digest, keys: &'a [Digest]) -> Option<&'a Digest> {
         keys.iter().find(|key| self.mark(digest, key).exists())
     }
 
-    /// Keeps the bytes of this digest no longer.
+    /// Removes the bytes of this digest.
     pub fn forget(&self, digest: &Digest) {
-        // The marks go first: a mark without bytes is nothing, and bytes without a mark are only unsigned.
+        // The marks first: if the process ends in between, the bytes only count as unsigned.
         let prefix = format!("{}.", digest.to_hex());
-        let found = fs::read_dir(&self.directory)
+        let paths = fs::read_dir(&self.directory)
             .into_iter()
             .flatten()
-            .flatten();
-        let marks = found.filter(|entry| {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            name.starts_with(&prefix) && name.ends_with(SIGNED)
-        });
-        let paths = marks.map(|mark| mark.path()).chain([self.bytes(digest)]);
+            .flatten()
+            .filter(|entry| {
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                name.starts_with(&prefix) && name.ends_with(SIGNED)
+            })
+            .map(|mark| mark.path())
+            .chain([self.bytes(digest)]);
         for path in paths {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -76,7 +78,7 @@ impl Cache {
     }
 }
 
-/// What the name of a mark ends with.
+/// The suffix of the names of marks.
 const SIGNED: &str = ".signed";
 
 #[cfg(test)]
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_kept_by_content_with_who_signed_them_until_they_are_forgotten() {
+    fn bytes_are_kept_by_content_with_their_signers_until_they_are_forgotten() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path()).unwrap();
         let limits = Limits::default();

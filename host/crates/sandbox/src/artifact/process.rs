@@ -1,9 +1,9 @@
-//! Compiles in processes of their own, and keeps what they make.
+//! Compiles in separate processes, and stores their results.
 //!
-//! The compiler takes time and memory out of all proportion to some components, and it is no error of it.
-//! So it runs where it can be bounded and killed: the same program as the host, without its environment, its descriptors
-//! and its memory; [`child`](mod@super::child) is what runs there.
-//! What such a process finds out about bytes is remembered, unless it says more about the machine than about the bytes.
+//! For some components the compiler takes far more time and memory than their size suggests, and that is no bug of it.
+//! So it runs in a process that can be bounded and killed: the same program as the host, without its environment, its
+//! descriptors and its memory. [`child`](mod@super::child) is the part inside the process.
+//! A verdict of such a process is remembered, unless the machine may be the cause.
 
 use std::{
     ffi::OsString,
@@ -27,25 +27,27 @@ use rustix::{
 };
 use tracing::{debug, info};
 
-use super::{Artifact, Cache, Error, Limits, cache::Mapped, child, look_up, verdict::Verdict};
+use super::{
+    Artifact, Cache, Error, Limits, cache::Mapped, child, look_up, verdict::CompileVerdict,
+};
 use crate::{Engine, Metering, log::cut, semaphore::Semaphore};
 
 /// The descriptors that a process gets: its standard streams.
 const DESCRIPTORS_KEPT: RawFd = 3;
 
-/// How much of what a process said is kept, in bytes.
+/// Bytes of the last line that are kept: a condition of the host has 2,048 characters at most.
 const WORDS_BYTES_MAX: usize = 2048;
 
-/// How much of it is looked at.
+/// Bytes of the output that are read; more than any compiler writes before it ends.
 const WORDS_READ_MAX: u64 = 1 << 20;
 
-/// What the standard library says before it gives up for lack of memory, and what the compiler does.
+/// The messages for lack of memory: of the standard library before it aborts, and of the compiler.
 const OUT_OF_MEMORY: [&str; 2] = ["memory allocation of", "out of memory"];
 
-/// What the code of a process is after a panic in Rust.
+/// The exit code of a process after a panic in Rust.
 const PANICKED: i32 = 101;
 
-/// What compiling one component may take, and how many may be compiled at a time.
+/// The bounds of one compiling process, and the number of such processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileBounds {
     /// Processes at a time.
@@ -54,19 +56,20 @@ pub struct CompileBounds {
     pub memory_bytes_max: u64,
     /// CPU time in seconds. A component of 1 MB takes about one.
     pub cpu_seconds_max: u64,
-    /// Native code in bytes, with what it needs beside the code.
+    /// Native code and its metadata, in bytes.
     pub code_bytes_max: u64,
     /// Time until the process is killed. Long, because a process that merely gets little CPU is innocent.
     pub wall_max: Duration,
-    /// How often one that was killed is started again.
+    /// The number of times that a killed process is started again.
     pub retries_max: u32,
 }
 
 impl CompileBounds {
-    /// The usual bounds on a machine of so many processors, where all processes together may use so much memory.
+    /// Returns the usual bounds on a machine with so many processors and so much memory for all processes together.
     ///
-    /// Compilers get at most half of the memory: when a container uses up its own, the kernel may end all of it.
+    /// Compilers get at most half of the memory: the kernel may end all processes of a container that uses up its memory.
     pub fn on(processors: NonZeroU32, memory_bytes_max: Option<u64>) -> Self {
+        // Enough for an ordinary component of about 6 MB, by the measure above.
         const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
         let share = memory_bytes_max.map_or(u64::MAX, |bytes| bytes / 2);
@@ -77,15 +80,17 @@ impl CompileBounds {
         Self {
             processes_max: processors.min(fit),
             memory_bytes_max: each,
+            // Thirty times as much as a component of 1 MB takes.
             cpu_seconds_max: 30,
             code_bytes_max: 512 << 20,
+            // Four times the CPU time: a throttled node must not fail innocent components.
             wall_max: Duration::from_mins(2),
             retries_max: 3,
         }
     }
 }
 
-/// A program, and what stands before the flags of the command `compile`.
+/// The program of the compiling process, and its first arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The file.
@@ -95,7 +100,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program that runs now, also when its file has been replaced or removed since.
+    /// Returns the running program, even if its file has been replaced or removed since.
     pub fn of_process() -> Self {
         Self {
             path: PathBuf::from("/proc/self/exe"),
@@ -104,7 +109,7 @@ impl Program {
     }
 }
 
-/// Compiles plugins in processes of their own, one per processor at a time; one that is alone has all processors.
+/// Compiles plugins in separate processes, at most one per processor. A process that is alone uses all processors.
 pub struct Compiler {
     cache: Cache,
     program: Program,
@@ -114,7 +119,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Keeps what it makes in a cache.
+    /// Creates a compiler that stores its results in a cache.
     pub fn new(cache: Cache, program: Program, bounds: CompileBounds) -> Self {
         let processes_max = usize::try_from(bounds.processes_max.get()).unwrap_or(usize::MAX);
         Self {
@@ -153,11 +158,11 @@ impl Compiler {
     fn make(&self, engine: &Engine, digest: &Digest, bytes: &[u8]) -> Result<Mapped, Error> {
         let Self { cache, bounds, .. } = self;
         if let Some(verdict) = cache.verdict(engine, digest, bounds) {
-            debug!(%digest, ?verdict, "it is known that a plugin cannot be compiled");
+            debug!(%digest, ?verdict, "skipped the compiler: an earlier verdict refuses the plugin");
             return Err(verdict.into_error(bounds));
         }
         let started = Instant::now();
-        let refused = |verdict: Verdict| {
+        let refused = |verdict: CompileVerdict| {
             cache.remember(engine, digest, bounds, &verdict);
             verdict.into_error(bounds)
         };
@@ -165,32 +170,33 @@ impl Compiler {
         loop {
             let ended = {
                 let permit = self.processes.acquire(1);
-                // Every processor on which no other process compiles.
+                // One thread for each processor without another compiling process.
                 let threads = permit.left().saturating_add(1);
                 self.run(engine, bytes, threads)?
             };
             times += 1;
             match ended {
-                Ended::Compiled(code) => {
+                CompilerEnd::Compiled(code) => {
                     let kept = cache.adopt(engine, digest, code);
                     let mapped = kept.map_err(|source| Error::Keep { source })?;
                     info!(%digest, elapsed = ?started.elapsed(), "compiled a plugin");
-                    // Such as a memory that is larger than any instance may have.
-                    return mapped.map_err(|error| refused(Verdict::Refused(words_of(&error))));
+                    // The engine refuses, for example, a memory that is larger than any instance may have.
+                    return mapped
+                        .map_err(|error| refused(CompileVerdict::Refused(words_of(&error))));
                 }
-                Ended::Found(verdict) => return Err(refused(verdict)),
-                Ended::Killed(cause) if times > bounds.retries_max => {
+                CompilerEnd::Found(verdict) => return Err(refused(verdict)),
+                CompilerEnd::Killed(cause) if times > bounds.retries_max => {
                     return Err(Error::CompilerKilled { times, cause });
                 }
-                Ended::Killed(cause) => {
-                    info!(%digest, cause, "a compiler did not come to its end and is started again");
+                CompilerEnd::Killed(cause) => {
+                    info!(%digest, cause, "a compiler was killed and is started again");
                 }
             }
         }
     }
 
     /// Runs one process to its end.
-    fn run(&self, engine: &Engine, bytes: &[u8], threads: usize) -> Result<Ended, Error> {
+    fn run(&self, engine: &Engine, bytes: &[u8], threads: usize) -> Result<CompilerEnd, Error> {
         let failed = |source| Error::RunCompiler { source };
         let code = self
             .cache
@@ -208,17 +214,17 @@ impl Compiler {
             .stdin(input)
             .stdout(code.reopen().map_err(failed)?)
             .stderr(words.try_clone().map_err(failed)?);
-        let status = Running::start(command)
+        let status = CompilerProcess::start(command)
             .and_then(|process| process.end_within(self.bounds.wall_max))
             .map_err(failed)?;
         let Some(status) = status else {
             let seconds = self.bounds.wall_max.as_secs_f32();
-            return Ok(Ended::Killed(format!(
+            return Ok(CompilerEnd::Killed(format!(
                 "because it took more than {seconds} s"
             )));
         };
         if status.success() {
-            return Ok(Ended::Compiled(code));
+            return Ok(CompilerEnd::Compiled(code));
         }
         if status.signal() == Some(Signal::XFSZ.as_raw()) && self.may_not_write() {
             return Err(failed(rustix::io::Errno::FBIG.into()));
@@ -227,8 +233,8 @@ impl Compiler {
         ended(status, said).map_err(failed)
     }
 
-    /// Whether this process, and so all that it starts, may write less than code may have: that says nothing about a
-    /// component.
+    /// Returns true if the file size limit of this process, which its children inherit, is below the bound of code. The end
+    /// of a compiler is then no verdict on a component.
     fn may_not_write(&self) -> bool {
         let most = getrlimit(Resource::Fsize).current;
         most.is_some_and(|most| most < self.bounds.code_bytes_max)
@@ -252,71 +258,73 @@ impl Compiler {
             .arg(format!("--code-bytes-max={code_bytes_max}"))
             .arg(format!("--threads={threads}"))
             .args(fuel.then_some("--fuel"))
-            // Credentials are there, among other things that do not concern it.
+            // The environment of the host may hold credentials.
             .env_clear()
             .current_dir("/")
-            // What a terminal sends to the host is not for it.
+            // Signals of a terminal are for the host only.
             .process_group(0);
         command
     }
 }
 
-/// How a process ended.
-enum Ended {
-    /// With code, in this file.
+/// The end of a process.
+enum CompilerEnd {
+    /// It wrote code to this file.
     Compiled(tempfile::NamedTempFile),
-    /// Without, and so it would every time.
-    Found(Verdict),
-    /// By somebody else, and why.
+    /// It wrote no code, and would not another time.
+    Found(CompileVerdict),
+    /// It was killed, with the cause.
     Killed(String),
 }
 
-/// What follows from the end of a process that made nothing.
-fn ended(status: ExitStatus, said: String) -> io::Result<Ended> {
+/// Returns the conclusion from the end of a process that wrote no code.
+fn ended(status: ExitStatus, said: String) -> io::Result<CompilerEnd> {
     let verdict = match (
         status.code(),
         status.signal().and_then(Signal::from_named_raw),
     ) {
-        (Some(code), _) if child::is_refusal(code) => Verdict::Refused(said),
-        (Some(PANICKED), _) => Verdict::Broke(said),
-        (_, Some(Signal::XCPU)) => Verdict::Cpu,
-        (_, Some(Signal::XFSZ)) => Verdict::Code,
+        (Some(code), _) if child::is_refusal(code) => CompileVerdict::Refused(said),
+        (Some(PANICKED), _) => CompileVerdict::Broke(said),
+        (_, Some(Signal::XCPU)) => CompileVerdict::Cpu,
+        (_, Some(Signal::XFSZ)) => CompileVerdict::Code,
         (_, Some(Signal::ABORT | Signal::SEGV | Signal::ILL | Signal::BUS)) => {
-            Verdict::Broke(format!("{status}: {said}"))
+            CompileVerdict::Broke(format!("{status}: {said}"))
         }
-        // The kernel's choice when memory is short, and anybody else's.
-        (None, _) => return Ok(Ended::Killed(format!("by {status}"))),
+        // SIGKILL: from the kernel when memory is short, or from a user.
+        (None, _) => return Ok(CompilerEnd::Killed(format!("by {status}"))),
         (Some(_), _) => return Err(io::Error::other(said)),
     };
     match verdict {
-        Verdict::Refused(said) | Verdict::Broke(said)
+        CompileVerdict::Refused(said) | CompileVerdict::Broke(said)
             if OUT_OF_MEMORY.iter().any(|words| said.contains(words)) =>
         {
-            Ok(Ended::Found(Verdict::Memory))
+            Ok(CompilerEnd::Found(CompileVerdict::Memory))
         }
-        verdict => Ok(Ended::Found(verdict)),
+        verdict => Ok(CompilerEnd::Found(verdict)),
     }
 }
 
-/// A process that is killed when the value goes.
-struct Running {
+/// A process that is killed on drop.
+struct CompilerProcess {
     child: Child,
 }
 
-impl Running {
+impl CompilerProcess {
     fn start(mut command: Command) -> io::Result<Self> {
-        // The host's own close themselves; those that it was started with may not.
+        // Descriptors that the host opened close on exec anyway; inherited ones may not.
         close_fds::set_fds_cloexec_threadsafe(DESCRIPTORS_KEPT, &[]);
         let child = command.spawn()?;
         Ok(Self { child })
     }
 
-    /// Waits for its end; none if that took too long.
+    /// Waits for the end of the process; returns none if that took too long.
     fn end_within(mut self, wall_max: Duration) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + wall_max;
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("a process without a number"))?;
-        // It has not been waited for, so that the number is still its own.
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| io::Error::other("a process without a number"))?;
+        // The process was not waited for, so its number cannot belong to another process yet.
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -332,29 +340,28 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for CompilerProcess {
     fn drop(&mut self) {
-        // One that has ended cannot be killed, and has been waited for.
+        // Both fail for a process that has ended and was waited for, which is fine.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// A file that is on no disk.
+/// Creates a file in memory.
 fn in_memory(name: &str) -> io::Result<File> {
     Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
 }
 
-/// The last line that a process wrote, without what all of them begin with.
+/// Returns the last line that a process wrote, without the prefix `error: `.
 fn last_words(words: &mut File) -> io::Result<String> {
     let mut said = Vec::new();
     words.rewind()?;
     words.take(WORDS_READ_MAX).read_to_end(&mut said)?;
     let said = String::from_utf8_lossy(&said);
-    // The standard library ends with advice for whoever can start the process again.
+    // The last line of a panic is advice on backtraces.
     let says = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: ");
-    let last = said.lines().rev().find(says);
-    let last = last.unwrap_or("it said nothing");
+    let last = said.lines().rev().find(says).unwrap_or("it wrote nothing");
     let last = last.strip_prefix("error: ").unwrap_or(last);
     Ok(cut(last, WORDS_BYTES_MAX).to_owned())
 }

@@ -4,7 +4,8 @@ use wasmparser::{FunctionBody, Parser, Payload, ValidPayload, Validator, WasmFea
 
 use super::{Error, Limits};
 
-/// What the engine has switched on.
+/// Returns the features of the engine: must match [`engine`](crate::engine), or a component would pass here and fail in the
+/// compiler.
 fn features() -> WasmFeatures {
     let off =
         WasmFeatures::THREADS | WasmFeatures::MEMORY64 | WasmFeatures::SHARED_EVERYTHING_THREADS;
@@ -12,7 +13,7 @@ fn features() -> WasmFeatures {
 }
 
 #[derive(Default)]
-struct Counts {
+struct PartCounts {
     functions: usize,
     modules: usize,
     memories: usize,
@@ -22,7 +23,7 @@ struct Counts {
     globals: usize,
 }
 
-/// Validates all of a component, which takes some milliseconds for each megabyte.
+/// Validates a component; takes some milliseconds per megabyte.
 pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
     let malformed = |source| Error::Malformed { source };
     let mut validator = Validator::new_with_features(features());
@@ -40,10 +41,10 @@ pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a component whose parts are too large or too many; first, so that nothing else is done with it.
+/// Refuses a component whose parts are too large or too many. Comes before validation, whose cost grows with them.
 pub(super) fn count(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
     let malformed = |source| Error::Malformed { source };
-    let mut counts = Counts::default();
+    let mut counts = PartCounts::default();
     for payload in Parser::new(0).parse_all(bytes) {
         match payload.map_err(malformed)? {
             Payload::Version { .. } => {

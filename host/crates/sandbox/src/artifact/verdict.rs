@@ -1,4 +1,4 @@
-//! What was found out about a component that cannot be compiled, and would be found out again.
+//! The verdict on a component that cannot be compiled: it is the same at every attempt.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{CompileBounds, Error};
 
-/// Why a component cannot be compiled within bounds; the same bytes give the same again.
+/// The reason for which a component cannot be compiled within bounds; the same bytes always have the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Verdict {
-    /// The compiler refuses it, and says why.
+pub(super) enum CompileVerdict {
+    /// The compiler refuses it, with this message.
     Refused(String),
     /// It takes too much CPU time.
     Cpu,
@@ -18,11 +18,11 @@ pub(super) enum Verdict {
     Memory,
     /// It becomes too much native code.
     Code,
-    /// The compiler broke down; its last words.
+    /// The compiler broke down, with this last line.
     Broke(String),
 }
 
-impl Verdict {
+impl CompileVerdict {
     pub(super) fn into_error(self, bounds: &CompileBounds) -> Error {
         let limit = match self {
             Self::Refused(reason) => return Error::Refused { reason },
@@ -35,7 +35,7 @@ impl Verdict {
     }
 }
 
-/// What a compiler may take, and how much of it.
+/// A limit of the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompileLimit {
     /// CPU time in seconds.

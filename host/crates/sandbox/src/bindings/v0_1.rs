@@ -1,7 +1,7 @@
 //! Contract version 0.1.0: its types as bindgen derives them from `wit/`, and its imports.
 //!
-//! The imports are linked by hand: the answer to a read goes into the guest's memory straight from the cache's text,
-//! without a copy in between.
+//! The imports are linked by hand: the answer to a read is copied into the memory of the guest directly from the cache,
+//! without an owned text in between.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use wasmtime::{
 use self::innkeeper::plugin::types::{self as wit, ListSelector, ObjectRef, ReadError};
 use crate::{
     log::LogLevel,
-    state::{Refusal, State},
+    state::{ReadRefusal, StoreState},
 };
 
 wasmtime::component::bindgen!({
@@ -23,19 +23,20 @@ wasmtime::component::bindgen!({
     ownership: Borrowing { duplicate_if_necessary: false },
 });
 
-/// Gives a linker everything that a guest of this version may import.
-pub(crate) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+/// Adds all imports of this version to a linker.
+pub(crate) fn link(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     // It has types only, but a component names it among its imports.
     linker.instance("innkeeper:plugin/types@0.1.0")?;
 
     let mut host = linker.instance("innkeeper:plugin/host@0.1.0")?;
     host.func_wrap("log", log)?;
-    host.func_wrap("now", |mut store: StoreContextMut<'_, State>, (): ()| {
-        Ok((store.data_mut().now(),))
-    })?;
+    host.func_wrap(
+        "now",
+        |mut store: StoreContextMut<'_, StoreState>, (): ()| Ok((store.data_mut().now(),)),
+    )?;
     host.func_wrap(
         "random",
-        |mut store: StoreContextMut<'_, State>, (len,): (u32,)| {
+        |mut store: StoreContextMut<'_, StoreState>, (len,): (u32,)| {
             Ok((store.data_mut().random(len)?,))
         },
     )?;
@@ -43,20 +44,20 @@ pub(crate) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut cluster = linker.instance("innkeeper:plugin/cluster@0.1.0")?;
     cluster.func_wrap(
         "get",
-        |mut store: StoreContextMut<'_, State>, (reference,): (ObjectRef,)| {
+        |mut store: StoreContextMut<'_, StoreState>, (reference,): (ObjectRef,)| {
             Ok((get(store.data_mut(), reference)?,))
         },
     )?;
     cluster.func_wrap(
         "list",
-        |mut store: StoreContextMut<'_, State>, (selector,): (ListSelector,)| {
+        |mut store: StoreContextMut<'_, StoreState>, (selector,): (ListSelector,)| {
             Ok((list(store.data_mut(), selector)?,))
         },
     )
 }
 
 fn log(
-    mut store: StoreContextMut<'_, State>,
+    mut store: StoreContextMut<'_, StoreState>,
     (level, text): (wit::LogLevel, WasmStr),
 ) -> wasmtime::Result<()> {
     let level = LogLevel::from(level);
@@ -72,7 +73,7 @@ fn log(
 }
 
 fn get(
-    state: &mut State,
+    state: &mut StoreState,
     reference: ObjectRef,
 ) -> wasmtime::Result<Result<Option<Arc<str>>, ReadError>> {
     let kind = state.read_kind(&reference.api_version, &reference.kind)?;
@@ -85,7 +86,7 @@ fn get(
 }
 
 fn list(
-    state: &mut State,
+    state: &mut StoreState,
     selector: ListSelector,
 ) -> wasmtime::Result<Result<Vec<Arc<str>>, ReadError>> {
     let kind = state.read_kind(&selector.api_version, &selector.kind)?;
@@ -97,11 +98,11 @@ fn list(
     Ok(answer.map_err(ReadError::from))
 }
 
-impl From<Refusal> for ReadError {
-    fn from(refusal: Refusal) -> Self {
+impl From<ReadRefusal> for ReadError {
+    fn from(refusal: ReadRefusal) -> Self {
         match refusal {
-            Refusal::NotGranted => Self::NotGranted,
-            Refusal::NotServed => Self::NotServed,
+            ReadRefusal::NotGranted => Self::NotGranted,
+            ReadRefusal::NotServed => Self::NotServed,
         }
     }
 }

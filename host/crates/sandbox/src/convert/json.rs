@@ -1,4 +1,4 @@
-//! JSON texts that a guest hands over.
+//! JSON texts of a guest.
 
 use std::fmt::{self, Write};
 
@@ -13,10 +13,10 @@ use super::Rejected;
 /// Levels of nesting in one text; the deepest Kubernetes objects, custom resource definitions, have about 30.
 const DEPTH_MAX: usize = 64;
 
-/// Where the one `null` that is no mistake may stand: Kubernetes' own types always write it.
+/// The path of the only allowed `null`: the types of Kubernetes always write it.
 const NULL_ALLOWED: [&str; 2] = ["metadata", "creationTimestamp"];
 
-/// Parses a text that has to be an object with no `null` in it.
+/// Parses an object without `null`.
 pub(super) fn object(at: &str, text: &str) -> Result<Map<String, Value>, Rejected> {
     let value = value(at, text)?;
     let found = type_name(&value);
@@ -28,19 +28,19 @@ pub(super) fn object(at: &str, text: &str) -> Result<Map<String, Value>, Rejecte
     };
     let mut path = Vec::new();
     for (key, value) in &object {
-        path.push(Step::Key(key));
+        path.push(PathStep::Key(key));
         check(value, &mut path).map_err(|problem| Rejected::new(place(at, &path), problem))?;
         path.pop();
     }
     Ok(object)
 }
 
-/// Parses any JSON text in which no object has two members of one name: which of them was meant, nobody can know.
+/// Parses a JSON text. Refuses an object with two members of one name, because parsers disagree on which of them counts.
 pub(super) fn value(at: &str, text: &str) -> Result<Value, Rejected> {
     let parsed = serde_json::from_str(text).map(|Strict(value)| value);
     parsed.map_err(|error| {
         let problem = error.to_string();
-        // The parser has a limit of its own, far above ours, and tells it by its text alone.
+        // The parser has a limit of 128 levels itself, and only the text of its error shows it.
         if problem.starts_with("recursion limit exceeded") {
             return Rejected::new(at, too_deep());
         }
@@ -51,7 +51,7 @@ pub(super) fn value(at: &str, text: &str) -> Result<Value, Rejected> {
     })
 }
 
-/// A value whose objects have no two members of one name.
+/// A value whose objects have no duplicate members.
 struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {
@@ -122,7 +122,7 @@ fn too_deep() -> String {
     format!("this is nested more than {DEPTH_MAX} levels deep: state flatter objects")
 }
 
-/// A text field of an object.
+/// Returns a text field of an object.
 pub(super) fn text<'a>(
     at: &str,
     object: &'a Map<String, Value>,
@@ -145,13 +145,13 @@ pub(super) fn text<'a>(
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathStep<'a> {
     Key(&'a str),
     Index(usize),
 }
 
-/// Leaves the path to the problem behind when it finds one.
-fn check<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), String> {
+/// Checks a value. On an error, `path` is the path of the problem.
+fn check<'a>(value: &'a Value, path: &mut Vec<PathStep<'a>>) -> Result<(), String> {
     if path.len() > DEPTH_MAX {
         return Err(too_deep());
     }
@@ -161,7 +161,7 @@ fn check<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), String> {
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                path.push(Step::Index(index));
+                path.push(PathStep::Index(index));
                 check(item, path)?;
                 path.pop();
             }
@@ -169,7 +169,7 @@ fn check<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), String> {
         }
         Value::Object(fields) => {
             for (key, field) in fields {
-                path.push(Step::Key(key));
+                path.push(PathStep::Key(key));
                 check(field, path)?;
                 path.pop();
             }
@@ -179,20 +179,20 @@ fn check<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), String> {
     }
 }
 
-/// Also in templates of other objects, where Kubernetes' types write it too.
-fn null_allowed(path: &[Step<'_>]) -> bool {
-    let [.., Step::Key(outer), Step::Key(inner)] = path else {
+/// Returns true for the allowed path at any depth, because templates contain metadata too.
+fn null_allowed(path: &[PathStep<'_>]) -> bool {
+    let [.., PathStep::Key(outer), PathStep::Key(inner)] = path else {
         return false;
     };
     [*outer, *inner] == NULL_ALLOWED
 }
 
-fn place(at: &str, path: &[Step<'_>]) -> String {
+fn place(at: &str, path: &[PathStep<'_>]) -> String {
     let mut place = at.to_owned();
     for step in path {
         let written = match step {
-            Step::Key(key) => write!(place, ".{key}"),
-            Step::Index(index) => write!(place, "[{index}]"),
+            PathStep::Key(key) => write!(place, ".{key}"),
+            PathStep::Index(index) => write!(place, "[{index}]"),
         };
         // Writing to a String cannot fail.
         debug_assert!(written.is_ok());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_object() {
+    fn refuses_texts_that_are_not_objects() {
         check_rejected("", "object", "not JSON");
         check_rejected("{\"a\":1} x", "object", "not JSON");
         check_rejected("[]", "object", "this is a list");
@@ -271,7 +271,7 @@ mod tests {
         assert!(object("object", &nested(DEPTH_MAX - 1)).is_ok());
         let rejected = object("object", &nested(DEPTH_MAX)).unwrap_err();
         assert!(rejected.problem.contains("64 levels"), "{rejected:?}");
-        // Deeper than the parser itself goes.
+        // Beyond the limit of the parser itself.
         for levels in [127, 128, 10_000] {
             check_rejected(&nested(levels), "object", "64 levels");
         }

@@ -17,7 +17,7 @@ use super::{Adapter, Answer, Rejected};
 use crate::{
     Error, Request,
     bindings::v0_1::{self as bindings, innkeeper::plugin::types as wit},
-    state::State,
+    state::StoreState,
     wasi,
 };
 
@@ -28,12 +28,12 @@ const RECONCILER: &str = "innkeeper:plugin/reconciler@0.1.0";
 
 /// A component of this version, linked and with its exports looked up.
 pub(super) struct V0_1 {
-    pre: InstancePre<State>,
+    pre: InstancePre<StoreState>,
     describe: ComponentExportIndex,
     reconcile: ComponentExportIndex,
 }
 
-/// `request` as bindgen would derive it, but borrowed throughout: it takes the alias `json` for an owned text.
+/// The record `request`, borrowed. The type of bindgen owns its texts, so that every call would copy all objects.
 #[derive(ComponentType, Lower)]
 #[component(record)]
 struct LoweredRequest<'a> {
@@ -56,7 +56,10 @@ type DescribeResults = (wit::Manifest,);
 type ReconcileResults = (Result<wit::Outcome, wit::Fault>,);
 
 impl V0_1 {
-    pub(super) fn new(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<Self> {
+    pub(super) fn new(
+        linker: &mut Linker<StoreState>,
+        component: &Component,
+    ) -> wasmtime::Result<Self> {
         bindings::link(linker)?;
         wasi::link(linker, component)?;
         let reconciler = component.get_export_index(None, RECONCILER);
@@ -72,7 +75,7 @@ impl V0_1 {
         })
     }
 
-    fn instantiate(&self, store: &mut Store<State>) -> wasmtime::Result<Instance> {
+    fn instantiate(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Instance> {
         let instance = self.pre.instantiate(&mut *store)?;
         store.data_mut().instantiated_at = Some(Instant::now());
         Ok(instance)
@@ -84,9 +87,10 @@ impl Adapter for V0_1 {
         VERSION
     }
 
-    fn describe(&self, store: &mut Store<State>) -> wasmtime::Result<Result<Manifest, Error>> {
+    fn describe(&self, store: &mut Store<StoreState>) -> wasmtime::Result<Result<Manifest, Error>> {
         let instance = self.instantiate(store)?;
-        // Both are compared with the contract's types here, so that no pass fails for it.
+        // Both functions are compared with the types of the contract now, so that a difference refuses the load and not the
+        // first pass.
         let reconcile = instance
             .get_typed_func::<(LoweredRequest<'_>,), ReconcileResults>(&mut *store, self.reconcile);
         let describe = instance.get_typed_func::<(), DescribeResults>(&mut *store, self.describe);
@@ -101,7 +105,7 @@ impl Adapter for V0_1 {
 
     fn reconcile(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<StoreState>,
         request: &Request<'_>,
         config: &str,
         limits: &Limits,

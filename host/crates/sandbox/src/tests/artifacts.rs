@@ -1,4 +1,4 @@
-//! Which bytes are taken, and how compiled code is kept.
+//! The accepted bytes, and the cache of compiled code.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -325,7 +325,7 @@ fn compiled_code_is_kept_and_taken_again() {
         fs::metadata(&files[0]).unwrap().modified().unwrap(),
         written
     );
-    // What comes from the cache runs.
+    // The component from the cache runs.
     Described::load(&ENGINE, &artifact, &Limits::default()).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Processes that compile, played by scripts: what becomes of each way in which one can end.
+//! Scripts in place of the compiling process: the result of each way in which it can end.
 //!
 //! That the real one keeps itself within bounds is tested with the real program.
 
@@ -28,7 +28,7 @@ const BOUNDS: CompileBounds = CompileBounds {
     retries_max: 3,
 };
 
-/// A directory with a cache in it, and what its processes leave behind.
+/// A directory with a cache and the traces of its processes.
 struct Case {
     dir: tempfile::TempDir,
 }
@@ -66,7 +66,7 @@ impl Case {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What is in the cache, by its endings.
+    /// Returns the suffixes of the files in the cache.
     fn kept(&self) -> Vec<String> {
         let ending = |path: PathBuf| path.extension()?.to_str().map(str::to_owned);
         let entries = fs::read_dir(self.path("cache")).unwrap();
@@ -82,7 +82,7 @@ fn compile(compiler: &Compiler) -> Result<artifact::Artifact, Error> {
     compiler.compile(&ENGINE, &guest().build(), &Limits::default())
 }
 
-/// What the real process makes of the guest.
+/// Returns the code that the real process makes of the guest.
 fn code() -> Vec<u8> {
     let compiler = engine::compiler(Metering::Epochs).unwrap();
     compiler.precompile_component(&guest().build()).unwrap()
@@ -109,11 +109,11 @@ fn a_process_knows_its_bounds_and_nothing_else() {
         "echo \"$@\" >$DIR/arguments; env >$DIR/environment; pwd >$DIR/place; cat $DIR/code";
     case.compile(script).unwrap();
     let read = |name: &str| fs::read_to_string(case.path(name)).unwrap();
-    // The first of them is what a shell takes for its name.
+    // A shell takes the first argument for its name.
     let expected = "--cpu-seconds-max=7 --code-bytes-max=1048576 --threads=1\n";
     assert_eq!(read("arguments"), expected);
     assert_eq!(read("place"), "/\n");
-    // What a shell makes for itself.
+    // Variables that a shell sets itself.
     let own = ["PWD=", "SHLVL=", "_=", "OLDPWD="];
     let environment = read("environment");
     let foreign = environment
@@ -133,7 +133,7 @@ fn an_engine_that_counts_fuel_gets_code_that_does() {
     assert!(arguments.ends_with("--fuel\n"), "{arguments}");
 }
 
-/// The script's end is what its bytes are worth, and the next attempt knows without a process.
+/// The end of the script is the verdict on its bytes, and the next attempt needs no process.
 #[track_caller]
 fn check_found(script: &str, expected: &str) {
     let case = Case::new();
@@ -211,7 +211,7 @@ fn a_process_computes_where_no_other_does() {
         processes_max: NonZeroU32::MIN.saturating_add(2),
         ..BOUNDS
     };
-    // Each keeps its place until all three have said what they were told.
+    // Each keeps its permit until all three have written their arguments.
     let script = "echo $3 >>$DIR/told; \
                   while [ $(wc -l <$DIR/told) -lt 3 ]; do sleep 0.01; done; cat $DIR/code";
     let compiler = case.compiler(script, bounds);

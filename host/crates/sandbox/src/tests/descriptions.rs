@@ -1,4 +1,4 @@
-//! What plugins may say of themselves.
+//! The rules for descriptions.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Code that nobody calls leaves memory, and comes back.
+//! Idle code leaves memory, and the next call maps it again.
 
 use std::{
     fs::{self, File, Permissions},
@@ -40,18 +40,18 @@ fn what_nobody_calls_is_let_go_and_had_again_by_the_next_call() {
     let engine = engine(Metering::Epochs);
     let (dir, cache) = cache();
     let plugin = configured(&engine, &cache);
-    assert_eq!(engine.let_go_of_idle(Duration::from_mins(1)), 0, "in use");
-    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1);
-    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0, "it is gone");
+    assert_eq!(engine.unmap_idle(Duration::from_mins(1)), 0, "in use");
+    assert_eq!(engine.unmap_idle(Duration::ZERO), 1);
+    assert_eq!(engine.unmap_idle(Duration::ZERO), 0, "it is gone");
     assert_eq!(plugin.manifest().name.to_string(), "web");
     assert!(matches!(called(&plugin), End::Answered(_)));
-    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1, "it was back");
+    assert_eq!(engine.unmap_idle(Duration::ZERO), 1, "it was back");
 
     // Whatever becomes of the directory meanwhile.
     fs::remove_dir_all(dir.path()).unwrap();
     assert!(matches!(called(&plugin), End::Answered(_)));
     drop(plugin);
-    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0, "nobody has it");
+    assert_eq!(engine.unmap_idle(Duration::ZERO), 0, "nobody has it");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_failure_to_map_code_again_is_an_error_of_the_host_and_passes() {
     let engine = engine(Metering::Epochs);
     let (dir, cache) = cache();
     let plugin = configured(&engine, &cache);
-    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1);
+    assert_eq!(engine.unmap_idle(Duration::ZERO), 1);
 
     let code = code_file(dir.path());
     let magic = code_magic(&code);
@@ -99,7 +99,7 @@ fn of_many_that_nobody_has_called_the_last_ones_stay() {
     let first = configured(&engine, &cache);
     assert!(matches!(called(&first), End::Answered(_)));
     let others: Vec<_> = (0..20).map(|_| configured(&engine, &cache)).collect();
-    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 1 + 8);
+    assert_eq!(engine.unmap_idle(Duration::ZERO), 1 + 8);
     assert!(matches!(called(&others[0]), End::Answered(_)));
 }
 
@@ -107,6 +107,6 @@ fn of_many_that_nobody_has_called_the_last_ones_stay() {
 fn what_is_in_no_file_stays_in_memory() {
     let engine = engine(Metering::Epochs);
     let plugin = plugin_of(&engine, guest());
-    assert_eq!(engine.let_go_of_idle(Duration::ZERO), 0);
+    assert_eq!(engine.unmap_idle(Duration::ZERO), 0);
     assert!(matches!(called(&plugin), End::Answered(_)));
 }

@@ -14,7 +14,7 @@ const LIMITS: fn() -> Limits = || Limits {
     ..Limits::default()
 };
 
-/// The guest is at fault for this reason and says so, in bounded time, and leaves nothing to those after it.
+/// The call ends with this fault in bounded time, and leaves nothing to later calls.
 #[track_caller]
 fn check_faults(guest: Guest, reason: &str, text: &str) -> CallReport {
     let started = Instant::now();
@@ -41,7 +41,7 @@ fn check_innocent() {
     assert!(matches!(called.end, End::Answered(_)), "{:?}", called.end);
 }
 
-/// The plugin cannot say what it is, for this reason.
+/// Checks that the description fails for this reason.
 #[track_caller]
 fn check_describes_nothing(guest: Guest, reason: &str, text: &str) {
     let error = Described::load(&ENGINE, &compiled(guest), &LIMITS())
@@ -164,7 +164,7 @@ fn f16_overflows_its_shadow_stack() {
 
 #[test]
 fn f16_panics_with_a_message_of_a_megabyte() {
-    // What lies behind the guest's data, with a line at its end.
+    // The memory behind the data of the guest, with a line end.
     let panicking = "(memory.fill (i32.const 131072) (i32.const 120) (i32.const 1048576))
         (call $log (i32.const 0) (i32.const 131072) (i32.const 1048576))
         (unreachable)";
@@ -267,7 +267,7 @@ fn f16_a_hundred_thousand_functions_are_refused_before_the_compiler_sees_them() 
 
 #[test]
 fn f16_data_that_no_instance_has_room_for_never_gets_there() {
-    // Within what the engine takes, beyond what the plugin may have.
+    // Within the limit of the engine, above the limit of the plugin.
     let large = r#"(data (i32.const 8388608) "here")"#;
     let within = guest().with_pages(200).with_fields(large);
     check_describes_nothing(within, reason::MEMORY_EXCEEDED, "4194304");

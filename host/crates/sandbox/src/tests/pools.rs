@@ -1,4 +1,4 @@
-//! How threads are shared between plugins.
+//! The shares of plugins in the threads.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use crate::fixture::{Description, guest};
 const READING: &str =
     "(call $get {0} {1} (i32.const 0) (i32.const 0) (i32.const 0) {1} (i32.const 16))";
 
-/// How many calls are in their read at the same time, and the most that were.
+/// The number of calls that are in their read, and its maximum.
 #[derive(Debug, Default)]
 struct Gauge {
     now: AtomicUsize,

@@ -76,7 +76,7 @@ package wasi:filesystem@0.2.3 {
 ";
 
 /// A guest of some interfaces and of these functions of theirs: interface, function, and its type as core WebAssembly
-/// has it. A function is called `$` and its name without what stands in brackets, and `now` is `$clock`.
+/// has it. A function is called `$` and its name without the part in brackets, and `now` is `$clock`.
 fn importing(interfaces: &[&str], functions: &[(&str, &str, &str)]) -> Guest {
     let world = interfaces
         .iter()
@@ -251,7 +251,7 @@ fn there_are_no_variables_arguments_directories_and_terminals() {
     });
     let asking = lists.concat() + &options.concat();
     let called = check_answers(importing(&interfaces, &functions).doing(&asking, &[]));
-    // What has no place in an answer makes a pass no other.
+    // Output outside of the answer does not change the pass.
     assert!(!called.used_now && !called.used_random);
 }
 

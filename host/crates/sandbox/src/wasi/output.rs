@@ -1,23 +1,23 @@
-//! What a guest writes to its standard streams, as lines of its log.
+//! The standard streams of a guest, as lines of its log.
 
 use std::collections::VecDeque;
 
 use crate::log::{LogBuffer, LogLevel};
 
-/// A line that is longer is two.
+/// A longer line is split, so that a guest that writes no line ends holds little memory. Chosen, not measured.
 const LINE_BYTES_MAX: usize = 4096;
-/// So many of the last lines of the error stream say why a guest broke down: a panic has its place and its message on two,
-/// and advice on a third.
+/// The number of the last lines of the error stream that form the message of a fault: a panic of Rust has its place and its
+/// message on two lines, and advice on a third.
 const LAST_LINES: usize = 3;
 
 /// One of the two streams that can be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum StandardStream {
     Output,
     Error,
 }
 
-impl Stream {
+impl StandardStream {
     /// The number by which a guest's handle is known.
     pub(super) const fn number(self) -> u32 {
         match self {
@@ -33,7 +33,8 @@ impl Stream {
         }
     }
 
-    /// Last words are there, so that they have to reach the log also when it is full.
+    /// Returns the level of its lines. The error stream has the message of a panic, which must reach the condition even when
+    /// the log is full.
     pub(super) const fn level(self) -> LogLevel {
         match self {
             Self::Output => LogLevel::Info,
@@ -42,7 +43,7 @@ impl Stream {
     }
 }
 
-/// What was written and is no whole line yet.
+/// Output that is not yet a whole line.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     said: Vec<u8>,
@@ -51,8 +52,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Takes what comes next in a stream.
-    pub(crate) fn write(&mut self, stream: Stream, mut bytes: &[u8], log: &mut LogBuffer) {
+    /// Takes the next bytes of a stream.
+    pub(crate) fn write(&mut self, stream: StandardStream, mut bytes: &[u8], log: &mut LogBuffer) {
         while !bytes.is_empty() {
             let line = self.line(stream);
             let room = &bytes[..bytes.len().min(LINE_BYTES_MAX - line.len())];
@@ -69,34 +70,34 @@ impl Output {
         }
     }
 
-    /// Takes what has no end of a line: there is nothing more to come.
+    /// Logs the last lines, which have no line end.
     pub(crate) fn finish(&mut self, log: &mut LogBuffer) {
-        for stream in [Stream::Output, Stream::Error] {
+        for stream in [StandardStream::Output, StandardStream::Error] {
             self.end_line(stream, log);
         }
     }
 
-    fn line(&mut self, stream: Stream) -> &mut Vec<u8> {
+    fn line(&mut self, stream: StandardStream) -> &mut Vec<u8> {
         match stream {
-            Stream::Output => &mut self.said,
-            Stream::Error => &mut self.warned,
+            StandardStream::Output => &mut self.said,
+            StandardStream::Error => &mut self.warned,
         }
     }
 
-    fn end_line(&mut self, stream: Stream, log: &mut LogBuffer) {
+    fn end_line(&mut self, stream: StandardStream, log: &mut LogBuffer) {
         let line = std::mem::take(self.line(stream));
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
         if line.is_empty() {
             return;
         }
-        if stream == Stream::Error {
+        if stream == StandardStream::Error {
             self.last.push_back(line.clone());
             if self.last.len() > LAST_LINES {
                 self.last.pop_front();
             }
         }
         log.push(stream.level(), line);
-        if stream == Stream::Error {
+        if stream == StandardStream::Error {
             let words: Vec<&str> = self.last.iter().map(String::as_str).collect();
             log.set_last_error(&words.join(" "));
         }
@@ -107,7 +108,7 @@ impl Output {
 mod tests {
     use super::*;
 
-    fn written(pieces: &[(Stream, &[u8])]) -> (Vec<(LogLevel, String)>, Option<String>) {
+    fn written(pieces: &[(StandardStream, &[u8])]) -> (Vec<(LogLevel, String)>, Option<String>) {
         let mut log = LogBuffer::new(64 * 1024);
         let mut output = Output::default();
         for (stream, piece) in pieces {
@@ -122,9 +123,9 @@ mod tests {
     #[test]
     fn pieces_become_lines() {
         let (lines, last) = written(&[
-            (Stream::Output, b"one\ntw"),
-            (Stream::Error, b"err"),
-            (Stream::Output, b"o\r\n\nthree"),
+            (StandardStream::Output, b"one\ntw"),
+            (StandardStream::Error, b"err"),
+            (StandardStream::Output, b"o\r\n\nthree"),
         ]);
         let expected = [
             (LogLevel::Info, "one"),
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn a_panic_is_told_with_its_place_and_its_message() {
         let (_, last) = written(&[(
-            Stream::Error,
+            StandardStream::Error,
             b"early\nthread 'main' panicked at src/lib.rs:3:5:\nboom\nnote: run with a backtrace\n",
         )]);
         let expected = "thread 'main' panicked at src/lib.rs:3:5: boom note: run with a backtrace";
@@ -149,14 +150,14 @@ mod tests {
 
     #[test]
     fn a_line_without_an_end_takes_no_more_than_its_share() {
-        let (lines, _) = written(&[(Stream::Output, &[b'x'; 10_000])]);
+        let (lines, _) = written(&[(StandardStream::Output, &[b'x'; 10_000])]);
         let lengths: Vec<usize> = lines.iter().map(|(_, line)| line.len()).collect();
         assert_eq!(lengths, [4096, 4096, 1808]);
     }
 
     #[test]
-    fn what_is_no_text_is_shown_as_far_as_it_goes() {
-        let (lines, _) = written(&[(Stream::Output, b"a\xffb\n")]);
+    fn invalid_utf8_is_replaced() {
+        let (lines, _) = written(&[(StandardStream::Output, b"a\xffb\n")]);
         assert_eq!(lines, [(LogLevel::Info, "a\u{fffd}b".to_owned())]);
     }
 }

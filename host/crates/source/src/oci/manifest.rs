@@ -15,19 +15,19 @@ pub(super) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 /// A manifest, or a list of manifests.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Manifest {
+pub(super) struct OciManifest {
     pub(super) schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) media_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) artifact_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) config: Option<Descriptor>,
+    pub(super) config: Option<BlobDescriptor>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) layers: Vec<Descriptor>,
+    pub(super) layers: Vec<BlobDescriptor>,
     /// The manifests in a list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) manifests: Vec<Descriptor>,
+    pub(super) manifests: Vec<BlobDescriptor>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Manifest {
 /// The reference to a blob in a manifest, or to a manifest in a list.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Descriptor {
+pub(super) struct BlobDescriptor {
     pub(super) media_type: String,
     /// As text: a part that is not used may have a digest of another algorithm.
     pub(super) digest: String,
@@ -54,7 +54,7 @@ pub(super) struct Blob {
     pub(super) size: u64,
 }
 
-impl Manifest {
+impl OciManifest {
     pub(super) fn parse(text: &[u8]) -> Result<Self, Failure> {
         serde_json::from_slice(text).map_err(|source| Failure::Malformed {
             what: "the manifest",
@@ -97,7 +97,7 @@ impl Manifest {
     }
 }
 
-impl Descriptor {
+impl BlobDescriptor {
     pub(super) fn new(media_type: &str, bytes: &[u8]) -> Self {
         Self {
             media_type: media_type.to_owned(),
@@ -148,10 +148,10 @@ mod tests {
             kind in "(application/(.{0,9}\\+)?wasm|.{0,40})",
             digest in "(sha256:[0-9a-f]{63,65}|.{0,20})",
         ) {
-            prop_assert!(Manifest::parse(&text).is_err());
+            prop_assert!(OciManifest::parse(&text).is_err());
             let layer = json!({"mediaType": kind, "digest": digest, "size": size});
             let text = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
-            if let Ok(found) = Manifest::parse(text.as_bytes()).and_then(|it| it.plugin()) {
+            if let Ok(found) = OciManifest::parse(text.as_bytes()).and_then(|it| it.plugin()) {
                 prop_assert!(kind.ends_with("wasm"));
                 prop_assert_eq!(found.digest.to_string(), digest);
                 prop_assert_eq!(found.size, size);

@@ -11,8 +11,8 @@ use innkeeper_model::Digest;
 use serde_json::json;
 
 use super::{
-    manifest::{Descriptor, MANIFEST_TYPE, Manifest},
-    registry::{Found, Registry},
+    manifest::{BlobDescriptor, MANIFEST_TYPE, OciManifest},
+    registry::{ManifestAnswer, Registry},
     signatures::{self, SIGNATURE_ANNOTATION, SIMPLE_TYPE},
 };
 use crate::{Failure, Oci, SigningKey, signature, transport::shown};
@@ -68,7 +68,7 @@ pub(crate) async fn push(
         exports,
         annotations,
     } = package;
-    let mut layer = Descriptor::new(LAYER_TYPE, bytes);
+    let mut layer = BlobDescriptor::new(LAYER_TYPE, bytes);
     if let Some(title) = annotations.get(TITLE_ANNOTATION) {
         let file = format!("{title}.wasm");
         layer.annotations.insert(TITLE_ANNOTATION.to_owned(), file);
@@ -82,7 +82,7 @@ pub(crate) async fn push(
     });
     let config = Bytes::from(config.to_string());
     let manifest = manifest(
-        Descriptor::new(CONFIG_TYPE, &config),
+        BlobDescriptor::new(CONFIG_TYPE, &config),
         vec![layer],
         annotations.clone(),
     )?;
@@ -116,11 +116,11 @@ pub(crate) async fn sign(
         .manifest(&tag, MANIFEST_TYPE, "the signature")
         .await?;
     let mut layers = match found {
-        Found::Manifest(text, _) => Manifest::parse(&text)?.layers,
-        Found::Nothing(_) => Vec::new(),
+        ManifestAnswer::Manifest(text, _) => OciManifest::parse(&text)?.layers,
+        ManifestAnswer::Nothing(_) => Vec::new(),
     };
     let document = Bytes::from(signature::simple(&target.reference, signed));
-    let mut layer = Descriptor::new(SIMPLE_TYPE, &document);
+    let mut layer = BlobDescriptor::new(SIMPLE_TYPE, &document);
     let signature = key.sign(&document)?;
     layer
         .annotations
@@ -137,7 +137,7 @@ pub(crate) async fn sign(
     });
     let config = Bytes::from(config.to_string());
     let manifest = manifest(
-        Descriptor::new(IMAGE_CONFIG_TYPE, &config),
+        BlobDescriptor::new(IMAGE_CONFIG_TYPE, &config),
         layers,
         BTreeMap::new(),
     )?;
@@ -147,11 +147,11 @@ pub(crate) async fn sign(
 }
 
 fn manifest(
-    config: Descriptor,
-    layers: Vec<Descriptor>,
+    config: BlobDescriptor,
+    layers: Vec<BlobDescriptor>,
     annotations: BTreeMap<String, String>,
 ) -> Result<Bytes, Failure> {
-    let manifest = Manifest {
+    let manifest = OciManifest {
         schema_version: 2,
         media_type: Some(MANIFEST_TYPE.to_owned()),
         artifact_type: None,

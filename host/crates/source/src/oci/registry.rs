@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Failure, Oci,
     docker_config::Login,
-    transport::{Answer, Call, Transport, parse_url},
+    transport::{Call, HttpAnswer, Transport, parse_url},
 };
 
 /// The common limit of registries; the manifests of plugins have less than a kilobyte.
@@ -41,12 +41,12 @@ pub(crate) struct Registry<'a> {
 }
 
 /// The answer to a request for a manifest.
-pub(super) enum Found {
+pub(super) enum ManifestAnswer {
     Manifest(Vec<u8>, Digest),
     Nothing(Failure),
 }
 
-impl Found {
+impl ManifestAnswer {
     pub(super) fn into_found(self) -> Result<(Vec<u8>, Digest), Failure> {
         match self {
             Self::Manifest(text, digest) => Ok((text, digest)),
@@ -115,12 +115,12 @@ impl<'a> Registry<'a> {
         version: &str,
         types: &'static str,
         what: &'static str,
-    ) -> Result<Found, Failure> {
+    ) -> Result<ManifestAnswer, Failure> {
         let url = self.url(&format!("manifests/{version}"))?;
         let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(types))]);
         let answer = self.call(Method::GET, url, accept, Bytes::new()).await?;
         if answer.status() == StatusCode::NOT_FOUND {
-            return Ok(Found::Nothing(answer.refusal(what).await));
+            return Ok(ManifestAnswer::Nothing(answer.refusal(what).await));
         }
         let (text, found) = answer
             .body_if_ok("the manifest", MANIFEST_BYTES_MAX)
@@ -131,7 +131,7 @@ impl<'a> Registry<'a> {
                 expected,
                 found,
             }),
-            _ => Ok(Found::Manifest(text, found)),
+            _ => Ok(ManifestAnswer::Manifest(text, found)),
         }
     }
 
@@ -152,8 +152,8 @@ impl<'a> Registry<'a> {
             .manifest(&tag, INDEX_TYPE, "the list of signatures")
             .await?
         {
-            Found::Manifest(text, _) => Ok(Some(text)),
-            Found::Nothing(_) => Ok(None),
+            ManifestAnswer::Manifest(text, _) => Ok(Some(text)),
+            ManifestAnswer::Nothing(_) => Ok(None),
         }
     }
 
@@ -203,7 +203,7 @@ impl<'a> Registry<'a> {
         url: Url,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HttpAnswer, Failure> {
         let ours = url.origin() == self.repository.origin();
         loop {
             let call = Call {
@@ -219,8 +219,10 @@ impl<'a> Registry<'a> {
             if !must_sign_in || self.authorization.is_some() {
                 return Ok(answer);
             }
-            let challenges = answer.headers().get_all(WWW_AUTHENTICATE).into_iter();
-            let challenges: Vec<String> = challenges
+            let challenges: Vec<String> = answer
+                .headers()
+                .get_all(WWW_AUTHENTICATE)
+                .into_iter()
                 .filter_map(|value| value.to_str().ok().map(str::to_owned))
                 .collect();
             let authorization =

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use innkeeper_model::{Digest, Retry};
 
 use super::{
-    manifest::{Descriptor, MANIFEST_TYPE, Manifest},
-    registry::{Found, Registry},
+    manifest::{BlobDescriptor, MANIFEST_TYPE, OciManifest},
+    registry::{ManifestAnswer, Registry},
 };
 use crate::{Failure, PublicKey, signature};
 
@@ -47,20 +47,20 @@ pub(super) async fn check(
         looked_for: format!("{tag}, or a bundle that refers to the manifest"),
     };
     let mut signatures = Vec::new();
-    if let Found::Manifest(text, _) = registry
+    if let ManifestAnswer::Manifest(text, _) = registry
         .manifest(&tag, MANIFEST_TYPE, "the signature")
         .await?
     {
-        let layers = Manifest::parse(&text)?.layers;
+        let layers = OciManifest::parse(&text)?.layers;
         let simple = layers
             .into_iter()
             .filter(|layer| layer.media_type == SIMPLE_TYPE);
         signatures.extend(simple.take(SIGNATURES_MAX).map(Signature::Simple));
     }
     if let Some(text) = registry.referrers(manifest).await? {
-        let referrers = Manifest::parse(&text)?.manifests;
-        let bundles = referrers.into_iter().filter(may_be_signature);
-        let mut bundles: Vec<Descriptor> = bundles.collect();
+        let referrers = OciManifest::parse(&text)?.manifests;
+        let mut bundles: Vec<BlobDescriptor> =
+            referrers.into_iter().filter(may_be_signature).collect();
         // Certain bundles come first, so that the limit drops uncertain ones.
         bundles.sort_by_key(|it| !is_bundle(it.artifact_type.as_deref()));
         signatures.extend(
@@ -83,9 +83,9 @@ pub(super) async fn check(
 
 enum Signature {
     /// The layer with the document.
-    Simple(Descriptor),
+    Simple(BlobDescriptor),
     /// The manifest of the bundle.
-    Bundle(Descriptor),
+    Bundle(BlobDescriptor),
 }
 
 impl Signature {
@@ -114,7 +114,7 @@ impl Signature {
                     )
                     .await?
                     .into_found()?;
-                let found = Manifest::parse(&text)?;
+                let found = OciManifest::parse(&text)?;
                 if !is_about_signing(&found.annotations) {
                     return Ok(None);
                 }
@@ -136,7 +136,7 @@ impl Signature {
 }
 
 /// Returns true if an entry of a list is a bundle or may be one, and its annotations name no other subject.
-fn may_be_signature(descriptor: &Descriptor) -> bool {
+fn may_be_signature(descriptor: &BlobDescriptor) -> bool {
     let kind = descriptor.artifact_type.as_deref();
     let is_untold = kind.is_none_or(|kind| kind == UNTOLD_TYPE);
     (is_bundle(kind) || is_untold) && is_about_signing(&descriptor.annotations)
@@ -154,7 +154,7 @@ fn is_about_signing(annotations: &BTreeMap<String, String>) -> bool {
 
 async fn small_blob(
     registry: &mut Registry<'_>,
-    descriptor: &Descriptor,
+    descriptor: &BlobDescriptor,
     bytes_max: u64,
 ) -> Result<Vec<u8>, Failure> {
     let blob = descriptor.blob()?;

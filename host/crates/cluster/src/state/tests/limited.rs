@@ -5,27 +5,26 @@ use std::collections::BTreeSet;
 use innkeeper_model::{Resource, Scope};
 
 use super::*;
-use crate::wire::Failure;
+use crate::wire::WireFailure;
 
 const NODE: &str = "v1 Node";
 
 /// A state that sees the namespaces `a` and `b`, and a plugin that reads Pods there by this scope.
-fn limited(scope: ReadScope) -> (World, SubscriberId) {
+fn limited(scope: ReadScope) -> World {
     let mut world = World::new();
     let names: Vec<Arc<str>> = ["a", "b"].map(Arc::from).into();
-    world.state = State::within(Some(names.into()));
+    world.state = CacheState::within(Some(names.into()));
     let key = Some(HashKey::new([7_u8; 32]));
     world.state.set_hash_key(key, world.now);
     // The watches are wanted before discovery has shown that the kinds are namespaced.
-    let subscriber_id =
-        world.add_reading_subscriber(vec![read(POD, Access::Metadata, scope, None)]);
+    world.add_reading_subscriber(vec![read(POD, Access::Metadata, scope, None)]);
+    world.namespace = "a";
     world.serve(&[CACHE, SERVICE, SECRET, POD]);
-    (world, subscriber_id)
+    world
 }
 
 fn task_in(world: &World, kind: &str, namespace: &str) -> ((SlotId, u64), Shape) {
-    let orders = world.state.orders().into_iter();
-    let mut orders = orders.filter(|(_, order)| {
+    let mut orders = world.state.orders().into_iter().filter(|(_, order)| {
         let target = &order.target;
         target.served.kind == gvk(kind) && target.namespace.as_deref() == Some(namespace)
     });
@@ -35,8 +34,10 @@ fn task_in(world: &World, kind: &str, namespace: &str) -> ((SlotId, u64), Shape)
 
 fn list_in(world: &mut World, kind: &str, namespace: &str, objects: Vec<Value>) {
     let (task, _) = task_in(world, kind, namespace);
-    let stored = objects.into_iter();
-    let stored: Vec<Stored> = stored.map(|object| world.stored(kind, object)).collect();
+    let stored: Vec<Stored> = objects
+        .into_iter()
+        .map(|object| world.stored(kind, object))
+        .collect();
     let version = ResourceVersion(world.version);
     let begun = world.state.begin_list(task, Since::Now, version);
     assert_eq!(begun, Applied::Current);
@@ -124,17 +125,14 @@ fn w1_there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
 
 #[test]
 fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
-    let (mut world, subscriber_id) = limited(ReadScope::ParentNamespace);
+    let mut world = limited(ReadScope::ParentNamespace);
     put_parents(&mut world);
-    world.due(subscriber_id);
+    world.due();
     assert_eq!(kept(&world, CACHE), ["a/web", "b/web"]);
     // In `a` an object was replaced by another while the watch was down; `b` did not change.
     list_in(&mut world, CACHE, "a", vec![named("a", "db", "other")]);
     assert_eq!(kept(&world, CACHE), ["a/db", "b/web"]);
-    assert_eq!(
-        world.due(subscriber_id),
-        ["db parent-changed", "web parent-gone"]
-    );
+    assert_eq!(world.due(), ["db parent-changed", "web parent-gone"]);
     // A list that is the truth may go back; it does not make b go back with it.
     let (task, shape) = task_in(&world, CACHE, "a");
     let old = ResourceVersion(3);
@@ -156,7 +154,7 @@ fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
 
 #[test]
 fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
-    let (mut world, subscriber_id) = limited(ReadScope::ParentNamespace);
+    let mut world = limited(ReadScope::ParentNamespace);
     for namespace in ["a", "b"] {
         for kind in [SECRET, POD, CACHE] {
             list_in(&mut world, kind, namespace, Vec::new());
@@ -168,22 +166,18 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
             json!({"metadata": {"name": namespace, "uid": namespace}}),
         );
     }
-    world.due(subscriber_id);
+    world.due();
     let (task, _) = task_in(&world, SERVICE, "b");
-    let refused = Failure::Status {
+    let refused = WireFailure::Status {
         code: 403,
         message: "not in b".to_owned(),
         retry_after: None,
     };
     world.state.failed(task, &refused, world.now);
     list_in(&mut world, SERVICE, "a", Vec::new());
-    assert_eq!(
-        world.due(subscriber_id),
-        ["a kind-changed"],
-        "b still waits"
-    );
+    assert_eq!(world.due(), ["a kind-changed"], "b still waits");
     let waiting = |world: &World, namespace: Option<&str>| -> Vec<String> {
-        let waiting = world.state.waiting(subscriber_id, namespace).into_iter();
+        let waiting = world.state.waiting(world.subscriber, namespace).into_iter();
         waiting.map(|waiting| waiting.why.to_string()).collect()
     };
     assert_eq!(waiting(&world, Some("a")), [""; 0]);
@@ -195,27 +189,30 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
     );
     let services = gvk(SERVICE).group_kind();
     assert_eq!(
-        world.state.child_count(subscriber_id, &services),
+        world.state.child_count(world.subscriber, &services),
         None,
         "not all are known"
     );
 
     list_in(&mut world, SERVICE, "b", Vec::new());
-    assert_eq!(world.due(subscriber_id), ["b kind-changed"]);
+    assert_eq!(world.due(), ["b kind-changed"]);
     assert_eq!(waiting(&world, None), [""; 0]);
-    assert_eq!(world.state.child_count(subscriber_id, &services), Some(0));
+    assert_eq!(
+        world.state.child_count(world.subscriber, &services),
+        Some(0)
+    );
 }
 
 #[test]
 fn q5_own_writes_are_waited_for_in_their_own_namespace() {
-    let (mut world, subscriber_id) = limited(ReadScope::ParentNamespace);
+    let mut world = limited(ReadScope::ParentNamespace);
     put_parents(&mut world);
     let parent = id_in("b", "web");
     let child = ObjectId::new(gvk(SERVICE).group_kind(), Some("b"), "s");
     let written = ResourceVersion(world.version + 1);
     let due = world.now + Duration::from_secs(5);
     world.state.expect(
-        subscriber_id,
+        world.subscriber,
         &parent,
         &child,
         ExpectedState::Version(written),
@@ -225,25 +222,19 @@ fn q5_own_writes_are_waited_for_in_their_own_namespace() {
     let later = ResourceVersion(world.version);
     let (elsewhere, _) = task_in(&world, SERVICE, "a");
     world.state.bookmark(elsewhere, later, world.now);
-    assert_eq!(
-        world
-            .state
-            .expectation_status(subscriber_id, &parent, world.now),
-        ExpectationStatus::Until(due)
-    );
+    let status = |world: &mut World| {
+        let state = &mut world.state;
+        state.expectation_status(world.subscriber, &parent, world.now)
+    };
+    assert_eq!(status(&mut world), ExpectationStatus::Until(due));
     let (there, _) = task_in(&world, SERVICE, "b");
     world.state.bookmark(there, later, world.now);
-    assert_eq!(
-        world
-            .state
-            .expectation_status(subscriber_id, &parent, world.now),
-        ExpectationStatus::None
-    );
+    assert_eq!(status(&mut world), ExpectationStatus::None);
 }
 
 #[test]
 fn l2_each_namespace_has_its_own_freshness_check() {
-    let (mut world, subscriber_id) = limited(ReadScope::ParentNamespace);
+    let mut world = limited(ReadScope::ParentNamespace);
     for namespace in ["a", "b"] {
         list_all_in(&mut world, namespace);
     }
@@ -256,8 +247,11 @@ fn l2_each_namespace_has_its_own_freshness_check() {
     world.state.require_freshness_checks(world.now);
     let unchecked = world.state.unchecked();
     assert_eq!(unchecked.len(), 8);
-    let caches = world.state.slots.iter();
-    let mut caches = caches.filter(|(_, slot)| slot.key.kind == gvk(CACHE));
+    let mut caches = world
+        .state
+        .slots
+        .iter()
+        .filter(|(_, slot)| slot.key.kind == gvk(CACHE));
     let id = *caches.next().unwrap().0;
     let contents = crate::freshness::Contents::new();
     assert!(
@@ -277,29 +271,18 @@ fn l2_each_namespace_has_its_own_freshness_check() {
             assert!(world.state.check_by_version(&one, version));
         }
     }
-    assert_eq!(world.state.waiting(subscriber_id, Some("a")), []);
+    assert_eq!(world.state.waiting(world.subscriber, Some("a")), []);
     assert_eq!(
-        world.state.waiting(subscriber_id, Some("b"))[0].why,
-        Why::InDoubt
+        world.state.waiting(world.subscriber, Some("b"))[0].why,
+        Why::Unchecked
     );
 }
 
 #[test]
 fn a_read_of_another_namespace_is_refused() {
-    let reader = |subscriber_id| Reader {
-        subscriber_id,
-        parent: id_in("a", "web"),
-    };
-    let list = |world: &mut World, subscriber_id, namespace: Option<&str>| {
-        let list = ListSelector {
-            kind: gvk(POD),
-            namespace: namespace.map(Arc::from),
-            label_selector: None,
-        };
-        let read = world
-            .state
-            .read_list(&reader(subscriber_id), &list, &mut Made::default());
-        read.map(|objects| objects.len())
+    let list = |world: &mut World, namespace: Option<&str>| {
+        let read = world.pods(&mut Made::default(), namespace, "");
+        read.map(|pods| pods.len())
     };
     let unseen = |namespace: &str| {
         Err(ReadFailure::OutOfSight {
@@ -308,7 +291,7 @@ fn a_read_of_another_namespace_is_refused() {
         })
     };
     let ready = |scope| {
-        let (mut world, subscriber_id) = limited(scope);
+        let mut world = limited(scope);
         for namespace in ["a", "b"] {
             list_all_in(&mut world, namespace);
             put_in(
@@ -318,31 +301,19 @@ fn a_read_of_another_namespace_is_refused() {
                 json!({"metadata": {"name": "p", "uid": namespace}}),
             );
         }
-        (world, subscriber_id)
+        world
     };
-    let (mut world, subscriber_id) = ready(ReadScope::Cluster);
-    assert_eq!(
-        list(&mut world, subscriber_id, None),
-        Ok(2),
-        "all that the host sees"
-    );
-    assert_eq!(list(&mut world, subscriber_id, Some("b")), Ok(1));
-    assert_eq!(list(&mut world, subscriber_id, Some("c")), unseen("c"));
-    let reference = ObjectRef {
-        kind: gvk(POD),
-        namespace: Some("c".into()),
-        name: "p".into(),
-    };
-    let made = &mut Made::default();
-    let got = world
-        .state
-        .read_object(&reader(subscriber_id), &reference, made);
+    let mut world = ready(ReadScope::Cluster);
+    assert_eq!(list(&mut world, None), Ok(2), "all that the host sees");
+    assert_eq!(list(&mut world, Some("b")), Ok(1));
+    assert_eq!(list(&mut world, Some("c")), unseen("c"));
+    let got = world.object(&mut Made::default(), POD, Some("c"), "p");
     assert_eq!(got.unwrap_err(), unseen("c").unwrap_err());
 
-    let (mut world, subscriber_id) = ready(ReadScope::Namespaces(["a", "c"].map(Arc::from).into()));
-    assert_eq!(list(&mut world, subscriber_id, Some("a")), Ok(1));
+    let mut world = ready(ReadScope::Namespaces(["a", "c"].map(Arc::from).into()));
+    assert_eq!(list(&mut world, Some("a")), Ok(1));
     // The part that is seen is not all that is granted.
-    assert_eq!(list(&mut world, subscriber_id, None), unseen("c"));
+    assert_eq!(list(&mut world, None), unseen("c"));
     let not_granted = Err(ReadFailure::NotGranted(gvk(POD)));
-    assert_eq!(list(&mut world, subscriber_id, Some("b")), not_granted);
+    assert_eq!(list(&mut world, Some("b")), not_granted);
 }

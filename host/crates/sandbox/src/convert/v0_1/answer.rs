@@ -1,4 +1,5 @@
-//! An answer of contract version 0.1.0, checked and converted.
+//! An answer of contract version 0.1.0, converted, with the checks that protect the host: sizes, counts and JSON. `policy`
+//! checks the meaning.
 
 use innkeeper_model::{
     ApplyPolicy, Child, Condition, ConditionStatus, Desired, Event, EventType, Fault, FaultKind,
@@ -12,19 +13,14 @@ use super::{
 };
 use crate::log::cut;
 
-const KEY_CHARS_MAX: usize = 253;
-const CONDITION_TYPE_CHARS_MAX: usize = 316;
-const CONDITION_REASON_CHARS_MAX: usize = 1024;
-const CONDITION_MESSAGE_CHARS_MAX: usize = 32_768;
-const EVENT_REASON_CHARS_MAX: usize = 128;
+/// The limit of the API server; a longer message is cut.
 const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
-const GENERATED_LENGTH_MAX: u32 = 1024;
-/// A condition's message holds it with room for what the host says around it.
+/// Half of the longest message of a condition, so that the host can add text of its own.
 const FAULT_MESSAGE_BYTES_MAX: usize = 16 * 1024;
-/// Conditions and events of one answer; a person has to read them.
+/// Conditions and events of one answer: more than a user can read.
 const CONDITIONS_MAX: usize = 64;
 const EVENTS_MAX: usize = 64;
-/// Entries of `generate` and of `after` of one child.
+/// Entries of `generate` and of `after` of one child; as many as an answer may have children by default.
 const CHILD_ENTRIES_MAX: usize = 256;
 
 pub(super) fn answer(
@@ -81,7 +77,6 @@ fn children(stated: Vec<wit::Child>, limits: &Limits) -> Result<Vec<Child>, Reje
 
 fn child(index: usize, stated: wit::Child, limits: &Limits) -> Result<Child, Rejected> {
     let at = |field: &str| format!("child {index} (\"{}\"): {field}", cut(&stated.key, 253));
-    length(&at("key"), &stated.key, 1, KEY_CHARS_MAX)?;
     object_size(&at("object"), &stated.object, limits)?;
     at_most(&at("generate"), stated.generate.len(), CHILD_ENTRIES_MAX)?;
     at_most(&at("after"), stated.after.len(), CHILD_ENTRIES_MAX)?;
@@ -93,12 +88,7 @@ fn child(index: usize, stated: wit::Child, limits: &Limits) -> Result<Child, Rej
         kind,
         namespace: namespace.map(str::to_owned),
         name,
-        generate: stated
-            .generate
-            .iter()
-            .enumerate()
-            .map(|(entry, stated)| generated(&at(&format!("generate[{entry}]")), stated))
-            .collect::<Result<_, _>>()?,
+        generate: stated.generate.into_iter().map(generated).collect(),
         apply: match stated.apply {
             wit::ApplyPolicy::Always => ApplyPolicy::Always,
             wit::ApplyPolicy::Once => ApplyPolicy::Once,
@@ -140,32 +130,12 @@ fn required<'a>(
     }
 }
 
-fn generated(at: &str, stated: &wit::Generated) -> Result<Generated, Rejected> {
-    length(&format!("{at}.key"), &stated.key, 1, KEY_CHARS_MAX)?;
-    if !(1..=GENERATED_LENGTH_MAX).contains(&stated.length) {
-        return Err(Rejected::new(
-            format!("{at}.length"),
-            format!(
-                "{} is not within 1 and {GENERATED_LENGTH_MAX}",
-                stated.length
-            ),
-        ));
-    }
-    let mut characters: Vec<u8> = stated.alphabet.bytes().collect();
-    characters.sort_unstable();
-    let distinct = characters.windows(2).all(|pair| pair[0] != pair[1]);
-    let printable = characters.iter().all(|c| (b' '..=b'~').contains(c));
-    if characters.len() < 2 || !distinct || !printable {
-        return Err(Rejected::new(
-            format!("{at}.alphabet"),
-            "it has to be printable ASCII, at least two characters, each once",
-        ));
-    }
-    Ok(Generated {
-        key: stated.key.clone(),
+fn generated(stated: wit::Generated) -> Generated {
+    Generated {
+        key: stated.key,
         length: stated.length,
-        alphabet: stated.alphabet.clone(),
-    })
+        alphabet: stated.alphabet,
+    }
 }
 
 fn report(stated: wit::Report, limits: &Limits) -> Result<Report, Rejected> {
@@ -179,33 +149,14 @@ fn report(stated: wit::Report, limits: &Limits) -> Result<Report, Rejected> {
             .status
             .map(|text| json::object("status", &text))
             .transpose()?,
-        conditions: stated
-            .conditions
-            .into_iter()
-            .enumerate()
-            .map(|(index, stated)| condition(index, stated))
-            .collect::<Result<_, _>>()?,
-        events: stated
-            .events
-            .into_iter()
-            .enumerate()
-            .map(|(index, stated)| event(index, stated))
-            .collect::<Result<_, _>>()?,
+        conditions: stated.conditions.into_iter().map(condition).collect(),
+        events: stated.events.into_iter().map(event).collect(),
         requeue_after_ms: stated.requeue_after_ms,
     })
 }
 
-fn condition(index: usize, stated: wit::Condition) -> Result<Condition, Rejected> {
-    let at = |field: &str| format!("conditions[{index}].{field}");
-    length(&at("type"), &stated.type_, 1, CONDITION_TYPE_CHARS_MAX)?;
-    length(&at("reason"), &stated.reason, 1, CONDITION_REASON_CHARS_MAX)?;
-    length(
-        &at("message"),
-        &stated.message,
-        0,
-        CONDITION_MESSAGE_CHARS_MAX,
-    )?;
-    Ok(Condition {
+fn condition(stated: wit::Condition) -> Condition {
+    Condition {
         kind: stated.type_,
         status: match stated.status {
             wit::ConditionStatus::True => ConditionStatus::True,
@@ -214,20 +165,18 @@ fn condition(index: usize, stated: wit::Condition) -> Result<Condition, Rejected
         },
         reason: stated.reason,
         message: stated.message,
-    })
+    }
 }
 
-fn event(index: usize, stated: wit::Event) -> Result<Event, Rejected> {
-    let at = format!("events[{index}].reason");
-    length(&at, &stated.reason, 1, EVENT_REASON_CHARS_MAX)?;
-    Ok(Event {
+fn event(stated: wit::Event) -> Event {
+    Event {
         kind: match stated.type_ {
             wit::EventType::Normal => EventType::Normal,
             wit::EventType::Warning => EventType::Warning,
         },
         reason: stated.reason,
         message: cut(&stated.message, EVENT_MESSAGE_BYTES_MAX).to_owned(),
-    })
+    }
 }
 
 fn object_size(at: &str, text: &str, limits: &Limits) -> Result<(), Rejected> {
@@ -241,17 +190,6 @@ fn object_size(at: &str, text: &str, limits: &Limits) -> Result<(), Rejected> {
     ))
 }
 
-fn length(at: &str, text: &str, min: usize, max: usize) -> Result<(), Rejected> {
-    let characters = text.chars().count();
-    if (min..=max).contains(&characters) {
-        return Ok(());
-    }
-    Err(Rejected::new(
-        at,
-        format!("it has {characters} characters, {min} to {max} are allowed"),
-    ))
-}
-
 fn at_most(at: &str, count: usize, max: usize) -> Result<(), Rejected> {
     if count <= max {
         return Ok(());
@@ -262,7 +200,7 @@ fn at_most(at: &str, count: usize, max: usize) -> Result<(), Rejected> {
     ))
 }
 
-/// All text of an answer, in bytes.
+/// Returns the bytes of all texts of an answer.
 fn size(answer: &Result<wit::Outcome, wit::Fault>) -> usize {
     match answer {
         Ok(wit::Outcome::Desired(desired)) => {

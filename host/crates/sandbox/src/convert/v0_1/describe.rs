@@ -1,4 +1,4 @@
-//! A description of contract version 0.1.0, converted; what it says is checked in `manifest`.
+//! A description of contract version 0.1.0, converted; `manifest` checks its contents.
 
 use innkeeper_model::{
     Access, ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind, ReadScope, Scope,

@@ -46,7 +46,7 @@ impl std::fmt::Debug for DockerConfigText {
 
 /// Errors of the reference and the connection settings.
 #[derive(Debug, thiserror::Error)]
-pub enum ShelfError {
+pub enum RegistryArtifactError {
     /// The reference is invalid.
     #[error("failed to understand the reference")]
     Reference(#[source] InvalidReference),
@@ -65,30 +65,38 @@ pub enum ShelfError {
 }
 
 /// An artifact in a registry.
-pub struct Shelf {
+pub struct RegistryArtifact {
     fetcher: Fetcher,
     artifact: Oci,
 }
 
-impl Shelf {
+impl RegistryArtifact {
     /// Parses the reference and prepares the client; sends nothing yet.
-    pub fn open(reference: &str, settings: &RegistrySettings) -> Result<Self, ShelfError> {
+    pub fn open(
+        reference: &str,
+        settings: &RegistrySettings,
+    ) -> Result<Self, RegistryArtifactError> {
         let RegistrySettings {
             insecure,
             certificates_pem,
             docker_config,
             proxies,
         } = settings;
-        let reference = reference.strip_prefix(SCHEME).unwrap_or(reference);
-        let reference: Reference = reference.parse().map_err(ShelfError::Reference)?;
+        let reference: Reference = reference
+            .strip_prefix(SCHEME)
+            .unwrap_or(reference)
+            .parse()
+            .map_err(RegistryArtifactError::Reference)?;
         let docker_config = docker_config
             .as_ref()
             // A file that only names credential helpers is ignored, unless the user named the file.
             .filter(|found| found.is_named || has_logins(&found.text))
             .map(|given| {
-                DockerConfig::from_json(&given.text).map_err(|source| ShelfError::DockerConfig {
-                    path: given.path.clone(),
-                    source: Box::new(source),
+                DockerConfig::from_json(&given.text).map_err(|source| {
+                    RegistryArtifactError::DockerConfig {
+                        path: given.path.clone(),
+                        source: Box::new(source),
+                    }
                 })
             })
             .transpose()?;
@@ -99,7 +107,7 @@ impl Shelf {
             proxies: proxies.clone().into(),
             ..Settings::default()
         })
-        .map_err(|error| ShelfError::Settings(Box::new(error)))?;
+        .map_err(|error| RegistryArtifactError::Settings(Box::new(error)))?;
         Ok(Self {
             fetcher,
             artifact: Oci {
@@ -148,7 +156,7 @@ fn has_logins(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn open(text: &str, is_named: bool) -> Result<Shelf, ShelfError> {
+    fn open(text: &str, is_named: bool) -> Result<RegistryArtifact, RegistryArtifactError> {
         let settings = RegistrySettings {
             docker_config: Some(DockerConfigText {
                 path: PathBuf::from("config.json"),
@@ -157,15 +165,15 @@ mod tests {
             }),
             ..RegistrySettings::default()
         };
-        Shelf::open("oci://ghcr.io/plugins/pond:1", &settings)
+        RegistryArtifact::open("oci://ghcr.io/plugins/pond:1", &settings)
     }
 
     #[test]
     fn a_found_config_without_logins_is_ignored() {
         let elsewhere = r#"{"credsStore": "desktop"}"#;
-        let shelf = open(elsewhere, false).unwrap();
-        assert!(shelf.artifact.docker_config.is_none());
-        assert_eq!(shelf.reference().to_string(), "ghcr.io/plugins/pond:1");
+        let artifact = open(elsewhere, false).unwrap();
+        assert!(artifact.artifact.docker_config.is_none());
+        assert_eq!(artifact.reference().to_string(), "ghcr.io/plugins/pond:1");
         assert!(open("not JSON", false).is_ok());
         assert!(
             open(r#"{"auths": {}}"#, false)
