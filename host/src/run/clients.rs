@@ -6,7 +6,7 @@ use http::{HeaderValue, header::USER_AGENT};
 use innkeeper_apply::{self as apply, Claim, Writer};
 use innkeeper_cluster::LeaseReader;
 use innkeeper_metrics::Metrics;
-use innkeeper_reconcile::lease::{Election, Parts};
+use innkeeper_reconcile::lease::{Election, ElectionParts};
 use jiff::Timestamp;
 use kube::client::ClientBuilder;
 use tracing::info;
@@ -78,7 +78,7 @@ impl Clients {
                 ..apply::Settings::default()
             },
         );
-        let parts = Parts {
+        let parts = ElectionParts {
             reader: LeaseReader::new(client, request_timeout, namespace, name),
             writer,
             namespace: namespace.to_owned(),

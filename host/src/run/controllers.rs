@@ -52,10 +52,10 @@ pub(super) async fn run(
 }
 
 /// Returns the queue options with a random seed, so that each queue has its own jitter.
-pub(super) fn queue_options() -> controller::queue::Options {
-    controller::queue::Options {
+pub(super) fn queue_options() -> controller::queue::QueueOptions {
+    controller::queue::QueueOptions {
         seed: random_u64(),
-        ..controller::queue::Options::default()
+        ..controller::queue::QueueOptions::default()
     }
 }
 

@@ -7,7 +7,7 @@ use criterion::{BatchSize, BenchmarkGroup, Criterion, measurement::WallTime};
 use innkeeper_cluster::fixture::ObjectCache;
 use innkeeper_model::{GroupKind, Gvk, ObjectId};
 use innkeeper_reconcile::Next;
-use innkeeper_reconcile::controller::queue::{Class, Options, Queue};
+use innkeeper_reconcile::controller::queue::{Class, Queue, QueueOptions};
 use serde_json::{Value, json};
 
 /// How many keys wait, and how many objects are cached.
@@ -40,7 +40,7 @@ fn key(number: usize) -> ObjectId {
 
 /// Each key in turn is triggered behind all the others, the first one has a pass.
 fn waiting(group: &mut BenchmarkGroup<'_, WallTime>) {
-    let mut queue = Queue::new(Options::default());
+    let mut queue = Queue::new(QueueOptions::default());
     let mut now = Duration::ZERO;
     for number in 0..COUNT {
         queue.trigger(key(number), Class::Child, now);
@@ -61,7 +61,7 @@ fn waiting(group: &mut BenchmarkGroup<'_, WallTime>) {
 fn delayed(group: &mut BenchmarkGroup<'_, WallTime>) {
     const LATER: Duration = Duration::from_hours(10);
 
-    let mut queue = Queue::new(Options::default());
+    let mut queue = Queue::new(QueueOptions::default());
     let mut now = Duration::ZERO;
     for number in 0..COUNT {
         queue.trigger(key(number), Class::Child, now);

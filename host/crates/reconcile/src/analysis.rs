@@ -30,12 +30,12 @@ pub struct Analysis {
     pending: Option<BTreeSet<ObjectId>>,
     well: usize,
     faulted: usize,
-    first_fault: Option<Fault>,
+    first_fault: Option<AnalysisFault>,
 }
 
 /// The first fault of a analysis, to be told to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct AnalysisFault {
     /// The parent.
     pub parent: ObjectId,
     /// The reason, as in the parent's condition `Synced`.
@@ -83,7 +83,7 @@ impl Analysis {
             FirstPass::Well => self.well += 1,
             FirstPass::Faulted { reason, message } => {
                 self.faulted += 1;
-                self.first_fault.get_or_insert_with(|| Fault {
+                self.first_fault.get_or_insert_with(|| AnalysisFault {
                     parent: parent.clone(),
                     reason,
                     message,
@@ -122,7 +122,7 @@ impl Analysis {
     }
 
     /// The first fault.
-    pub fn first_fault(&self) -> Option<&Fault> {
+    pub fn first_fault(&self) -> Option<&AnalysisFault> {
         self.first_fault.as_ref()
     }
 }

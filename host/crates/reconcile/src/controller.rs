@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{Next, Reconciler, Turn};
-use queue::{Class, Options, Queue, Ticket};
+use queue::{Class, Queue, QueueOptions, Ticket};
 use resync::Resync;
 
 /// Why a controller ended before it was told to.
@@ -60,7 +60,7 @@ pub struct Bounds {
     /// How long it takes on average until every parent is due again; none: never by time alone.
     pub resync_period: Option<Duration>,
     /// How the queue waits.
-    pub queue: Options,
+    pub queue: QueueOptions,
 }
 
 /// Who is told how a controller is doing.
@@ -92,7 +92,7 @@ pub async fn run<W: Work>(
     } = bounds;
     let Witness { metrics, beat } = witness;
     let now = work.now();
-    let mut controller = Controller {
+    let mut controller = PassLoop {
         work,
         resync: resync_period.map(|period| Resync::new(period, queue.seed, now)),
         queue: Queue::new(queue),
@@ -117,26 +117,26 @@ pub async fn run<W: Work>(
     Ok(())
 }
 
-struct Controller<W> {
+struct PassLoop<W> {
     work: Arc<W>,
     resync: Option<Resync>,
     queue: Queue<ObjectId>,
     pace: Pace,
-    passes: JoinSet<Ended>,
+    passes: JoinSet<EndedPass>,
     /// When the first change was seen that no pass has begun for; bounded by the parents that are queued.
     changed: BTreeMap<ObjectId, Instant>,
     metrics: ControllerMetrics,
 }
 
 /// A pass that has ended.
-struct Ended {
+struct EndedPass {
     parent: ObjectId,
     next: Next,
     /// When the first change was seen that it was for.
     changed: Option<Instant>,
 }
 
-impl<W: Work> Controller<W> {
+impl<W: Work> PassLoop<W> {
     async fn work_on(
         &mut self,
         places: &Arc<Semaphore>,
@@ -209,7 +209,7 @@ impl<W: Work> Controller<W> {
             let next = work.pass(key.clone(), turn).await;
             running.end(result(&next));
             drop(place);
-            Ended {
+            EndedPass {
                 parent: key,
                 next,
                 changed: turn.changed,
@@ -217,8 +217,8 @@ impl<W: Work> Controller<W> {
         });
     }
 
-    fn end(&mut self, ended: Ended) {
-        let Ended {
+    fn end(&mut self, ended: EndedPass) {
+        let EndedPass {
             parent,
             next,
             changed,

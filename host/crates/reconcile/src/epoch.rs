@@ -169,9 +169,9 @@ impl Epoch {
 }
 
 /// The pointer.
-pub(super) struct Active(RwLock<State>);
+pub(super) struct Active(RwLock<ActiveEpochs>);
 
-struct State {
+struct ActiveEpochs {
     current: Arc<Epoch>,
     /// Those of which passes may still run.
     leaving: Vec<Weak<Epoch>>,
@@ -179,7 +179,7 @@ struct State {
 
 impl Active {
     pub(super) fn new(serving: Serving) -> Self {
-        Self(RwLock::new(State {
+        Self(RwLock::new(ActiveEpochs {
             current: Epoch::new(serving, None, Analysis::default(), 0),
             leaving: Vec::new(),
         }))
@@ -245,7 +245,7 @@ impl Active {
     }
 }
 
-impl State {
+impl ActiveEpochs {
     fn tell(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
         let leaving: Vec<_> = self
             .leaving

@@ -49,14 +49,14 @@ pub enum Error {
 pub struct Inventory {
     writer: Arc<Writer>,
     namespace: String,
-    plugins: Mutex<BTreeMap<PluginName, Kinds>>,
+    plugins: Mutex<BTreeMap<PluginName, PluginKinds>>,
     /// Held while writing: two passes that find new kinds at once must not cross each other's out.
     writing: tokio::sync::Mutex<()>,
 }
 
 /// What is written down of one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Kinds {
+struct PluginKinds {
     children: BTreeSet<Gvk>,
     /// Those that may carry its finalizer.
     parents: BTreeSet<Gvk>,
@@ -124,7 +124,7 @@ impl Inventory {
         if kinds.is_subset(&self.of(plugin)) {
             return Ok(());
         }
-        let extend = |all: &mut Kinds| all.children.extend(kinds.iter().cloned());
+        let extend = |all: &mut PluginKinds| all.children.extend(kinds.iter().cloned());
         self.change(plugin, extend).await.map(drop)
     }
 
@@ -162,7 +162,7 @@ impl Inventory {
         removed.await.map(drop)
     }
 
-    fn kinds(&self, plugin: &PluginName) -> Kinds {
+    fn kinds(&self, plugin: &PluginName) -> PluginKinds {
         self.plugins.lock().get(plugin).cloned().unwrap_or_default()
     }
 
@@ -170,7 +170,7 @@ impl Inventory {
     async fn change(
         &self,
         plugin: &PluginName,
-        change: impl FnOnce(&mut Kinds),
+        change: impl FnOnce(&mut PluginKinds),
     ) -> Result<bool, apply::Error> {
         let _writing = self.writing.lock().await;
         let before = self.kinds(plugin);
@@ -186,11 +186,11 @@ impl Inventory {
         written.map(|()| true)
     }
 
-    fn set(&self, plugin: &PluginName, kinds: Kinds) {
+    fn set(&self, plugin: &PluginName, kinds: PluginKinds) {
         self.plugins.lock().insert(plugin.clone(), kinds);
     }
 
-    async fn write(&self, plugin: &PluginName, kinds: &Kinds) -> Result<(), apply::Error> {
+    async fn write(&self, plugin: &PluginName, kinds: &PluginKinds) -> Result<(), apply::Error> {
         let lines = |kinds: &BTreeSet<Gvk>| {
             let lines: Vec<String> = kinds.iter().map(ToString::to_string).collect();
             lines.join("\n")
@@ -206,7 +206,7 @@ impl Inventory {
     }
 }
 
-impl Kinds {
+impl PluginKinds {
     /// Returns the kinds that both have.
     fn shared_with(&self, other: &Self) -> Self {
         Self {
@@ -216,7 +216,10 @@ impl Kinds {
     }
 }
 
-async fn read(cluster: &Cluster, namespace: &str) -> Result<BTreeMap<PluginName, Kinds>, Error> {
+async fn read(
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<BTreeMap<PluginName, PluginKinds>, Error> {
     let config_map = Gvk::new("", "v1", "ConfigMap");
     let found = cluster
         .live_get(&config_map, Some(namespace), CONFIG_MAP)
@@ -237,14 +240,14 @@ async fn read(cluster: &Cluster, namespace: &str) -> Result<BTreeMap<PluginName,
 }
 
 /// The kinds by plugin, or the place that is wrong.
-fn parse(json: &str) -> Result<BTreeMap<PluginName, Kinds>, String> {
+fn parse(json: &str) -> Result<BTreeMap<PluginName, PluginKinds>, String> {
     #[derive(serde::Deserialize)]
-    struct ConfigMap {
+    struct InventoryData {
         #[serde(default)]
         data: BTreeMap<String, String>,
     }
-    let ConfigMap { data } = serde_json::from_str(json).map_err(|_| "data".to_owned())?;
-    let mut plugins: BTreeMap<PluginName, Kinds> = BTreeMap::new();
+    let InventoryData { data } = serde_json::from_str(json).map_err(|_| "data".to_owned())?;
+    let mut plugins: BTreeMap<PluginName, PluginKinds> = BTreeMap::new();
     for (key, lines) in data {
         let at = format!("data.{key}");
         let of_parents = key.strip_suffix(PARENTS);
@@ -281,14 +284,14 @@ mod tests {
             "web": "apps/v1 Deployment\nv1 Service", "web.parents": "example.com/v1 Web", "none": ""
         }}"#;
         let plugins = parse(json).unwrap();
-        let Kinds { children, parents } = &plugins[&PluginName::new("web").unwrap()];
+        let PluginKinds { children, parents } = &plugins[&PluginName::new("web").unwrap()];
         let lines = |kinds: &BTreeSet<Gvk>| -> Vec<String> {
             kinds.iter().map(ToString::to_string).collect()
         };
         assert_eq!(lines(children), ["v1 Service", "apps/v1 Deployment"]);
         assert_eq!(lines(parents), ["example.com/v1 Web"]);
         let none = &plugins[&PluginName::new("none").unwrap()];
-        assert_eq!(*none, Kinds::default());
+        assert_eq!(*none, PluginKinds::default());
         assert!(parse("{}").unwrap().is_empty());
     }
 

@@ -54,7 +54,7 @@ enum Error {
 }
 
 /// What an election works with.
-pub struct Parts {
+pub struct ElectionParts {
     /// Reads the lease; nothing else goes through its client.
     pub reader: LeaseReader,
     /// Writes the lease without a claim; nothing else goes through its client but what [`LeaseReader`] reads.
@@ -77,7 +77,7 @@ pub struct Parts {
 
 /// One process's part in who may write.
 pub struct Election {
-    parts: Parts,
+    parts: ElectionParts,
     claim: Claim,
     machine: Machine,
     rng: Rng,
@@ -89,7 +89,7 @@ pub struct Election {
 
 impl Election {
     /// Prepares to prolong a claim that is awaited.
-    pub fn new(parts: Parts, claim: Claim) -> Self {
+    pub fn new(parts: ElectionParts, claim: Claim) -> Self {
         Self {
             machine: Machine::new(parts.identity.clone(), parts.times),
             rng: Rng::with_seed(parts.seed),
@@ -211,7 +211,7 @@ impl Election {
     }
 
     async fn send(&self, write: &Write) -> Result<innkeeper_model::ResourceVersion, apply::Error> {
-        let Parts {
+        let ElectionParts {
             writer,
             namespace,
             name,

@@ -10,11 +10,11 @@ use super::{budget::Budget, conflicts::Conflicts};
 /// One entry for each parent that has or had a pass and is not gone.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    parents: BTreeMap<ObjectId, Entry>,
+    parents: BTreeMap<ObjectId, ParentRecord>,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct ParentRecord {
     /// When the last pass ended, and how in a word; none before the first has.
     passed: Option<(Instant, &'static str)>,
     /// The revision whose last answer was a fault; none if the last answer was none.
@@ -101,7 +101,7 @@ impl Ledger {
         parents
     }
 
-    fn entry(&mut self, parent: &ObjectId) -> &mut Entry {
+    fn entry(&mut self, parent: &ObjectId) -> &mut ParentRecord {
         self.parents.entry(parent.clone()).or_default()
     }
 }

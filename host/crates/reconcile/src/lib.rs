@@ -31,7 +31,7 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::{Analysis as Trial, Fault as TrialFault};
+pub use analysis::{Analysis as Trial, AnalysisFault as TrialFault};
 pub use dry_run::{Candidate, Changes, Rehearsal};
 pub use epoch::Serving;
 pub use faults::RecentFault;

@@ -83,7 +83,7 @@ pub struct Ticket<K> {
 
 /// How the queue waits.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct QueueOptions {
     /// The first delay after a failure; it doubles with every further one.
     pub backoff_min: Duration,
     /// The longest delay after a failure, jitter included.
@@ -95,7 +95,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
+impl Default for QueueOptions {
     fn default() -> Self {
         Self {
             backoff_min: Duration::from_millis(200),
@@ -115,8 +115,8 @@ type Handles<K> = std::collections::HashMap<K, usize, BuildHasherDefault<Default
 /// The keys of one plugin.
 #[derive(Debug)]
 pub struct Queue<K> {
-    options: Options,
-    entries: Slab<Entry<K>>,
+    options: QueueOptions,
+    entries: Slab<QueueEntry<K>>,
     /// Where the entry of a key is: it is looked up once for a trigger and once for the end of a pass, and nothing else
     /// compares keys.
     handles: Handles<K>,
@@ -128,9 +128,9 @@ pub struct Queue<K> {
 }
 
 #[derive(Debug)]
-struct Entry<K> {
+struct QueueEntry<K> {
     key: K,
-    state: State,
+    state: KeyState,
     failures: u32,
     backoff: Option<ExponentialBackoff>,
     parked_since: Option<Duration>,
@@ -138,7 +138,7 @@ struct Entry<K> {
 
 /// Where a key is.
 #[derive(Debug)]
-enum State {
+enum KeyState {
     /// Waits for a free place; in `ready`.
     Ready {
         rank: Duration,
@@ -171,7 +171,7 @@ enum Wait {
 
 impl<K: Eq + Hash + Clone> Queue<K> {
     /// An empty queue.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: QueueOptions) -> Self {
         Self {
             options,
             entries: Slab::new(),
@@ -193,26 +193,26 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             entry.backoff = None;
         }
         let state = match self.leave(handle) {
-            State::Running { dirty } => State::Running {
+            KeyState::Running { dirty } => KeyState::Running {
                 dirty: Some(dirty.map_or(class, |earlier| earlier.min(class))),
             },
-            State::Ready {
+            KeyState::Ready {
                 rank,
                 sequence,
                 since,
-            } if rank <= now.saturating_add(class.handicap()) => State::Ready {
+            } if rank <= now.saturating_add(class.handicap()) => KeyState::Ready {
                 rank,
                 sequence,
                 since,
             },
             // More urgent than before, and due for as long as before.
-            State::Ready { since, .. } => self.ready(class, now, since),
-            State::Delayed {
+            KeyState::Ready { since, .. } => self.ready(class, now, since),
+            KeyState::Delayed {
                 due,
                 why: Wait::Failed { earliest },
                 ..
             } if !class.ends_backoff() => self.failed(due, earliest, class.is_change(), now),
-            State::Delayed { .. } | State::Idle => self.ready(class, now, now),
+            KeyState::Delayed { .. } | KeyState::Idle => self.ready(class, now, now),
         };
         self.enter(handle, state);
     }
@@ -222,10 +222,10 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.promote(now);
         let (_, _, handle) = *self.ready.first()?;
         let since = match self.leave(handle) {
-            State::Ready { since, .. } => since,
-            State::Delayed { .. } | State::Running { .. } | State::Idle => now,
+            KeyState::Ready { since, .. } => since,
+            KeyState::Delayed { .. } | KeyState::Running { .. } | KeyState::Idle => now,
         };
-        self.enter(handle, State::Running { dirty: None });
+        self.enter(handle, KeyState::Running { dirty: None });
         let entry = self.entries.get(handle)?;
         Some(Ticket {
             key: entry.key.clone(),
@@ -243,7 +243,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         let Some(entry) = self.entries.get_mut(handle) else {
             return;
         };
-        let State::Running { dirty } = entry.state else {
+        let KeyState::Running { dirty } = entry.state else {
             return;
         };
         match &next {
@@ -321,9 +321,9 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             entries, handles, ..
         } = self;
         *handles.entry(key).or_insert_with_key(|key| {
-            entries.insert(Entry {
+            entries.insert(QueueEntry {
                 key: key.clone(),
-                state: State::Idle,
+                state: KeyState::Idle,
                 failures: 0,
                 backoff: None,
                 parked_since: None,
@@ -332,51 +332,51 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     }
 
     /// Takes a key out of all indexes; says where it was.
-    fn leave(&mut self, handle: usize) -> State {
+    fn leave(&mut self, handle: usize) -> KeyState {
         let Some(entry) = self.entries.get_mut(handle) else {
-            return State::Idle;
+            return KeyState::Idle;
         };
-        let state = std::mem::replace(&mut entry.state, State::Idle);
+        let state = std::mem::replace(&mut entry.state, KeyState::Idle);
         match &state {
-            State::Ready { rank, sequence, .. } => {
+            KeyState::Ready { rank, sequence, .. } => {
                 self.ready.remove(&(*rank, *sequence, handle));
             }
-            State::Delayed { due, sequence, .. } => {
+            KeyState::Delayed { due, sequence, .. } => {
                 self.delayed.remove(&(*due, *sequence, handle));
             }
-            State::Running { .. } | State::Idle => {}
+            KeyState::Running { .. } | KeyState::Idle => {}
         }
         state
     }
 
     /// Puts a key that is in no index into the one that its state asks for.
-    fn enter(&mut self, handle: usize, state: State) {
+    fn enter(&mut self, handle: usize, state: KeyState) {
         let Some(entry) = self.entries.get_mut(handle) else {
             return;
         };
         match &state {
-            State::Ready { rank, sequence, .. } => {
+            KeyState::Ready { rank, sequence, .. } => {
                 self.ready.insert((*rank, *sequence, handle));
             }
-            State::Delayed { due, sequence, .. } => {
+            KeyState::Delayed { due, sequence, .. } => {
                 self.delayed.insert((*due, *sequence, handle));
             }
-            State::Running { .. } | State::Idle => {}
+            KeyState::Running { .. } | KeyState::Idle => {}
         }
         entry.state = state;
     }
 
     /// Ranked from `now` on, and due since `since`.
-    fn ready(&mut self, class: Class, now: Duration, since: Duration) -> State {
-        State::Ready {
+    fn ready(&mut self, class: Class, now: Duration, since: Duration) -> KeyState {
+        KeyState::Ready {
             rank: now.saturating_add(class.handicap()),
             sequence: self.next_sequence(),
             since,
         }
     }
 
-    fn delayed(&mut self, now: Duration, delay: Duration, why: Wait) -> State {
-        State::Delayed {
+    fn delayed(&mut self, now: Duration, delay: Duration, why: Wait) -> KeyState {
+        KeyState::Delayed {
             due: now.saturating_add(delay),
             sequence: self.next_sequence(),
             why,
@@ -384,9 +384,15 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     }
 
     /// A failed key waits for its back-off, cut down when something changed meanwhile.
-    fn failed(&mut self, due: Duration, earliest: Duration, changed: bool, now: Duration) -> State {
+    fn failed(
+        &mut self,
+        due: Duration,
+        earliest: Duration,
+        changed: bool,
+        now: Duration,
+    ) -> KeyState {
         let cut = now.saturating_add(self.options.backoff_changed);
-        State::Delayed {
+        KeyState::Delayed {
             due: if changed {
                 due.min(cut.max(earliest))
             } else {

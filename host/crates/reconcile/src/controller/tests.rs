@@ -110,7 +110,7 @@ fn bounds(places: usize) -> Bounds {
         places: Arc::new(Semaphore::new(places)),
         passes_per_second_max: 10_000,
         resync_period: None,
-        queue: Options::default(),
+        queue: QueueOptions::default(),
     }
 }
 
@@ -181,7 +181,7 @@ async fn q7_tries_again_and_requeues_in_time() {
     })
     .await;
     let times: Vec<_> = fake.ran.lock().iter().map(|(_, at)| *at).collect();
-    assert!(times[1] - times[0] >= Options::default().backoff_min);
+    assert!(times[1] - times[0] >= QueueOptions::default().backoff_min);
     let waited = times[2] - times[1];
     assert!(
         waited >= requeue && waited < requeue + Duration::from_secs(1),

@@ -20,7 +20,7 @@ pub(super) struct Machine {
     identity: String,
     times: Times,
     seen: Option<Seen>,
-    held: Option<Held>,
+    held: Option<HeldLease>,
 }
 
 /// What the lease said last.
@@ -33,7 +33,7 @@ struct Seen {
 
 /// A claim.
 #[derive(Debug)]
-struct Held {
+struct HeldLease {
     /// When the last renewal that succeeded was about to be sent.
     since: Duration,
     version: ResourceVersion,
@@ -143,7 +143,7 @@ impl Machine {
         if !mine || is_late || self.has_lapsed(now) {
             return None;
         }
-        self.held = Some(Held {
+        self.held = Some(HeldLease {
             since: sent,
             version,
         });

@@ -14,7 +14,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn queue() -> Queue<&'static str> {
-    Queue::new(Options::default())
+    Queue::new(QueueOptions::default())
 }
 
 fn at(seconds: u64) -> Duration {
@@ -115,7 +115,7 @@ fn delays(queue: &mut Queue<&'static str>, rounds: usize) -> Vec<Duration> {
 
 #[test]
 fn failures_back_off_exponentially_with_jitter_up_to_a_cap() {
-    let options = Options::default();
+    let options = QueueOptions::default();
     let delays = delays(&mut queue(), 16);
     let mut base = options.backoff_min;
     for delay in &delays {
@@ -132,7 +132,7 @@ fn failures_back_off_exponentially_with_jitter_up_to_a_cap() {
 
 #[test]
 fn keys_that_fail_together_do_not_retry_together() {
-    let mut queue = Queue::<u32>::new(Options::default());
+    let mut queue = Queue::<u32>::new(QueueOptions::default());
     for key in 0..100 {
         queue.trigger(key, Class::Child, at(0));
     }
@@ -428,7 +428,9 @@ impl Reference {
         promise.failed = matches!(next, Next::Backoff | Next::BackoffAtLeast(_));
         let is_key = |(_, _, handle): &&(Duration, u64, usize)| queue.entries[*handle].key == key;
         if let Some(due) = queue.delayed.iter().find(is_key) {
-            let longest = Options::default().backoff_max.max(Duration::from_secs(3));
+            let longest = QueueOptions::default()
+                .backoff_max
+                .max(Duration::from_secs(3));
             assert!(due.0 <= self.now + longest, "{key} waits without a bound");
         }
     }
@@ -477,7 +479,7 @@ proptest! {
     /// Q1: one pass at a time, no lost wake-up, nothing runs without a reason.
     #[test]
     fn keeps_its_promises(steps in proptest::collection::vec(step(), 1000)) {
-        let mut queue = Queue::new(Options::default());
+        let mut queue = Queue::new(QueueOptions::default());
         let mut reference = Reference::default();
         for step in steps {
             reference.step(&mut queue, step);
@@ -490,7 +492,7 @@ proptest! {
     fn l5_every_key_has_a_pass_after_a_swap(
         steps in proptest::collection::vec(step_or_swap(), 200)
     ) {
-        let mut queue = Queue::new(Options::default());
+        let mut queue = Queue::new(QueueOptions::default());
         let mut reference = Reference::default();
         // Which keys had no pass since the last swap, and which are running.
         let mut owed = BTreeSet::new();
