@@ -1,58 +1,58 @@
-//! How the first passes of a revision that has just taken over end, so that somebody can decide whether it stays.
+//! The rollout analysis: the results of the first passes of a revision that has just become active.
 //!
-//! Pure; it counts and decides nothing.
+//! Pure: it only counts. The plugin controller decides from the counts if the revision stays.
 
 use std::collections::BTreeSet;
 
 use innkeeper_model::ObjectId;
 
-/// How a first pass ended.
+/// The end of a first pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstPass {
-    /// The guest gave an answer that could be acted on, or said that the parent is wrong.
+    /// The guest gave a valid answer, or reported that the parent is invalid.
     Well,
-    /// The guest broke down, ran out of time or memory, gave an answer that was refused, or said that it cannot work.
+    /// The guest trapped, exceeded its time or memory, gave an answer that was rejected, or reported a fatal fault.
     Faulted {
         /// The reason, as in the parent's condition `Synced`.
         reason: String,
-        /// What happened.
+        /// The description of the fault.
         message: String,
     },
 }
 
-/// The first passes so far.
+/// The counts of the first passes so far.
 ///
-/// A pass that came to no verdict of the guest, because it was parked or is to be tried again, is not a first pass: the
-/// next one is.
+/// A pass without a verdict about the guest, because it was parked or is to be retried, does not count: the parent's
+/// next pass is its first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analysis {
-    /// None while it is not known which parents there are.
+    /// The parents without a first pass; none while the parents are unknown.
     pending: Option<BTreeSet<ObjectId>>,
     well: usize,
     faulted: usize,
     first_fault: Option<AnalysisFault>,
 }
 
-/// The first fault of a analysis, to be told to people.
+/// The first fault of an analysis, for conditions and events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnalysisFault {
     /// The parent.
     pub parent: ObjectId,
     /// The reason, as in the parent's condition `Synced`.
     pub reason: String,
-    /// What happened.
+    /// The description of the fault.
     pub message: String,
 }
 
 impl Analysis {
-    /// The analysis of a revision that takes over these parents; parents that come later are not part of it.
+    /// Starts the analysis of a revision that takes over these parents; parents that come later are not part of it.
     pub fn of(parents: impl IntoIterator<Item = ObjectId>) -> Self {
         let mut analysis = Self::unopened();
         analysis.open(parents);
         analysis
     }
 
-    /// A analysis that begins once it is known which parents there are.
+    /// Returns an analysis that starts with [`Analysis::open`], once the parents are known.
     pub const fn unopened() -> Self {
         Self {
             pending: None,
@@ -62,19 +62,19 @@ impl Analysis {
         }
     }
 
-    /// Begins with these parents.
+    /// Starts the analysis with these parents.
     pub fn open(&mut self, parents: impl IntoIterator<Item = ObjectId>) {
         self.pending = Some(parents.into_iter().collect());
     }
 
-    /// Whether it has begun.
+    /// Returns true once the analysis has started.
     pub const fn is_open(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Takes note of how a pass ended; only the first one of a parent counts.
+    /// Counts the end of a pass; only the first one of a parent counts.
     ///
-    /// Says whether somebody should look at the analysis now: it is over, or there is one fault more.
+    /// Returns true if the analysis should be evaluated now: it is complete, or it has one more fault.
     pub fn record(&mut self, parent: &ObjectId, ended: FirstPass) -> bool {
         if !self.take(parent) {
             return false;
@@ -94,9 +94,9 @@ impl Analysis {
         self.pending() == 0
     }
 
-    /// Leaves out a parent that has no pass: it is gone, or its passes are stopped.
+    /// Removes a parent that gets no pass: it is gone, or its passes are stopped.
     ///
-    /// Says whether somebody should look at the analysis now: it is over.
+    /// Returns true if the analysis is now complete.
     pub fn excuse(&mut self, parent: &ObjectId) -> bool {
         self.take(parent) && self.pending() == 0
     }
@@ -106,28 +106,28 @@ impl Analysis {
         pending.is_some_and(|pending| pending.remove(parent))
     }
 
-    /// How many parents have not had their first pass, as far as they are known.
+    /// Returns the number of parents without a first pass; zero while the parents are unknown.
     pub fn pending(&self) -> usize {
         self.pending.as_ref().map_or(0, BTreeSet::len)
     }
 
-    /// How many first passes ended well.
+    /// Returns the number of first passes that ended well.
     pub fn well(&self) -> usize {
         self.well
     }
 
-    /// How many first passes ended with a fault of the guest.
+    /// Returns the number of first passes that ended with a fault of the guest.
     pub fn faulted(&self) -> usize {
         self.faulted
     }
 
-    /// The first fault.
+    /// Returns the first fault.
     pub fn first_fault(&self) -> Option<&AnalysisFault> {
         self.first_fault.as_ref()
     }
 }
 
-/// Nothing is tried out.
+/// An analysis without parents, which is complete.
 impl Default for Analysis {
     fn default() -> Self {
         Self::of([])
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_that_come_later_or_have_no_pass_do_not_count() {
+    fn parents_that_come_later_or_get_no_pass_do_not_count() {
         let mut analysis = Analysis::of(["a", "b"].map(id));
         analysis.record(&id("new"), faulted("of a new one"));
         assert!(!analysis.excuse(&id("a")));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_begins_when_its_parents_are_known() {
+    fn an_analysis_starts_when_its_parents_are_known() {
         let mut analysis = Analysis::unopened();
         assert!(!analysis.record(&id("a"), faulted("before")));
         assert!(!analysis.is_open());

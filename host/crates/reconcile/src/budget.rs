@@ -1,38 +1,43 @@
-//! How many writes a parent may have: a bucket that fills evenly, and a breaker that opens when it is empty.
+//! The write limit of a parent: a token bucket that fills evenly, and a breaker that opens when the bucket is empty.
 //!
-//! Pure; time comes in with every call.
-//! Without the breaker a plugin that wants another thing in every pass would write at the highest rate for ever, and
-//! the parent's condition would change with every write.
+//! Pure: every call gets the time.
+//! Without the breaker, a plugin that wants a different object in every pass would write at the highest rate for ever,
+//! and the parent's condition would change with every write.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// The period of the limit, which is a number of writes per minute.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// The writes of one parent.
+/// The token bucket of one parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Budget {
-    /// When all writes so far would be over if they were spread out evenly; none: there were none.
+    /// The time at which all writes so far would have ended at an even rate; none before the first write.
+    ///
+    /// One time instead of a number of tokens, because it needs no update while time passes.
     spent: Option<Instant>,
-    /// It was empty when somebody wanted to write, and is not half full again.
+    /// The breaker: a write found the bucket empty, and the bucket is not yet half full again.
     open: bool,
 }
 
-/// What somebody who wants to write gets.
+/// The answer to a request for writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Allowance {
-    /// How many writes may be done now.
+    /// The number of writes that are allowed now.
     pub(super) writes: usize,
-    /// How long to wait for more; none if these are all that were wanted.
+    /// The time until more writes are allowed; none if all wanted writes are.
     pub(super) wait: Option<Duration>,
 }
 
 impl Budget {
-    /// Takes as much as there is of `wanted` writes, at most `per_minute_max` in any minute.
+    /// Takes up to `wanted` tokens from the bucket, which holds `per_minute_max` and fills up in a minute.
     pub(super) fn take(&mut self, wanted: usize, per_minute_max: u32, now: Instant) -> Allowance {
         let capacity = per_minute_max.max(1);
         let interval = MINUTE / capacity;
+        // Half a bucket, so that a parent over its limit pauses visibly and then writes a whole plan, instead of one
+        // write per interval.
         let resume = capacity.div_ceil(2);
         if wanted == 0 {
             return Allowance {
@@ -57,7 +62,7 @@ impl Budget {
         Allowance { writes, wait }
     }
 
-    /// How many writes are left.
+    /// Returns the number of tokens left.
     fn available(&self, interval: Duration, capacity: u32, now: Instant) -> u32 {
         let used = self
             .used(now)
@@ -66,13 +71,13 @@ impl Budget {
         capacity.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
     }
 
-    /// How long until so many writes are left.
+    /// Returns the time until `wanted` tokens are left.
     fn until(&self, interval: Duration, capacity: u32, wanted: u32, now: Instant) -> Duration {
         let may_be_used = interval * capacity.saturating_sub(wanted);
         self.used(now).saturating_sub(may_be_used)
     }
 
-    /// How far ahead of an even rate the writes are.
+    /// Returns the lead of the writes over an even rate.
     fn used(&self, now: Instant) -> Duration {
         self.spent
             .map_or(Duration::ZERO, |spent| spent.saturating_duration_since(now))
@@ -106,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_held_back_until_half_of_it_is_back() {
+    fn writes_over_the_limit_wait_until_the_bucket_is_half_full() {
         let now = Instant::now();
         let mut budget = Budget::default();
         let first = budget.take(256, 120, now);
@@ -120,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_one_is_one_a_minute() {
+    fn a_limit_of_one_allows_one_write_per_minute() {
         let now = Instant::now();
         let mut budget = Budget::default();
         assert_eq!(budget.take(1, 1, now).writes, 1);
@@ -129,7 +134,7 @@ mod tests {
     }
 
     proptest! {
-        /// Q6: whatever is wanted, and when.
+        /// Q6: for any numbers of wanted writes at any times.
         #[test]
         fn q6_the_rate_is_kept_and_the_wait_is_enough(
             limit in 1..300_u32,
@@ -151,7 +156,7 @@ mod tests {
                 if let Some(wait) = allowance.wait {
                     let mut later = budget;
                     let later = later.take(1, limit, now + wait);
-                    prop_assert_eq!(later.writes, 1, "after the wait there is something");
+                    prop_assert_eq!(later.writes, 1, "a write should be allowed after the wait");
                 }
             }
         }

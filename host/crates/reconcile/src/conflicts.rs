@@ -1,25 +1,32 @@
-//! Children that somebody else keeps changing: how often each had to be restored, and when it may be again.
+//! Children that another field manager keeps changing: the number of restorations of each, and the time of the next.
 //!
-//! Pure; time comes in with every call.
-//! Two writers who both insist on a field would otherwise write for as long as both live, as fast as they can.
+//! Pure: every call gets the time.
+//! Without this, two controllers that insist on different values of a field would write as fast as they can, for ever.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_model::ObjectId;
 use tokio::time::Instant;
 
-/// So many restorations, each soon after the one before, are a conflict: a person who tries something out, or a
-/// controller that starts, needs fewer.
+/// The number of restorations, each within [`SOON`] of the one before, that make a conflict.
+///
+/// Chosen: a user who tries something out, or a controller that starts, causes fewer.
 const RESTORES_MAX: u32 = 5;
 
-/// A restoration that comes later than this has nothing to do with the one before.
+/// The time after which a restoration is independent of the one before.
+///
+/// Chosen: a controller that watches the child changes it back within seconds, and a slow one within a minute.
 const SOON: Duration = Duration::from_mins(1);
 
-/// How long a contested child is left as it is, at first and at most; twice as long each time.
+/// The first wait before a contested child is restored; each further wait is twice as long.
+///
+/// Chosen: long enough to slow the other controller down, short enough that a conflict that ends soon costs little.
 const WAIT_MIN: Duration = Duration::from_secs(5);
+
+/// The longest wait before a contested child is restored; equal to the longest back-off of a failed pass.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// The children of one parent that had to be restored lately.
+/// The recently restored children of one parent.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts(BTreeMap<ObjectId, Conflict>);
 
@@ -27,21 +34,27 @@ pub(super) struct Conflicts(BTreeMap<ObjectId, Conflict>);
 struct Conflict {
     restores: u32,
     last: Instant,
-    /// What is contested and by whom, once somebody has looked.
+    /// The contested field and its other managers, once a live read has found them.
     about: Option<String>,
 }
 
 impl Conflict {
+    /// Returns true if the restorations are a conflict.
     fn is_hot(&self) -> bool {
         self.restores >= RESTORES_MAX
     }
 
+    /// Returns the wait before the next restoration.
     fn wait(&self) -> Duration {
+        // Six doublings reach `WAIT_MAX`; 16 only keep the shift from overflowing.
         let doublings = self.restores.saturating_sub(RESTORES_MAX).min(16);
         (WAIT_MIN * (1 << doublings)).min(WAIT_MAX)
     }
 
-    /// When it is over, if nothing has to be restored until then.
+    /// Returns the end of the conflict if no restoration is needed before.
+    ///
+    /// Twice the wait: in the first half the child is left alone, so the other manager has no reason to write; only a
+    /// quiet second half shows that it has stopped.
     fn end(&self) -> Instant {
         let quiet = if self.is_hot() {
             SOON.max(self.wait() * 2)
@@ -53,7 +66,7 @@ impl Conflict {
 }
 
 impl Conflicts {
-    /// Takes note that a child was restored; whether that makes it a contested one.
+    /// Counts a restoration of a child; returns true if the child becomes a contested one by it.
     pub(super) fn restored(&mut self, child: &ObjectId, now: Instant) -> bool {
         self.forget_ended(now);
         let first = Conflict {
@@ -67,26 +80,26 @@ impl Conflicts {
         conflict.restores == RESTORES_MAX
     }
 
-    /// Whether a child has to stay as it is for now.
+    /// Returns true if a child must not be restored yet.
     pub(super) fn holds(&self, child: &ObjectId, now: Instant) -> bool {
         let conflict = self.0.get(child).filter(|conflict| conflict.is_hot());
         conflict.is_some_and(|conflict| now < conflict.last + conflict.wait())
     }
 
-    /// Whether it is not yet said what is contested of a child.
+    /// Returns true if the contested field of a child has not been found yet.
     pub(super) fn is_untold(&self, child: &ObjectId) -> bool {
         let conflict = self.0.get(child);
         conflict.is_some_and(|conflict| conflict.about.is_none())
     }
 
-    /// Says what is contested of a child.
+    /// Sets the contested field of a child, with its other managers.
     pub(super) fn tell(&mut self, child: &ObjectId, about: String) {
         if let Some(conflict) = self.0.get_mut(child) {
             conflict.about = Some(about);
         }
     }
 
-    /// What is contested, and how long until that has to be looked at again; none if nothing is.
+    /// Returns the contested fields and the time until the next change of this list; none without a conflict.
     pub(super) fn contested(&mut self, now: Instant) -> Option<(String, Duration)> {
         self.forget_ended(now);
         let hot = self.0.iter().filter(|(_, conflict)| conflict.is_hot());
@@ -130,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a3_what_is_restored_now_and_then_is_no_conflict() {
+    fn a3_rare_restorations_are_no_conflict() {
         let mut now = Instant::now();
         let mut conflicts = Conflicts::default();
         for _ in 0..20 {
@@ -142,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a3_a_contested_child_is_restored_less_and_less_often_and_others_as_ever() {
+    fn a3_a_contested_child_is_restored_less_and_less_often_and_other_children_at_once() {
         let mut now = Instant::now();
         let mut conflicts = contested(now);
         for wait in [5, 10, 20, 40, 80, 160, 300, 300] {
@@ -157,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a3_a_conflict_ends_once_nobody_changes_anything() {
+    fn a3_a_conflict_ends_when_the_other_manager_stops() {
         let now = Instant::now();
         let mut conflicts = contested(now);
         conflicts.restored(&child("b"), now);
@@ -166,7 +179,7 @@ mod tests {
         assert!(conflicts.is_untold(&child("a")));
         conflicts.tell(&child("a"), "data of it".to_owned());
         assert!(!conflicts.is_untold(&child("a")));
-        // Everything is as it should be, but it is too early to say so.
+        // No manager has changed the child since, but the conflict may still continue.
         let later = now + SECOND * 30;
         let contest = conflicts.contested(later);
         assert_eq!(contest, Some(("data of it".to_owned(), SECOND * 30)));

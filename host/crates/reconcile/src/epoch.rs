@@ -1,6 +1,6 @@
-//! What passes run with, behind one pointer that is switched between two passes and never within one.
+//! The active revision behind one pointer: a switch takes effect between two passes of a parent, never within one.
 //!
-//! Who decides on a switch, and what a candidate has to prove before, is not decided here.
+//! The plugin controller decides on a switch and checks the candidate before it.
 
 use std::{
     collections::BTreeSet,
@@ -18,31 +18,33 @@ use tokio::time::Instant;
 
 use super::{analysis::Analysis, given_up::GivenUp, memory::Memory, selection};
 
-/// One revision of a plugin under one set of rules; immutable, so that a pass ends under what it began with.
+/// One revision of a plugin with its grants and limits.
+///
+/// Immutable, so that a pass ends with the values that it began with.
 #[derive(Clone)]
 pub struct Serving {
     /// The revision.
     pub plugin: Arc<Plugin>,
-    /// What it may do.
+    /// The actions that it may take.
     pub grants: Arc<Grants>,
-    /// What it may use.
+    /// The resources that it may use.
     pub limits: Arc<Limits>,
-    /// What it asked to read, as far as it is granted.
+    /// The reads that it declares, as far as they are granted.
     pub(super) reads: Arc<[ReadKind]>,
-    /// The user as whom its children are written; none: the host itself.
+    /// The user that its children are written as; none for the host itself.
     pub(super) account: Option<Arc<str>>,
-    /// The field manager of its children; none: the plugin's own.
+    /// The field manager of its children; none for the plugin's own.
     pub(super) field_manager: Option<Arc<str>>,
-    /// Which parents it has.
+    /// The selection of its parents.
     pub(super) selection: Arc<Selection>,
-    /// What the host itself reads to find that out.
+    /// The reads of the host itself that the selection needs.
     pub(super) own_reads: Arc<[ReadKind]>,
     /// The kinds of which it may adopt objects.
     pub(super) adoptable: Arc<BTreeSet<GroupKind>>,
 }
 
 impl Serving {
-    /// Brings a revision together with what it may do and use.
+    /// Combines a revision with its grants and limits.
     pub fn new(plugin: Arc<Plugin>, grants: Arc<Grants>, limits: Arc<Limits>) -> Self {
         let reads = grants.reads_for(plugin.manifest());
         let kinds = grants.children.keys();
@@ -63,7 +65,7 @@ impl Serving {
         }
     }
 
-    /// Has its children written as a user of this name, who needs the rights for it.
+    /// Writes its children as this user, which needs the permissions for them.
     pub fn acting_as(self, user: Option<String>) -> Self {
         Self {
             account: user.map(Arc::from),
@@ -71,7 +73,7 @@ impl Serving {
         }
     }
 
-    /// Has its children applied under a field manager of this name.
+    /// Applies its children with this field manager.
     pub fn applying_as(self, manager: &str) -> Self {
         Self {
             field_manager: Some(Arc::from(manager)),
@@ -79,7 +81,7 @@ impl Serving {
         }
     }
 
-    /// Has only the parents that are selected.
+    /// Restricts its parents to the selected ones.
     pub fn selecting(self, selection: Selection) -> Self {
         let namespaces = selection
             .asks_for_namespaces()
@@ -91,13 +93,13 @@ impl Serving {
         }
     }
 
-    /// The field manager of its children.
+    /// Returns the field manager of its children.
     pub(super) fn manager(&self, plugin: &PluginName) -> Arc<str> {
         let own = || Arc::from(plugin.field_manager());
         self.field_manager.clone().unwrap_or_else(own)
     }
 
-    /// Whether its guest may be shown values of Secrets.
+    /// Returns true if its guest may get the values of Secrets.
     pub(super) fn shows_secrets(&self) -> bool {
         let secret = Gvk::new("", "v1", "Secret").group_kind();
         let reads = self.reads.iter();
@@ -109,7 +111,7 @@ impl Serving {
                 .any(as_child)
     }
 
-    /// Whether it may state children of this kind.
+    /// Returns true if its manifest declares children of this kind.
     pub fn declares_child(&self, kind: &Gvk) -> bool {
         let group_kind = kind.group_kind();
         let mut declared = self.plugin.manifest().children.iter();
@@ -117,18 +119,18 @@ impl Serving {
     }
 }
 
-/// The time during which passes begin with the same [`Serving`]; held by each of them until it has ended.
+/// The period in which passes begin with the same [`Serving`]; each of them holds it until it has ended.
 pub(super) struct Epoch {
     pub(super) serving: Serving,
-    /// When the change was seen that brought it; none once a pass has begun with it.
+    /// The time at which the host saw the change that caused the switch; none once a pass has begun.
     change: Mutex<Option<Instant>>,
-    /// Passes of the revision that ended with a fault of the guest.
+    /// The number of passes of the revision that ended with a fault of the guest.
     pub(super) faults: AtomicU64,
-    /// How the first passes of a new revision end.
+    /// The rollout analysis of the revision.
     pub(super) analysis: Mutex<Analysis>,
-    /// Which passes would do nothing.
+    /// The passes that would do nothing.
     pub(super) memory: Memory,
-    /// Parents that the guest is not asked about any more.
+    /// The parents for which the guest is not called any more.
     pub(super) given_up: GivenUp,
 }
 
@@ -154,12 +156,12 @@ impl Epoch {
         Self::new(serving, None, Analysis::default(), 0)
     }
 
-    /// Takes note that a pass begins; of the first one it gives when the change was seen that it is on, if one was.
+    /// Begins a pass; the first one gets the time of the change that caused the switch, if there was one.
     pub(super) fn begin_pass(&self) -> Option<Instant> {
         self.change.lock().take()
     }
 
-    /// Begins a trial that waits for it; to be called before the guest is.
+    /// Starts the rollout analysis if it still waits for the parents; callers do this before they call the guest.
     pub(super) fn begin_analysis(&self, parents: impl FnOnce() -> Vec<ObjectId>) {
         let mut analysis = self.analysis.lock();
         if !analysis.is_open() {
@@ -168,12 +170,12 @@ impl Epoch {
     }
 }
 
-/// The pointer.
+/// The active revision.
 pub(super) struct Active(RwLock<ActiveEpochs>);
 
 struct ActiveEpochs {
     current: Arc<Epoch>,
-    /// Those of which passes may still run.
+    /// The former epochs whose passes may still run.
     leaving: Vec<Weak<Epoch>>,
 }
 
@@ -185,20 +187,20 @@ impl Active {
         }))
     }
 
-    /// What a pass that begins now runs with.
+    /// Returns the epoch of a pass that begins now.
     pub(super) fn current(&self) -> Arc<Epoch> {
         Arc::clone(&self.0.read().current)
     }
 
-    /// Whether a pass that began with this epoch would begin with it now.
+    /// Returns true if this epoch is the current one.
     pub(super) fn is_current(&self, epoch: &Arc<Epoch>) -> bool {
         Arc::ptr_eq(&self.0.read().current, epoch)
     }
 
-    /// Lets every pass that begins from now on run with `serving`.
+    /// Makes `serving` the active revision of every pass that begins from now on.
     ///
-    /// `change` is when was seen what asks for it, if anything does.
-    /// Before the first of them begins, `watch` is told of it and of those, newest first, that passes still run with.
+    /// `change` is the time at which the host saw the cause of the switch, if there was one.
+    /// Before such a pass begins, `watch` gets the new revision and the former epochs with running passes, newest first.
     pub(super) fn switch(
         &self,
         serving: Serving,
@@ -208,7 +210,7 @@ impl Active {
     ) {
         let mut state = self.0.write();
         let last = &state.current;
-        // Under other rules it is the same revision.
+        // Other grants or limits make no other revision, so its faults still count.
         let is_same = last.serving.plugin.revision() == serving.plugin.revision();
         let faults = if is_same {
             last.faults.load(Ordering::Relaxed)
@@ -218,13 +220,14 @@ impl Active {
         let next = Epoch::new(serving, change, analysis, faults);
         let last = std::mem::replace(&mut state.current, next);
         state.leaving.push(Arc::downgrade(&last));
-        // One that nobody runs with is gone before anybody is told of it.
+        // This reference must go first: without running passes, the last epoch ends here and needs no watches.
         drop(last);
         state.leaving.retain(|epoch| epoch.strong_count() > 0);
         state.tell(watch);
     }
 
-    /// Tells `watch` what is left once the last pass of a former epoch has ended; to be called after every pass.
+    /// Calls `watch` with the remaining epochs if the last pass of a former one has ended; callers do this after every
+    /// pass.
     pub(super) fn settle(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
         let ended = |epoch: &Weak<Epoch>| epoch.strong_count() == 0;
         if !self.0.read().leaving.iter().any(ended) {
@@ -238,9 +241,9 @@ impl Active {
         }
     }
 
-    /// Tells `watch` what passes run with, while nobody can switch it.
+    /// Calls `watch` with the epochs in use; no switch can happen meanwhile.
     pub(super) fn look(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
-        // Not as a reader: a epoch that is looked at does not seem to have ended.
+        // With the write lock, because `tell` holds references: a concurrent `settle` would count them as passes.
         self.0.write().tell(watch);
     }
 }
@@ -263,7 +266,7 @@ mod tests {
     use crate::tests::{saying, serving_of};
 
     #[test]
-    fn what_was_left_is_told_of_until_its_last_pass_has_ended() {
+    fn a_former_epoch_is_watched_until_its_last_pass_has_ended() {
         let (old, new) = (serving_of(saying("old")), serving_of(saying("new")));
         let slot = Active::new(old);
         let told = Mutex::new(Vec::new());
@@ -281,7 +284,7 @@ mod tests {
         }
         slot.settle(watch);
         slot.settle(watch);
-        // Nobody runs with what is left now.
+        // No pass runs with the former epoch now.
         slot.switch(new, None, Analysis::default(), watch);
         slot.settle(watch);
         assert_eq!(*told.lock(), [1, 0, 0]);

@@ -1,4 +1,4 @@
-//! The last faults of a plugin, to be told to people; nothing is decided by them.
+//! The last faults of a plugin, for its status; they decide nothing.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,13 @@ use innkeeper_model::ObjectId;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-/// How many are kept.
+/// The number of kept faults: as many as the status of a Plugin shows.
 const KEPT_MAX: usize = 10;
 
-/// How many characters of a message are kept: what a guest says may be long.
+/// The number of characters of a message that are kept, because a guest may give megabytes.
+///
+/// Chosen: enough for the first lines of a trap's backtrace; with [`KEPT_MAX`] faults, at most 40 KiB for one kind of
+/// parents.
 const MESSAGE_CHARS_MAX: usize = 1024;
 
 /// A pass that ended with a fault of the guest.
@@ -19,9 +22,9 @@ pub struct RecentFault {
     pub parent: ObjectId,
     /// The reason, as in the parent's condition `Synced`.
     pub reason: String,
-    /// What happened.
+    /// The description of the fault.
     pub message: String,
-    /// When.
+    /// The time at which the pass recorded it.
     pub time: Timestamp,
 }
 
@@ -41,7 +44,7 @@ impl RecentFaults {
         });
     }
 
-    /// The latest first.
+    /// Returns the kept faults, the latest first.
     pub(super) fn all(&self) -> Vec<RecentFault> {
         self.0.lock().iter().cloned().collect()
     }
@@ -53,7 +56,7 @@ mod tests {
     use innkeeper_model::GroupKind;
 
     #[test]
-    fn keeps_the_last_ones_latest_first() {
+    fn keeps_the_last_faults_latest_first() {
         let faults = RecentFaults::default();
         let id = |name: &str| ObjectId::new(GroupKind::new("g", "K"), Some("demo"), name);
         for number in 0..15 {

@@ -1,14 +1,14 @@
-//! The parents that this revision of a plugin has given up: it said `fatal` for them, so that only another revision or
-//! configuration can help.
+//! The parents that one revision of a plugin has given up: its guest reported a `fatal` fault for them, so only another
+//! revision or configuration can help.
 //!
-//! Forgotten by a restart, which costs one call per parent and changes nothing.
+//! Kept in memory only: a restart costs one call per parent and changes nothing else.
 
 use std::collections::BTreeMap;
 
 use innkeeper_model::{Condition, Object, ObjectId, Uid};
 use parking_lot::Mutex;
 
-/// What was said of each, by parent; at most one per living parent.
+/// The condition `Synced` of each parent that is given up, with the parent's UID; at most one per living parent.
 #[derive(Default)]
 pub(super) struct GivenUp(Mutex<BTreeMap<ObjectId, (Uid, Condition)>>);
 
@@ -18,7 +18,7 @@ impl GivenUp {
         self.0.lock().insert(parent.id(), said);
     }
 
-    /// What was said of this parent; a successor of the same name is another parent.
+    /// Returns the condition of a parent that is given up; a successor with the same name is another parent.
     pub(super) fn said_of(&self, parent: &Object) -> Option<Condition> {
         let all = self.0.lock();
         let (uid, synced) = all.get(&parent.id())?;

@@ -1,4 +1,4 @@
-//! What the passes of one kind of parent need to have watched.
+//! The kinds that must be watched for the passes of one kind of parent.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,10 +7,10 @@ use innkeeper_model::{Gvk, PluginName, ReadKind, Scope};
 
 use super::epoch::Serving;
 
-/// What is to be watched while passes begin with `newest`, and those that began with others have not all ended.
+/// Returns the kinds to watch while passes begin with `newest` and passes of `others` may still run.
 ///
-/// Only the newest decides what has to be there before a pass may begin: passes of the others have observed already,
-/// and what they may read, or have made, stays watched for as long as they are named here.
+/// Only the children of `newest` can be required before a pass begins, because the running passes of the others have
+/// observed already. The kinds that the others may read or create stay watched as long as the caller names them.
 pub(super) fn interest<'a>(
     plugin: &PluginName,
     parent: &Gvk,
@@ -22,7 +22,7 @@ pub(super) fn interest<'a>(
     let group_kind = parent.group_kind();
     let mut parents = manifest.parents.iter();
     let spoken = parents.find(|parent| parent.kind.group_kind() == group_kind);
-    // Below a cluster-scoped parent the least is shown.
+    // A parent without a declaration gets the scope that shows the least of its children.
     let scope = spoken.map_or(Scope::Cluster, |parent| parent.scope);
     let optional = |kind: &Gvk, serving: &Serving| ChildInterest {
         kind: kind.clone(),
@@ -53,7 +53,7 @@ pub(super) fn interest<'a>(
         children.extend(declared.iter().map(|child| optional(&child.kind, other)));
         add_reads(other);
     }
-    // Nothing new is made of these, so that they must not hold anything up.
+    // The plugin may not declare these kinds any more, so a kind that is not served must not stop its passes.
     children.extend(once_made.iter().map(|kind| optional(kind, newest)));
     let mut seen = BTreeSet::new();
     children.retain(|child| seen.insert(child.kind.group_kind()));
@@ -68,7 +68,7 @@ pub(super) fn interest<'a>(
 }
 
 impl Serving {
-    /// What is to be watched before the first passes, for each kind of parents.
+    /// Returns the kinds to watch before the first passes, for each kind of parents.
     pub fn interests(&self, plugin: &PluginName, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
         let parents = self.plugin.manifest().parents.iter();
         parents
@@ -76,7 +76,7 @@ impl Serving {
             .collect()
     }
 
-    /// What is to be watched before the first pass for a kind of parents.
+    /// Returns the kinds to watch before the first pass for a kind of parents.
     pub(super) fn interest(
         &self,
         plugin: &PluginName,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_decides_what_is_needed_and_nobody_loses_sight_of_anything() {
+    fn only_the_newest_revision_requires_kinds_and_the_kinds_of_running_passes_stay_watched() {
         let plugin = PluginName::new("web").unwrap();
         let parent = Gvk::new("example.com", "v1", "Web");
         let (old, new) = (serving("ConfigMap", "Pod"), serving("Service", "Endpoints"));

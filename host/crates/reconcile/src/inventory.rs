@@ -1,8 +1,8 @@
-//! The kinds that plugins ever made, written down before the first child of a kind exists, and the kinds of parents that
-//! got their finalizers, written down before the first of these does.
+//! The kinds that plugins have ever created, and the kinds of parents that have got their finalizers.
 //!
-//! A plugin that no longer declares a kind still has to find its children of that kind, also after a restart; and a
-//! plugin that goes has to find its finalizers, because nobody deletes a parent that has one.
+//! A kind is recorded before its first child or finalizer exists. A plugin that no longer declares a kind must still find
+//! its children of that kind, even after a restart. A plugin that is removed must find its finalizers, because the API
+//! server does not delete a parent that has one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,13 +15,13 @@ use innkeeper_model::{Gvk, PluginName};
 use parking_lot::Mutex;
 use tracing::info;
 
-/// The ConfigMap of the host's namespace; one or two keys per plugin, one kind per line.
+/// The name of the ConfigMap in the host's namespace; one or two keys per plugin, one kind per line.
 pub const CONFIG_MAP: &str = "innkeeper-inventory";
 
-/// What the key of a plugin's kinds of parents ends with; no plugin's name has a dot.
+/// The suffix of the key with a plugin's kinds of parents; unambiguous, because no plugin's name has a dot.
 const PARENTS: &str = ".parents";
 
-/// Why the inventory cannot be used.
+/// An inventory that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be read.
@@ -29,41 +29,41 @@ pub enum Error {
     Read {
         /// The host's namespace.
         namespace: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<cluster::Error>,
     },
-    /// It holds what the host never wrote.
+    /// It has a line that the host does not write.
     #[error(
         "ConfigMap {namespace}/{CONFIG_MAP} is not an inventory at {at}: write one kind per line, \"apps/v1 Deployment\""
     )]
     Malformed {
         /// The host's namespace.
         namespace: String,
-        /// The place.
+        /// The field with the line.
         at: String,
     },
 }
 
-/// What is written down.
+/// The inventory: a copy in memory and the ConfigMap that it is written to.
 pub struct Inventory {
     writer: Arc<Writer>,
     namespace: String,
     plugins: Mutex<BTreeMap<PluginName, PluginKinds>>,
-    /// Held while writing: two passes that find new kinds at once must not cross each other's out.
+    /// Locked during a write: two concurrent passes with new kinds would remove each other's kinds.
     writing: tokio::sync::Mutex<()>,
 }
 
-/// What is written down of one plugin.
+/// The recorded kinds of one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct PluginKinds {
     children: BTreeSet<Gvk>,
-    /// Those that may carry its finalizer.
+    /// The kinds of parents that may have its finalizer.
     parents: BTreeSet<Gvk>,
 }
 
 impl Inventory {
-    /// Reads what is written down.
+    /// Reads the inventory from the cluster.
     pub async fn read(
         cluster: &Cluster,
         writer: Arc<Writer>,
@@ -77,7 +77,7 @@ impl Inventory {
         })
     }
 
-    /// Reads again what is written down of one plugin, for whoever takes it over from another host.
+    /// Reads the kinds of one plugin again, for a host that takes the plugin over from another host.
     pub async fn refresh(&self, cluster: &Cluster, plugin: &PluginName) -> Result<(), Error> {
         let _writing = self.writing.lock().await;
         let found = read(cluster, &self.namespace).await?.remove(plugin);
@@ -89,23 +89,23 @@ impl Inventory {
         Ok(())
     }
 
-    /// Whether no plugin ever made anything.
+    /// Returns true if no plugin has ever created a child.
     pub fn is_empty(&self) -> bool {
         let plugins = self.plugins.lock();
         plugins.values().all(|kinds| kinds.children.is_empty())
     }
 
-    /// The kinds that a plugin ever made.
+    /// Returns the kinds that a plugin has ever created.
     pub fn of(&self, plugin: &PluginName) -> BTreeSet<Gvk> {
         self.kinds(plugin).children
     }
 
-    /// The kinds of parents that may carry a plugin's finalizer.
+    /// Returns the kinds of parents that may have a plugin's finalizer.
     pub fn parents(&self, plugin: &PluginName) -> BTreeSet<Gvk> {
         self.kinds(plugin).parents
     }
 
-    /// The plugins whose finalizers may be on something.
+    /// Returns the plugins whose finalizers may be on parents.
     pub fn finalizing(&self) -> Vec<PluginName> {
         let plugins = self.plugins.lock();
         let finalizing = plugins
@@ -114,13 +114,13 @@ impl Inventory {
         finalizing.map(|(plugin, _)| plugin.clone()).collect()
     }
 
-    /// Writes down the kinds that are not yet there; without new ones there is no write.
+    /// Records kinds; writes only if one of them is new.
     pub async fn record(
         &self,
         plugin: &PluginName,
         kinds: &BTreeSet<Gvk>,
     ) -> Result<(), apply::Error> {
-        // Almost always so, and then nobody waits for a write.
+        // The usual case, without the lock: no pass waits for the write of another one.
         if kinds.is_subset(&self.of(plugin)) {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Inventory {
         self.change(plugin, extend).await.map(drop)
     }
 
-    /// Writes down kinds of parents, of which some will get the plugin's finalizer.
+    /// Records kinds of parents that are about to get the plugin's finalizer.
     pub async fn record_parents(
         &self,
         plugin: &PluginName,
@@ -139,18 +139,18 @@ impl Inventory {
             .map(drop)
     }
 
-    /// Crosses out a kind of which nothing is left.
+    /// Removes a kind without remaining children.
     pub async fn remove(&self, plugin: &PluginName, kind: &Gvk) -> Result<(), apply::Error> {
         let removed = self.change(plugin, |all| {
             all.children.remove(kind);
         });
         if removed.await? {
-            info!(%plugin, %kind, "nothing is left of a kind that is no longer made");
+            info!(%plugin, %kind, "removed an unused kind without objects from the inventory");
         }
         Ok(())
     }
 
-    /// Crosses out kinds of parents of which none has the plugin's finalizer any more.
+    /// Removes kinds of parents of which none has the plugin's finalizer any more.
     pub async fn remove_parents(
         &self,
         plugin: &PluginName,
@@ -166,7 +166,7 @@ impl Inventory {
         self.plugins.lock().get(plugin).cloned().unwrap_or_default()
     }
 
-    /// Says whether there was anything to write.
+    /// Changes the kinds of a plugin; returns true if there was anything to write.
     async fn change(
         &self,
         plugin: &PluginName,
@@ -179,7 +179,8 @@ impl Inventory {
         if kinds == before {
             return Ok(false);
         }
-        // A pass must not rely on a kind that is about to go: it waits for this write, and records the kind again.
+        // A pass must not rely on a kind that is about to be removed: without it in the copy, the pass waits for this
+        // write and then records the kind again.
         self.set(plugin, before.shared_with(&kinds));
         let written = self.write(plugin, &kinds).await;
         self.set(plugin, if written.is_ok() { kinds } else { before });
@@ -207,7 +208,7 @@ impl Inventory {
 }
 
 impl PluginKinds {
-    /// Returns the kinds that both have.
+    /// Returns the kinds that are in both.
     fn shared_with(&self, other: &Self) -> Self {
         Self {
             children: &self.children & &other.children,
@@ -239,7 +240,7 @@ async fn read(
     )
 }
 
-/// The kinds by plugin, or the place that is wrong.
+/// Returns the kinds by plugin, or the field that is malformed.
 fn parse(json: &str) -> Result<BTreeMap<PluginName, PluginKinds>, String> {
     #[derive(serde::Deserialize)]
     struct InventoryData {
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_it_never_wrote() {
+    fn rejects_lines_that_the_host_does_not_write() {
         for (json, at) in [
             (r#"{"data": {"web": "Deployment"}}"#, "data.web"),
             (r#"{"data": {"Web": ""}}"#, "data.Web"),
@@ -307,9 +308,9 @@ mod tests {
         }
     }
 
-    /// A8: a kind that is in no inventory is not found after the next start.
+    /// A8: children of a kind that is missing in the inventory would not be found after the next start.
     #[tokio::test]
-    async fn a8_a_kind_that_is_needed_while_it_is_crossed_out_is_written_down_again() {
+    async fn a8_a_kind_that_is_created_while_it_is_removed_is_recorded_again() {
         let world = World::start().await;
         let inventory = &world.shared.inventory;
         let (web, kind) = (
@@ -321,7 +322,7 @@ mod tests {
 
         let held = world.server.hold_writes();
         let record = async {
-            // After the other has begun, which is polled first.
+            // The removal has begun by now, because it is polled first.
             yield_now().await;
             inventory.record(&web, &kinds).await
         };

@@ -1,4 +1,4 @@
-//! What is remembered of each parent from one pass to the next, whatever the revision; it only saves work.
+//! The facts about each parent that are kept between its passes, across revisions; they only save work.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{budget::Budget, conflicts::Conflicts};
 
-/// One entry for each parent that has or had a pass and is not gone.
+/// The records of the parents; one for each parent that has or had a pass and is not gone.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     parents: BTreeMap<ObjectId, ParentRecord>,
@@ -15,54 +15,57 @@ pub(super) struct Ledger {
 
 #[derive(Debug, Default)]
 struct ParentRecord {
-    /// When the last pass ended, and how in a word; none before the first has.
+    /// The time of the last pass's end and its result in a word; none before the first one has ended.
     passed: Option<(Instant, &'static str)>,
-    /// The revision whose last answer was a fault; none if the last answer was none.
+    /// The revision of the last answer if that was a fault; none otherwise.
     faulted_on: Option<Digest>,
-    /// When the change was seen that the pass that runs is for, until that pass has written.
+    /// The time at which the host saw the change that the running pass is for, until the pass has written.
     changed: Option<Instant>,
-    /// What it may write.
+    /// The write limit.
     budget: Budget,
-    /// Which of its children somebody else keeps changing.
+    /// The children that another field manager keeps changing.
     conflicts: Conflicts,
-    /// The events of the last pass, if it left its report to the next one.
+    /// The events of the last pass if it left its report to the next one.
     left: Option<Vec<Event>>,
 }
 
 impl Ledger {
-    /// Takes note of the begin of a pass, and of when the change was seen that it is for.
+    /// Begins a pass; `changed` is the time at which the host saw the change that it is for.
     pub(super) fn begin(&mut self, parent: &ObjectId, changed: Option<Instant>) {
         self.entry(parent).changed = changed;
     }
 
-    /// Takes note of a write; says when the change was seen, if it is the first one of the pass.
+    /// Notes a write; the first one of a pass gets the time at which the host saw the change.
     pub(super) fn react(&mut self, parent: &ObjectId) -> Option<Instant> {
         self.parents.get_mut(parent)?.changed.take()
     }
 
-    /// Takes note of the end of a pass.
+    /// Ends a pass with a result in a word.
     pub(super) fn passed(&mut self, parent: &ObjectId, now: Instant, outcome: &'static str) {
         let entry = self.entry(parent);
         entry.passed = Some((now, outcome));
         entry.changed = None;
     }
 
-    /// When the last pass of a parent ended, and how.
+    /// Returns the time of the last pass's end, and its result.
     pub(super) fn last(&self, parent: &ObjectId) -> Option<(Instant, &'static str)> {
         self.parents.get(parent)?.passed
     }
 
-    /// What a parent may write.
+    /// Returns the write limit of a parent.
     pub(super) fn budget(&mut self, parent: &ObjectId) -> &mut Budget {
         &mut self.entry(parent).budget
     }
 
-    /// Which children of a parent somebody else keeps changing.
+    /// Returns the children of a parent that another field manager keeps changing.
     pub(super) fn conflicts(&mut self, parent: &ObjectId) -> &mut Conflicts {
         &mut self.entry(parent).conflicts
     }
 
-    /// Leaves the report of a pass to the next one, with its events; false if the pass before did that already.
+    /// Leaves the report of a pass to the next one, with its events.
+    ///
+    /// Returns false if the pass before did that already: two passes in a row never do, so every report is late by at
+    /// most one pass.
     pub(super) fn leave(&mut self, parent: &ObjectId, events: &[Event]) -> bool {
         let left = &mut self.entry(parent).left;
         let may = left.is_none();
@@ -70,7 +73,7 @@ impl Ledger {
         may
     }
 
-    /// What the pass before left to be said.
+    /// Takes the events that the last pass left.
     pub(super) fn take_left(&mut self, parent: &ObjectId) -> Vec<Event> {
         let entry = self.parents.get_mut(parent);
         entry
@@ -83,19 +86,19 @@ impl Ledger {
         self.parents.remove(parent);
     }
 
-    /// Takes note of whether a revision's last answer was a fault.
+    /// Notes the revision of an answer and if the answer was a fault.
     pub(super) fn answered(&mut self, parent: &ObjectId, revision: &Digest, faulted: bool) {
         self.entry(parent).faulted_on = faulted.then(|| revision.clone());
     }
 
-    /// Whether another revision than this one has been faulting for a parent.
+    /// Returns true if the last answer for a parent was a fault of a revision other than this one.
     pub(super) fn faulted_before(&self, parent: &ObjectId, revision: &Digest) -> bool {
         let entry = self.parents.get(parent);
         let faulted_on = entry.and_then(|entry| entry.faulted_on.as_ref());
         faulted_on.is_some_and(|other| other != revision)
     }
 
-    /// Sorts parents by their last pass: those that had none first, then the one whose is the longest ago.
+    /// Sorts parents by the time of their last pass: first those without one, then the oldest.
     pub(super) fn longest_ago_first(&self, mut parents: Vec<ObjectId>) -> Vec<ObjectId> {
         parents.sort_by_cached_key(|parent| self.last(parent).map(|(at, _)| at));
         parents
@@ -114,7 +117,7 @@ mod tests {
     use innkeeper_model::{EventType, GroupKind};
 
     #[test]
-    fn only_the_first_write_of_a_pass_for_a_change_reacts_to_it() {
+    fn only_the_first_write_of_a_pass_gets_the_time_of_the_change() {
         let id = ObjectId::new(GroupKind::new("g", "K"), Some("demo"), "a");
         let now = Instant::now();
         let mut ledger = Ledger::default();
@@ -141,7 +144,10 @@ mod tests {
         assert!(ledger.leave(&id, std::slice::from_ref(&event)));
         assert!(!ledger.leave(&id, &[]));
         assert_eq!(ledger.take_left(&id), [event]);
-        assert!(ledger.leave(&id, &[]), "it was made in between");
+        assert!(
+            ledger.leave(&id, &[]),
+            "the pass in between took the report"
+        );
         assert_eq!(ledger.take_left(&id), []);
         assert!(ledger.leave(&id, &[]));
     }
@@ -160,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_longest_comes_first() {
+    fn the_parent_with_the_oldest_pass_comes_first() {
         let id = |name: &str| ObjectId::new(GroupKind::new("g", "K"), Some("demo"), name);
         let now = Instant::now();
         let mut ledger = Ledger::default();

@@ -38,7 +38,7 @@ pub(super) fn namespace_read() -> ReadKind {
     }
 }
 
-/// Returns if the plugin selects a parent, as far as that is known; subscribes to nothing.
+/// Returns true if the plugin selects a parent, none while that is unknown; subscribes to nothing.
 pub(super) fn selects(
     serving: &Serving,
     registration: &Registration,

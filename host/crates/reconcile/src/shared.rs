@@ -1,4 +1,4 @@
-//! What all reconcilers of the process share.
+//! The parts that all reconcilers of the process share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,39 +13,41 @@ use tokio::sync::Notify;
 
 use super::Inventory;
 
-/// The process-wide parts that a pass works with; time and randomness come in with them.
+/// The process-wide parts of a pass, including its clock and its source of randomness.
 pub struct Shared {
-    /// The reader.
+    /// The reader of the cluster.
     pub cluster: Cluster,
-    /// The writer.
+    /// The writer to the API server.
     pub writer: Arc<Writer>,
     /// The guest threads.
     pub pool: Pool,
-    /// What the cluster serves.
+    /// The kinds that the cluster serves.
     pub resources: Arc<dyn Resources>,
-    /// The kinds that plugins ever made.
+    /// The kinds that plugins have ever created.
     pub inventory: Inventory,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Events about parents.
+    /// The events about parents.
     pub events: Events,
     /// The cluster's hash key.
     pub hash_key: HashKeySlot,
-    /// Rung when the trial of a revision should be looked at.
+    /// Notified when a rollout analysis should be evaluated.
     pub trials: Notify,
-    /// Whether a pass that would do nothing is left out.
+    /// Skips a pass whose inputs are those of the last one, which wrote nothing.
     pub remember_passes: bool,
-    /// How long it takes on average until a parent has a pass for nothing but time that has passed.
+    /// The mean time between two passes of a parent without any known change.
     pub resync_period: Duration,
-    /// The clock.
+    /// The wall clock.
     pub now: fn() -> Timestamp,
-    /// Fills a buffer with bytes that nobody can guess.
+    /// Fills a buffer with random bytes that are fit for secrets.
     pub random: fn(&mut [u8]),
 }
 
 impl Shared {
-    /// How to address a parent. The parent was watched, so its kind is served; should discovery have lost it since,
-    /// the parent's own scope still says enough to be refused by the API server in its own words.
+    /// Returns the address of a parent's kind.
+    ///
+    /// The parent was watched, so its kind was served. If discovery has lost the kind since, the plural is a guess and
+    /// the scope is that of the parent: the API server then rejects the request, and the user gets its message.
     pub fn resource_of(&self, parent: &Object) -> Resource {
         self.resources
             .resource(&parent.kind)
@@ -65,12 +67,12 @@ impl Shared {
 pub struct HashKeySlot(RwLock<Option<HashKey>>);
 
 impl HashKeySlot {
-    /// The key; none while it is lost.
+    /// Returns the key; none while it is unknown.
     pub fn get(&self) -> Option<HashKey> {
         self.0.read().clone()
     }
 
-    /// Puts the key in.
+    /// Sets the key.
     pub fn set(&self, key: HashKey) {
         *self.0.write() = Some(key);
     }
