@@ -1,7 +1,7 @@
-//! Decides when which parent of one plugin and kind has its pass, and runs the passes.
+//! The controller of one plugin and one kind of parents: decides on the times of passes and runs them.
 //!
-//! Holds the queue, takes triggers in, and starts a pass where a place is free.
-//! It does not know what a pass does, and remembers nothing that a restart would miss.
+//! Holds the queue, takes triggers in, and starts a pass when a place is free.
+//! It does not know the content of a pass, and it needs no state from before a restart.
 
 pub mod queue;
 mod resync;
@@ -24,7 +24,7 @@ use crate::{Next, Reconciler, Turn};
 use queue::{Class, Queue, QueueOptions, Ticket};
 use resync::Resync;
 
-/// Why a controller ended before it was told to.
+/// An error that ends a controller before it is told to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A pass panicked: an error of the host, never of a guest.
@@ -32,7 +32,7 @@ pub enum Error {
     Pass(#[source] JoinError),
 }
 
-/// What a controller works on: triggers in, passes out.
+/// The work of a controller: triggers in, passes out.
 pub trait Work: Send + Sync + 'static {
     /// Waits for at least one trigger; cancelling it loses none.
     fn triggers(&self) -> impl Future<Output = Vec<(ObjectId, Class)>> + Send;
@@ -40,43 +40,46 @@ pub trait Work: Send + Sync + 'static {
     /// Runs one pass.
     fn pass(&self, parent: ObjectId, turn: Turn) -> impl Future<Output = Next> + Send;
 
-    /// Makes every parent due, although nothing is known to have changed; they come as triggers.
-    /// Called where there is a period for it.
+    /// Queues every parent without a known change; they come back as triggers.
+    /// Called once per [`Bounds::resync_period`], if that is set.
     fn resync(&self) {}
 
-    /// What has passed since any fixed moment, the sleep of the machine included: what is due while it sleeps is due
-    /// when it wakes up, and not so much later as it slept.
+    /// Returns the time since a fixed moment, including the sleep of the machine.
+    ///
+    /// With a clock that stands still during sleep, a requeue would be late by the time that the machine has slept.
     fn now(&self) -> Duration {
         since_boot()
     }
 }
 
-/// What bounds a controller.
+/// The limits of a controller.
 pub struct Bounds {
-    /// The passes that the plugin may have at the same time, over all its kinds of parents.
+    /// A permit for each concurrent pass of the plugin; the controllers of all its kinds of parents share it.
     pub places: Arc<Semaphore>,
-    /// Passes that may begin in a second.
+    /// The number of passes that may begin per second.
     pub passes_per_second_max: u32,
-    /// How long it takes on average until every parent is due again; none: never by time alone.
+    /// The mean time between two resyncs; none for no resyncs.
     pub resync_period: Option<Duration>,
-    /// How the queue waits.
+    /// The back-off of the queue.
     pub queue: QueueOptions,
 }
 
-/// Who is told how a controller is doing.
+/// The observers of a controller.
 pub struct Witness {
-    /// Counts and times.
+    /// Its metrics.
     pub metrics: ControllerMetrics,
-    /// Called in every turn of the loop, at least every five seconds; dropped when the controller is told to stop.
+    /// The heartbeat: called in every turn of the loop, at least every five seconds; dropped when the controller stops.
     pub beat: Box<dyn Fn() + Send + Sync>,
 }
 
-/// How often an idle loop turns: to show that it does, and to see whether the machine has slept.
+/// The longest time between two turns of the loop, for its heartbeat and to notice that the machine has slept.
+///
+/// A third of the 15 s after which `/livez` reports a loop as stalled, so that one late turn is no failure.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs passes until told to stop, and then until the running ones have ended.
 ///
-/// Dropping the future aborts the passes; a pass that is cut off between two writes is like a crash at that place, and
+/// Dropping the future aborts the passes. A pass that is aborted between two writes is like a crash at that place, and
 /// the next pass converges.
 pub async fn run<W: Work>(
     work: Arc<W>,
@@ -105,7 +108,7 @@ pub async fn run<W: Work>(
         never = controller.work_on(&places, beat) => match never? {},
         () = stop.cancelled() => {}
     }
-    // Whatever is queued is found again by the first list after the next start.
+    // The queued keys need no pass now: the first list after the next start queues them again.
     debug!(
         running = controller.passes.len(),
         queued = controller.queue.depth(),
@@ -117,13 +120,14 @@ pub async fn run<W: Work>(
     Ok(())
 }
 
+/// The state of the loop.
 struct PassLoop<W> {
     work: Arc<W>,
     resync: Option<Resync>,
     queue: Queue<ObjectId>,
     pace: Pace,
     passes: JoinSet<EndedPass>,
-    /// When the first change was seen that no pass has begun for; bounded by the parents that are queued.
+    /// The times at which the host saw the first change that no pass has begun for; at most one per queued parent.
     changed: BTreeMap<ObjectId, Instant>,
     metrics: ControllerMetrics,
 }
@@ -132,7 +136,7 @@ struct PassLoop<W> {
 struct EndedPass {
     parent: ObjectId,
     next: Next,
-    /// When the first change was seen that it was for.
+    /// The time at which the host saw the first change that the pass was for.
     changed: Option<Instant>,
 }
 
@@ -149,7 +153,7 @@ impl<W: Work> PassLoop<W> {
             beat();
             let wait = self.next_start();
             tokio::select! {
-                // What ended and what changed is taken in before anything new begins: a pass should see it.
+                // In this order: a pass that begins should see the ends of other passes and the changes so far.
                 biased;
                 Some(ended) = self.passes.join_next() => self.end(ended.map_err(Error::Pass)?),
                 triggers = work.triggers() => {
@@ -170,7 +174,7 @@ impl<W: Work> PassLoop<W> {
         }
     }
 
-    /// After what time a pass may begin at the earliest; none while no key waits.
+    /// Returns the time until a pass may begin; none while no key waits.
     fn next_start(&self) -> Option<Duration> {
         let due = self.queue.next_due()?.max(self.pace.free_at);
         Some(due.saturating_sub(self.now()))
@@ -181,7 +185,7 @@ impl<W: Work> PassLoop<W> {
         if let Some(resync) = &mut self.resync
             && resync.is_due(now)
         {
-            debug!("every parent is due again");
+            debug!("resync: queues every parent");
             self.work.resync();
         }
     }
@@ -223,7 +227,7 @@ impl<W: Work> PassLoop<W> {
             next,
             changed,
         } = ended;
-        // It has not looked at the change yet: the next pass is for it.
+        // The pass has not acted on the change, so the next pass is for it, too.
         if let (Next::Again(_) | Next::Parked(_), Some(changed)) = (&next, changed) {
             let seen = self.changed.entry(parent.clone()).or_insert(changed);
             *seen = changed.min(*seen);
@@ -237,8 +241,9 @@ impl<W: Work> PassLoop<W> {
     }
 }
 
-/// What is counted of a pass.
-/// A parent that its plugin cannot serve before it changes is no failure: the pass has done all that there is to do.
+/// Returns the label of a pass in metrics.
+///
+/// A pass that stops until its parent changes is a success: it has done everything that it can.
 const fn result(next: &Next) -> PassResult {
     match next {
         Next::Settled | Next::UntilChanged | Next::Forget => PassResult::Success,
@@ -248,28 +253,28 @@ const fn result(next: &Next) -> PassResult {
     }
 }
 
-/// Waits until a key is due and a place is free; for ever when no key waits.
+/// Waits until a key is due and a place is free; for ever if no key waits.
 async fn free_place(places: &Arc<Semaphore>, wait: Option<Duration>) -> OwnedSemaphorePermit {
     let Some(wait) = wait else {
         return std::future::pending().await;
     };
-    // A timer takes until its next millisecond even where there is nothing to wait for.
+    // Even a timer of zero waits for the next millisecond, which is longer than most passes.
     if !wait.is_zero() {
         sleep(wait).await;
     }
     match Arc::clone(places).acquire_owned().await {
         Ok(place) => place,
-        // Nobody closes it; if somebody did, no pass may begin any more.
+        // The semaphore is never closed; a closed one would allow no pass.
         Err(_) => std::future::pending().await,
     }
 }
 
-/// Spreads the beginnings of passes: after a second's worth of them at once, one per interval.
+/// The rate limit of passes: a burst of one second's worth, then one pass per interval.
 struct Pace {
     interval: Duration,
-    /// The time at which all beginnings so far would have been spread out.
+    /// The time at which all beginnings so far would have ended at an even rate.
     spent: Duration,
-    /// When the next one may come.
+    /// The earliest time of the next beginning.
     free_at: Duration,
 }
 
@@ -284,6 +289,7 @@ impl Pace {
 
     fn begin(&mut self, now: Duration) {
         self.spent = self.spent.max(now).saturating_add(self.interval);
+        // The burst of one second is the unit of the limit; a longer one would let a plugin exceed it.
         self.free_at = self.spent.saturating_sub(Duration::from_secs(1));
     }
 }
@@ -304,7 +310,9 @@ impl Work for Reconciler {
 
 /// Waits for at least one trigger of a registration; cancelling it loses none.
 pub async fn triggers(registration: &Registration) -> Vec<(ObjectId, Class)> {
-    /// Bounds what is taken in between two looks at everything else.
+    /// The largest batch of triggers between two turns of the loop.
+    ///
+    /// Chosen: a turn with so many queue entries is short, and a resync of 100,000 parents takes about 100 turns.
     const TRIGGERS_MAX: usize = 1024;
 
     let triggers = registration.triggers(TRIGGERS_MAX).await;
@@ -324,7 +332,7 @@ fn class(cause: Cause) -> Class {
             Class::Child
         }
         Cause::Swapped => Class::Swapped,
-        // Mostly the echo of what the host itself wrote.
+        // Mostly the host's own write of the status.
         Cause::ParentStatus => Class::Retry,
         Cause::Listed | Cause::Resync => Class::Initial,
     }

@@ -1,7 +1,36 @@
-//! Which parent is due for a pass, and when: the state of every key of one plugin.
+//! The queue of one plugin: the state of every key, and the order and times of their passes.
 //!
-//! A pure data structure: time comes in with every call, nothing waits, nothing is spawned.
-//! It does not know what a pass is, what triggered it beyond its class, or how many passes run elsewhere.
+//! A pure data structure: every call gets the time, nothing waits, nothing is spawned.
+//! It does not know the content of a pass, the cause of a trigger beyond its class, or the passes of other queues.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use innkeeper_reconcile::Next;
+//! use innkeeper_reconcile::controller::queue::{Class, Queue, QueueOptions};
+//!
+//! let at = Duration::from_secs;
+//! let mut queue = Queue::new(QueueOptions::default());
+//!
+//! // Any number of triggers before a pass begins make one pass.
+//! queue.trigger("demo/a", Class::Child, at(0));
+//! queue.trigger("demo/a", Class::User, at(1));
+//! let ticket = queue.pop(at(2)).unwrap();
+//! assert_eq!(ticket.key, "demo/a");
+//! assert_eq!(ticket.waited, at(2));
+//!
+//! // A trigger during the pass makes exactly one more, after it.
+//! queue.trigger("demo/a", Class::Child, at(3));
+//! assert_eq!(queue.pop(at(3)), None);
+//! queue.done(&"demo/a", Next::Settled, at(4));
+//! assert!(queue.pop(at(4)).is_some());
+//!
+//! // That pass asks for another one in a minute.
+//! queue.done(&"demo/a", Next::RequeueAfter(at(60)), at(5));
+//! assert_eq!(queue.next_due(), Some(at(65)));
+//! ```
+//!
+//! The states of a key:
 //!
 //! ```text
 //!              trigger                      pop                     done
@@ -11,7 +40,7 @@
 //!                          +------------------------- due, trigger ------------'
 //! ```
 //!
-//! One key has one state, so the queue is bounded by the number of live parents, however many triggers arrive.
+//! One key has one state, so the number of live parents bounds the queue, for any number of triggers.
 
 use std::{
     collections::BTreeSet,
@@ -24,40 +53,45 @@ use slab::Slab;
 
 use crate::Next;
 
-/// How urgent a trigger is, most urgent first.
+/// The urgency of a trigger, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Somebody changed the parent: its generation, its deletion, what steers its passes.
-    /// Also ends the back-off.
+    /// The parent was created, changed in anything but its status, or is gone.
+    /// Ends the back-off.
     User,
-    /// A child or a related object changed.
+    /// A child or a related object changed, a kind became readable or unreadable, or the cache shows the host's own
+    /// writes.
     Child,
-    /// Another revision of the plugin serves.
-    /// It may do what the last one failed at, so that this ends the back-off; nobody waits for it.
+    /// Another revision of the plugin became active.
+    /// Ends the back-off, because the new revision may succeed; not urgent, because no user waits for the pass.
     Swapped,
-    /// A retry or a requeue came due, or only what the host itself wrote was seen.
+    /// A retry or a requeue came due, or only the parent's status changed.
     Retry,
     /// The first list of a watch, or a resync.
     Initial,
 }
 
 impl Class {
-    /// Whether an input of the pass changed, so that what failed before may work now.
+    /// Returns true if an input of the pass changed, so that a failed pass may succeed now.
     fn is_change(self) -> bool {
         self <= Self::Swapped
     }
 
-    /// Whether what failed before says nothing about the next pass.
+    /// Returns true if earlier failures say nothing about the next pass.
     fn ends_backoff(self) -> bool {
         matches!(self, Self::User | Self::Swapped)
     }
 
-    /// How much later than a user's edit of the same moment a key of this class runs.
+    /// Returns the head start of a user's edit on a trigger of this class.
     ///
-    /// Keys run in the order of arrival plus this head start: that is first in first out inside a class, a preference
-    /// between classes, and ageing at once, because what has waited longer than the head start overtakes.
-    /// A burst of edits that the API server cannot follow is answered first and reported later: each edit has a pass
-    /// that writes children, and further ones, for what came of it, that write status.
+    /// Keys run in the order of arrival time plus this head start. So keys of one class are first in, first out; an
+    /// urgent class goes before the others; and keys age, because one that has waited longer than the head start goes
+    /// before an edit.
+    /// In a burst of edits, each edit has a pass that writes children and then passes, triggered by these writes, that
+    /// write status. The head start lets the children of all edits go before the status of the first ones.
+    ///
+    /// The steps of 5 s are chosen: all edits of a burst of up to 5 s go first, and the least urgent key waits at most
+    /// 15 s longer than an edit.
     const fn handicap(self) -> Duration {
         match self {
             Self::User => Duration::ZERO,
@@ -68,30 +102,37 @@ impl Class {
     }
 }
 
-/// A key that is to have a pass now.
+/// A key whose pass begins now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket<K> {
     /// The key.
     pub key: K,
-    /// How often passes of this key failed in a row.
+    /// The number of failed passes in a row.
     pub failures: u32,
-    /// Since when passes of this key have been parked; none if the last one was not.
+    /// The end of the first of the parked passes in a row; none if the last pass was not parked.
     pub parked_since: Option<Duration>,
-    /// For how long it was due.
+    /// The time that the key was queued.
     pub waited: Duration,
 }
 
-/// How the queue waits.
+/// The back-off of a queue.
 #[derive(Clone, Debug)]
 pub struct QueueOptions {
-    /// The first delay after a failure; it doubles with every further one.
+    /// The first delay after a failure, which doubles with every further one; by default 200 ms.
+    ///
+    /// The default is chosen: each retry calls the guest, so it is far above the 5 ms of client-go's default limiter.
     pub backoff_min: Duration,
-    /// The longest delay after a failure, jitter included.
+    /// The longest delay after a failure, jitter included; by default 5 min.
+    ///
+    /// The default is chosen, and equals the kubelet's longest delay between two starts of a container: the repair of a
+    /// cause outside of the cluster, which triggers nothing, is noticed after that time.
     pub backoff_max: Duration,
-    /// A changed child or related object cuts a back-off down to this.
-    /// Not to nothing: a pass that fails and writes in turn would feed itself.
+    /// The longest delay after a failure once a child or a related object has changed; by default 1 s.
+    ///
+    /// Not zero, because the writes of a failing pass change children: the pass would trigger itself without a pause.
+    /// The default is chosen: at most one such pass per second.
     pub backoff_changed: Duration,
-    /// Seeds the jitter.
+    /// The seed of the jitter.
     pub seed: u64,
 }
 
@@ -108,7 +149,7 @@ impl Default for QueueOptions {
 
 #[expect(
     clippy::disallowed_types,
-    reason = "looked into with every trigger and every pass, and never iterated"
+    reason = "used in every trigger and every pass, and never iterated"
 )]
 type Handles<K> = std::collections::HashMap<K, usize, BuildHasherDefault<DefaultHasher>>;
 
@@ -117,12 +158,12 @@ type Handles<K> = std::collections::HashMap<K, usize, BuildHasherDefault<Default
 pub struct Queue<K> {
     options: QueueOptions,
     entries: Slab<QueueEntry<K>>,
-    /// Where the entry of a key is: it is looked up once for a trigger and once for the end of a pass, and nothing else
-    /// compares keys.
+    /// The index of a key's entry. A trigger and the end of a pass look a key up once each; nothing else compares keys,
+    /// which are long strings.
     handles: Handles<K>,
-    /// By rank, then in the order of arrival.
+    /// Rank, sequence number and index of the keys that wait for a free place.
     ready: BTreeSet<(Duration, u64, usize)>,
-    /// By due time.
+    /// Due time, sequence number and index of the keys that wait for their time.
     delayed: BTreeSet<(Duration, u64, usize)>,
     sequence: u64,
 }
@@ -136,7 +177,7 @@ struct QueueEntry<K> {
     parked_since: Option<Duration>,
 }
 
-/// Where a key is.
+/// The state of a key.
 #[derive(Debug)]
 enum KeyState {
     /// Waits for a free place; in `ready`.
@@ -149,14 +190,14 @@ enum KeyState {
     Delayed {
         due: Duration,
         sequence: u64,
-        why: Wait,
+        wait: Wait,
     },
     /// Has a pass at the moment.
     Running {
-        /// The most urgent trigger since the pass began.
+        /// The most urgent trigger since the pass began; none without one.
         dirty: Option<Class>,
     },
-    /// In no index: new, or on its way from one state to the next.
+    /// In no index: new, or between two states.
     Idle,
 }
 
@@ -164,13 +205,13 @@ enum KeyState {
 enum Wait {
     Requeue,
     Failed {
-        /// What changes in between does not make the key due before this.
+        /// The earliest due time; a changed child or related object does not move the key before it.
         earliest: Duration,
     },
 }
 
 impl<K: Eq + Hash + Clone> Queue<K> {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub fn new(options: QueueOptions) -> Self {
         Self {
             options,
@@ -182,8 +223,9 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// Asks for a pass of this key.
-    /// Any number of triggers before a pass begins are one pass; any number during a pass are exactly one more.
+    /// Requests a pass of a key.
+    ///
+    /// Any number of triggers before a pass begins make one pass; any number during a pass make exactly one more.
     pub fn trigger(&mut self, key: K, class: Class, now: Duration) {
         let handle = self.handle(key);
         if class.ends_backoff()
@@ -205,11 +247,11 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 sequence,
                 since,
             },
-            // More urgent than before, and due for as long as before.
+            // The key moves up, but it has been queued since its first trigger.
             KeyState::Ready { since, .. } => self.ready(class, now, since),
             KeyState::Delayed {
                 due,
-                why: Wait::Failed { earliest },
+                wait: Wait::Failed { earliest },
                 ..
             } if !class.ends_backoff() => self.failed(due, earliest, class.is_change(), now),
             KeyState::Delayed { .. } | KeyState::Idle => self.ready(class, now, now),
@@ -217,7 +259,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.enter(handle, state);
     }
 
-    /// The next key to run; it counts as running until [`Queue::done`].
+    /// Returns the next key, which then runs until [`Queue::done`]; none if no key is due.
     pub fn pop(&mut self, now: Duration) -> Option<Ticket<K>> {
         self.promote(now);
         let (_, _, handle) = *self.ready.first()?;
@@ -235,7 +277,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         })
     }
 
-    /// Ends the pass of a key.
+    /// Ends the pass of a key; `next` is its result.
     pub fn done(&mut self, key: &K, next: Next, now: Duration) {
         let Some(&handle) = self.handles.get(key) else {
             return;
@@ -283,13 +325,13 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         if let Some(state) = state {
             self.enter(handle, state);
         } else {
-            // A settled key needs no memory: it is as good as one that never was.
+            // A key without a time for its next pass equals an unknown one, so it needs no memory.
             self.handles.remove(key);
             self.entries.remove(handle);
         }
     }
 
-    /// When the next delayed key comes due; zero when one is ready now, none when nothing waits.
+    /// Returns the due time of the next key: zero if one is due now, none if no key waits.
     pub fn next_due(&self) -> Option<Duration> {
         if self.ready.is_empty() {
             self.delayed.first().map(|(due, _, _)| *due)
@@ -298,24 +340,24 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// How many keys wait for a free place.
+    /// Returns the number of keys that wait for a free place.
     pub fn depth(&self) -> usize {
         self.ready.len()
     }
 
-    /// Moves what is due to the ready keys.
+    /// Moves the delayed keys that are due to the ready ones.
     fn promote(&mut self, now: Duration) {
         while let Some(&(due, _, handle)) = self.delayed.first()
             && due <= now
         {
             self.delayed.pop_first();
-            // Ranked by the time it was due, not by the time somebody looked.
+            // Ranked by its due time: this call may come later, and keys that were due first should run first.
             let state = self.ready(Class::Retry, due, due);
             self.enter(handle, state);
         }
     }
 
-    /// Where the entry of a key is, which is made if there is none.
+    /// Returns the index of a key's entry, and adds an entry if there is none.
     fn handle(&mut self, key: K) -> usize {
         let Self {
             entries, handles, ..
@@ -331,7 +373,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         })
     }
 
-    /// Takes a key out of all indexes; says where it was.
+    /// Removes a key from its index and returns its state.
     fn leave(&mut self, handle: usize) -> KeyState {
         let Some(entry) = self.entries.get_mut(handle) else {
             return KeyState::Idle;
@@ -349,7 +391,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         state
     }
 
-    /// Puts a key that is in no index into the one that its state asks for.
+    /// Gives a key that is in no index a state, and adds it to the index of that state.
     fn enter(&mut self, handle: usize, state: KeyState) {
         let Some(entry) = self.entries.get_mut(handle) else {
             return;
@@ -366,7 +408,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         entry.state = state;
     }
 
-    /// Ranked from `now` on, and due since `since`.
+    /// Returns the state of a key that is ranked by `now` and has been queued since `since`.
     fn ready(&mut self, class: Class, now: Duration, since: Duration) -> KeyState {
         KeyState::Ready {
             rank: now.saturating_add(class.handicap()),
@@ -375,15 +417,15 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    fn delayed(&mut self, now: Duration, delay: Duration, why: Wait) -> KeyState {
+    fn delayed(&mut self, now: Duration, delay: Duration, wait: Wait) -> KeyState {
         KeyState::Delayed {
             due: now.saturating_add(delay),
             sequence: self.next_sequence(),
-            why,
+            wait,
         }
     }
 
-    /// A failed key waits for its back-off, cut down when something changed meanwhile.
+    /// Returns the state of a failed key: it waits until `due`, or for a shorter time if an input has changed.
     fn failed(
         &mut self,
         due: Duration,
@@ -399,11 +441,11 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 due
             },
             sequence: self.next_sequence(),
-            why: Wait::Failed { earliest },
+            wait: Wait::Failed { earliest },
         }
     }
 
-    /// The next delay of a key that failed.
+    /// Returns the next delay of a key that failed.
     fn backoff(&mut self, handle: usize) -> Duration {
         let backoff_max = self.options.backoff_max;
         let backoff_min = self.options.backoff_min;
@@ -416,7 +458,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             .get_or_insert_with(|| {
                 ExponentialBuilder::new()
                     .with_min_delay(backoff_min)
-                    // Jitter adds up to as much again.
+                    // Jitter adds up to the same time again.
                     .with_max_delay(backoff_max / 2)
                     .without_max_times()
                     .with_jitter()

@@ -1,14 +1,14 @@
-//! When every parent is to have a pass although nothing is known to have changed.
+//! The times of resyncs, which give every parent a pass without a known change.
 //!
-//! A level-triggered controller misses nothing as long as every change makes a trigger; this bounds for how long a
-//! change can go unnoticed that made none. Pure: time comes in with every call.
+//! A level-triggered controller misses nothing as long as every change makes a trigger. Resyncs bound the time for
+//! which a change without a trigger stays unnoticed. Pure: every call gets the time.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// By how much of the period the times between two resyncs differ, up or down, so that hosts and plugins that started
-/// together do not stay together; controller-runtime's `SyncPeriod` has as much.
+/// The largest deviation of an interval from the period, as a share of it: resyncs of plugins that started together
+/// drift apart. The same as for controller-runtime's `SyncPeriod`.
 const JITTER: f64 = 0.1;
 
 /// The resyncs of one kind of parents.
@@ -20,7 +20,7 @@ pub(super) struct Resync {
 }
 
 impl Resync {
-    /// The first one is due a period from now: at a start all parents are listed anyway.
+    /// Starts the resyncs; the first one is due a period from now, because a start lists all parents anyway.
     pub(super) fn new(period: Duration, seed: u64, now: Duration) -> Self {
         let mut rng = Rng::with_seed(seed);
         Self {
@@ -30,7 +30,7 @@ impl Resync {
         }
     }
 
-    /// Whether one is due; if so, the next one is due a period from now, however late this one is.
+    /// Returns true if a resync is due; then the next one is due a period from now, even if this one is late.
     pub(super) fn is_due(&mut self, now: Duration) -> bool {
         let is_due = now >= self.due;
         if is_due {
@@ -51,9 +51,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Q7: never earlier than nine tenths of the period after the last one, and always after eleven tenths.
+        /// Q7: a resync is never due before 90 % of the period after the last one, and always due after 110 %.
         #[test]
-        fn q7_resyncs_come_once_in_a_period_and_not_in_step(
+        fn q7_resyncs_come_once_in_a_period_with_jitter(
             seed in any::<u64>(),
             period_s in 1_u64..100_000,
             late_s in prop::collection::vec(0_u64..200_000, 1..20),
@@ -65,11 +65,11 @@ mod tests {
                 prop_assert!(!resync.is_due(earliest.saturating_sub(Duration::from_micros(1))));
                 last = latest + Duration::from_secs(late);
                 prop_assert!(resync.is_due(last), "after {last:?}");
-                prop_assert!(!resync.is_due(last), "twice");
+                prop_assert!(!resync.is_due(last), "it should be due only once");
             }
             let mut other = Resync::new(period, seed ^ 1, start);
             prop_assert_ne!(Resync::new(period, seed, start).due, other.due);
-            prop_assert!(other.is_due(Duration::MAX), "a clock at its end");
+            prop_assert!(other.is_due(Duration::MAX), "the largest time should not overflow");
         }
     }
 }
