@@ -6,18 +6,16 @@
 
 use std::time::Duration;
 
+use innkeeper_model::{Rate, TokenBucket};
 use tokio::time::Instant;
 
 /// The period of the limit, which is a number of writes per minute.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// The token bucket of one parent.
+/// The write limit of one parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Budget {
-    /// The time at which all writes so far would have ended at an even rate; none before the first write.
-    ///
-    /// One time instead of a number of tokens, because it needs no update while time passes.
-    spent: Option<Instant>,
+    bucket: TokenBucket<Instant>,
     /// The breaker: a write found the bucket empty, and the bucket is not yet half full again.
     open: bool,
 }
@@ -34,53 +32,30 @@ pub(super) struct Allowance {
 impl Budget {
     /// Takes up to `wanted` tokens from the bucket, which holds `per_minute_max` and fills up in a minute.
     pub(super) fn take(&mut self, wanted: usize, per_minute_max: u32, now: Instant) -> Allowance {
-        let capacity = per_minute_max.max(1);
-        let interval = MINUTE / capacity;
-        // Half a bucket, so that a parent over its limit pauses visibly and then writes a whole plan, instead of one
-        // write per interval.
-        let resume = capacity.div_ceil(2);
+        let burst = u64::from(per_minute_max.max(1));
+        let rate = Rate {
+            burst,
+            refill: MINUTE,
+        };
         if wanted == 0 {
             return Allowance {
                 writes: 0,
                 wait: None,
             };
         }
-        self.open &= self.available(interval, capacity, now) < resume;
-        let available = if self.open {
+        // Half a bucket, so that a parent over its limit pauses visibly and then writes a whole plan, instead of one
+        // write per interval.
+        let resume = burst.div_ceil(2);
+        self.open &= self.bucket.available(rate, now) < resume;
+        let writes = if self.open {
             0
         } else {
-            self.available(interval, capacity, now)
+            let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
+            usize::try_from(self.bucket.take(wanted, rate, now)).unwrap_or(usize::MAX)
         };
-        let granted = available.min(u32::try_from(wanted).unwrap_or(u32::MAX));
-        let spent = self.spent.map_or(now, |spent| spent.max(now));
-        self.spent = Some(spent + interval * granted);
-        let writes = usize::try_from(granted).unwrap_or(usize::MAX);
         self.open |= writes < wanted;
-        let wait = self
-            .open
-            .then(|| self.until(interval, capacity, resume, now));
+        let wait = self.open.then(|| self.bucket.wait(resume, rate, now));
         Allowance { writes, wait }
-    }
-
-    /// Returns the number of tokens left.
-    fn available(&self, interval: Duration, capacity: u32, now: Instant) -> u32 {
-        let used = self
-            .used(now)
-            .as_nanos()
-            .div_ceil(interval.as_nanos().max(1));
-        capacity.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
-    }
-
-    /// Returns the time until `wanted` tokens are left.
-    fn until(&self, interval: Duration, capacity: u32, wanted: u32, now: Instant) -> Duration {
-        let may_be_used = interval * capacity.saturating_sub(wanted);
-        self.used(now).saturating_sub(may_be_used)
-    }
-
-    /// Returns the lead of the writes over an even rate.
-    fn used(&self, now: Instant) -> Duration {
-        self.spent
-            .map_or(Duration::ZERO, |spent| spent.saturating_duration_since(now))
     }
 }
 

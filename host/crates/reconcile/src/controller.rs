@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, convert::Infallible, future::Future, sync::Arc,
 use innkeeper_apply::clock::since_boot;
 use innkeeper_cluster::{Cause, Registration};
 use innkeeper_metrics::{ControllerMetrics, PassResult};
-use innkeeper_model::ObjectId;
+use innkeeper_model::{ObjectId, Rate, TokenBucket};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::{JoinError, JoinSet},
@@ -99,7 +99,11 @@ pub async fn run<W: Work>(
         work,
         resync: resync_period.map(|period| Resync::new(period, queue.seed, now)),
         queue: Queue::new(queue),
-        pace: Pace::new(passes_per_second_max),
+        rate: Rate {
+            burst: u64::from(passes_per_second_max),
+            refill: Duration::from_secs(1),
+        },
+        bucket: TokenBucket::default(),
         passes: JoinSet::new(),
         changed: BTreeMap::new(),
         metrics,
@@ -125,7 +129,9 @@ struct PassLoop<W> {
     work: Arc<W>,
     resync: Option<Resync>,
     queue: Queue<ObjectId>,
-    pace: Pace,
+    /// The rate limit of passes; a longer burst than one second's worth would let a plugin exceed it.
+    rate: Rate,
+    bucket: TokenBucket<Duration>,
     passes: JoinSet<EndedPass>,
     /// The times at which the host saw the first change that no pass has begun for; at most one per queued parent.
     changed: BTreeMap<ObjectId, Instant>,
@@ -176,8 +182,9 @@ impl<W: Work> PassLoop<W> {
 
     /// Returns the time until a pass may begin; none while no key waits.
     fn next_start(&self) -> Option<Duration> {
-        let due = self.queue.next_due()?.max(self.pace.free_at);
-        Some(due.saturating_sub(self.now()))
+        let (due, now) = (self.queue.next_due()?, self.now());
+        let wait = due.saturating_sub(now);
+        Some(wait.max(self.bucket.wait(1, self.rate, now)))
     }
 
     fn resync(&mut self) {
@@ -201,7 +208,7 @@ impl<W: Work> PassLoop<W> {
         else {
             return;
         };
-        self.pace.begin(now);
+        self.bucket.take(1, self.rate, now);
         let turn = Turn {
             failures,
             parked: parked_since.map(|since| now.saturating_sub(since)),
@@ -266,31 +273,6 @@ async fn free_place(places: &Arc<Semaphore>, wait: Option<Duration>) -> OwnedSem
         Ok(place) => place,
         // The semaphore is never closed; a closed one would allow no pass.
         Err(_) => std::future::pending().await,
-    }
-}
-
-/// The rate limit of passes: a burst of one second's worth, then one pass per interval.
-struct Pace {
-    interval: Duration,
-    /// The time at which all beginnings so far would have ended at an even rate.
-    spent: Duration,
-    /// The earliest time of the next beginning.
-    free_at: Duration,
-}
-
-impl Pace {
-    fn new(per_second_max: u32) -> Self {
-        Self {
-            interval: Duration::from_secs(1) / per_second_max.max(1),
-            spent: Duration::ZERO,
-            free_at: Duration::ZERO,
-        }
-    }
-
-    fn begin(&mut self, now: Duration) {
-        self.spent = self.spent.max(now).saturating_add(self.interval);
-        // The burst of one second is the unit of the limit; a longer one would let a plugin exceed it.
-        self.free_at = self.spent.saturating_sub(Duration::from_secs(1));
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use innkeeper_cluster::Answer;
+use innkeeper_cluster::ReadAnswer;
 use innkeeper_model::{
     Access, Gvk, HashKey, ManagedEntry, Object, ObjectId, Phase, ReadFailure, ReadKey, Resource,
 };
@@ -59,7 +59,7 @@ impl Inputs {
     }
 
     /// Takes up a read and its answer.
-    pub(super) fn read(&mut self, key: &ReadKey, answer: &Answer) {
+    pub(super) fn read(&mut self, key: &ReadKey, answer: &ReadAnswer) {
         match key {
             ReadKey::Get(reference) => {
                 self.text("get");
@@ -75,14 +75,14 @@ impl Inputs {
             }
         }
         match answer {
-            Answer::Object(object) => self.optional(object.as_deref()),
-            Answer::List(objects) => {
+            ReadAnswer::Object(object) => self.optional(object.as_deref()),
+            ReadAnswer::List(objects) => {
                 self.count(objects.len());
                 for object in objects {
                     self.text(object);
                 }
             }
-            Answer::Failed(failure) => self.text(match failure {
+            ReadAnswer::Failed(failure) => self.text(match failure {
                 ReadFailure::NotGranted(_) => "not granted",
                 ReadFailure::OutOfSight { .. } => "out of sight",
                 ReadFailure::NotServed(_) => "not served",
@@ -165,7 +165,7 @@ impl Memory {
         &self,
         parent: &ObjectId,
         inputs: &Inputs,
-        mut ask: impl FnMut(&ReadKey) -> Answer,
+        mut ask: impl FnMut(&ReadKey) -> ReadAnswer,
     ) -> Option<Next> {
         let Remembered { key, next, reads } = self.0.lock().get(parent)?.clone();
         let mut inputs = inputs.clone();
@@ -180,7 +180,7 @@ impl Memory {
         &self,
         parent: &ObjectId,
         mut inputs: Inputs,
-        reads: &[(ReadKey, Answer)],
+        reads: &[(ReadKey, ReadAnswer)],
         next: Next,
     ) {
         if reads.len() > READS_MAX {

@@ -3,7 +3,7 @@
 //! Every pass decides it anew, so that no state about it can be out of date. The parent is subscribed to the namespace as
 //! to the reads of its guest.
 
-use innkeeper_cluster::{Answer, Recording, Registration, labels};
+use innkeeper_cluster::{ReadAnswer, ReadRecording, Registration, labels};
 use innkeeper_model::{
     Access, Gvk, Object, ObjectRef, PluginName, ReadFailure, ReadKey, ReadKind, ReadScope,
 };
@@ -68,18 +68,18 @@ pub(super) fn choose(
     serving: &Serving,
     registration: &Registration,
     parent: &Object,
-) -> (Choice, Recording) {
+) -> (Choice, ReadRecording) {
     let selection = &serving.selection;
     if selection.is_all() {
-        return (Choice::Selected, Recording::default());
+        return (Choice::Selected, ReadRecording::default());
     }
     let own = labels(&parent.json);
     if let Err(why) = selection.select(&own, None) {
-        return (Choice::NotSelected(why), Recording::default());
+        return (Choice::NotSelected(why), ReadRecording::default());
     }
     let namespace = parent.namespace.as_ref();
     let Some(name) = namespace.filter(|_| selection.asks_for_namespaces()) else {
-        return (Choice::Selected, Recording::default());
+        return (Choice::Selected, ReadRecording::default());
     };
     let reference = ObjectRef {
         kind: namespace_kind(),
@@ -88,17 +88,17 @@ pub(super) fn choose(
     };
     let mut reads = registration.reads(parent, &serving.own_reads);
     let choice = match reads.ask(&ReadKey::Get(reference)) {
-        Answer::Object(Some(namespace)) => {
+        ReadAnswer::Object(Some(namespace)) => {
             match selection.select(&own, Some(&labels(&namespace))) {
                 Ok(()) => Choice::Selected,
                 Err(why) => Choice::NotSelected(why),
             }
         }
-        Answer::Failed(ReadFailure::NotSynced(kind) | ReadFailure::NotServed(kind)) => {
+        ReadAnswer::Failed(ReadFailure::NotSynced(kind) | ReadFailure::NotServed(kind)) => {
             Choice::NotCached(kind)
         }
         // The event of a namespace may come after those of the objects in it.
-        Answer::Object(None) | Answer::List(_) | Answer::Failed(_) => Choice::NotSeen,
+        ReadAnswer::Object(None) | ReadAnswer::List(_) | ReadAnswer::Failed(_) => Choice::NotSeen,
     };
     (choice, reads.into_recording())
 }

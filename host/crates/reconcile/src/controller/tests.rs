@@ -277,20 +277,6 @@ async fn finishes_what_runs_and_begins_nothing_more_when_stopped() {
     assert!(fake.running.lock().is_empty());
 }
 
-#[test]
-fn paces_the_beginnings_of_passes() {
-    let mut pace = Pace::new(10);
-    let second = Duration::from_secs(1);
-    for _ in 0..10 {
-        assert_eq!(pace.free_at, Duration::ZERO, "a second's worth at once");
-        pace.begin(Duration::ZERO);
-    }
-    pace.begin(Duration::ZERO);
-    assert_eq!(pace.free_at, second / 10);
-    pace.begin(second * 100);
-    assert!(pace.free_at <= second * 100, "unused time is not saved up");
-}
-
 #[tokio::test]
 async fn o1_every_pass_is_counted_by_how_it_ended_and_every_turn_is_a_beat() {
     let (metrics, beats) = (Metrics::new(), Arc::new(AtomicUsize::new(0)));

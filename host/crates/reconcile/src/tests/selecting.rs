@@ -1,7 +1,7 @@
 //! Parents that come into the selection and leave it.
 
 use futures::FutureExt;
-use innkeeper_cluster::Answer;
+use innkeeper_cluster::ReadAnswer;
 use innkeeper_model::{LabelSelector, ObjectRef, ReadFailure, ReadKey, ReadKind};
 use innkeeper_policy::Selection;
 
@@ -244,6 +244,9 @@ async fn guests_do_not_see_what_the_host_reads_of_namespaces() {
         reads.ask(&ReadKey::Get(reference.clone()))
     };
     let not_granted = ReadFailure::NotGranted(reference.kind.clone());
-    assert_eq!(ask(&serving.reads), Answer::Failed(not_granted));
-    assert!(matches!(ask(&serving.own_reads), Answer::Object(Some(_))));
+    assert_eq!(ask(&serving.reads), ReadAnswer::Failed(not_granted));
+    assert!(matches!(
+        ask(&serving.own_reads),
+        ReadAnswer::Object(Some(_))
+    ));
 }
