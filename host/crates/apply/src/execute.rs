@@ -68,14 +68,16 @@ impl Execution {
             })
     }
 
-    /// Returns whether a child was made or changed, so that its watch is going to show it.
+    /// Returns true if a child was created, changed or transferred, so that its watch brings the next pass.
+    ///
+    /// Only that pass sees the child as the plugin wants it: a transfer changes the owner and nothing else.
     pub fn comes_back(&self) -> bool {
         self.results.iter().any(|(operation, result)| {
-            let is_apply = matches!(
+            let is_shown = matches!(
                 operation,
-                Operation::Create { .. } | Operation::Update { .. }
+                Operation::Create { .. } | Operation::Update { .. } | Operation::Transfer { .. }
             );
-            is_apply && result.is_ok()
+            is_shown && result.is_ok()
         })
     }
 

@@ -197,6 +197,21 @@ async fn every_write_is_bound_to_what_was_observed_a5_a6_l1() {
     "#]].assert_eq(&shown(&server));
 }
 
+/// A6: after a transfer, the parent must not be reported as applied before the child has its fields.
+#[tokio::test]
+async fn a6_the_watch_shows_each_child_that_was_written() {
+    for (operation, expected) in [
+        (create("c"), true),
+        (update("s"), true),
+        (transfer("t"), true),
+        (prune("p"), false),
+    ] {
+        let name = operation.to_string();
+        let (_server, execution) = run(vec![ok(12)], vec![operation]).await;
+        assert_eq!(execution.comes_back(), expected, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn without_the_finalizer_nothing_is_written_l1() {
     let refused = Answer::Say(409, "", json!({}));
