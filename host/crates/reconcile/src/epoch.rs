@@ -200,7 +200,8 @@ impl Active {
     /// Makes `serving` the active revision of every pass that begins from now on.
     ///
     /// `change` is the time at which the host saw the cause of the switch, if there was one.
-    /// Before such a pass begins, `watch` gets the new revision and the former epochs with running passes, newest first.
+    /// Before such a pass begins, `watch` gets the new revision and the former epochs with running passes, the newest
+    /// first.
     pub(super) fn switch(
         &self,
         serving: Serving,

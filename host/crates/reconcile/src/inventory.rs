@@ -1,8 +1,8 @@
 //! The kinds that plugins have ever created, and the kinds of parents that have got their finalizers.
 //!
-//! A kind is recorded before its first child or finalizer exists. A plugin that no longer declares a kind must still find
-//! its children of that kind, even after a restart. A plugin that is removed must find its finalizers, because the API
-//! server does not delete a parent that has one.
+//! A kind is recorded before its first child or finalizer exists. A plugin that no longer declares a kind must still
+//! find its children of that kind, even after a restart. A plugin that is removed must find its finalizers, because the
+//! API server does not delete a parent that has one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

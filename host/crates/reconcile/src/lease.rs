@@ -1,8 +1,54 @@
-//! Who may write: asks for the lease, keeps it, and lets go of it last.
+//! The lease of the host: acquires it, renews it, and releases it when the host stops.
 //!
-//! The rules are in `machine`, what they are worth to the rest of the host is in the [`Claim`] that this prolongs.
-//! It knows nothing about what is written, and the lease is no fence: an API server may be slow with a write that was
-//! sent in time, so that every write has to be safe by itself.
+//! The rules are in `machine`. The rest of the host sees only the [`Claim`], which each renewal extends.
+//! This module does not know the writes that the claim allows. The lease is no fence: an API server may delay a write
+//! that was sent in time, so every write must be safe without the lease.
+//!
+//! Several clocks meet here, and only the first one decides:
+//!
+//! - The monotonic clock of this machine that counts its sleep, [`since_boot`]: the age of the claim and of the
+//!   observed lease. With a clock that stands still during sleep, a holder that wakes up would still believe in its
+//!   claim.
+//! - The wall clock of this machine, [`ElectionParts::now`]: only the times that a user reads in the lease. The wall
+//!   clocks of two machines differ, so no host compares such a time with its own.
+//! - The clock of the API server: only in timestamps of the lease's metadata, which are not read. The server's order of
+//!   writes counts instead: each write names the version that it replaces.
+//!
+//! Timers ([`sleep`], [`timeout`]) stand still during the machine's sleep. So they only end pauses and requests, and the
+//! first clock is read afterwards.
+//!
+//! ```no_run
+//! use std::{sync::Arc, time::Duration};
+//!
+//! use innkeeper_apply::{Claim, Settings, Writer};
+//! use innkeeper_cluster::LeaseReader;
+//! use innkeeper_reconcile::lease::{Election, ElectionParts, Times};
+//!
+//! # async fn lead(client: kube::Client, stop: tokio_util::sync::CancellationToken) {
+//! let times = Times {
+//!     duration: Duration::from_secs(15),
+//!     renew_deadline: Duration::from_secs(10),
+//!     retry: Duration::from_secs(2),
+//! };
+//! let claim = Claim::awaited();
+//! let parts = ElectionParts {
+//!     reader: LeaseReader::new(client.clone(), times.renew_deadline / 2, "demo", "innkeeper"),
+//!     writer: Writer::new(client, Claim::unlimited(), Settings::default()),
+//!     namespace: "demo".to_owned(),
+//!     name: "innkeeper".to_owned(),
+//!     identity: "host-1".to_owned(),
+//!     times,
+//!     now: jiff::Timestamp::now,
+//!     seed: 1,
+//!     metrics: Arc::default(),
+//! };
+//! let work = async {
+//!     claim.acquired().await;
+//!     // This process may write until `claim.over()`.
+//! };
+//! tokio::join!(Election::new(parts, claim.clone()).run(stop), work);
+//! # }
+//! ```
 
 mod machine;
 #[cfg(test)]
@@ -22,29 +68,33 @@ use tracing::{debug, error, info, warn};
 
 use machine::{Decision, Machine, Write};
 
-/// A process that waits looks so often in the time between two renewals, so that it takes over from one that ended
-/// cleanly within a second; client-go looks once.
+/// The number of reads by a waiting process in the time between two renewals.
+///
+/// Chosen: with the default of 2 s between two renewals, it finds a released lease within 0.5 s, jitter included, so it
+/// takes over within a second from a host that stops. client-go reads once in this time.
 const LOOKS_PER_RETRY: u32 = 5;
 
-/// The times of a lease: `duration` > `renew_deadline`, four fifths of which > `retry`.
+/// The times of a lease: `duration` > `renew_deadline`, and four fifths of `renew_deadline` > `retry`.
+///
+/// The host's defaults are those of client-go: 15 s, 10 s and 2 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Without a renewal for so long it is free; whole seconds.
+    /// The time without a renewal after which the lease is free, in whole seconds.
     pub duration: Duration,
-    /// Without a renewal for so long the holder gives up.
+    /// The time without a renewal after which the holder gives up.
     pub renew_deadline: Duration,
-    /// Between two renewals.
+    /// The time between two renewals.
     pub retry: Duration,
 }
 
 impl Times {
-    /// The duration as it is written in the lease.
+    /// Returns the duration in seconds, as in the lease.
     pub fn duration_s(&self) -> u32 {
         self.duration.as_secs().try_into().unwrap_or(u32::MAX)
     }
 }
 
-/// Why the lease was not read or written this time.
+/// A failed read or write of the lease.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("failed to read the lease")]
@@ -53,42 +103,42 @@ enum Error {
     Write(#[source] apply::Error),
 }
 
-/// What an election works with.
+/// The parts of an election.
 pub struct ElectionParts {
-    /// Reads the lease; nothing else goes through its client.
+    /// The reader of the lease; its client has no other requests, so a renewal waits for none.
     pub reader: LeaseReader,
-    /// Writes the lease without a claim; nothing else goes through its client but what [`LeaseReader`] reads.
+    /// The writer of the lease, without a claim; its client may be that of the reader.
     pub writer: Writer,
     /// The lease's namespace.
     pub namespace: String,
     /// The lease's name.
     pub name: String,
-    /// What nobody else calls itself.
+    /// The identity of this process, different from that of all others.
     pub identity: String,
-    /// How fast the lease changes hands.
+    /// The times of the lease.
     pub times: Times,
-    /// The clock, for the times that people read in the lease.
+    /// The wall clock, for the times in the lease; they inform the user and decide nothing.
     pub now: fn() -> Timestamp,
-    /// Where jitter begins.
+    /// The seed of the jitter.
     pub seed: u64,
-    /// Where it is shown who leads.
+    /// The metrics, one of which shows the leader.
     pub metrics: Arc<Metrics>,
 }
 
-/// One process's part in who may write.
+/// The leader election, from the view of one process.
 pub struct Election {
     parts: ElectionParts,
     claim: Claim,
     machine: Machine,
     rng: Rng,
-    /// Whether the lease may be this process's, known or not.
+    /// True once a write of the lease was sent: the lease may be held without a known answer, and needs a release.
     has_asked: bool,
-    /// Why the last turn failed, so that a failure that goes on is told once.
+    /// The error of the last attempt, so that an error that repeats is logged once.
     failure: Option<String>,
 }
 
 impl Election {
-    /// Prepares to prolong a claim that is awaited.
+    /// Creates an election for an awaited claim, which it extends.
     pub fn new(parts: ElectionParts, claim: Claim) -> Self {
         Self {
             machine: Machine::new(parts.identity.clone(), parts.times),
@@ -100,13 +150,13 @@ impl Election {
         }
     }
 
-    /// Asks for the lease and keeps it, until told to let go of it or until the claim is over.
-    pub async fn run(mut self, let_go: CancellationToken) {
+    /// Acquires the lease and renews it: until `stop`, and then releases it, or until the claim is over.
+    pub async fn run(mut self, stop: CancellationToken) {
         let claim = self.claim.clone();
         self.show(false);
         let lost = tokio::select! {
             biased;
-            () = let_go.cancelled() => false,
+            () = stop.cancelled() => false,
             () = claim.over() => true,
             never = self.keep() => match never {},
         };
@@ -114,7 +164,7 @@ impl Election {
         if lost {
             return;
         }
-        // From here on nothing is written that the lease would have to cover.
+        // Before the release: once the lease is free, another process may write, so this one must not.
         self.claim.end();
         if self.has_asked {
             self.release().await;
@@ -123,28 +173,28 @@ impl Election {
 
     async fn keep(&mut self) -> Infallible {
         loop {
-            let pause = self.turn().await;
+            let pause = self.attempt().await;
             sleep(pause).await;
         }
     }
 
-    /// Looks at the lease once and does what is to be done; answers with when to look again.
-    async fn turn(&mut self) -> Duration {
+    /// Renews or acquires the lease once, and returns the time until the next attempt.
+    async fn attempt(&mut self) -> Duration {
         let retry = self.parts.times.retry;
-        let failure = match self.try_turn().await {
+        let failure = match self.renew_or_acquire().await {
             Ok(()) => None,
             Err(error) => Some(error_chain(&error).to_string()),
         };
         if let Some(error) = &failure
             && failure != self.failure
         {
-            warn!(error, "failed to ask for the lease, trying again");
+            warn!(error, "failed to renew or acquire the lease, trying again");
         }
         self.failure = failure;
         if self.machine.is_holder() {
             return retry;
         }
-        // Those who wait should not all come at once.
+        // 20 % up or down, chosen: waiting processes that started together should not send their requests together.
         let jitter = 0.8 + 0.4 * self.rng.f64();
         match &self.failure {
             Some(_) => retry.mul_f64(jitter),
@@ -152,11 +202,11 @@ impl Election {
         }
     }
 
-    async fn try_turn(&mut self) -> Result<(), Error> {
+    async fn renew_or_acquire(&mut self) -> Result<(), Error> {
         let wall = (self.parts.now)();
         if let Some(write) = self.machine.renewal(since_boot(), wall) {
             match self.write(write).await {
-                // Somebody else has written it: what, is to be looked at.
+                // Another client has written the lease since, so the read below finds the reason.
                 Err(error) if error.is_stale() => {}
                 written => return written.map_err(Error::Write),
             }
@@ -165,7 +215,7 @@ impl Election {
         match self.machine.decide(lease, since_boot(), (self.parts.now)()) {
             Decision::Write(write) => match self.write(write).await {
                 Err(error) if matches!(error.kind, ErrorKind::Conflict | ErrorKind::Exists) => {
-                    debug!("another process was faster with the lease");
+                    debug!("another process has written the lease first");
                     Ok(())
                 }
                 written => written.map_err(Error::Write),
@@ -184,7 +234,7 @@ impl Election {
         }
     }
 
-    /// Writes the lease; a claim counts from before the write was sent.
+    /// Writes the lease; the claim counts from the time before the write is sent.
     async fn write(&mut self, write: Write) -> Result<(), apply::Error> {
         let was_holder = self.machine.is_holder();
         self.has_asked = true;
@@ -197,7 +247,7 @@ impl Election {
             return Ok(());
         };
         let deadline = self.parts.times.renew_deadline;
-        // The last fifth is for writes that are under way.
+        // No write begins in the last fifth, 2 s by default: the writes under way get this time to end. Chosen.
         let held = self.claim.hold(from + deadline / 5 * 4, from + deadline);
         if held && !was_holder {
             self.show(true);
@@ -226,10 +276,10 @@ impl Election {
         }
     }
 
-    /// Lets go of the lease if it is still this process's; others find out by themselves if that fails.
+    /// Releases the lease if this process holds it; if that fails, the other processes wait until the lease expires.
     async fn release(&self) {
         let released = timeout(self.parts.times.retry, async {
-            // A renewal that was cut off may have changed the version.
+            // A renewal that was cut off may have changed the version, so the lease is read again.
             let lease = self.parts.reader.read().await.map_err(Error::Read)?;
             let wall = (self.parts.now)();
             match lease.and_then(|lease| self.machine.release(&lease, wall)) {
@@ -238,12 +288,12 @@ impl Election {
             }
         });
         match released.await {
-            Ok(Ok(())) => info!("let go of the lease"),
+            Ok(Ok(())) => info!("released the lease"),
             Ok(Err(error)) => {
-                warn!(error = %error_chain(&error), "failed to let go of the lease: others wait until it has lapsed");
+                warn!(error = %error_chain(&error), "failed to release the lease: other processes wait until it expires");
             }
             Err(_) => {
-                warn!("failed to let go of the lease in time: others wait until it has lapsed")
+                warn!("failed to release the lease in time: other processes wait until it expires")
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The selection of parents by their labels and those of their namespaces.
 //!
-//! Every pass decides it anew, so that no state about it can be out of date. The parent is subscribed to the namespace as
-//! to the reads of its guest.
+//! Every pass decides it again, so no state about it can be out of date. The parent is subscribed to the namespace as to
+//! the reads of its guest.
 
 use innkeeper_cluster::{ReadAnswer, ReadRecording, Registration, labels};
 use innkeeper_model::{

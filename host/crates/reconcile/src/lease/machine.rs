@@ -1,11 +1,17 @@
-//! What to do about the lease, decided from what was observed of it and when.
+//! The rules of the lease: decides on its writes from the observed leases and the times of the observations.
 //!
-//! Pure, with client-go's rules: time is what passes on this machine's own monotonic clock, and the times written in
-//! the lease decide nothing, because other clocks wrote them. Unlike client-go's, that clock goes on while the machine
-//! sleeps, so that a holder that wakes up knows how late it is.
-//! A holder counts from the moment *before* it sent the renewal, all others from the moment *after* they saw it, so
-//! that the holder gives up first, however the clocks differ in what they show, and as long as they do not differ in
-//! how fast they run by more than the lease's duration is longer than the renew deadline.
+//! Pure, with client-go's rules. Each call gets two clocks:
+//!
+//! - `now`, `sent`, `since`: the monotonic clock of this machine. It alone decides. Unlike client-go's clock, it counts
+//!   the time while the machine sleeps, so a holder that wakes up knows that it is late.
+//! - `wall`: the wall clock of this machine, for the times in the lease, which only inform the user. The times in an
+//!   observed lease decide nothing, because the clocks of other machines wrote them.
+//!
+//! The clock of the API server is not used: its versions order the writes.
+//!
+//! The holder counts from the time *before* it sends a renewal, the others from the time *after* they see it, so the
+//! holder gives up first. This does not depend on the times that the clocks show, only on their rates: these may differ
+//! by the ratio of the lease's duration to the renew deadline, 1.5 with the defaults.
 
 use std::time::Duration;
 
@@ -14,7 +20,7 @@ use jiff::Timestamp;
 
 use super::Times;
 
-/// One candidate's view of the lease. Its times are what has passed since some moment that stays the same.
+/// One candidate's view of the lease. Its times are those of its monotonic clock, counted from any fixed moment.
 #[derive(Debug)]
 pub(super) struct Machine {
     identity: String,
@@ -23,44 +29,44 @@ pub(super) struct Machine {
     held: Option<HeldLease>,
 }
 
-/// What the lease said last.
+/// The last observed content of the lease.
 #[derive(Debug)]
 struct Seen {
     record: LeaseRecord,
-    /// When it was first seen to say so.
+    /// The time at which this content was first seen, on this machine's monotonic clock.
     since: Duration,
 }
 
-/// A claim.
+/// The lease while this process holds it.
 #[derive(Debug)]
 struct HeldLease {
-    /// When the last renewal that succeeded was about to be sent.
+    /// The time just before the last successful renewal was sent, on this machine's monotonic clock.
     since: Duration,
     version: ResourceVersion,
 }
 
-/// What is to be done.
+/// The next step of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// To write this.
+    /// Write the lease.
     Write(Write),
-    /// To look again later: another process holds the lease.
+    /// Read the lease again later: another process holds it.
     Wait,
-    /// To give up for good: the lease went to another process.
+    /// Give up for good: another process has the lease.
     Yield {
-        /// Who holds it.
+        /// The identity of that process.
         holder: String,
     },
-    /// To give up for good: the claim was not renewed in time.
+    /// Give up for good: the claim was not renewed in time.
     Lapse,
 }
 
 /// A write of the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Write {
-    /// The version that it replaces; none: it makes the lease.
+    /// The version that it replaces; none to create the lease.
     pub(super) replaces: Option<ResourceVersion>,
-    /// What the lease says then.
+    /// The new content of the lease.
     pub(super) record: LeaseRecord,
 }
 
@@ -74,12 +80,12 @@ impl Machine {
         }
     }
 
-    /// Whether it has had a claim, which may have lapsed since.
+    /// Returns true if this process has held the lease; the claim may have lapsed since.
     pub(super) const fn is_holder(&self) -> bool {
         self.held.is_some()
     }
 
-    /// The renewal that needs no look before; none without a claim.
+    /// Returns a renewal, which needs no read before; none without a claim.
     pub(super) fn renewal(&self, now: Duration, wall: Timestamp) -> Option<Write> {
         let (held, seen) = (self.held.as_ref()?, self.seen.as_ref()?);
         (!self.has_lapsed(now)).then(|| Write {
@@ -91,9 +97,9 @@ impl Machine {
         })
     }
 
-    /// What to do about a lease that has just been read; none: there is no lease.
+    /// Decides on the next step after a read of the lease; `lease` is none if there is no lease.
     ///
-    /// `now` is the time after the read, `wall` the time for people.
+    /// `now` is the monotonic clock after the read, `wall` the wall clock for a write.
     pub(super) fn decide(
         &mut self,
         lease: Option<Lease>,
@@ -104,7 +110,7 @@ impl Machine {
             return Decision::Lapse;
         }
         let Some(lease) = lease else {
-            // Whoever held a lease that somebody deleted does not know that yet.
+            // The holder of a deleted lease still believes in its claim until its next renewal.
             return if self.is_held_by_another(now) {
                 Decision::Wait
             } else {
@@ -127,9 +133,9 @@ impl Machine {
         Decision::Write(self.take(Some(version), before, wall))
     }
 
-    /// Takes a write that was done: sent after `sent`, answered before `now`.
+    /// Notes a successful write, which was sent after `sent` and answered before `now`.
     ///
-    /// Answers with the moment from which the claim counts; none if it lapsed on the way.
+    /// Returns the time from which the claim counts; none if the claim lapsed before the answer.
     pub(super) fn wrote(
         &mut self,
         lease: Lease,
@@ -150,13 +156,13 @@ impl Machine {
         Some(sent)
     }
 
-    /// The write that lets go of a lease that has just been read; none if it is not this process's.
+    /// Returns the write that releases a lease that has just been read; none if another process holds it.
     pub(super) fn release(&self, lease: &Lease, wall: Timestamp) -> Option<Write> {
         (lease.record.holder == self.identity).then(|| Write {
             replaces: Some(lease.version),
             record: LeaseRecord {
                 holder: String::new(),
-                // Whoever goes by the duration alone need not wait either.
+                // As client-go does: a client that reads only the duration need not wait either.
                 duration_s: 1,
                 acquired: Some(wall),
                 renewed: Some(wall),
@@ -165,32 +171,34 @@ impl Machine {
         })
     }
 
-    /// Whether a claim has run out unrenewed.
+    /// Returns true if the claim was not renewed in time.
     fn has_lapsed(&self, now: Duration) -> bool {
         let since = self.held.as_ref().map(|held| held.since);
         since.is_some_and(|since| now.saturating_sub(since) >= self.times.renew_deadline)
     }
 
-    /// Takes note of what the lease says; a change starts its time anew.
+    /// Notes the content of the lease; a change restarts its duration.
+    ///
+    /// Only the content: a change of the metadata, for example a label, is no sign of life of the holder.
     fn see(&mut self, record: LeaseRecord, now: Duration) {
         if self.seen.as_ref().is_none_or(|seen| seen.record != record) {
             self.seen = Some(Seen { record, since: now });
         }
     }
 
-    /// Whether another process may still believe that it holds what was seen last.
+    /// Returns true if another process may still believe that it holds the lease.
     fn is_held_by_another(&self, now: Duration) -> bool {
         let Some(Seen { record, since }) = &self.seen else {
             return false;
         };
-        // A holder that was given more time is let have it, and an edited record takes none away.
+        // A holder with a longer duration keeps it; a shorter one, for example after an edit, does not count.
         let stated = Duration::from_secs(record.duration_s.into());
         let duration = stated.max(self.times.duration);
         let is_another = !record.holder.is_empty() && record.holder != self.identity;
         is_another && now.saturating_sub(*since) < duration
     }
 
-    /// The record with this process as the holder.
+    /// Returns the write that makes this process the holder.
     fn take(
         &self,
         replaces: Option<ResourceVersion>,

@@ -1,4 +1,4 @@
-//! The rules of the lease, one by one and with several candidates.
+//! The rules of the lease: each one, and several candidates together.
 
 mod candidates;
 
@@ -24,7 +24,7 @@ const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// The time for people; nothing may depend on it.
+/// The wall clock; nothing may depend on it.
 fn wall(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
@@ -50,7 +50,7 @@ fn write(decision: Decision) -> Write {
     }
 }
 
-/// A machine that got a free lease at this time.
+/// Returns a machine that acquired a free lease at this time.
 fn holder(at: Duration) -> Machine {
     let mut machine = machine("a");
     let Write { record, .. } = write(machine.decide(None, at, wall(1)));
@@ -63,7 +63,7 @@ fn holder(at: Duration) -> Machine {
 }
 
 #[test]
-fn l2_a_missing_lease_is_made() {
+fn l2_a_missing_lease_is_created() {
     let made = write(machine("a").decide(None, s(0), wall(9)));
     let record = LeaseRecord {
         holder: "a".to_owned(),
@@ -77,7 +77,7 @@ fn l2_a_missing_lease_is_made() {
 }
 
 #[test]
-fn l2_a_lease_of_nobody_is_taken_at_once() {
+fn l2_a_lease_without_a_holder_is_acquired_at_once() {
     let taken = write(machine("a").decide(Some(lease(7, "", 1)), s(0), wall(9)));
     assert_eq!(taken.replaces, Some(ResourceVersion(7)));
     assert_eq!(taken.record.transitions, 5);
@@ -85,9 +85,9 @@ fn l2_a_lease_of_nobody_is_taken_at_once() {
 }
 
 #[test]
-fn l2_a_lease_is_free_after_its_record_has_stayed_the_same_for_its_duration_by_the_local_clock() {
+fn l2_a_lease_expires_after_its_content_is_unchanged_for_its_duration_on_the_local_clock() {
     let mut machine = machine("a");
-    // What its times say does not matter: the clock that wrote them may be an hour before or behind.
+    // Its times do not matter: the clock that wrote them may be an hour fast or slow.
     for renewed in [-3600, 3600] {
         let at = s(100 + u64::from(renewed > 0) * 100);
         let seen = lease(7, "b", renewed);
@@ -103,7 +103,7 @@ fn l2_a_lease_is_free_after_its_record_has_stayed_the_same_for_its_duration_by_t
 }
 
 #[test]
-fn l2_a_renewal_starts_the_time_anew_and_a_label_does_not() {
+fn l2_a_renewal_restarts_the_duration_and_a_changed_label_does_not() {
     let mut machine = machine("a");
     let mut see =
         |version, renewed, at| machine.decide(Some(lease(version, "b", renewed)), s(at), wall(1));
@@ -114,7 +114,7 @@ fn l2_a_renewal_starts_the_time_anew_and_a_label_does_not() {
 }
 
 #[test]
-fn l2_a_holder_with_more_time_is_let_have_it_and_an_edit_takes_none_away() {
+fn l2_a_longer_duration_in_the_lease_counts_and_a_shorter_one_does_not() {
     for (duration_s, free_at) in [(60, 60), (1, 15), (0, 15)] {
         let mut machine = machine("a");
         let mut seen = lease(7, "b", 1);
@@ -127,17 +127,21 @@ fn l2_a_holder_with_more_time_is_let_have_it_and_an_edit_takes_none_away() {
 }
 
 #[test]
-fn l2_a_claim_counts_from_before_it_was_asked_for() {
+fn l2_a_claim_counts_from_before_its_request() {
     let mut machine = machine("a");
     let asked = write(machine.decide(None, s(1), wall(1)));
     let answered = |version| Lease {
         version: ResourceVersion(version),
         record: asked.record.clone(),
     };
-    assert_eq!(machine.wrote(answered(1), s(1), s(11)), None, "too late");
+    assert_eq!(
+        machine.wrote(answered(1), s(1), s(11)),
+        None,
+        "an answer after the renew deadline should give no claim"
+    );
     assert!(!machine.is_holder());
     assert_eq!(machine.renewal(s(11), wall(1)), None);
-    // But it is this process's lease, as the next look shows.
+    // This process holds the lease nevertheless, as the next read shows.
     let again = write(machine.decide(Some(answered(1)), s(12), wall(2)));
     assert_eq!(again.record.transitions, 0);
     assert_eq!(machine.wrote(answered(2), s(12), s(13)), Some(s(12)));
@@ -145,7 +149,7 @@ fn l2_a_claim_counts_from_before_it_was_asked_for() {
 }
 
 #[test]
-fn l2_a_renewal_keeps_when_it_was_acquired() {
+fn l2_a_renewal_keeps_the_acquire_time() {
     let machine = holder(s(0));
     let renewal = machine.renewal(s(2), wall(3)).unwrap();
     assert_eq!(renewal.replaces, Some(ResourceVersion(1)));
@@ -155,17 +159,17 @@ fn l2_a_renewal_keeps_when_it_was_acquired() {
 }
 
 #[test]
-fn l2_a_claim_that_was_not_renewed_in_time_is_given_up() {
+fn l2_a_claim_without_a_renewal_in_time_lapses() {
     let mut machine = holder(s(0));
     assert!(machine.renewal(s(9), wall(1)).is_some());
     assert_eq!(machine.renewal(s(10), wall(1)), None);
     assert_eq!(machine.decide(None, s(10), wall(1)), Decision::Lapse);
-    // An answer that comes after that does not bring it back.
+    // A later answer does not bring the claim back.
     assert_eq!(machine.wrote(lease(9, "a", 9), s(9), s(10)), None);
 }
 
 #[test]
-fn l2_a_holder_makes_a_deleted_lease_again_and_the_others_let_it() {
+fn l2_only_the_holder_creates_a_deleted_lease_before_it_expires() {
     let mut holding = holder(s(0));
     assert_eq!(write(holding.decide(None, s(2), wall(1))).replaces, None);
     let mut waiting = machine("b");
@@ -179,17 +183,17 @@ fn l2_a_holder_makes_a_deleted_lease_again_and_the_others_let_it() {
 }
 
 #[test]
-fn l2_a_holder_yields_to_whom_a_foreigner_has_given_the_lease() {
+fn l2_a_holder_yields_after_an_edit_names_another_holder() {
     let mut machine = holder(s(0));
-    let edited = lease(2, "somebody", 1);
-    let holder = "somebody".to_owned();
+    let edited = lease(2, "other", 1);
+    let holder = "other".to_owned();
     let decision = machine.decide(Some(edited), s(2), wall(1));
     assert_eq!(decision, Decision::Yield { holder });
     assert!(!machine.is_holder());
 }
 
 #[test]
-fn l2_a_holder_takes_back_a_lease_that_a_foreigner_has_emptied() {
+fn l2_a_holder_takes_back_a_lease_after_an_edit_removes_the_holder() {
     let mut machine = holder(s(0));
     let taken = write(machine.decide(Some(lease(2, "", 1)), s(2), wall(5)));
     assert_eq!(taken.replaces, Some(ResourceVersion(2)));
@@ -197,9 +201,9 @@ fn l2_a_holder_takes_back_a_lease_that_a_foreigner_has_emptied() {
 }
 
 #[test]
-fn l2_a_conflict_is_solved_by_looking_again() {
+fn l2_a_holder_renews_after_a_conflict_and_a_read() {
     let mut machine = holder(s(0));
-    // A renewal whose answer was lost, or a label: the version is another, the holder is the same.
+    // As after a renewal whose answer was lost, or a changed label: another version, the same holder.
     let renewed = write(machine.decide(Some(lease(5, "a", 2)), s(2), wall(3)));
     assert_eq!(renewed.replaces, Some(ResourceVersion(5)));
     assert_eq!(renewed.record.acquired, Some(wall(1)));
@@ -207,7 +211,7 @@ fn l2_a_conflict_is_solved_by_looking_again() {
 }
 
 #[test]
-fn l2_only_the_holder_lets_go() {
+fn l2_only_the_holder_releases_the_lease() {
     let holding = holder(s(0));
     assert_eq!(holding.release(&lease(3, "b", 1), wall(8)), None);
     let released = holding.release(&lease(3, "a", 1), wall(8)).unwrap();

@@ -1,4 +1,4 @@
-//! Several candidates and one lease, in a world where clocks differ, processes freeze and messages are late or lost.
+//! Several candidates for one lease: their clocks differ, processes freeze, and messages are late or lost.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,73 +12,73 @@ use crate::lease::machine::{Decision, Machine, Write};
 /// Milliseconds of true time, which no candidate sees.
 type Ms = u64;
 
-/// How long the world lasts.
+/// The duration of a run: more than ten lease durations, so that the lease can change hands several times.
 const END: Ms = 200_000;
 
-/// What happens to one request.
+/// The fate of one request.
 #[derive(Clone, Debug)]
 struct Fate {
-    /// Before it is sent, the process freezes for so long.
+    /// The time for which the process freezes before it sends the request.
     freeze: Ms,
-    /// Until it is at the API server.
+    /// The time of the request to the API server.
     there: Ms,
-    /// Until its answer is back.
+    /// The time of the answer back to the candidate.
     back: Ms,
-    /// Whether it gets there.
+    /// False if the request is lost.
     arrives: bool,
-    /// Whether its answer gets back.
+    /// False if the answer is lost.
     is_answered: bool,
-    /// Then the candidate waits no longer for it.
+    /// The timeout of the request.
     patience: Ms,
 }
 
-/// One candidate.
+/// The properties of one candidate.
 #[derive(Clone, Debug)]
 struct Nature {
     starts: Ms,
     offset: Ms,
-    /// How fast its clock runs, in thousandths.
+    /// The rate of its clock, in thousandths of true time.
     rate: u64,
     fates: Vec<Fate>,
 }
 
 impl Nature {
-    /// What its clock shows.
+    /// Returns the time of its monotonic clock.
     fn clock(&self, now: Ms) -> Duration {
         Duration::from_millis(self.offset + now * self.rate / 1000)
     }
 
-    /// What it writes for people to read.
+    /// Returns the time of its wall clock.
     fn wall(&self, now: Ms) -> Timestamp {
         let shown = i64::try_from(self.clock(now).as_millis()).unwrap();
         Timestamp::from_millisecond(shown).unwrap()
     }
 
-    /// When its clock shows that, at the latest.
+    /// Returns the true time at which its clock certainly shows `clock`.
     fn truth(&self, clock: Duration) -> Ms {
         let shown = u64::try_from(clock.as_millis()).unwrap() - self.offset;
         (shown * 1000).div_ceil(self.rate)
     }
 }
 
-/// Something that happens at the lease itself; requests are there at a time, and in the order of it.
+/// A request to the API server, which serves requests in the order of their arrival.
 #[derive(Debug)]
 enum Request {
     Read,
     Write(Write),
 }
 
-/// A candidate in the world.
+/// The state of a candidate.
 struct Candidate {
     nature: Nature,
     machine: Machine,
     step: usize,
-    /// The part of true time in which it believes that it may write.
+    /// The periods of true time in which it believes that it may write.
     claims: Vec<(Ms, Ms)>,
     is_over: bool,
 }
 
-/// Events by time; the number keeps those of the same time in their order.
+/// The events by time; the number keeps the order of events at the same time.
 type Events = BTreeMap<(Ms, u64), (usize, Event)>;
 
 enum Event {
@@ -149,7 +149,7 @@ impl World {
                 } => {
                     let result = self.serve(&request);
                     let back = now + fate.back;
-                    // An answer after the candidate gave up is not heard.
+                    // An answer after the timeout is lost.
                     if fate.is_answered && back < wait_until {
                         self.add(
                             back,
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// What the API server does.
+    /// Serves a request as the API server does.
     fn serve(&mut self, request: &Request) -> Result<Option<Lease>, ()> {
         let Request::Write(Write { replaces, record }) = request else {
             return Ok(self.lease.clone());
@@ -213,7 +213,7 @@ impl World {
         let step = candidate.step;
         let fates = &candidate.nature.fates;
         let fate = fates[step % fates.len()].clone();
-        // The moment that counts is noted before the process can be held up.
+        // The candidate reads its clock before the process can freeze.
         let sent = candidate.nature.clock(now);
         let begun = now + fate.freeze;
         let wait_until = begun + fate.patience;
@@ -260,7 +260,7 @@ impl World {
                 }
                 self.pause(now, index);
             }
-            // Somebody else was faster.
+            // Another candidate was faster.
             _ => self.send(now, index, Request::Read),
         }
     }
@@ -303,7 +303,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     )
 }
 
-/// Clocks that show anything, and run as much too fast or too slow as the worst ones do.
+/// Candidates with the clocks of fault F15: up to two hours apart, and up to 5 % fast or slow.
 fn nature() -> impl Strategy<Value = Nature> {
     (
         0..30_000_u64,
