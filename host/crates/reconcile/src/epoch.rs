@@ -175,7 +175,7 @@ pub(super) struct Active(RwLock<ActiveEpochs>);
 
 struct ActiveEpochs {
     current: Arc<Epoch>,
-    /// The former epochs whose passes may still run.
+    /// The earlier epochs whose passes may still run.
     leaving: Vec<Weak<Epoch>>,
 }
 
@@ -200,7 +200,7 @@ impl Active {
     /// Makes `serving` the active revision of every pass that begins from now on.
     ///
     /// `change` is the time at which the host saw the cause of the switch, if there was one.
-    /// Before such a pass begins, `watch` gets the new revision and the former epochs with running passes, the newest
+    /// Before such a pass begins, `watch` gets the new revision and the earlier epochs with running passes, the newest
     /// first.
     pub(super) fn switch(
         &self,
@@ -227,7 +227,7 @@ impl Active {
         state.tell(watch);
     }
 
-    /// Calls `watch` with the remaining epochs if the last pass of a former one has ended; callers do this after every
+    /// Calls `watch` with the remaining epochs if the last pass of an earlier one has ended; callers do this after every
     /// pass.
     pub(super) fn settle(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
         let ended = |epoch: &Weak<Epoch>| epoch.strong_count() == 0;
@@ -267,7 +267,7 @@ mod tests {
     use crate::tests::{saying, serving_of};
 
     #[test]
-    fn a_former_epoch_is_watched_until_its_last_pass_has_ended() {
+    fn an_earlier_epoch_is_watched_until_its_last_pass_has_ended() {
         let (old, new) = (serving_of(saying("old")), serving_of(saying("new")));
         let slot = Active::new(old);
         let told = Mutex::new(Vec::new());
@@ -285,7 +285,7 @@ mod tests {
         }
         slot.settle(watch);
         slot.settle(watch);
-        // No pass runs with the former epoch now.
+        // No pass runs with the earlier epoch now.
         slot.switch(new, None, Analysis::default(), watch);
         slot.settle(watch);
         assert_eq!(*told.lock(), [1, 0, 0]);

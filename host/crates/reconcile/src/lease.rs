@@ -14,8 +14,8 @@
 //! - The clock of the API server: only in timestamps of the lease's metadata, which are not read. The server's order of
 //!   writes counts instead: each write names the version that it replaces.
 //!
-//! Timers ([`sleep`], [`timeout`]) stand still during the machine's sleep. So they only end pauses and requests, and the
-//! first clock is read afterwards.
+//! Timers ([`sleep`], [`timeout`]) stand still during the machine's sleep. So they only end pauses and requests, and
+//! the first clock is read afterwards.
 //!
 //! ```no_run
 //! use std::{sync::Arc, time::Duration};

@@ -1,11 +1,11 @@
-//! Which passes need not be run: those that depend on exactly what the last one depended on, which wrote nothing.
+//! The memory of passes: a pass is skipped if its inputs are exactly those of the last one, which wrote nothing.
 //!
-//! A pass is a function of what it is handed: the same inputs give the same answer, the same plan and the same status.
-//! So the key covers everything that a pass looks at, and not only what its guest is handed: who owns which field of an
-//! object decides what is to be applied.
-//! `Ready` needs no second look, because the text of every child is among the inputs.
+//! A pass is a function of its inputs: the same inputs give the same answer, the same plan and the same status.
+//! So the key covers everything that a pass reads, not only the inputs of the guest: the owners of an object's fields
+//! decide on its apply, too.
+//! `Ready` needs no check of its own, because the text of every child is among the inputs.
 //! Time and random bytes cannot be inputs: a pass whose guest asked for them is not remembered.
-//! One memory belongs to one stint, so that plugin, grants and limits are the same for all that is in it.
+//! A memory belongs to one epoch, so the plugin, the grants and the limits are the same for all of its passes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,27 +18,30 @@ use sha2::{Digest, Sha256};
 
 use super::next::Next;
 
-/// A pass that reads more is not remembered: its reads would take more room than the memory of all others.
+/// The largest number of reads of a remembered pass.
+///
+/// Chosen: the key of a pass takes 32 bytes, but each read takes a kind, a namespace and a name. Without a bound, one
+/// parent could take more memory than many others together.
 const READS_MAX: usize = 64;
 
-/// What a pass depends on, as it is taken up part by part.
+/// The hash of a pass's inputs, which is fed part by part.
 ///
-/// Every part goes in with its length, so that no two inputs can be taken for each other.
+/// Each part is hashed with its length, so different inputs never give the same bytes.
 #[derive(Clone)]
 pub(super) struct Inputs(Sha256);
 
 impl Inputs {
-    /// The inputs of passes of one revision; `contract` is the version that its adapter speaks.
+    /// Starts with the inputs of all passes of a revision; `contract` is the version of its contract.
     pub(super) fn of_revision(contract: &str, revision: &[u8], hash_key: &HashKey) -> Self {
         let mut inputs = Self(Sha256::new());
         inputs.text(contract);
         inputs.part(revision);
-        // What is applied carries hashes with this key.
+        // Applied objects contain hashes with this key.
         inputs.part(hash_key.as_bytes());
         inputs
     }
 
-    /// Takes up what was observed.
+    /// Adds the phase, the parent and its children.
     pub(super) fn observed(&mut self, phase: Phase, parent: &Object, children: &[Object]) {
         self.flag(phase == Phase::Finalize);
         self.object(parent);
@@ -48,7 +51,7 @@ impl Inputs {
         }
     }
 
-    /// Takes up whether and how a kind is served.
+    /// Adds a kind and its address in the API; none if the cluster does not serve it.
     pub(super) fn served(&mut self, kind: &Gvk, resource: Option<&Resource>) {
         self.text(&kind.to_string());
         self.flag(resource.is_some());
@@ -58,7 +61,7 @@ impl Inputs {
         }
     }
 
-    /// Takes up a read and its answer.
+    /// Adds a read and its answer.
     pub(super) fn read(&mut self, key: &ReadKey, answer: &ReadAnswer) {
         match key {
             ReadKey::Get(reference) => {
@@ -103,7 +106,7 @@ impl Inputs {
             Access::Hash => "hash",
             Access::Metadata => "metadata",
         });
-        // Everything else that is taken out of an object is in its text as well.
+        // The other fields of `Object` are parsed from this text; the managed fields are not in it.
         self.text(&object.json);
         self.count(object.managed.len());
         for ManagedEntry {
@@ -144,7 +147,7 @@ impl Inputs {
     }
 }
 
-/// What is kept of a pass: a key of 32 bytes, when it wanted to come again, and which reads belong to the key.
+/// A remembered pass: the key of its inputs, the time of the next pass, and the reads that belong to the key.
 #[derive(Clone)]
 struct Remembered {
     key: [u8; 32],
@@ -152,15 +155,15 @@ struct Remembered {
     reads: Arc<[ReadKey]>,
 }
 
-/// The last pass of each parent, where it wrote nothing.
+/// The last pass of each parent, if it wrote nothing.
 #[derive(Default)]
 pub(super) struct Memory(Mutex<BTreeMap<ObjectId, Remembered>>);
 
 impl Memory {
-    /// When the next pass comes, if a pass with these inputs would do nothing.
+    /// Returns the time of the next pass if a pass with these inputs would write nothing.
     ///
-    /// `ask` answers the reads of the pass that is remembered: a guest that got the same answers so far asks the same
-    /// next, so that either all of them are the same or the first one that differs changes the key.
+    /// `ask` answers the reads of the remembered pass. A guest that has got the same answers so far has the same next
+    /// read. So either all answers are the same, or the first different one changes the key.
     pub(super) fn recall(
         &self,
         parent: &ObjectId,
@@ -175,7 +178,7 @@ impl Memory {
         (inputs.key() == key).then_some(next)
     }
 
-    /// Keeps a pass that wrote nothing and was not refused anything.
+    /// Remembers a pass that wrote nothing and would write nothing if it was repeated.
     pub(super) fn remember(
         &self,
         parent: &ObjectId,

@@ -1,7 +1,7 @@
 //! The selection of parents by their labels and those of their namespaces.
 //!
-//! Every pass decides it again, so no state about it can be out of date. The parent is subscribed to the namespace as to
-//! the reads of its guest.
+//! Every pass decides it again, so no state about it can be out of date. The parent is subscribed to the namespace, as
+//! to the reads of its guest.
 
 use innkeeper_cluster::{ReadAnswer, ReadRecording, Registration, labels};
 use innkeeper_model::{
@@ -103,7 +103,7 @@ pub(super) fn choose(
     (choice, reads.into_recording())
 }
 
-/// Returns true if a condition of a parent may state what its passes wait for.
+/// Returns true if a condition of a parent may state the kinds that its passes wait for.
 ///
 /// The parent may belong to another host, which has other plugins and selections.
 pub(super) fn may_be_told(

@@ -1,4 +1,4 @@
-//! Keys, and whole histories with and without memory.
+//! The keys of inputs, and whole histories of passes with and without memory.
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A parent with its children, what its guest reads, and a host that runs its passes.
+/// A parent with its children, the objects that its guest reads, and a host that runs its passes.
 struct Model {
     scene: Scene,
     server: Server,
     related: BTreeMap<u8, String>,
     clock: u64,
-    /// So many of the next writes fail.
+    /// The number of next writes that fail.
     refusals: u8,
     memory: Option<Memory>,
     calls: u32,
     writes: Vec<String>,
 }
 
-/// What may happen between two passes.
+/// An event between two passes.
 #[derive(Clone, Debug)]
 enum Edit {
     Spec { follows: u8, children: u8, mode: u8 },
@@ -63,7 +63,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// What the guest answered, and whether it asked for the time.
+/// The answer of the guest; `used_now` is true if it asked for the time.
 struct Said {
     outcome: Option<Outcome>,
     used_now: bool,
@@ -85,7 +85,7 @@ fn list() -> ReadKey {
     })
 }
 
-/// A guest whose reads depend on each other, and whose answer depends on everything that it is handed.
+/// A guest whose reads depend on each other, and whose answer depends on all of its inputs.
 fn guest(
     parent: &str,
     children: &[Object],
@@ -101,7 +101,7 @@ fn guest(
         ReadAnswer::Failed(failure) => failure.to_string(),
     };
     let mut found = text(ask(&get(number("follows"))));
-    // What is found says what is read next.
+    // The answer of the first read decides on the next one.
     match found.as_str() {
         "value-1" => found = text(ask(&get(1))),
         "value-2" => found = text(ask(&list())),
@@ -206,7 +206,7 @@ impl Model {
         }
     }
 
-    /// Answers from what is related, as the cache would.
+    /// Answers a read from the related objects, as the cache does.
     fn answer(related: &BTreeMap<u8, String>, key: &ReadKey) -> ReadAnswer {
         match key {
             ReadKey::Get(reference) => {
@@ -227,7 +227,7 @@ impl Model {
         }
     }
 
-    /// One pass, in the steps and with the memory of the host's.
+    /// Runs one pass with the steps of the host, and with its memory if there is one.
     fn pass(&mut self) -> Next {
         let Self { scene, related, .. } = self;
         let parent = scene.parent.object();
@@ -312,7 +312,7 @@ impl Model {
         (next, reported || !plan.operations.is_empty())
     }
 
-    /// Writes the status where it is another.
+    /// Writes the status if it has changed.
     fn report(&mut self, synced: &str, ready: &str) -> bool {
         let status = json!({"synced": synced, "ready": ready});
         let parent = &mut self.scene.parent.0;
@@ -330,9 +330,9 @@ proptest! {
         cases: 3000, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// Whatever happens: the same writes in the same order, the same state, and the same next pass.
+    /// For every history: the same writes in the same order, the same state, and the same times of passes.
     #[test]
-    fn a_host_with_memory_does_what_one_without_does(
+    fn a_host_with_memory_writes_the_same_as_one_without(
         edits in collection::vec((edit(), 1..4_u8), 1..20)
     ) {
         let mut plain = Model::new(None);
@@ -352,7 +352,7 @@ proptest! {
 }
 
 #[test]
-fn a_quiet_parent_is_called_for_once_and_its_requeue_stays() {
+fn an_unchanged_parent_has_one_call_and_keeps_its_requeue() {
     let mut model = Model::new(Some(Memory::default()));
     model.edit(&Edit::Related(0, Some(0)));
     model.edit(&Edit::Spec {
@@ -368,7 +368,7 @@ fn a_quiet_parent_is_called_for_once_and_its_requeue_stays() {
         assert_eq!(model.pass(), Next::RequeueAfter(Duration::from_mins(1)));
     }
     assert_eq!(model.calls, calls);
-    // What was not read does not count, what was read does.
+    // Only a change of an object that was read has the guest called.
     model.edit(&Edit::Related(2, Some(0)));
     model.pass();
     assert_eq!(model.calls, calls);
@@ -443,7 +443,7 @@ fn inputs_that_differ_in_anything_have_different_keys() {
 }
 
 #[test]
-fn a_pass_that_reads_very_much_is_not_remembered() {
+fn a_pass_with_too_many_reads_is_not_remembered() {
     let memory = Memory::default();
     let parent = scene().parent.object().id();
     let inputs = || Inputs::of_revision("0.1.0", b"revision", &HashKey::new(*b"key"));
