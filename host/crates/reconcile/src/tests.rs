@@ -1,4 +1,4 @@
-//! Whole passes of real guests against an API server in memory.
+//! Whole passes of real guests with an API server in memory.
 
 mod counting;
 mod finalizing;
@@ -33,7 +33,7 @@ pub(crate) use server::Server;
 /// Long enough for a busy machine; only a failing test waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server with what all reconcilers on it share.
+/// An API server, with the parts that all its reconcilers share.
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) shared: Arc<Shared>,
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// A reconciler of webs.
+    /// Creates a reconciler of Webs.
     pub(crate) fn reconciler(&self, name: &str, serving: Serving) -> Arc<Reconciler> {
         Arc::new(Reconciler::new(
             PluginName::new(name).unwrap(),
@@ -97,19 +97,19 @@ impl World {
         ))
     }
 
-    /// Makes or changes a parent, in a namespace of its own.
+    /// Creates or changes a parent, in a namespace of its own.
     pub(crate) fn put_parent(&self, namespace: &str, size: u32) {
         let stated = json!({"spec": {"size": size}});
         self.server.put("webs", namespace, "web", stated);
     }
 
-    /// What the child of a parent says, if there is one.
+    /// Returns the text in the child of a parent; none without a child.
     pub(crate) fn child_says(&self, namespace: &str) -> Option<String> {
         let child = self.server.get("configmaps", namespace, "child")?;
         child["data"]["says"].as_str().map(str::to_owned)
     }
 
-    /// Reason of a parent's condition `Synced`.
+    /// Returns the reason of a parent's condition `Synced`.
     pub(crate) fn synced(&self, namespace: &str) -> String {
         let parent = self
             .server
@@ -123,7 +123,7 @@ impl World {
         })
     }
 
-    /// Runs what is due until something holds.
+    /// Runs the triggered passes until the predicate holds; a failure shows the description of this state.
     pub(crate) async fn drive(
         &self,
         reconciler: &Reconciler,
@@ -148,7 +148,7 @@ pub(crate) fn parent(namespace: &str) -> ObjectId {
     ObjectId::new(GroupKind::new("example.com", "Web"), Some(namespace), "web")
 }
 
-/// What serves when a guest is loaded with what it asks for.
+/// Loads a guest with all the grants that it requests.
 pub(crate) fn serving_of(guest: Guest) -> Serving {
     let described = described(&engine(Metering::Epochs), &guest.build());
     let plugin: Plugin = described.configure(&Map::new()).unwrap();
@@ -160,7 +160,7 @@ pub(crate) fn serving_of(guest: Guest) -> Serving {
     )
 }
 
-/// A guest with one child, which says what it is told.
+/// Returns a guest with one child, which contains this text.
 pub(crate) fn saying(text: &str) -> Guest {
     let child = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -171,10 +171,10 @@ pub(crate) fn saying(text: &str) -> Guest {
 }
 
 #[tokio::test]
-async fn everything_carries_the_name_under_which_a_plugin_serves() {
+async fn labels_managers_and_the_inventory_have_the_name_of_the_plugin_not_of_its_component() {
     let world = World::start().await;
     world.put_parent("a", 1);
-    // Its component calls itself "web".
+    // The component has the name "web".
     let reconciler = world.reconciler("east", serving_of(saying("hello")));
     world
         .drive(&reconciler, "applied", |world| {

@@ -1,4 +1,4 @@
-//! The controller with passes that only say that they ran, in real time.
+//! The controller with passes that only record that they ran, in real time.
 
 mod swapping;
 
@@ -24,15 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Fake {
     triggers: Mutex<Vec<(ObjectId, Class)>>,
     triggered: Notify,
-    /// What the passes answer, by name; `Settled` when there is nothing left.
+    /// The results of the next passes, by name; `Settled` once the list is empty.
     answers: Mutex<BTreeMap<String, Vec<Next>>>,
     running: Mutex<Vec<String>>,
     ran: Mutex<Vec<(String, Instant)>>,
-    /// Passes wait for this while `held`.
+    /// Passes wait for this if `held`.
     release: Notify,
     held: bool,
     start: OnceLock<Instant>,
-    /// For how long the machine has slept.
+    /// The time that the machine has slept.
     slept: Mutex<Duration>,
 }
 
@@ -77,7 +77,10 @@ impl Work for Fake {
         let name = parent.name.to_string();
         {
             let mut running = self.running.lock();
-            assert!(!running.contains(&name), "{name} has two passes at a time");
+            assert!(
+                !running.contains(&name),
+                "{name} should have one pass at a time"
+            );
             running.push(name.clone());
         }
         self.ran.lock().push((name.clone(), Instant::now()));
@@ -114,7 +117,7 @@ fn bounds(places: usize) -> Bounds {
     }
 }
 
-/// Nobody who looks on.
+/// Observers that do nothing.
 fn witness() -> Witness {
     Witness {
         metrics: Metrics::new().controller("example/thing", 1),
@@ -122,7 +125,7 @@ fn witness() -> Witness {
     }
 }
 
-/// Runs a controller beside the test, and ends it with it.
+/// Runs a controller beside the test and stops it at the end of the test.
 async fn with_controller<F: Future<Output = ()>>(fake: &Arc<Fake>, places: usize, test: F) {
     let stop = CancellationToken::new();
     let running = run(Arc::clone(fake), bounds(places), witness(), stop.clone());
@@ -136,7 +139,7 @@ async fn with_controller<F: Future<Output = ()>>(fake: &Arc<Fake>, places: usize
 }
 
 #[tokio::test]
-async fn runs_what_was_triggered() {
+async fn runs_triggered_passes() {
     let fake = Arc::new(Fake::default());
     with_controller(&fake, 2, async {
         fake.trigger("a", Class::User);
@@ -147,10 +150,10 @@ async fn runs_what_was_triggered() {
     .await;
 }
 
-/// A timer takes at least until its next millisecond, which is longer than most passes, and so many times shorter than
-/// what these take together.
+/// A timer waits at least for its next millisecond, which is longer than most passes. Without timers, all these passes
+/// together take less than half of that time each.
 #[tokio::test]
-async fn a_pass_that_is_due_waits_for_no_timer() {
+async fn a_queued_pass_waits_for_no_timer() {
     const PARENTS: u16 = 1000;
     const TIMER: Duration = Duration::from_millis(1);
 
@@ -170,7 +173,7 @@ async fn a_pass_that_is_due_waits_for_no_timer() {
 }
 
 #[tokio::test]
-async fn q7_tries_again_and_requeues_in_time() {
+async fn q7_retries_and_requeues_are_in_time() {
     let fake = Arc::new(Fake::default());
     let requeue = Duration::from_millis(300);
     let answers = vec![Next::Backoff, Next::RequeueAfter(requeue)];
@@ -189,9 +192,9 @@ async fn q7_tries_again_and_requeues_in_time() {
     );
 }
 
-/// No drift: a machine that sleeps does not put off what its guests asked for, and misses no resync.
+/// No drift: the sleep of the machine delays no requeue and no resync.
 #[tokio::test]
-async fn q7_what_came_due_while_the_machine_slept_is_done_when_it_wakes_up() {
+async fn q7_a_requeue_that_came_due_during_sleep_runs_after_it() {
     let fake = Arc::new(Fake::default());
     let answers = vec![Next::RequeueAfter(Duration::from_hours(1))];
     fake.answers.lock().insert("a".to_owned(), answers);
@@ -200,7 +203,11 @@ async fn q7_what_came_due_while_the_machine_slept_is_done_when_it_wakes_up() {
         fake.until(|fake| fake.runs().len() == 1).await;
         *fake.slept.lock() += Duration::from_mins(59);
         sleep(BEAT_EVERY + Duration::from_secs(1)).await;
-        assert_eq!(fake.runs().len(), 1, "it is not due yet");
+        assert_eq!(
+            fake.runs().len(),
+            1,
+            "a pass should not run before it is due"
+        );
         *fake.slept.lock() += Duration::from_mins(1);
         fake.until(|fake| fake.runs().len() == 2).await;
     })
@@ -208,7 +215,7 @@ async fn q7_what_came_due_while_the_machine_slept_is_done_when_it_wakes_up() {
 }
 
 #[tokio::test]
-async fn q7_every_parent_is_due_again_after_a_time() {
+async fn q7_every_parent_is_queued_again_after_the_resync_period() {
     let fake = Arc::new(Fake::default());
     let stop = CancellationToken::new();
     let bounds = Bounds {
@@ -229,7 +236,7 @@ async fn q7_every_parent_is_due_again_after_a_time() {
 }
 
 #[tokio::test]
-async fn never_runs_more_than_it_has_places() {
+async fn never_runs_more_passes_than_it_has_places() {
     let fake = Arc::new(Fake {
         held: true,
         ..Fake::default()
@@ -253,7 +260,7 @@ async fn never_runs_more_than_it_has_places() {
     .await;
 }
 
-/// L3: what runs when the host is told to stop is finished, what waits is not begun.
+/// L3: running passes end normally after a stop, and queued ones do not begin.
 #[tokio::test]
 async fn finishes_what_runs_and_begins_nothing_more_when_stopped() {
     let fake = Arc::new(Fake {
@@ -278,7 +285,7 @@ async fn finishes_what_runs_and_begins_nothing_more_when_stopped() {
 }
 
 #[tokio::test]
-async fn o1_every_pass_is_counted_by_how_it_ended_and_every_turn_is_a_beat() {
+async fn o1_passes_are_counted_by_result_and_each_turn_is_a_heartbeat() {
     let (metrics, beats) = (Metrics::new(), Arc::new(AtomicUsize::new(0)));
     let turns = Arc::clone(&beats);
     let witness = Witness {
@@ -318,8 +325,8 @@ async fn o1_every_pass_is_counted_by_how_it_ended_and_every_turn_is_a_beat() {
             "{line}\n{counted}"
         );
     }
-    // Two triggers, two ends of passes that the loop saw, and more.
+    // At least one turn for each of the two triggers and of two ends of passes.
     assert!(beats.load(Ordering::Relaxed) >= 4);
-    // Told to stop, the controller lets go of what it beats with.
+    // The stopped controller has dropped its heartbeat.
     assert_eq!(Arc::strong_count(&beats), 1);
 }

@@ -1,4 +1,4 @@
-//! What is counted of real passes.
+//! The metrics of real passes.
 
 use super::{remembering::until_skipped, *};
 
@@ -31,7 +31,7 @@ async fn o2_writes_calls_skips_and_faults_are_counted_under_the_plugins_name() {
         "faults_total{plugin=\"east\",reason=\"GuestTrapped\"} ",
         "call_cpu_seconds_count{plugin=\"east\"} ",
         "swaps_total{plugin=\"east\"} 1",
-        // Only the first pass on what took over.
+        // Only the first pass of the new revision.
         "swap_seconds_count{plugin=\"east\"} 1",
         "memory_peak_bytes{plugin=\"east\"} ",
     ] {

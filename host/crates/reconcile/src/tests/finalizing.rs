@@ -1,4 +1,4 @@
-//! Parents that are being deleted, where the API server refuses what a pass wants to write.
+//! Parents in deletion whose writes the API server rejects.
 
 use innkeeper_sandbox::fixture::{Description, finalized};
 
@@ -6,7 +6,8 @@ use super::*;
 
 const GOES: &str = "2026-01-01T00:00:00Z";
 
-/// Reconciles a parent that is being deleted and waits for its guest, or lives.
+/// Runs passes for a parent with its plugin's finalizer, in deletion if `deleted`; returns the first result that does
+/// not wait for the cache.
 async fn pass_of(world: &World, guest: Guest, deleted: bool) -> Next {
     let mut stated =
         json!({"metadata": {"finalizers": ["innkeeper.dev/web"]}, "spec": {"size": 1}});
@@ -31,9 +32,9 @@ async fn pass_of(world: &World, guest: Guest, deleted: bool) -> Next {
     timeout(PATIENCE, due).await.unwrap()
 }
 
-/// L1: once the guest is done, what cannot be said of the parent is no reason to keep it.
+/// L1: once the guest has finalized the parent, a rejected status does not keep it.
 #[tokio::test]
-async fn l1_a_status_that_is_rejected_holds_no_parent_that_may_go() {
+async fn l1_a_rejected_status_does_not_keep_a_finalized_parent() {
     let world = World::start().await;
     world.server.refuse(
         "PATCH webs/status ",
@@ -44,9 +45,10 @@ async fn l1_a_status_that_is_rejected_holds_no_parent_that_may_go() {
     assert!(world.server.get("webs", "a", "web").is_none());
 }
 
-/// A10: who goes with its namespace has nothing more to do; who is to finalize first asks again.
+/// A10: a parent that goes with its namespace has no further pass. A parent in deletion is retried, because its guest
+/// must finalize it first.
 #[tokio::test]
-async fn a10_a_namespace_that_goes_ends_passes_only_of_parents_that_go_with_it() {
+async fn a10_a_terminating_namespace_ends_only_the_passes_of_parents_that_go_with_it() {
     for (deleted, expected) in [(false, Next::UntilChanged), (true, Next::Backoff)] {
         let world = World::start().await;
         let cause = json!({"reason": "NamespaceTerminating", "field": "metadata.namespace"});

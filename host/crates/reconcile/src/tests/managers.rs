@@ -1,8 +1,8 @@
-//! Children that are applied under another name than the plugin's own.
+//! Children that are applied with a field manager other than the plugin's own.
 
 use super::{remembering::until_skipped, *};
 
-/// The managers that have applied the child of a parent.
+/// Returns the managers that have applied the child of a parent.
 fn managers(world: &World, namespace: &str) -> Vec<String> {
     let child = world.server.get("configmaps", namespace, "child").unwrap();
     let entries = child["metadata"]["managedFields"].as_array().unwrap();
@@ -10,13 +10,13 @@ fn managers(world: &World, namespace: &str) -> Vec<String> {
     entries.iter().map(manager).collect()
 }
 
-/// What was written of children after so many writes.
+/// Returns the writes after the first `before` ones.
 fn written(world: &World, before: usize) -> Vec<String> {
     world.server.writes().split_off(before)
 }
 
 #[tokio::test]
-async fn another_field_manager_applies_each_child_once_and_is_known_by_what_it_owns() {
+async fn a_changed_field_manager_applies_each_child_once_and_a_restart_applies_none() {
     let world = World::start().await;
     world.put_parent("a", 1);
     let reconciler = world.reconciler("web", serving_of(saying("hello")));
@@ -49,14 +49,14 @@ async fn another_field_manager_applies_each_child_once_and_is_known_by_what_it_o
         until_skipped(&world, &reconciler).await;
         assert_eq!(written(&world, before), ["PATCH configmaps a/child"]);
 
-        // It is the same to a host that starts with it.
+        // A host that starts with this manager writes nothing.
         let before = world.server.writes().len();
         let restarted = world.reconciler("web", changed);
         until_skipped(&world, &restarted).await;
         assert_eq!(written(&world, before), [""; 0]);
     }
 
-    // The plugin's own entry is still there, and all of it still stands.
+    // The plugin's own managed fields are still there and unchanged.
     let before = world.server.writes().len();
     reconciler.swap(serving_of(saying("hello")), None);
     until_skipped(&world, &reconciler).await;

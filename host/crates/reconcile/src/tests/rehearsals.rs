@@ -1,4 +1,4 @@
-//! Candidates against live parents: what they would do is told, and nothing is done.
+//! Dry runs of candidates for live parents: they return the changes and write nothing.
 
 use innkeeper_model::FaultKind;
 use innkeeper_sandbox::fixture::{Description, fault};
@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::*;
 
-/// A world with one parent that a plugin has been applied to.
+/// Returns a world with one parent whose child is applied.
 async fn applied() -> (World, Arc<Reconciler>) {
     let world = World::start().await;
     world.put_parent("a", 1);
@@ -26,7 +26,7 @@ async fn rehearse_once(reconciler: &Reconciler, candidate: &Candidate, name: &st
     told
 }
 
-/// Rehearses parent `a` until it is no longer parked.
+/// Repeats the dry run for parent `a` until it is not parked.
 pub(super) async fn rehearse_candidate(
     reconciler: &Reconciler,
     candidate: &Candidate,
@@ -54,7 +54,7 @@ fn config_map(name: &str, says: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_rehearsal_tells_what_would_be_done_and_does_nothing() {
+async fn a_dry_run_returns_the_changes_and_writes_nothing() {
     let (world, reconciler) = applied().await;
     let writes = world.server.writes();
     let before = world.server.get("webs", "a", "web");
@@ -82,7 +82,7 @@ async fn a_rehearsal_tells_what_would_be_done_and_does_nothing() {
 
     assert_eq!(world.server.writes(), writes);
     assert_eq!(world.server.get("webs", "a", "web"), before);
-    // What serves goes on as before.
+    // The active revision works as before.
     world.put_parent("b", 1);
     world
         .drive(&reconciler, "another", |world| {
@@ -93,7 +93,7 @@ async fn a_rehearsal_tells_what_would_be_done_and_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_rehearsal_tells_what_is_wrong_with_a_candidate() {
+async fn a_dry_run_returns_the_faults_of_a_candidate() {
     let (world, reconciler) = applied().await;
     let writes = world.server.writes();
     let reason = |told: Rehearsal| match told {
@@ -125,7 +125,7 @@ async fn a_rehearsal_tells_what_is_wrong_with_a_candidate() {
 }
 
 #[tokio::test]
-async fn a_candidate_waits_for_what_is_not_watched_yet_and_what_serves_does_not() {
+async fn only_the_candidate_waits_for_kinds_that_are_not_watched_yet() {
     let (_world, reconciler) = applied().await;
     let services = Description {
         children: vec![["v1", "Service"].map(str::to_owned)],
@@ -139,7 +139,7 @@ async fn a_candidate_waits_for_what_is_not_watched_yet_and_what_serves_does_not(
     assert!(matches!(told, Rehearsal::Parked { .. }), "{told:?}");
     assert_eq!(reconciler.registration().waiting(), []);
     let told = rehearse_candidate(&reconciler, &candidate).await;
-    // The ConfigMap was made by what serves, and the inventory says so.
+    // The active revision created the ConfigMap, so its kind is in the inventory.
     let Rehearsal::Planned(changes) = told else {
         panic!("{told:?}");
     };
@@ -147,7 +147,7 @@ async fn a_candidate_waits_for_what_is_not_watched_yet_and_what_serves_does_not(
 }
 
 #[tokio::test]
-async fn parents_without_a_pass_are_not_rehearsed() {
+async fn parents_without_a_pass_have_no_dry_run() {
     let (world, reconciler) = applied().await;
     let paused = json!({"metadata": {"annotations": {"innkeeper.dev/paused": "true"}}, "spec": {}});
     world.server.put("webs", "a", "web", paused);
@@ -161,7 +161,7 @@ async fn parents_without_a_pass_are_not_rehearsed() {
 }
 
 #[tokio::test]
-async fn many_parents_are_rehearsed_together_each_with_its_own_end() {
+async fn a_dry_run_for_many_parents_has_a_result_for_each() {
     let (world, reconciler) = applied().await;
     let names: Vec<String> = (0..40).map(|number| format!("more-{number}")).collect();
     for name in &names {
@@ -177,7 +177,7 @@ async fn many_parents_are_rehearsed_together_each_with_its_own_end() {
     told.sort_by(|(one, _), (other, _)| one.cmp(other));
     parents.sort();
     let ids: Vec<ObjectId> = told.iter().map(|(id, _)| id.clone()).collect();
-    assert_eq!(ids, parents, "each of them once");
+    assert_eq!(ids, parents, "each parent should have one result");
     for (id, told) in told {
         if id == parent("gone") {
             assert_eq!(told, Rehearsal::Idle);

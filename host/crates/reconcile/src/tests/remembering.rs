@@ -1,11 +1,11 @@
-//! Real passes that are left out because they would do nothing.
+//! Real passes that are skipped because they would do nothing.
 
 use futures::FutureExt;
 use innkeeper_sandbox::fixture::Description;
 
 use super::*;
 
-/// A guest that reads one Pod in every pass.
+/// Returns a guest that reads one Pod in every pass.
 fn reading() -> Guest {
     let description = Description {
         reads: vec![["v1", "Pod", ""].map(str::to_owned)],
@@ -18,7 +18,7 @@ fn reading() -> Guest {
         .doing(instructions, &["v1", "Pod", "pod"])
 }
 
-/// Passes until one is left out; what that one says about the next.
+/// Runs passes until one is skipped, and returns the time of the next pass from that one.
 pub(super) async fn until_skipped(world: &World, reconciler: &Reconciler) -> Next {
     let skipped = reconciler.passes_skipped();
     let running = async {
@@ -35,7 +35,7 @@ pub(super) async fn until_skipped(world: &World, reconciler: &Reconciler) -> Nex
 }
 
 #[tokio::test]
-async fn a_pass_that_depends_on_what_the_last_one_did_is_left_out_until_that_changes() {
+async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_changes() {
     let world = World::start().await;
     world.put_parent("a", 1);
     let reconciler = world.reconciler("web", serving_of(reading()));
@@ -53,7 +53,7 @@ async fn a_pass_that_depends_on_what_the_last_one_did_is_left_out_until_that_cha
     );
     assert_eq!(reconciler.passes_skipped(), skipped + 1);
 
-    // What was read in the pass that is remembered triggers and changes the next one.
+    // A change of an object that the remembered pass read triggers a pass, which is not skipped.
     while let Some(due) = reconciler.registration().triggers(99).now_or_never() {
         assert!(!due.is_empty());
     }
@@ -71,22 +71,22 @@ async fn a_pass_that_depends_on_what_the_last_one_did_is_left_out_until_that_cha
     };
     timeout(PATIENCE, seen)
         .await
-        .expect("the read is still subscribed to");
+        .expect("a skipped pass should keep its subscriptions");
     let skipped = reconciler.passes_skipped();
     reconciler.pass(&parent("a"), Turn::default()).await;
     assert_eq!(reconciler.passes_skipped(), skipped);
     until_skipped(&world, &reconciler).await;
 
-    // What somebody did to a child is seen and mended.
+    // A deleted child is created again.
     world.server.delete("configmaps", "a", "child");
     world
-        .drive(&reconciler, "mended", |world| {
+        .drive(&reconciler, "created again", |world| {
             world.child_says("a").is_some()
         })
         .await;
     until_skipped(&world, &reconciler).await;
 
-    // Another revision begins without memory.
+    // The first pass of another revision is not skipped.
     reconciler.swap(serving_of(reading().with_pages(3)), None);
     let skipped = reconciler.passes_skipped();
     reconciler.pass(&parent("a"), Turn::default()).await;
@@ -111,7 +111,7 @@ async fn a_guest_that_asks_for_the_time_is_called_in_every_pass() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_out_when_passes_are_to_be_forgotten() {
+async fn no_pass_is_skipped_without_the_memory_of_passes() {
     let mut world = World::start().await;
     Arc::get_mut(&mut world.shared).unwrap().remember_passes = false;
     world.put_parent("a", 1);

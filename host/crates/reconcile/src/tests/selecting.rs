@@ -1,4 +1,4 @@
-//! Parents that come into the selection and leave it.
+//! Parents that enter and leave the selection.
 
 use futures::FutureExt;
 use innkeeper_cluster::ReadAnswer;
@@ -14,7 +14,7 @@ fn selection(namespaces: &str, parents: &str) -> Selection {
     }
 }
 
-/// What serves parents with the label `tier` in namespaces with the label `team=a`.
+/// Returns a revision that selects parents with the label `tier` in namespaces with the label `team=a`.
 fn choosy() -> Serving {
     serving_of(saying("hello")).selecting(selection("team=a", "tier"))
 }
@@ -30,7 +30,7 @@ impl World {
         self.server.put("webs", namespace, "web", stated);
     }
 
-    /// A condition of a parent, as `Status/Reason`.
+    /// Returns a condition of a parent as `Status/Reason`.
     fn said(&self, namespace: &str, kind: &str) -> Option<String> {
         let parent = self.server.get("webs", namespace, "web")?;
         let conditions = parent["status"]["conditions"].as_array()?.clone();
@@ -45,7 +45,7 @@ impl World {
     }
 }
 
-/// A world with a parent that is served.
+/// Returns a world with a selected parent whose child is applied.
 async fn served() -> (World, Arc<Reconciler>) {
     let world = World::start().await;
     world.label_namespace("a", json!({"team": "a"}));
@@ -59,7 +59,7 @@ async fn served() -> (World, Arc<Reconciler>) {
     (world, reconciler)
 }
 
-/// Runs what is due until nothing has been for a while.
+/// Runs the triggered passes until there is no trigger for 200 ms; returns the number of passes.
 async fn rest(reconciler: &Reconciler) -> usize {
     let mut passes = 0;
     let soon = Duration::from_millis(200);
@@ -73,7 +73,7 @@ async fn rest(reconciler: &Reconciler) -> usize {
 }
 
 #[tokio::test]
-async fn a_parent_that_leaves_the_selection_is_let_alone_and_goes_on_where_it_was() {
+async fn a_parent_that_leaves_the_selection_keeps_its_children_and_continues_after_its_return() {
     let (world, reconciler) = served().await;
     until_skipped(&world, &reconciler).await;
     for (leaves, returns) in [
@@ -91,13 +91,13 @@ async fn a_parent_that_leaves_the_selection_is_let_alone_and_goes_on_where_it_wa
         let before = world.server.writes().len();
         label(json!({}));
         world
-            .drive(&reconciler, "left out", |world| {
+            .drive(&reconciler, "not selected", |world| {
                 world.says("a", "Unknown/NotSelected")
             })
             .await;
         let ready = world.said("a", "Ready");
         assert_eq!(ready.as_deref(), Some("Unknown/NotSelected"));
-        // What happens to a child is not the plugin's concern now.
+        // A changed child is not restored now.
         world.server.put(
             "configmaps",
             "a",
@@ -111,7 +111,9 @@ async fn a_parent_that_leaves_the_selection_is_let_alone_and_goes_on_where_it_wa
         let before = world.server.writes().len();
         label(json!({returns[0]: returns[1]}));
         world
-            .drive(&reconciler, "back", |world| world.says("a", "True/Applied"))
+            .drive(&reconciler, "selected again", |world| {
+                world.says("a", "True/Applied")
+            })
             .await;
         let ready = world.said("a", "Ready");
         assert_eq!(ready.as_deref(), Some("True/Ready"));
@@ -122,13 +124,13 @@ async fn a_parent_that_leaves_the_selection_is_let_alone_and_goes_on_where_it_wa
 }
 
 #[tokio::test]
-async fn a_parent_that_never_was_selected_is_not_written_to() {
+async fn a_parent_that_was_never_selected_has_no_writes() {
     let (world, reconciler) = served().await;
     world.label_namespace("b", json!({"team": "b"}));
     world.label_parent("b", json!({"tier": "1"}));
     world.label_namespace("c", json!({"team": "a"}));
     world.label_parent("c", json!({}));
-    // Its namespace has not been seen.
+    // The cache has no namespace for this parent.
     world.label_parent("d", json!({"tier": "1"}));
     let before = world.server.writes().len();
     rest(&reconciler).await;
@@ -146,10 +148,10 @@ async fn a_parent_that_never_was_selected_is_not_written_to() {
         [Some(true), Some(false), Some(false), None]
     );
 
-    // What was missing comes.
+    // The missing namespace is created.
     world.label_namespace("d", json!({"team": "a"}));
     world
-        .drive(&reconciler, "served", |world| {
+        .drive(&reconciler, "applied", |world| {
             world.says("d", "True/Applied")
         })
         .await;
@@ -157,12 +159,12 @@ async fn a_parent_that_never_was_selected_is_not_written_to() {
 }
 
 #[tokio::test]
-async fn the_labels_of_a_namespace_concern_the_parents_in_it_and_nobody_else() {
+async fn changed_labels_of_a_namespace_trigger_only_the_parents_in_it() {
     let (world, reconciler) = served().await;
     world.label_namespace("b", json!({"team": "b"}));
     world.label_parent("b", json!({"tier": "1"}));
     rest(&reconciler).await;
-    // A pass that was left out reads the namespace all the same.
+    // A skipped pass keeps its subscription to the namespace.
     until_skipped(&world, &reconciler).await;
     while reconciler
         .registration()
@@ -189,7 +191,7 @@ async fn the_labels_of_a_namespace_concern_the_parents_in_it_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn another_selection_looks_at_all_parents_again() {
+async fn a_changed_selection_applies_to_all_parents() {
     let (world, reconciler) = served().await;
     world.label_namespace("b", json!({"team": "b"}));
     world.label_parent("b", json!({"tier": "1"}));
@@ -197,21 +199,21 @@ async fn another_selection_looks_at_all_parents_again() {
     let of_b = serving_of(saying("hello")).selecting(selection("team=b", ""));
     reconciler.swap(of_b, None);
     world
-        .drive(&reconciler, "the other one is served", |world| {
+        .drive(&reconciler, "the other parent is applied", |world| {
             world.says("a", "Unknown/NotSelected") && world.says("b", "True/Applied")
         })
         .await;
     assert_eq!(world.child_says("a").as_deref(), Some("hello"));
     reconciler.swap(serving_of(saying("hello")), None);
     world
-        .drive(&reconciler, "both are served", |world| {
+        .drive(&reconciler, "both parents are applied", |world| {
             world.says("a", "True/Applied") && world.says("b", "True/Applied")
         })
         .await;
 }
 
 #[tokio::test]
-async fn a_rehearsal_leaves_out_what_the_candidate_would_not_have() {
+async fn a_dry_run_skips_parents_that_the_candidate_does_not_select() {
     let (world, reconciler) = served().await;
     let nothing = guest().answering(desired(Vec::new()));
     let told = async |selected: Selection| {
@@ -223,14 +225,14 @@ async fn a_rehearsal_leaves_out_what_the_candidate_would_not_have() {
         assert_eq!(told, Rehearsal::Idle, "{namespaces:?} {parents:?}");
     }
     let Rehearsal::Planned(changes) = told(selection("team=a", "tier=1")).await else {
-        panic!("it is selected");
+        panic!("the candidate should select the parent");
     };
     assert_eq!(changes.deletes.len(), 1);
     assert_eq!(world.child_says("a").as_deref(), Some("hello"));
 }
 
 #[tokio::test]
-async fn guests_do_not_see_what_the_host_reads_of_namespaces() {
+async fn guests_cannot_read_the_namespaces_that_the_host_reads() {
     let (_world, reconciler) = served().await;
     let observed = reconciler.registration().parent(&parent("a")).unwrap();
     let serving = reconciler.serving();

@@ -1,4 +1,4 @@
-//! An API server in memory, on loopback: lists, watches, and as much of server-side apply as a pass needs.
+//! An API server in memory, on loopback: lists, watches, and the part of server-side apply that a pass needs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// The kinds that are served: API version, kind, plural.
+/// The served kinds: API version, kind, plural.
 const KINDS: [(&str, &str, &str); 5] = [
     ("example.com/v1", "Web", "webs"),
     ("v1", "ConfigMap", "configmaps"),
@@ -32,7 +32,7 @@ pub(crate) struct Server {
 struct State {
     world: Mutex<World>,
     version: watch::Sender<u64>,
-    /// Every write takes a permit; none while they are held back.
+    /// Each write takes a permit; there are none while writes are held.
     writing: Semaphore,
 }
 
@@ -40,18 +40,18 @@ struct State {
 struct World {
     objects: BTreeMap<Place, Stored>,
     version: u64,
-    /// Version, plural, type and object of everything that happened.
+    /// Version, plural, type and object of each watch event.
     events: Vec<(u64, String, &'static str, Value)>,
     writes: Vec<String>,
-    /// What writes are answered with whose lines begin like this.
+    /// The begin of a write's line, and the status code and body that answer such writes.
     refused: Vec<(String, u16, Value)>,
 }
 
 #[derive(Clone, Default)]
 struct Stored {
-    /// What its user stated.
+    /// The fields from its user.
     stated: Value,
-    /// What every manager applied, by manager and subresource.
+    /// The applied fields, by manager and subresource.
     applied: BTreeMap<(String, &'static str), Value>,
     uid: String,
     version: u64,
@@ -63,7 +63,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State {
-            // No version is zero.
+            // Not 0: for the API server, a list or a watch from version 0 may start anywhere.
             world: Mutex::new(World {
                 version: 1,
                 ..World::default()
@@ -87,7 +87,7 @@ impl Server {
         }
     }
 
-    /// Creates or changes an object as a user does.
+    /// Creates or changes an object, as its user does.
     pub(crate) fn put(&self, plural: &str, namespace: &str, name: &str, stated: Value) {
         self.state.change(place(plural, namespace, name), |stored| {
             if stored.stated["spec"] != stated["spec"] {
@@ -107,19 +107,19 @@ impl Server {
         world.objects.get(&place).map(|stored| stored.shown(&place))
     }
 
-    /// Verb, plural, namespace and name of every write so far, but for events.
+    /// Returns verb, plural, namespace and name of each write so far, except for Events.
     pub(crate) fn writes(&self) -> Vec<String> {
         self.state.world.lock().writes.clone()
     }
 
-    /// Answers writes whose lines, as `writes` gives them, begin like this with this from now on.
+    /// Rejects writes from now on whose lines, as in `writes`, begin with `writes`.
     pub(crate) fn refuse(&self, writes: &str, code: u16, mut answer: Value) {
         merge(&mut answer, &status(code, "Refused"));
         let mut world = self.state.world.lock();
         world.refused.push((writes.to_owned(), code, answer));
     }
 
-    /// Lets writes wait until what is returned is dropped.
+    /// Makes writes wait until the returned value is dropped.
     pub(crate) fn hold_writes(&self) -> Held {
         let all = self.state.writing.available_permits();
         self.state.writing.forget_permits(all);
@@ -150,7 +150,7 @@ impl State {
             ..Stored::default()
         });
         change(&mut after);
-        // As the API server, which makes no version of a change that changes nothing.
+        // As in the API server, a write without a change makes no new version.
         if before
             .as_ref()
             .is_some_and(|before| before.shown(&place) == after.shown(&place))
@@ -190,7 +190,7 @@ impl State {
         self.version.send_replace(version);
     }
 
-    /// The answer to an apply, bound as its body says.
+    /// Answers an apply; a version in its body must be the current one.
     fn apply(&self, place: &Place, sub: &'static str, manager: &str, body: Value) -> (u16, Value) {
         let known = self.world.lock().objects.get(place).cloned();
         let metadata = body["metadata"].clone();
@@ -272,7 +272,7 @@ fn keyed(items: &[Value]) -> Option<&'static str> {
         .find(|key| !first[*key].is_null())
 }
 
-/// What is owned by who applies this, as `FieldsV1`.
+/// Returns the fields that the manager of an apply owns, as `FieldsV1`.
 fn owned(body: &Value) -> Value {
     const SYSTEM: [&str; 6] = [
         "apiVersion",
@@ -395,7 +395,7 @@ fn write(state: &State, place: &Place, sub: &'static str, request: Request) -> (
         .cloned()
         .unwrap_or_default();
     let mut body = request.body;
-    // A status apply states nothing else.
+    // An apply of the status changes no other field.
     if !sub.is_empty() {
         body = json!({"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "status": body["status"]});
     }

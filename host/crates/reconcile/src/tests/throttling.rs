@@ -1,4 +1,4 @@
-//! Parents that write too much.
+//! Parents that exceed their write limit.
 
 use innkeeper_sandbox::fixture::fault;
 
@@ -23,9 +23,9 @@ fn creates(world: &World, namespace: &str) -> usize {
         .count()
 }
 
-/// Q6: somebody removes the child as soon as it is there; the parent says so, and others are not held back.
+/// Q6: a user deletes the child again and again; a condition reports the limit, and other parents are not limited.
 #[tokio::test]
-async fn q6_a_parent_that_writes_again_and_again_is_held_back() {
+async fn q6_a_parent_that_never_settles_is_throttled() {
     let world = World::start().await;
     world.put_parent("a", 1);
     let reconciler = world.reconciler("web", limited(saying("hello"), 12));
@@ -35,7 +35,7 @@ async fn q6_a_parent_that_writes_again_and_again_is_held_back() {
             world.synced("a") == "Throttled"
         })
         .await;
-    // The guest's status is one of the twelve; every five seconds there is one more.
+    // One of the twelve writes is the guest's status; every five seconds there is one more token.
     assert!(
         (11..=14).contains(&creates(&world, "a")),
         "{}",
@@ -54,7 +54,7 @@ async fn q6_a_parent_that_writes_again_and_again_is_held_back() {
     assert_eq!(
         world.server.writes().len(),
         writes,
-        "not even the condition"
+        "a throttled parent should have no write at all"
     );
     let parent = world.server.get("webs", "a", "web").unwrap().to_string();
     assert!(parent.contains("create v1 ConfigMap a/child"), "{parent}");
@@ -68,7 +68,7 @@ async fn q6_a_parent_that_writes_again_and_again_is_held_back() {
 }
 
 #[tokio::test]
-async fn a_plan_that_is_too_large_is_written_as_far_as_it_goes() {
+async fn a_plan_over_the_write_limit_is_applied_up_to_the_limit() {
     let world = World::start().await;
     world.put_parent("a", 1);
     let name = |index: u32| format!("child-{index}");
@@ -94,16 +94,16 @@ async fn a_plan_that_is_too_large_is_written_as_far_as_it_goes() {
     );
 }
 
-/// Q6: a condition that is another one in every pass brings the next pass by being written.
+/// Q6: a condition that differs in every pass triggers the next pass by its write.
 #[tokio::test]
-async fn q6_conditions_that_never_stay_the_same_are_held_back() {
+async fn q6_conditions_that_change_in_every_pass_are_throttled() {
     let world = World::start().await;
     world.put_parent("a", 1);
     let invalid = |message: &str| {
         let wrong = guest().answering(fault(1, message));
         world.reconciler("web", limited(wrong, 12))
     };
-    // One after the other is one that says another thing every time.
+    // Two guests in turn make a guest whose message differs in every pass.
     let reconcilers = [
         invalid("expired one second ago"),
         invalid("expired long ago"),
@@ -119,7 +119,7 @@ async fn q6_conditions_that_never_stay_the_same_are_held_back() {
     let until_quiet = async {
         for reconciler in reconcilers.iter().cycle() {
             match reconciler.pass(&parent("a"), Turn::default()).await {
-                // The cache has not shown yet what the other wrote.
+                // The cache has not shown the write of the other one yet.
                 Next::Again(_) | Next::Backoff => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
@@ -135,7 +135,7 @@ async fn q6_conditions_that_never_stay_the_same_are_held_back() {
         }
     };
     timeout(PATIENCE, until_quiet).await.unwrap();
-    // Twelve of each, and one that says what is going on.
+    // Twelve writes of each, and one with the reason `Throttled`.
     assert!((24..=30).contains(&last), "{last}");
     assert!(waits.len() >= 20, "{waits:?}");
     assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(30)));

@@ -1,4 +1,4 @@
-//! The queue against virtual time, and against a reference model (Q1, Q2, Q3, Q7).
+//! The queue in virtual time, and compared with a reference model (Q1, Q2, Q3, Q7).
 
 #![expect(
     clippy::unchecked_time_subtraction,
@@ -21,7 +21,7 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Pops and ends with success everything that is ready, in order.
+/// Runs all passes that are due, each with success, and returns the keys in their order.
 fn drain(queue: &mut Queue<&'static str>, now: Duration) -> Vec<&'static str> {
     let mut keys = Vec::new();
     while let Some(ticket) = queue.pop(now) {
@@ -32,7 +32,7 @@ fn drain(queue: &mut Queue<&'static str>, now: Duration) -> Vec<&'static str> {
 }
 
 #[test]
-fn many_triggers_are_one_pass() {
+fn many_triggers_make_one_pass() {
     let mut queue = queue();
     for class in [Class::Initial, Class::Child, Class::User, Class::Child] {
         queue.trigger("a", class, at(0));
@@ -48,14 +48,18 @@ fn triggers_during_a_pass_are_exactly_one_more() {
     for _ in 0..5 {
         queue.trigger("a", Class::Child, at(0));
     }
-    assert_eq!(queue.pop(at(0)), None, "one pass at a time");
+    assert_eq!(
+        queue.pop(at(0)),
+        None,
+        "a key should have one pass at a time"
+    );
     queue.done(&ticket.key, Next::Settled, at(0));
     assert_eq!(drain(&mut queue, at(0)), ["a"]);
     assert_eq!(queue.next_due(), None);
 }
 
 #[test]
-fn users_come_before_children_before_retries_before_the_first_list() {
+fn edits_go_before_children_retries_and_the_first_list() {
     let mut queue = queue();
     queue.trigger("listed", Class::Initial, at(10));
     queue.trigger("retried", Class::Retry, at(10));
@@ -69,7 +73,7 @@ fn users_come_before_children_before_retries_before_the_first_list() {
 }
 
 #[test]
-fn what_waits_long_overtakes_what_is_urgent() {
+fn a_key_that_has_waited_long_goes_before_an_urgent_one() {
     let mut queue = queue();
     queue.trigger("listed", Class::Initial, at(0));
     queue.trigger("edited", Class::User, at(16));
@@ -77,7 +81,7 @@ fn what_waits_long_overtakes_what_is_urgent() {
 }
 
 #[test]
-fn q3_a_burst_of_edits_goes_before_what_came_of_its_beginning() {
+fn q3_a_burst_of_edits_goes_before_the_changes_of_its_first_children() {
     let mut queue = queue();
     queue.trigger("reported", Class::Child, at(0));
     queue.trigger("edited", Class::User, at(4));
@@ -97,7 +101,7 @@ fn a_more_urgent_trigger_moves_a_waiting_key_up() {
     assert_eq!(drain(&mut queue, at(0)), ["b", "a"]);
 }
 
-/// Fails a key until it has waited `rounds` times; the delays that it waited.
+/// Fails a key `rounds` times, each time after its delay, and returns the delays.
 fn delays(queue: &mut Queue<&'static str>, rounds: usize) -> Vec<Duration> {
     let mut now = at(0);
     queue.trigger("a", Class::Child, now);
@@ -144,7 +148,7 @@ fn keys_that_fail_together_do_not_retry_together() {
 }
 
 #[test]
-fn success_ends_the_back_off() {
+fn a_success_ends_the_back_off() {
     let mut queue = queue();
     let before = delays(&mut queue, 8);
     let due = queue.next_due().unwrap();
@@ -168,12 +172,14 @@ fn a_users_edit_ends_the_back_off_at_once() {
     assert_eq!(ticket.failures, 0);
     queue.trigger("a", Class::User, now);
     queue.done(&"a", Next::Backoff, now);
-    let ticket = queue.pop(now).expect("the edit during the pass counts");
+    let ticket = queue
+        .pop(now)
+        .expect("the edit during the pass should end the back-off");
     assert_eq!(ticket.failures, 0);
 }
 
 #[test]
-fn what_goes_on_failing_is_tried_every_few_minutes_until_an_edit_has_it_tried_at_once() {
+fn a_key_that_keeps_failing_is_retried_every_few_minutes_and_at_once_after_an_edit() {
     let mut queue = queue();
     let delays = delays(&mut queue, 20);
     for delay in &delays[14..] {
@@ -186,21 +192,21 @@ fn what_goes_on_failing_is_tried_every_few_minutes_until_an_edit_has_it_tried_at
 }
 
 #[test]
-fn a_changed_child_cuts_a_back_off_to_a_second_and_not_to_nothing() {
+fn a_changed_child_shortens_a_back_off_to_a_second() {
     let mut queue = queue();
     let delays = delays(&mut queue, 12);
     let now = delays[..11].iter().sum::<Duration>();
     queue.trigger("a", Class::Child, now);
     assert_eq!(queue.next_due(), Some(now + SECOND));
     let ticket = queue.pop(now + SECOND).unwrap();
-    assert_eq!(ticket.failures, 12, "the back-off goes on from there");
+    assert_eq!(ticket.failures, 12, "the back-off should continue");
     queue.trigger("a", Class::Child, now + SECOND);
     queue.done(&"a", Next::Backoff, now + SECOND);
     assert_eq!(queue.next_due(), Some(now + 2 * SECOND));
 }
 
 #[test]
-fn whoever_refuses_says_when_to_come_back() {
+fn a_refused_pass_waits_for_the_requested_pause() {
     let mut queue = queue();
     queue.trigger("a", Class::Child, at(0));
     queue.pop(at(0)).unwrap();
@@ -213,7 +219,7 @@ fn whoever_refuses_says_when_to_come_back() {
 }
 
 #[test]
-fn q7_a_requeue_comes_to_the_second_and_gives_way_to_a_change() {
+fn q7_a_requeue_is_in_time_and_an_earlier_change_replaces_it() {
     let mut queue = queue();
     queue.trigger("a", Class::User, at(100));
     queue.pop(at(100)).unwrap();
@@ -225,12 +231,12 @@ fn q7_a_requeue_comes_to_the_second_and_gives_way_to_a_change() {
     assert_eq!(
         queue.next_due(),
         None,
-        "the pass asks again if it still wants"
+        "the pass for the change should replace the requeue"
     );
 }
 
 #[test]
-fn waits_for_a_change_after_an_invalid_parent() {
+fn an_invalid_parent_waits_for_a_change() {
     let mut queue = queue();
     queue.trigger("a", Class::User, at(0));
     queue.pop(at(0)).unwrap();
@@ -241,7 +247,7 @@ fn waits_for_a_change_after_an_invalid_parent() {
 }
 
 #[test]
-fn a_parked_key_is_looked_at_again_and_knows_since_when_it_waits() {
+fn a_parked_key_has_another_pass_and_keeps_the_begin_of_its_wait() {
     let mut queue = queue();
     queue.trigger("a", Class::User, at(0));
     queue.pop(at(0)).unwrap();
@@ -253,10 +259,14 @@ fn a_parked_key_is_looked_at_again_and_knows_since_when_it_waits() {
     assert_eq!(
         queue.next_due(),
         Some(at(14)),
-        "looked at again in any case"
+        "a parked key should have a time for its next pass"
     );
     let ticket = queue.pop(at(14)).unwrap();
-    assert_eq!(ticket.parked_since, Some(at(1)), "still the same wait");
+    assert_eq!(
+        ticket.parked_since,
+        Some(at(1)),
+        "the wait should be the same"
+    );
     queue.done(&"a", Next::Settled, at(14));
     queue.trigger("a", Class::User, at(15));
     assert_eq!(queue.pop(at(15)).unwrap().parked_since, None);
@@ -273,7 +283,7 @@ fn a_kind_that_syncs_during_the_pass_is_not_missed() {
 }
 
 #[test]
-fn the_hosts_own_writes_do_not_cut_a_back_off() {
+fn the_hosts_own_writes_do_not_shorten_a_back_off() {
     let mut queue = queue();
     let delays = delays(&mut queue, 12);
     let due = queue.next_due();
@@ -283,7 +293,7 @@ fn the_hosts_own_writes_do_not_cut_a_back_off() {
 }
 
 #[test]
-fn users_come_before_a_swap_and_a_swap_ends_every_back_off() {
+fn edits_go_before_a_swap_and_a_swap_ends_every_back_off() {
     let mut queue = queue();
     for key in ["failed", "refused", "requeued", "running", "waiting"] {
         queue.trigger(key, Class::User, at(0));
@@ -305,7 +315,11 @@ fn users_come_before_a_swap_and_a_swap_ends_every_back_off() {
         "waiting", "edited", "absent", "failed", "refused", "requeued", "running",
     ];
     assert_eq!(drain(&mut queue, at(0)), expected);
-    assert_eq!(queue.next_due(), None, "each had exactly one pass");
+    assert_eq!(
+        queue.next_due(),
+        None,
+        "each key should have exactly one pass"
+    );
 }
 
 #[test]
@@ -354,17 +368,17 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is promised for one key, written down as naively as can be.
+/// The promises about one key, as a simple model.
 #[derive(Default)]
 struct Promise {
     running: bool,
-    /// Triggered since the last pass began.
+    /// A trigger has come since the last pass began.
     owed: bool,
-    /// The failed pass may wait although it is owed.
+    /// The last pass failed, so the next one may wait.
     failed: bool,
 }
 
-/// Holds the queue to its promises, step by step.
+/// The reference model, which checks the queue after each step.
 #[derive(Default)]
 struct Reference {
     keys: BTreeMap<u8, Promise>,
@@ -393,7 +407,7 @@ impl Reference {
             .iter()
             .map(|(due, _, handle)| (queue.entries[*handle].key, *due))
             .collect();
-        // A delay that came due is as good as a trigger.
+        // The end of a delay counts as a trigger.
         for (key, due) in &due {
             if *due <= self.now {
                 let promise = self.keys.entry(*key).or_default();
@@ -410,8 +424,16 @@ impl Reference {
             return;
         };
         let promise = self.keys.entry(ticket.key).or_default();
-        assert!(!promise.running, "{} runs twice", ticket.key);
-        assert!(promise.owed, "{} runs without a reason", ticket.key);
+        assert!(
+            !promise.running,
+            "{} should have one pass at a time",
+            ticket.key
+        );
+        assert!(
+            promise.owed,
+            "{} should not run without a trigger",
+            ticket.key
+        );
         *promise = Promise {
             running: true,
             ..Promise::default()
@@ -431,11 +453,14 @@ impl Reference {
             let longest = QueueOptions::default()
                 .backoff_max
                 .max(Duration::from_secs(3));
-            assert!(due.0 <= self.now + longest, "{key} waits without a bound");
+            assert!(
+                due.0 <= self.now + longest,
+                "the delay of {key} should have a bound"
+            );
         }
     }
 
-    /// Lets everything end well: whatever is owed runs, and then nothing runs any more.
+    /// Ends all passes with success: each key that is owed a pass has one, and then no key has another.
     fn settle(&mut self, queue: &mut Queue<u8>) {
         for key in 0..6 {
             self.done(queue, key, Next::Settled);
@@ -448,17 +473,19 @@ impl Reference {
         }
         for (key, promise) in &self.keys {
             let ran = runs.get(key).copied().unwrap_or(0);
-            assert!(ran <= 1, "{key} ran {ran} times with nothing new");
+            assert!(ran <= 1, "{key} ran {ran} times without a trigger");
             assert!(ran == 1 || !promise.owed, "the trigger of {key} was lost");
         }
         assert!(queue.entries.is_empty() && queue.next_due().is_none());
     }
 }
 
-/// How many runs of 1000 steps: 1e5 steps, with `INNKEEPER_FULL=1` 1e6.
+/// Returns the number of runs of 1000 steps: 100, or 1000 with `INNKEEPER_FULL=1`.
+///
+/// Chosen: the short variant runs with every change, the long one has a million steps.
 #[expect(
     clippy::disallowed_methods,
-    reason = "only the test reads how long it may run"
+    reason = "only this test reads its number of runs"
 )]
 fn cases() -> u32 {
     if std::env::var("INNKEEPER_FULL").is_ok_and(|full| full == "1") {
@@ -476,9 +503,9 @@ fn step_or_swap() -> impl Strategy<Value = Option<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Q1: one pass at a time, no lost wake-up, nothing runs without a reason.
+    /// Q1: one pass at a time, no lost trigger, no pass without a trigger.
     #[test]
-    fn keeps_its_promises(steps in proptest::collection::vec(step(), 1000)) {
+    fn the_queue_keeps_its_promises(steps in proptest::collection::vec(step(), 1000)) {
         let mut queue = Queue::new(QueueOptions::default());
         let mut reference = Reference::default();
         for step in steps {
@@ -487,14 +514,14 @@ proptest! {
         reference.settle(&mut queue);
     }
 
-    /// Whatever happens around swaps: one pass at a time, and every key has one that began after the last swap.
+    /// For any steps around swaps: one pass at a time, and each key has a pass that began after the last swap.
     #[test]
     fn l5_every_key_has_a_pass_after_a_swap(
         steps in proptest::collection::vec(step_or_swap(), 200)
     ) {
         let mut queue = Queue::new(QueueOptions::default());
         let mut reference = Reference::default();
-        // Which keys had no pass since the last swap, and which are running.
+        // The keys without a pass since the last swap.
         let mut owed = BTreeSet::new();
         let running = |reference: &Reference| -> BTreeSet<u8> {
             let running = reference.keys.iter().filter(|(_, promise)| promise.running);
@@ -524,11 +551,11 @@ proptest! {
 }
 
 #[test]
-fn o2_a_ticket_says_for_how_long_its_key_was_due() {
+fn o2_a_ticket_has_the_time_that_its_key_was_queued() {
     let mut queue = queue();
     let waited = |queue: &mut Queue<&'static str>, now| queue.pop(now).map(|ticket| ticket.waited);
     queue.trigger("a", Class::Initial, at(0));
-    // More urgent, but not due anew.
+    // More urgent, but queued since the first trigger.
     queue.trigger("a", Class::User, at(2));
     assert_eq!(waited(&mut queue, at(5)), Some(at(5)));
     queue.trigger("a", Class::Child, at(6));
@@ -536,8 +563,12 @@ fn o2_a_ticket_says_for_how_long_its_key_was_due() {
     assert_eq!(
         waited(&mut queue, at(9)),
         Some(at(2)),
-        "from the pass's end"
+        "the wait should count from the end of the pass"
     );
     queue.done(&"a", Next::RequeueAfter(at(10)), at(9));
-    assert_eq!(waited(&mut queue, at(22)), Some(at(3)), "from its time");
+    assert_eq!(
+        waited(&mut queue, at(22)),
+        Some(at(3)),
+        "the wait should count from the due time"
+    );
 }

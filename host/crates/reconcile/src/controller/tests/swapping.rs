@@ -1,4 +1,4 @@
-//! A controller with real passes whose plugin is swapped.
+//! A controller with real passes, during swaps of its plugin.
 
 use super::*;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 struct Watched {
     reconciler: Arc<Reconciler>,
     running: Mutex<Vec<ObjectId>>,
-    /// Namespace of the parent, and the revision at the time.
+    /// The namespace of each pass's parent, and the revision that was active at its beginning.
     began: Mutex<Vec<(String, String)>>,
 }
 
@@ -27,7 +27,7 @@ impl Watched {
         self.reconciler.serving().plugin.revision().to_string()
     }
 
-    /// The namespaces of passes that began with what serves now, in their order.
+    /// Returns the namespaces of the passes that began with the active revision, in their order.
     fn began_anew(&self) -> Vec<String> {
         let now = self.revision();
         let began = self.began.lock();
@@ -50,7 +50,7 @@ impl Work for Watched {
             let mut running = self.running.lock();
             assert!(
                 !running.contains(&parent),
-                "{parent} has two passes at a time"
+                "{parent} should have one pass at a time"
             );
             running.push(parent.clone());
         }
@@ -71,7 +71,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     timeout(PATIENCE, poll).await.expect(what);
 }
 
-/// Waits until nothing runs and nothing is about to.
+/// Waits until no pass runs and none has begun for 100 ms.
 async fn until_quiet(watched: &Watched) {
     let quiet = async {
         loop {
@@ -82,7 +82,7 @@ async fn until_quiet(watched: &Watched) {
             }
         }
     };
-    timeout(PATIENCE, quiet).await.expect("all is quiet");
+    timeout(PATIENCE, quiet).await.expect("no pass should run");
 }
 
 /// Runs a controller beside the test.
@@ -93,7 +93,7 @@ async fn controlled<F: Future<Output = ()>>(watched: &Arc<Watched>, places: usiz
         test.await;
         stop.cancel();
     };
-    // Each wait of a test has its own patience; what is left is the end of the running passes.
+    // Each wait of a test has a timeout of its own; this one also covers the end of the running passes.
     let both = async { tokio::join!(running, test) };
     let (ended, ()) = timeout(PATIENCE * 6, both)
         .await
@@ -123,25 +123,25 @@ async fn l5_a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_th
             .count()
     };
     controlled(&watched, 4, async {
-        until("the old one serves", || all_say("old")).await;
+        until("the old revision should be active", || all_say("old")).await;
         until_quiet(&watched).await;
         let held = world.server.hold_writes();
         world.server.delete("configmaps", "a", "child");
-        until("a pass on the old one runs", || {
+        until("a pass on the old revision should run", || {
             watched.running.lock().contains(&parent("a"))
         })
         .await;
         watched.reconciler.swap(serving_of(saying("new")), None);
         // Arrives during the swap.
         world.put_parent("b", 2);
-        until("others run on the new one", || {
+        until("other passes should run on the new revision", || {
             watched.began_anew().len() >= 2
         })
         .await;
         assert!(!watched.began_anew().contains(&"a".to_owned()));
         drop(held);
-        until("the new one serves", || all_say("new")).await;
-        until("every parent had its first pass", || {
+        until("the new revision should be active", || all_say("new")).await;
+        until("every parent should have its first pass", || {
             watched.reconciler.trial().pending() == 0
         })
         .await;
@@ -151,7 +151,7 @@ async fn l5_a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_th
     assert_eq!(
         writes_to("a/child"),
         3,
-        "created twice on the old, updated on the new"
+        "the old revision should create it twice, the new one update it"
     );
     assert_eq!(writes_to("c/child"), 2);
 }
@@ -169,7 +169,7 @@ async fn l5_every_parent_has_exactly_one_pass_after_a_swap_the_longest_waiting_f
             .all(|namespace| world.synced(namespace) == "Applied")
     };
     controlled(&watched, 1, async {
-        until("all are applied", synced).await;
+        until("all parents should be applied", synced).await;
         let idle =
             || watched.reconciler.trial().pending() == 0 && watched.running.lock().is_empty();
         until_quiet(&watched).await;
@@ -178,15 +178,18 @@ async fn l5_every_parent_has_exactly_one_pass_after_a_swap_the_longest_waiting_f
             Box::pin(watched.reconciler.pass(&parent, Turn::default())).await;
         }
         let writes = world.server.writes();
-        // Another component that does the same.
+        // Another component with the same children.
         watched
             .reconciler
             .swap(serving_of(saying("same").with_pages(3)), None);
-        until("every parent had its first pass", idle).await;
+        until("every parent should have its first pass", idle).await;
         assert_eq!(world.server.writes(), writes);
-        // A pass too many would come before this one.
+        // An unneeded pass would come before this one.
         world.put_parent("a", 2);
-        until("the edit is seen", || watched.began_anew().len() > 3).await;
+        until("the edit should have a pass", || {
+            watched.began_anew().len() > 3
+        })
+        .await;
         assert_eq!(watched.began_anew()[..4], ["c", "a", "b", "a"]);
     })
     .await;
@@ -200,7 +203,7 @@ async fn l5_the_first_passes_of_a_revision_that_breaks_down_are_counted() {
     }
     let watched = Watched::new(&world, serving_of(saying("old")));
     controlled(&watched, 4, async {
-        until("the old one serves", || {
+        until("the old revision should be active", || {
             ["a", "b"]
                 .iter()
                 .all(|namespace| world.synced(namespace) == "Applied")
@@ -209,7 +212,7 @@ async fn l5_the_first_passes_of_a_revision_that_breaks_down_are_counted() {
         watched
             .reconciler
             .swap(serving_of(saying("new").doing("(unreachable)", &[])), None);
-        until("every parent had its first pass", || {
+        until("every parent should have its first pass", || {
             watched.reconciler.trial().pending() == 0
         })
         .await;
@@ -218,7 +221,7 @@ async fn l5_the_first_passes_of_a_revision_that_breaks_down_are_counted() {
         let fault = trial.first_fault().unwrap();
         assert_eq!(fault.reason, "GuestTrapped");
         watched.reconciler.swap(serving_of(saying("old")), None);
-        until("the old one serves again", || {
+        until("the old revision should be active again", || {
             ["a", "b"]
                 .iter()
                 .all(|namespace| world.synced(namespace) == "Applied")
