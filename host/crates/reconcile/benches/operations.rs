@@ -1,4 +1,4 @@
-//! What the queue and the cache take by themselves, with 100,000 parents and objects: no pass, no network.
+//! The times of the queue and the cache alone, with 100,000 parents and objects: no pass, no network.
 
 use std::{hint::black_box, time::Duration};
 
@@ -10,10 +10,10 @@ use innkeeper_reconcile::Next;
 use innkeeper_reconcile::controller::queue::{Class, Queue, QueueOptions};
 use serde_json::{Value, json};
 
-/// How many keys wait, and how many objects are cached.
+/// The number of queued keys and of cached objects; the size of cluster that the README promises figures for.
 const COUNT: usize = 100_000;
 
-/// What an object is to have of JSON, as the promise says.
+/// The size of an object's JSON in bytes, as in the README's promise for an event.
 const OBJECT_BYTES: usize = 5 * 1024;
 
 fn main() -> anyhow::Result<()> {
@@ -38,7 +38,7 @@ fn key(number: usize) -> ObjectId {
     )
 }
 
-/// Each key in turn is triggered behind all the others, the first one has a pass.
+/// Measures one trigger, pass and end; the triggered key is queued behind all the others.
 fn waiting(group: &mut BenchmarkGroup<'_, WallTime>) {
     let mut queue = Queue::new(QueueOptions::default());
     let mut now = Duration::ZERO;
@@ -54,11 +54,12 @@ fn waiting(group: &mut BenchmarkGroup<'_, WallTime>) {
             }
         });
     });
-    assert_eq!(queue.depth(), COUNT, "no key is lost");
+    assert_eq!(queue.depth(), COUNT, "every key should be queued");
 }
 
-/// A key has a pass and is to have another one in ten hours, as all the others.
+/// Measures one trigger, pass and end; each key has its next pass in ten hours.
 fn delayed(group: &mut BenchmarkGroup<'_, WallTime>) {
+    /// The default resync period of the host.
     const LATER: Duration = Duration::from_hours(10);
 
     let mut queue = Queue::new(QueueOptions::default());
@@ -75,7 +76,7 @@ fn delayed(group: &mut BenchmarkGroup<'_, WallTime>) {
         |bencher| {
             bencher.iter(|| {
                 now += Duration::from_micros(1);
-                let key = keys.next().expect("they go round");
+                let key = keys.next().expect("the iterator should never end");
                 queue.trigger(key, Class::User, now);
                 if let Some(ticket) = queue.pop(now) {
                     queue.done(&ticket.key, Next::RequeueAfter(LATER), now);
@@ -85,11 +86,11 @@ fn delayed(group: &mut BenchmarkGroup<'_, WallTime>) {
     );
 }
 
-/// Every event changes the status of one of the objects.
+/// Measures one event of a watch, which changes the status of one object.
 fn events(group: &mut BenchmarkGroup<'_, WallTime>) -> anyhow::Result<()> {
     let mut cache = ObjectCache::new(Gvk::new("", "v1", "Pod"));
     let mut version = 0;
-    // Made of one text, because what thousands of JSON values leave behind them slows the allocator down.
+    // Lines from one text, because the freed memory of thousands of JSON values would slow the allocator down.
     let template = json!({"type": "KIND", "object": pod()}).to_string();
     let mut line = |kind| {
         version += 1;
@@ -123,7 +124,7 @@ fn events(group: &mut BenchmarkGroup<'_, WallTime>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A Pod as API servers show it, with words in capitals for what differs.
+/// Returns a Pod as API servers return it, with words in capitals for the parts that differ.
 fn pod() -> Value {
     let containers: Vec<Value> = (0..3).map(container).collect();
     let statuses: Vec<Value> = (0..3).map(status).collect();
