@@ -227,7 +227,7 @@ impl Active {
         state.tell(watch);
     }
 
-    /// Calls `watch` with the remaining epochs if the last pass of an earlier one has ended; callers do this after every
+    /// Calls `watch` with the remaining epochs if the last pass of an earlier one has ended; callers do this after each
     /// pass.
     pub(super) fn settle(&self, watch: impl FnOnce(&Serving, &[Arc<Epoch>])) {
         let ended = |epoch: &Weak<Epoch>| epoch.strong_count() == 0;

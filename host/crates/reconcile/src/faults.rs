@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 /// The number of kept faults: as many as the status of a Plugin shows.
 const KEPT_MAX: usize = 10;
 
-/// The number of characters of a message that are kept, because a guest may give megabytes.
+/// The number of characters of a message that are kept, because the guest decides on its length.
 ///
 /// Chosen: enough for the first lines of a trap's backtrace; with [`KEPT_MAX`] faults, at most 40 KiB for one kind of
 /// parents.

@@ -21,9 +21,9 @@ pub(super) fn interest<'a>(
     let manifest = newest.plugin.manifest();
     let group_kind = parent.group_kind();
     let mut parents = manifest.parents.iter();
-    let spoken = parents.find(|parent| parent.kind.group_kind() == group_kind);
+    let declaration = parents.find(|parent| parent.kind.group_kind() == group_kind);
     // A parent without a declaration gets the scope that shows the least of its children.
-    let scope = spoken.map_or(Scope::Cluster, |parent| parent.scope);
+    let scope = declaration.map_or(Scope::Cluster, |parent| parent.scope);
     let optional = |kind: &Gvk, serving: &Serving| ChildInterest {
         kind: kind.clone(),
         required: false,
@@ -59,7 +59,7 @@ pub(super) fn interest<'a>(
     children.retain(|child| seen.insert(child.kind.group_kind()));
     Interest {
         plugin: plugin.clone(),
-        parent: spoken.map_or(parent, |parent| &parent.kind).clone(),
+        parent: declaration.map_or(parent, |parent| &parent.kind).clone(),
         children,
         reads,
         selector: None,

@@ -90,8 +90,8 @@ impl Class {
     /// In a burst of edits, each edit has a pass that writes children and then passes, triggered by these writes, that
     /// write status. The head start lets the children of all edits go before the status of the first ones.
     ///
-    /// The steps of 5 s are chosen: all edits of a burst of up to 5 s go first, and the least urgent key waits at most
-    /// 15 s longer than an edit.
+    /// The steps of 5 s are chosen: all edits of a burst of up to 5 s go first, and no edit goes before a key that was
+    /// queued more than 15 s earlier.
     const fn handicap(self) -> Duration {
         match self {
             Self::User => Duration::ZERO,
@@ -130,6 +130,7 @@ pub struct QueueOptions {
     /// The longest delay after a failure once a child or a related object has changed; by default 1 s.
     ///
     /// Not zero, because the writes of a failing pass change children: the pass would trigger itself without a pause.
+    /// A longer pause that the API server asked for still counts.
     /// The default is chosen: at most one such pass per second.
     pub backoff_changed: Duration,
     /// The seed of the jitter.

@@ -262,7 +262,7 @@ async fn never_runs_more_passes_than_it_has_places() {
 
 /// L3: running passes end normally after a stop, and queued ones do not begin.
 #[tokio::test]
-async fn finishes_what_runs_and_begins_nothing_more_when_stopped() {
+async fn finishes_running_passes_and_begins_none_after_a_stop() {
     let fake = Arc::new(Fake {
         held: true,
         ..Fake::default()
