@@ -150,8 +150,8 @@ async fn runs_triggered_passes() {
     .await;
 }
 
-/// A timer waits at least for its next millisecond, which is longer than most passes. Without timers, all these passes
-/// together take less than half of that time each.
+/// A timer waits at least for its next millisecond, which is longer than most passes. Without timers, these passes take
+/// less than half of that on average.
 #[tokio::test]
 async fn a_queued_pass_waits_for_no_timer() {
     const PARENTS: u16 = 1000;

@@ -11,7 +11,7 @@
 //!
 //! The holder counts from the time *before* it sends a renewal, the others from the time *after* they see it, so the
 //! holder gives up first. This does not depend on the times that the clocks show, only on their rates: these may differ
-//! by the ratio of the lease's duration to the renew deadline, 1.5 with the defaults.
+//! by less than the ratio of the lease's duration to the renew deadline, 1.5 with the defaults.
 
 use std::time::Duration;
 
