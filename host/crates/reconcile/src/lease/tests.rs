@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::Times;
 use super::machine::{Decision, Machine, Write};
 
+/// The defaults of the host, which are those of client-go.
 const TIMES: Times = Times {
     duration: Duration::from_secs(15),
     renew_deadline: Duration::from_secs(10),

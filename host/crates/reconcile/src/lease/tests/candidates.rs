@@ -286,6 +286,8 @@ impl World {
     }
 }
 
+/// Mostly prompt requests; some of them freeze for up to twice the lease's duration or take longer than it.
+/// The usual timeout is that of the host: half of the renew deadline.
 fn fate() -> impl Strategy<Value = Fate> {
     let freeze = prop_oneof![20 => Just(0), 1 => 0..30_000_u64];
     let delay = || prop_oneof![10 => 0..50_u64, 1 => 0..20_000_u64];
