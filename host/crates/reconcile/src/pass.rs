@@ -5,6 +5,7 @@
 //! A pass needs nothing from earlier passes: memory, ledger and subscriptions only save work.
 
 mod account;
+mod again;
 mod apply;
 mod call;
 mod check;
@@ -49,7 +50,7 @@ async fn steps<'a>(context: &'a Context, id: &'a ObjectId) -> Step<'a, Next> {
     let mut pass = pass.report_finalized().await?;
     loop {
         let applied = pass.apply().await;
-        match applied.observe_again().await {
+        match applied.plan_again().await {
             ControlFlow::Continue(planned) => pass = planned,
             ControlFlow::Break(applied) => return Ok(applied.report().await),
         }

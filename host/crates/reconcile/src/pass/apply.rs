@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use innkeeper_apply::{self as apply, Execution, Session};
 use innkeeper_cluster as cluster;
-use innkeeper_model::{ObjectId, Operation, Outcome, error_chain};
+use innkeeper_model::{Gvk, Object, ObjectId, Operation, Outcome, error_chain};
 use innkeeper_plan::{self as plan, Plan};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{observe::live, plan::Planned, state::Pass};
+use super::{plan::Planned, state::Pass};
 use crate::{context::Context, held_back::HeldBack};
 
 /// The reason why the operations of a plan were not tried.
@@ -218,4 +218,20 @@ async fn live_secrets(
         }
     }
     Ok(secrets)
+}
+
+/// Reads an object from the API server.
+pub(super) async fn live(
+    context: &Context,
+    kind: &Gvk,
+    id: &ObjectId,
+) -> Result<Option<Object>, Error> {
+    let cluster = &context.shared.cluster;
+    cluster
+        .live_get(kind, id.namespace.as_deref(), &id.name)
+        .await
+        .map_err(|source| Error::Read {
+            id: id.clone(),
+            source,
+        })
 }

@@ -1,20 +1,12 @@
 //! Observe: everything that the cache holds of a parent, under the revision that is active now.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
-use innkeeper_apply::Execution;
 use innkeeper_cluster::{self as cluster, Observation, Registration};
-use innkeeper_model::{Access, Gvk, HashKey, Object, ObjectId, Operation};
+use innkeeper_model::ObjectId;
 
-use super::{
-    apply::{Applied, Error},
-    plan::Planned,
-    state::{Pass, Step},
-};
+use super::state::{Pass, Step};
 use crate::{context::Context, epoch::Epoch, selection::may_be_told, stop::Stop};
-
-/// The number of plans of one pass: the second one follows if objects exist that the cache did not show.
-const PLANS_MAX: u32 = 2;
 
 /// A pass that has observed its parent.
 pub(crate) struct Observed {
@@ -91,74 +83,4 @@ impl<'a> Pass<'a, ()> {
             }
         }
     }
-}
-
-impl<'a> Pass<'a, Applied> {
-    /// Plans again if creates failed because their objects exist: their owners are read first.
-    pub(crate) async fn observe_again(mut self) -> ControlFlow<Self, Pass<'a, Planned>> {
-        let Ok(execution) = &self.state.result else {
-            return ControlFlow::Break(self);
-        };
-        let conflicts: Vec<ObjectId> = execution.conflicts().cloned().collect();
-        if conflicts.is_empty() || self.state.planned.round == PLANS_MAX {
-            return ControlFlow::Break(self);
-        }
-        let planned = &mut self.state.planned;
-        fold(&mut planned.observed, execution, &planned.entered.hash_key);
-        for id in conflicts {
-            let kind = planned
-                .plan
-                .operations
-                .iter()
-                .find(|operation| operation.child() == Some(&id))
-                .and_then(Operation::kind);
-            let Some(kind) = kind else { continue };
-            match live(self.context, kind, &id).await {
-                Ok(Some(object)) => replace(&mut planned.observed, object),
-                Ok(None) => {}
-                Err(error) => {
-                    self.state.result = Err(error);
-                    return ControlFlow::Break(self);
-                }
-            }
-        }
-        ControlFlow::Continue(self.advance(|applied| applied.planned).replan())
-    }
-}
-
-/// Reads an object from the API server.
-pub(super) async fn live(
-    context: &Context,
-    kind: &Gvk,
-    id: &ObjectId,
-) -> Result<Option<Object>, Error> {
-    let cluster = &context.shared.cluster;
-    cluster
-        .live_get(kind, id.namespace.as_deref(), &id.name)
-        .await
-        .map_err(|source| Error::Read {
-            id: id.clone(),
-            source,
-        })
-}
-
-/// Adds the objects that this pass has written to the observed ones.
-fn fold(observed: &mut Vec<Object>, execution: &Execution, hash_key: &HashKey) {
-    for (operation, result) in &execution.results {
-        let (Some(kind), Ok(Some(written))) = (operation.kind(), result) else {
-            continue;
-        };
-        let shown = serde_json::from_str(&written.json)
-            .ok()
-            .and_then(|object| cluster::present(&object, kind, Access::Full, hash_key).ok());
-        if let Some(object) = shown {
-            replace(observed, object);
-        }
-    }
-}
-
-fn replace(observed: &mut Vec<Object>, object: Object) {
-    let id = object.id();
-    observed.retain(|other| other.id() != id);
-    observed.push(object);
 }
