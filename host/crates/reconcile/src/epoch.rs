@@ -10,13 +10,15 @@ use std::{
     },
 };
 
-use innkeeper_model::{Access, GroupKind, Gvk, Limits, ObjectId, PluginName, ReadKind, Scope};
+use innkeeper_model::{
+    Access, GroupKind, Gvk, Limits, ObjectId, PluginName, ReadKind, ReadScope, Scope,
+};
 use innkeeper_policy::{Grants, Selection};
 use innkeeper_sandbox::Plugin;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::{analysis::Analysis, given_up::GivenUp, memory::Memory, selection};
+use super::{analysis::Analysis, given_up::GivenUp, memory::Memory};
 
 /// One revision of a plugin with its grants and limits.
 ///
@@ -83,9 +85,7 @@ impl Serving {
 
     /// Restricts its parents to the selected ones.
     pub fn selecting(self, selection: Selection) -> Self {
-        let namespaces = selection
-            .asks_for_namespaces()
-            .then(selection::namespace_read);
+        let namespaces = selection.asks_for_namespaces().then(namespace_read);
         Self {
             own_reads: namespaces.into_iter().collect(),
             selection: Arc::new(selection),
@@ -116,6 +116,20 @@ impl Serving {
         let group_kind = kind.group_kind();
         let mut declared = self.plugin.manifest().children.iter();
         declared.any(|child| child.kind.group_kind() == group_kind)
+    }
+}
+
+pub(super) fn namespace_kind() -> Gvk {
+    Gvk::new("", "v1", "Namespace")
+}
+
+/// The read of namespaces.
+fn namespace_read() -> ReadKind {
+    ReadKind {
+        kind: namespace_kind(),
+        access: Access::Metadata,
+        scope: ReadScope::Cluster,
+        label_selector: None,
     }
 }
 

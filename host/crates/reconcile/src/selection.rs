@@ -4,12 +4,13 @@
 //! to the reads of its guest.
 
 use innkeeper_cluster::{ReadAnswer, ReadRecording, Registration, labels};
-use innkeeper_model::{
-    Access, Gvk, Object, ObjectRef, PluginName, ReadFailure, ReadKey, ReadKind, ReadScope,
-};
+use innkeeper_model::{Gvk, Object, ObjectRef, PluginName, ReadFailure, ReadKey};
 use innkeeper_policy::NotSelected;
 
-use super::{epoch::Serving, stop::is_unclaimed};
+use super::{
+    epoch::{Serving, namespace_kind},
+    stop::is_unclaimed,
+};
 
 /// The result of the selection of a parent.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,20 +23,6 @@ pub(super) enum Choice {
     NotSeen,
     /// This kind is not cached; a trigger follows when it is.
     NotCached(Gvk),
-}
-
-fn namespace_kind() -> Gvk {
-    Gvk::new("", "v1", "Namespace")
-}
-
-/// The read of namespaces.
-pub(super) fn namespace_read() -> ReadKind {
-    ReadKind {
-        kind: namespace_kind(),
-        access: Access::Metadata,
-        scope: ReadScope::Cluster,
-        label_selector: None,
-    }
 }
 
 /// Returns true if the plugin selects a parent, none while that is unknown; subscribes to nothing.
