@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use innkeeper_cluster::{ReadRecording, Registration};
+use innkeeper_cluster::{Recording, Registration};
 use innkeeper_model::{FaultKind, ObjectId, Operation, error_chain};
 use innkeeper_plan::Plan;
 use innkeeper_sandbox::{CallReport, LogLine};
@@ -156,11 +156,11 @@ fn plan<'a>(
     pass: Pass<'a, Entered>,
     span: &Span,
     report: CallReport,
-    recording: ReadRecording,
+    recording: Recording,
 ) -> Step<'a, Pass<'a, Planned>> {
     let _entered = span.enter();
     // The candidate keeps no subscription.
-    pass.registration.commit(pass.id, &ReadRecording::default());
+    pass.registration.commit(pass.id, &Recording::default());
     for LogLine { level, message } in &report.log {
         debug!(target: "guest", ?level, "{message}");
     }
@@ -183,7 +183,7 @@ impl Pass<'_, Stopped> {
         } = *self;
         match state.reason {
             Stop::NotSelected { .. } => {
-                registration.commit(id, &ReadRecording::default());
+                registration.commit(id, &Recording::default());
                 Rehearsal::Idle
             }
             Stop::Gone

@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use innkeeper_cluster::ReadAnswer;
+use innkeeper_cluster::Answer;
 use innkeeper_model::{
     Access, Gvk, HashKey, ManagedEntry, Object, ObjectId, Phase, ReadFailure, ReadKey, Resource,
 };
@@ -62,7 +62,7 @@ impl Inputs {
     }
 
     /// Adds a read and its answer.
-    pub(super) fn read(&mut self, key: &ReadKey, answer: &ReadAnswer) {
+    pub(super) fn read(&mut self, key: &ReadKey, answer: &Answer) {
         match key {
             ReadKey::Get(reference) => {
                 self.text("get");
@@ -78,14 +78,14 @@ impl Inputs {
             }
         }
         match answer {
-            ReadAnswer::Object(object) => self.optional(object.as_deref()),
-            ReadAnswer::List(objects) => {
+            Answer::Object(object) => self.optional(object.as_deref()),
+            Answer::List(objects) => {
                 self.count(objects.len());
                 for object in objects {
                     self.text(object);
                 }
             }
-            ReadAnswer::Failed(failure) => self.text(match failure {
+            Answer::Failed(failure) => self.text(match failure {
                 ReadFailure::NotGranted(_) => "not granted",
                 ReadFailure::OutOfSight { .. } => "out of sight",
                 ReadFailure::NotServed(_) => "not served",
@@ -168,7 +168,7 @@ impl Memory {
         &self,
         parent: &ObjectId,
         inputs: &Inputs,
-        mut ask: impl FnMut(&ReadKey) -> ReadAnswer,
+        mut ask: impl FnMut(&ReadKey) -> Answer,
     ) -> Option<Next> {
         let Remembered { key, next, reads } = self.0.lock().get(parent)?.clone();
         let mut inputs = inputs.clone();
@@ -183,7 +183,7 @@ impl Memory {
         &self,
         parent: &ObjectId,
         mut inputs: Inputs,
-        reads: &[(ReadKey, ReadAnswer)],
+        reads: &[(ReadKey, Answer)],
         next: Next,
     ) {
         if reads.len() > READS_MAX {

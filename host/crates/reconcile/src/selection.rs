@@ -3,7 +3,7 @@
 //! Every pass decides it again, so no state about it can be out of date. The parent is subscribed to the namespace, as
 //! to the reads of its guest.
 
-use innkeeper_cluster::{ReadAnswer, ReadRecording, Registration, labels};
+use innkeeper_cluster::{Answer, Recording, Registration, labels};
 use innkeeper_model::{Gvk, Object, ObjectRef, PluginName, ReadFailure, ReadKey};
 use innkeeper_policy::NotSelected;
 
@@ -55,18 +55,18 @@ pub(super) fn choose(
     serving: &Serving,
     registration: &Registration,
     parent: &Object,
-) -> (Choice, ReadRecording) {
+) -> (Choice, Recording) {
     let selection = &serving.selection;
     if selection.is_all() {
-        return (Choice::Selected, ReadRecording::default());
+        return (Choice::Selected, Recording::default());
     }
     let own = labels(&parent.json);
     if let Err(why) = selection.select(&own, None) {
-        return (Choice::NotSelected(why), ReadRecording::default());
+        return (Choice::NotSelected(why), Recording::default());
     }
     let namespace = parent.namespace.as_ref();
     let Some(name) = namespace.filter(|_| selection.asks_for_namespaces()) else {
-        return (Choice::Selected, ReadRecording::default());
+        return (Choice::Selected, Recording::default());
     };
     let reference = ObjectRef {
         kind: namespace_kind(),
@@ -75,17 +75,17 @@ pub(super) fn choose(
     };
     let mut reads = registration.reads(parent, &serving.own_reads);
     let choice = match reads.ask(&ReadKey::Get(reference)) {
-        ReadAnswer::Object(Some(namespace)) => {
+        Answer::Object(Some(namespace)) => {
             match selection.select(&own, Some(&labels(&namespace))) {
                 Ok(()) => Choice::Selected,
                 Err(why) => Choice::NotSelected(why),
             }
         }
-        ReadAnswer::Failed(ReadFailure::NotSynced(kind) | ReadFailure::NotServed(kind)) => {
+        Answer::Failed(ReadFailure::NotSynced(kind) | ReadFailure::NotServed(kind)) => {
             Choice::NotCached(kind)
         }
         // The event of a namespace may come after those of the objects in it.
-        ReadAnswer::Object(None) | ReadAnswer::List(_) | ReadAnswer::Failed(_) => Choice::NotSeen,
+        Answer::Object(None) | Answer::List(_) | Answer::Failed(_) => Choice::NotSeen,
     };
     (choice, reads.into_recording())
 }

@@ -1,6 +1,6 @@
 //! The reasons to end a pass before its report, as data.
 
-use innkeeper_cluster::{ParentConditions, ReadRecording, Waiting};
+use innkeeper_cluster::{ParentConditions, Recording, Waiting};
 use innkeeper_model::{Condition, Fault, Gvk, Object, Phase, PluginName};
 use innkeeper_plan as plan;
 use innkeeper_policy::{Checked as Accepted, NotSelected};
@@ -29,7 +29,7 @@ pub(crate) enum Stop {
     NotSelected {
         why: NotSelected,
         /// The reads that led to the decision.
-        reads: ReadRecording,
+        reads: Recording,
     },
     /// The namespace of the parent has not been seen yet; a trigger follows when it is.
     NamespaceNotSeen {

@@ -89,7 +89,7 @@ fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
     };
     let not_selected = || Stop::NotSelected {
         why: NotSelected::ByItsLabels,
-        reads: innkeeper_cluster::ReadRecording::default(),
+        reads: innkeeper_cluster::Recording::default(),
     };
     let (mine, foreign) = (parent(Some("Applied")), parent(None));
     let soon = Next::RequeueAfter(MINUTE);

@@ -90,15 +90,15 @@ fn guest(
     parent: &str,
     children: &[Object],
     clock: u64,
-    mut ask: impl FnMut(&ReadKey) -> ReadAnswer,
+    mut ask: impl FnMut(&ReadKey) -> Answer,
 ) -> Said {
     let parent: Value = serde_json::from_str(parent).unwrap();
     let number = |field: &str| u8::try_from(parent["spec"][field].as_u64().unwrap_or(0)).unwrap();
-    let text = |answer: ReadAnswer| match answer {
-        ReadAnswer::Object(Some(text)) => text.to_string(),
-        ReadAnswer::List(texts) => texts.join(","),
-        ReadAnswer::Object(None) => "absent".to_owned(),
-        ReadAnswer::Failed(failure) => failure.to_string(),
+    let text = |answer: Answer| match answer {
+        Answer::Object(Some(text)) => text.to_string(),
+        Answer::List(texts) => texts.join(","),
+        Answer::Object(None) => "absent".to_owned(),
+        Answer::Failed(failure) => failure.to_string(),
     };
     let mut found = text(ask(&get(number("follows"))));
     // The answer of the first read decides on the next one.
@@ -207,7 +207,7 @@ impl Model {
     }
 
     /// Answers a read from the related objects, as the cache does.
-    fn answer(related: &BTreeMap<u8, String>, key: &ReadKey) -> ReadAnswer {
+    fn answer(related: &BTreeMap<u8, String>, key: &ReadKey) -> Answer {
         match key {
             ReadKey::Get(reference) => {
                 let name: u8 = reference
@@ -216,9 +216,9 @@ impl Model {
                     .unwrap()
                     .parse()
                     .unwrap();
-                ReadAnswer::Object(related.get(&name).map(|value| value.as_str().into()))
+                Answer::Object(related.get(&name).map(|value| value.as_str().into()))
             }
-            ReadKey::List(_) => ReadAnswer::List(
+            ReadKey::List(_) => Answer::List(
                 related
                     .values()
                     .map(|value| value.as_str().into())
@@ -401,7 +401,7 @@ fn inputs_that_differ_in_anything_have_different_keys() {
         inputs.observed(phase, parent, children);
         inputs.key()
     };
-    let reads = |reads: &[(ReadKey, ReadAnswer)]| {
+    let reads = |reads: &[(ReadKey, Answer)]| {
         let mut inputs = base();
         for (key, answer) in reads {
             inputs.read(key, answer);
@@ -418,8 +418,8 @@ fn inputs_that_differ_in_anything_have_different_keys() {
         managed: vec![entry],
         ..parent.clone()
     };
-    let absent = ReadAnswer::Object(None);
-    let object = |text: &str| ReadAnswer::Object(Some(text.into()));
+    let absent = Answer::Object(None);
+    let object = |text: &str| Answer::Object(Some(text.into()));
     let keys = [
         with(Phase::Reconcile, &parent, &[]),
         with(Phase::Finalize, &parent, &[]),
@@ -434,9 +434,9 @@ fn inputs_that_differ_in_anything_have_different_keys() {
         reads(&[(get(1), object(""))]),
         reads(&[(get(2), absent.clone())]),
         reads(&[(get(1), absent.clone()), (get(2), absent)]),
-        reads(&[(list(), ReadAnswer::List(Vec::new()))]),
-        reads(&[(list(), ReadAnswer::List(vec!["ab".into(), "c".into()]))]),
-        reads(&[(list(), ReadAnswer::List(vec!["a".into(), "bc".into()]))]),
+        reads(&[(list(), Answer::List(Vec::new()))]),
+        reads(&[(list(), Answer::List(vec!["ab".into(), "c".into()]))]),
+        reads(&[(list(), Answer::List(vec!["a".into(), "bc".into()]))]),
     ];
     let different: std::collections::BTreeSet<_> = keys.iter().collect();
     assert_eq!(different.len(), keys.len());
@@ -448,10 +448,10 @@ fn a_pass_with_too_many_reads_is_not_remembered() {
     let parent = scene().parent.object().id();
     let inputs = || Inputs::of_revision("0.1.0", b"revision", &HashKey::new(*b"key"));
     let many: Vec<_> = (0..=READS_MAX)
-        .map(|index| (get(u8::try_from(index).unwrap()), ReadAnswer::Object(None)))
+        .map(|index| (get(u8::try_from(index).unwrap()), Answer::Object(None)))
         .collect();
     memory.remember(&parent, inputs(), &many[1..], Next::Settled);
-    let recalled = || memory.recall(&parent, &inputs(), |_| ReadAnswer::Object(None));
+    let recalled = || memory.recall(&parent, &inputs(), |_| Answer::Object(None));
     assert_eq!(recalled(), Some(Next::Settled));
     memory.remember(&parent, inputs(), &many, Next::Settled);
     assert_eq!(recalled(), None);

@@ -1,6 +1,6 @@
 //! Call: the guest with the observed objects, and its log.
 
-use innkeeper_cluster::{PassReads, ReadAnswer, ReadRecording};
+use innkeeper_cluster::{Answer, PassReads, Recording};
 use innkeeper_model::{
     ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Object, ReadFailure, ReadKey, error_chain,
 };
@@ -25,7 +25,7 @@ pub(crate) struct Answered {
     pub(crate) end: End,
     /// The reads with their answers; none if the guest also asked for the time or for random bytes, so that equal reads
     /// do not mean an equal answer.
-    pub(crate) reads: Option<Vec<(ReadKey, ReadAnswer)>>,
+    pub(crate) reads: Option<Vec<(ReadKey, Answer)>>,
 }
 
 impl<'a> Pass<'a, Entered> {
@@ -87,11 +87,7 @@ impl<'a> Pass<'a, Entered> {
     }
 
     /// Continues with the end of the call.
-    pub(crate) fn answered(
-        self,
-        report: CallReport,
-        recording: ReadRecording,
-    ) -> Pass<'a, Answered> {
+    pub(crate) fn answered(self, report: CallReport, recording: Recording) -> Pass<'a, Answered> {
         let CallReport {
             mut end,
             cpu,
@@ -141,7 +137,7 @@ fn record(
     serving: &Serving,
     recorder: Recorder,
     report: &CallReport,
-    recording: &ReadRecording,
+    recording: &Recording,
 ) {
     if matches!(report.end, End::Parked(_)) {
         return;
@@ -152,11 +148,9 @@ fn record(
     }
     let reads = recording.reads.iter().map(|(key, answer)| {
         let answer = match answer {
-            ReadAnswer::Object(object) => Recorded::Object(object.as_deref()),
-            ReadAnswer::List(objects) => {
-                Recorded::List(objects.iter().map(|text| &**text).collect())
-            }
-            ReadAnswer::Failed(failure) => Recorded::Failed(failure),
+            Answer::Object(object) => Recorded::Object(object.as_deref()),
+            Answer::List(objects) => Recorded::List(objects.iter().map(|text| &**text).collect()),
+            Answer::Failed(failure) => Recorded::Failed(failure),
         };
         (key, answer)
     });
@@ -179,9 +173,9 @@ fn observed_child(child: &Object) -> ObservedChild {
 
 /// Adds the first read of a namespace that the host does not watch to the guest's fault: the guest knows no better reason,
 /// and more grants would not help.
-fn explain_unseen(reads: &[(ReadKey, ReadAnswer)], end: &mut End) {
+fn explain_unseen(reads: &[(ReadKey, Answer)], end: &mut End) {
     let unseen = reads.iter().find_map(|(_, answer)| match answer {
-        ReadAnswer::Failed(failure @ ReadFailure::OutOfSight { .. }) => Some(failure),
+        Answer::Failed(failure @ ReadFailure::OutOfSight { .. }) => Some(failure),
         _ => None,
     });
     let Some(unseen) = unseen else {

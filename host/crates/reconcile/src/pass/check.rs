@@ -1,6 +1,6 @@
 //! Check: the answer of the guest against manifest, grants and limits.
 
-use innkeeper_cluster::ReadAnswer;
+use innkeeper_cluster::Answer;
 use innkeeper_model::{Outcome, Phase, ReadKey};
 use innkeeper_policy::{self as policy, Checked as Accepted, Rejection};
 use innkeeper_sandbox::End;
@@ -16,7 +16,7 @@ use crate::stop::Stop;
 pub(crate) struct Checked {
     pub(super) entered: Entered,
     pub(super) outcome: Accepted<Outcome>,
-    pub(super) reads: Option<Vec<(ReadKey, ReadAnswer)>>,
+    pub(super) reads: Option<Vec<(ReadKey, Answer)>>,
 }
 
 impl From<Rejection> for Stop {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_cluster::{Observation, ReadRecording};
+use innkeeper_cluster::{Observation, Recording};
 use innkeeper_model::{HashKey, Phase};
 use innkeeper_plan::{self as plan, PassEntry};
 
@@ -21,7 +21,7 @@ pub(crate) struct Entered {
     pub(crate) observation: Observation,
     pub(crate) phase: Phase,
     /// The reads of the host itself that led to the decision.
-    pub(crate) own_reads: ReadRecording,
+    pub(crate) own_reads: Recording,
     pub(crate) hash_key: HashKey,
     /// The field manager of the children.
     pub(crate) manager: Arc<str>,

@@ -3,7 +3,7 @@
 use std::mem;
 
 use innkeeper_apply::Target;
-use innkeeper_cluster::ReadAnswer;
+use innkeeper_cluster::Answer;
 use innkeeper_model::{Object, Outcome, ReadKey};
 use innkeeper_plan::{self as plan, Plan};
 use innkeeper_policy::Checked as Accepted;
@@ -15,7 +15,7 @@ use super::{check::Checked, enter::Entered, state::Pass};
 pub(crate) struct Planned {
     pub(super) entered: Entered,
     pub(super) outcome: Accepted<Outcome>,
-    pub(super) reads: Option<Vec<(ReadKey, ReadAnswer)>>,
+    pub(super) reads: Option<Vec<(ReadKey, Answer)>>,
     /// The children as observed, and as this pass has changed them since.
     pub(super) observed: Vec<Object>,
     pub(crate) plan: Plan,

@@ -1,7 +1,7 @@
 //! Parents that enter and leave the selection.
 
 use futures::FutureExt;
-use innkeeper_cluster::ReadAnswer;
+use innkeeper_cluster::Answer;
 use innkeeper_model::{LabelSelector, ObjectRef, ReadFailure, ReadKey, ReadKind};
 use innkeeper_policy::Selection;
 
@@ -246,9 +246,6 @@ async fn guests_cannot_read_the_namespaces_that_the_host_reads() {
         reads.ask(&ReadKey::Get(reference.clone()))
     };
     let not_granted = ReadFailure::NotGranted(reference.kind.clone());
-    assert_eq!(ask(&serving.reads), ReadAnswer::Failed(not_granted));
-    assert!(matches!(
-        ask(&serving.own_reads),
-        ReadAnswer::Object(Some(_))
-    ));
+    assert_eq!(ask(&serving.reads), Answer::Failed(not_granted));
+    assert!(matches!(ask(&serving.own_reads), Answer::Object(Some(_))));
 }
