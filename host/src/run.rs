@@ -47,7 +47,7 @@ use std::{
 use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
-use innkeeper_plugin_controller::{self as plugins, Loaded, Served, Workshop, manager::Warm};
+use innkeeper_plugin_controller::{self as plugins, Loaded, Served, LoaderContext, manager::Warm};
 use innkeeper_reconcile::{HashKeySlot, Inventory, Shared};
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
@@ -331,7 +331,7 @@ fn half_of_the_memory() -> Option<usize> {
 async fn load_all(
     settings: &config::PluginSettings,
     serves_resources: bool,
-) -> Result<(Pool, Arc<Workshop>, Vec<Loaded>), Error> {
+) -> Result<(Pool, Arc<LoaderContext>, Vec<Loaded>), Error> {
     let workers = settings.workers;
     let engine = Engine::new(&EngineSettings {
         memory_together_bytes_max: settings.guest_memory_bytes_max.or_else(half_of_the_memory),
@@ -341,7 +341,7 @@ async fn load_all(
     .map_err(Error::Sandbox)?;
     let pool = Pool::start(workers).map_err(Error::Sandbox)?;
     let cache = artifact::Cache::open(&settings.cache_dir).map_err(Error::Cache)?;
-    let workshop = Arc::new(Workshop {
+    let workshop = Arc::new(LoaderContext {
         engine,
         cache: Some(cache.clone()),
         compiler: Compiler::new(cache, Program::of_process(), compile_bounds()),

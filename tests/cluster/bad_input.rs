@@ -179,7 +179,7 @@ fn a_second_plugin_for_a_parent_kind_is_refused_with_the_name_of_the_first() {
     assert_eq!(refusals.len(), 1, "{}", host.log().unwrap());
     for part in [
         "untidy.wasm",
-        "belongs to plugin unruly, which comes first, so untidy is not served",
+        "belongs to plugin unruly, which comes first, so untidy is not active",
     ] {
         assert!(refusals[0].contains(part), "{}", refusals[0]);
     }

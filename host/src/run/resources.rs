@@ -9,8 +9,8 @@ use std::{
 use innkeeper_cluster::Cluster;
 use innkeeper_model::{GroupKind, PluginName};
 use innkeeper_plugin_controller::{
-    self as plugins, Workshop,
-    manager::{Loader, Manager, OnceMade, Parts, Start, Warm, Warmer},
+    self as plugins, LoaderContext,
+    manager::{Loader, Manager, OnceMade, ManagerContext, Start, Warm, Warmer},
 };
 use innkeeper_reconcile::{
     Shared,
@@ -69,14 +69,14 @@ impl Resources {
     pub(super) fn new(
         settings: &SourceSettings,
         cluster: &Cluster,
-        workshop: Arc<Workshop>,
+        workshop: Arc<LoaderContext>,
         namespace: &str,
     ) -> Result<Self, Error> {
         let fetcher = Fetcher::new(source_settings(settings));
         let fetcher = fetcher.map_err(|error| Error::Sources(Box::new(error)))?;
         let loader = Loader {
             cluster: cluster.clone(),
-            workshop,
+            context: workshop,
             fetcher,
             namespace: namespace.to_owned(),
         };
@@ -113,7 +113,7 @@ impl Resources {
         gallery: Arc<Gallery>,
     ) -> impl Future<Output = Result<(), Error>> + use<> {
         let (sender, starts) = mpsc::channel(STARTS_MAX);
-        let parts = Parts {
+        let parts = ManagerContext {
             shared: Arc::clone(&shared),
             loader: self.loader,
             files: before.files,

@@ -128,7 +128,7 @@ impl Found {
         match Plugin::read(&object.json) {
             Ok(plugin) => {
                 // An invalid spec is reported by the Plugin's conditions, so that the default is good enough here.
-                let declared = plugin.declared().map(|declared| declared.charter.parents);
+                let declared = plugin.declared().map(|declared| declared.terms.parents);
                 let selection = declared.unwrap_or_default();
                 let granted = plugin.spec.grants.iter().flat_map(|grants| &grants.parents);
                 for parent in granted {

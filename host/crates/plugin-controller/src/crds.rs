@@ -13,11 +13,12 @@ use tracing::{debug, info};
 
 use super::{Error, resource::Crds};
 
-/// The time limit for the API server to serve a new kind.
+/// The time limit for the API server to serve a new kind. Chosen, not measured: after it the plugin reports the missing
+/// kind, and the installation is retried.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Installs granted definitions that are missing or differ, unless `crds` is Ignore, and waits until every parent is
-/// served.
+/// Installs granted definitions that are missing or differ, unless `crds` is Ignore, and waits until the cluster serves
+/// every kind of parent.
 pub(super) async fn install(
     shared: &Shared,
     plugin: &PluginName,
@@ -25,28 +26,17 @@ pub(super) async fn install(
     crds: Crds,
 ) -> Result<(), Error> {
     let manifest = serving.plugin.manifest();
-    // Without the key the host cannot compare a CRD with the desired one, and the existing one is served.
-    let crds = if shared.cluster.reads_definitions() {
-        crds
-    } else {
-        Crds::Ignore
-    };
-    let applied = match (crds, shared.hash_key.get()) {
-        (Crds::Install, Some(hash_key)) => {
-            let granted = |crd: &&Map<String, Value>| {
-                kind_of_crd(crd).is_some_and(|kind| serving.grants.allows_crd(&kind))
-            };
-            let each = manifest
-                .crds
-                .iter()
-                .filter(granted)
-                .map(|crd| apply(shared, plugin, crd, &hash_key));
-            try_join_all(each).await?.contains(&true)
+    // A host without permission to read CRDs, or without the hash key, cannot compare them with the installed ones.
+    let may_install = crds == Crds::Install && shared.cluster.reads_definitions();
+    if let Some(hash_key) = shared.hash_key.get().filter(|_| may_install) {
+        let is_granted = |crd: &&Map<String, Value>| {
+            kind_of_crd(crd).is_some_and(|kind| serving.grants.allows_crd(&kind))
+        };
+        let granted = manifest.crds.iter().filter(is_granted);
+        let applied = granted.map(|crd| apply(shared, plugin, crd, &hash_key));
+        if try_join_all(applied).await?.contains(&true) {
+            shared.cluster.refresh_discovery();
         }
-        (Crds::Install, None) | (Crds::Ignore, _) => false,
-    };
-    if applied {
-        shared.cluster.refresh_discovery();
     }
     for parent in &manifest.parents {
         let served = timeout(SERVED_WITHIN, shared.cluster.wait_served(&parent.kind)).await;
@@ -57,20 +47,20 @@ pub(super) async fn install(
         })?;
         check_parent(shared, plugin, manifest, parent).await?;
     }
-    check_reach(shared, plugin, manifest)
+    check_scope(shared, plugin, manifest)
 }
 
-/// Returns whether a host that is limited to namespaces can give the parents all of their children.
-fn check_reach(shared: &Shared, plugin: &PluginName, manifest: &Manifest) -> Result<(), Error> {
+/// Checks that a host that is limited to namespaces can see all children of the parents.
+fn check_scope(shared: &Shared, plugin: &PluginName, manifest: &Manifest) -> Result<(), Error> {
     if shared.cluster.namespaces().is_none() {
         return Ok(());
     }
     let scope = |kind: &Gvk| Some(shared.cluster.served(kind)?.scope);
     let mut parents = manifest.parents.iter();
-    let everywhere = parents.find(|parent| parent.scope == Scope::Cluster);
+    let cluster_scoped = parents.find(|parent| parent.scope == Scope::Cluster);
     let mut children = manifest.children.iter().map(|child| &child.kind);
-    let somewhere = children.find(|kind| scope(kind) == Some(Scope::Namespaced));
-    match everywhere.zip(somewhere) {
+    let namespaced = children.find(|kind| scope(kind) == Some(Scope::Namespaced));
+    match cluster_scoped.zip(namespaced) {
         None => Ok(()),
         Some((parent, child)) => Err(Error::BeyondNamespaces {
             plugin: plugin.clone(),
@@ -80,7 +70,7 @@ fn check_reach(shared: &Shared, plugin: &PluginName, manifest: &Manifest) -> Res
     }
 }
 
-/// Returns whether the host can report on parents of this kind.
+/// Checks that the installed definition of a parent kind fits the plugin's manifest.
 async fn check_parent(
     shared: &Shared,
     plugin: &PluginName,
@@ -88,24 +78,21 @@ async fn check_parent(
     parent: &ParentKind,
 ) -> Result<(), Error> {
     let name = format!("{}.{}", parent.plural, parent.kind.group);
-    let mut brought = manifest.crds.iter();
-    let brought = brought.any(|crd| name_of(crd) == Some(&*name));
-    let refused = |source| Error::CrdRefused {
-        plugin: plugin.clone(),
-        name: name.clone(),
-        source: Box::new(source),
-    };
-    // Those that are brought were checked when the plugin was loaded.
-    if brought || !shared.cluster.reads_definitions() {
+    let mut own = manifest.crds.iter();
+    let is_own = own.any(|crd| name_of(crd) == Some(&*name));
+    // The plugin's own definitions were checked when it was loaded.
+    if is_own || !shared.cluster.reads_definitions() {
         return Ok(());
     }
-    // A CRD of another owner, or a built-in kind, which has none.
+    // It belongs to another owner; a built-in kind has none.
     let Some(existing) = read(shared, &name).await? else {
         return Ok(());
     };
     match serde_json::from_str(&existing.json) {
-        Ok(Value::Object(crd)) => crd::check_parent(&crd, parent).map_err(refused),
-        // The cache only hands out objects.
+        Ok(Value::Object(crd)) => {
+            crd::check_parent(&crd, parent).map_err(|cause| refused(plugin, &name, cause))
+        }
+        // Never happens: the cluster client returns only JSON objects.
         Ok(_) | Err(_) => Ok(()),
     }
 }
@@ -119,13 +106,8 @@ async fn apply(
     let name = name_of(desired).unwrap_or_default().to_owned();
     let existing = read(shared, &name).await?;
     let write = crd::plan(plugin, hash_key, existing.as_ref(), desired);
-    let write = write.map_err(|source| Error::CrdRefused {
-        plugin: plugin.clone(),
-        name: name.clone(),
-        source: Box::new(source),
-    })?;
-    let Some(write) = write else {
-        debug!(%plugin, crd = name, "the CRD is as it should be");
+    let Some(write) = write.map_err(|cause| refused(plugin, &name, cause))? else {
+        debug!(%plugin, crd = name, "skipped the CRD: it is up to date");
         return Ok(false);
     };
     info!(%plugin, crd = name, "installing the CRD");
@@ -134,7 +116,7 @@ async fn apply(
             %plugin,
             crd = name,
             rule,
-            "the CRD gets a rule: objects that break it stay until what breaks it is changed"
+            "the CRD gets a new rule: existing objects that break it stay until the broken field is changed"
         );
     }
     let written = shared.writer.crd(plugin, &write).await;
@@ -144,6 +126,14 @@ async fn apply(
         source: Box::new(source),
     })?;
     Ok(true)
+}
+
+fn refused(plugin: &PluginName, name: &str, source: crd::Refusal) -> Error {
+    Error::CrdRefused {
+        plugin: plugin.clone(),
+        name: name.to_owned(),
+        source: Box::new(source),
+    }
 }
 
 async fn read(shared: &Shared, name: &str) -> Result<Option<Object>, Error> {

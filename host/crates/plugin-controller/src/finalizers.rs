@@ -1,82 +1,92 @@
-//! Removes the finalizer of a plugin from its parents without its guest: for a plugin that goes, and where a user asks
-//! for it by annotation.
+//! Removes the finalizer of a plugin from its parents without its guest: for a Plugin that is deleted, and where a user
+//! asks for it by annotation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, StreamExt};
-use innkeeper_apply::Target;
+use innkeeper_apply::{Target, Written};
 use innkeeper_cluster::{Interest, Registration, Why};
-use innkeeper_model::{ANNOTATION_SKIP_FINALIZE, Gvk, Object, PluginName, error_chain};
+use innkeeper_model::{ANNOTATION_SKIP_FINALIZE, Gvk, Object, ObjectId, PluginName, error_chain};
 use innkeeper_reconcile::Shared;
 use tracing::{info, warn};
 
-/// The number of finalizers that are removed concurrently.
-const AT_A_TIME: usize = 8;
+/// The number of concurrent writes. Chosen, not measured: a deleted Plugin may have thousands of parents, and active
+/// plugins write to the same API server.
+const CONCURRENT_WRITES: usize = 8;
 
-/// The parents that lose it.
+/// The parents that lose the finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parents {
+pub(super) enum ReleaseScope {
     /// All of them.
     All,
-    /// Those that are being deleted and say that the guest is not to be asked.
+    /// Those that are being deleted and have the annotation to skip the guest.
     Skipping,
 }
 
-/// The parents of some kinds, watched for as long as this lives.
+/// The watches of parents of some kinds, open for as long as this lives.
 #[derive(Default)]
 pub(super) struct Finalizers {
     watched: BTreeMap<Gvk, Registration>,
 }
 
-/// The rest after an attempt.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
-    /// The kinds of which no parent has the finalizer.
-    pub(super) free: BTreeSet<Gvk>,
-    /// The others, each with the reason for the wait.
-    pub(super) others: Vec<String>,
+/// Returns the interest in parents alone.
+pub(super) fn parents_of(plugin: PluginName, parent: Gvk) -> Interest {
+    Interest {
+        plugin,
+        parent,
+        children: Vec::new(),
+        reads: Vec::new(),
+        selector: None,
+        field_managers: BTreeSet::new(),
+    }
+}
+
+/// Makes the next pass of an object wait until the cache shows a write to its finalizers.
+pub(super) fn note(registration: &Registration, id: &ObjectId, written: &Written) {
+    let version = written.resource_version;
+    if written.gone {
+        registration.note_stale(id, id, version);
+    } else {
+        registration.note_write(id, id, version);
+    }
 }
 
 impl Finalizers {
-    /// Takes a plugin's finalizer off parents of these kinds, and says of which kinds all are without it.
+    /// Removes a plugin's finalizer from parents of these kinds. Returns the kinds of which no parent has it, and for
+    /// each other kind the remaining work, for people.
     ///
-    /// To be repeated until none is left: a later attempt sees the writes of this one.
+    /// The caller repeats it until no work remains: a kind counts as free only once the cache shows the writes.
     pub(super) async fn release(
         &mut self,
         shared: &Shared,
         plugin: &PluginName,
         kinds: &BTreeSet<Gvk>,
-        which: Parents,
-    ) -> Left {
+        scope: ReleaseScope,
+    ) -> (BTreeSet<Gvk>, Vec<String>) {
         self.watched.retain(|kind, _| kinds.contains(kind));
-        let mut left = Left::default();
+        let mut free = BTreeSet::new();
+        let mut remaining = Vec::new();
         for kind in kinds {
-            // Every version of the kind has the same objects, so the served version is enough.
+            // Every version of a kind has the same objects, and the recorded version may not be served any more.
             let Some(served) = shared.cluster.served_kind(&kind.group_kind()) else {
-                // There are no objects of a kind that is not served.
-                left.free.insert(kind.clone());
+                // A kind that is not served has no objects.
+                free.insert(kind.clone());
                 continue;
             };
             let registration = self.watched.entry(kind.clone()).or_insert_with(|| {
-                shared.cluster.register(Interest {
-                    plugin: plugin.clone(),
-                    parent: served.kind,
-                    children: Vec::new(),
-                    reads: Vec::new(),
-                    selector: None,
-                    field_managers: BTreeSet::new(),
-                })
+                let interest = parents_of(plugin.clone(), served.kind);
+                shared.cluster.register(interest)
             });
-            match release(shared, registration, plugin, which).await {
+            match release(shared, registration, plugin, scope).await {
                 Ok(0) => {
-                    left.free.insert(kind.clone());
+                    free.insert(kind.clone());
                 }
-                Ok(1) => left.others.push(format!("one {kind} has it")),
-                Ok(count) => left.others.push(format!("{count} of {kind} have it")),
-                Err(why) => left.others.push(format!("{kind} {why}")),
+                Ok(1) => remaining.push(format!("one {kind} still has it")),
+                Ok(count) => remaining.push(format!("{count} of {kind} still have it")),
+                Err(why) => remaining.push(format!("{kind} {why}")),
             }
         }
-        left
+        (free, remaining)
     }
 }
 
@@ -85,7 +95,7 @@ async fn release(
     shared: &Shared,
     registration: &Registration,
     plugin: &PluginName,
-    which: Parents,
+    scope: ReleaseScope,
 ) -> Result<usize, Why> {
     let waiting = registration.waiting().into_iter().next();
     match waiting.map(|waiting| waiting.why) {
@@ -101,11 +111,11 @@ async fn release(
         .collect();
     let may_go = |parent: &&Object| {
         let asks = parent.annotation(ANNOTATION_SKIP_FINALIZE) == Some("true");
-        which == Parents::All || parent.is_deleting() && asks
+        scope == ReleaseScope::All || parent.is_deleting() && asks
     };
     let going = held.iter().filter(may_go);
     stream::iter(going)
-        .for_each_concurrent(AT_A_TIME, |parent| {
+        .for_each_concurrent(CONCURRENT_WRITES, |parent| {
             release_one(shared, registration, plugin, parent)
         })
         .await;
@@ -119,21 +129,18 @@ async fn release_one(
     parent: &Object,
 ) {
     let id = parent.id();
+    // The write of the last attempt is not in the cache yet: another one would be sent for nothing.
     if registration.is_behind(&id) {
         return;
     }
     let mut target = Target::new(parent, &shared.resource_of(parent));
     match shared.writer.release(&mut target, plugin).await {
-        Ok(Some(written)) if written.gone => {
-            info!(%plugin, parent = %id, "released the parent without its guest, and it is gone");
-            registration.note_stale(&id, &id, written.resource_version);
-        }
         Ok(Some(written)) => {
-            info!(%plugin, parent = %id, "released the parent without its guest");
-            registration.note_write(&id, &id, written.resource_version);
+            info!(%plugin, parent = %id, gone = written.gone, "released the parent without its guest");
+            note(registration, &id, &written);
         }
         Ok(None) => {}
-        // The next attempt reads its current state.
+        // The parent has changed: the next attempt uses its new state.
         Err(error) if error.is_silent() => {}
         Err(error) => {
             warn!(%plugin, parent = %id, error = %error_chain(&error), "failed to release a parent");

@@ -9,16 +9,16 @@ use tracing::{info, warn};
 
 use super::{Error, Loaded, crds, resource::Crds};
 
-/// A plugin that is served.
+/// An active plugin.
 pub struct Served {
     /// The plugin's name.
     pub name: PluginName,
-    /// One per kind of parent.
+    /// Its controllers, one per kind of parent.
     pub reconcilers: Vec<Arc<Reconciler>>,
 }
 
 impl Served {
-    /// Starts the watches of a plugin whose kinds of parents are served.
+    /// Starts the watches of a plugin. The cluster has to serve its kinds of parents.
     pub(super) fn new(shared: &Arc<Shared>, name: &PluginName, serving: &Serving) -> Self {
         let parents = serving.plugin.manifest().parents.iter();
         let reconcilers = parents.map(|parent| {
@@ -32,14 +32,14 @@ impl Served {
         }
     }
 
-    /// Returns whether the kind is one of its parents.
+    /// Returns true if the kind is one of its parents, in any version.
     pub fn parents(&self, kind: &Gvk) -> bool {
         let group_kind = kind.group_kind();
         let mut reconcilers = self.reconcilers.iter();
         reconcilers.any(|reconciler| reconciler.parent().group_kind() == group_kind)
     }
 
-    /// The last faults over all its kinds of parents, the latest first.
+    /// Returns the last faults over all its kinds of parents, the latest first.
     pub fn recent_faults(&self) -> Vec<RecentFault> {
         let reconcilers = self.reconcilers.iter();
         let mut faults: Vec<_> = reconcilers
@@ -50,7 +50,9 @@ impl Served {
     }
 }
 
-/// Installs a plugin's CRDs, writes down whose finalizers it will need, and starts its watches.
+/// Installs the CRDs of a plugin from a file, records its kinds of parents if it finalizes, and starts its watches.
+///
+/// The record comes before the first pass: a later process removes finalizers only from recorded kinds.
 pub async fn serve(
     shared: &Arc<Shared>,
     loaded: &Loaded,
@@ -78,14 +80,16 @@ pub async fn serve(
     Ok(served)
 }
 
-/// Returns the watches of a plugin once it is active, one for each kind of parent.
+/// Returns the interests of a plugin from a file once it is active, one for each kind of parent.
 pub fn interests(loaded: &Loaded, once_made: &BTreeSet<Gvk>) -> Vec<Interest> {
-    // The watches do not depend on the limits.
+    // The interests do not depend on the limits.
     let serving = loaded.serving(&Arc::default());
     serving.interests(&loaded.name, once_made)
 }
 
-/// Crosses out the kinds that a plugin no longer makes once nothing is left of them.
+/// Removes kinds of children from the inventory that a plugin makes no more and of which no child is left.
+///
+/// Only then, because the host watches recorded kinds to prune the children that earlier revisions made.
 pub async fn forget_unused_kinds(shared: &Shared, served: &Served) {
     for kind in shared.inventory.of(&served.name) {
         let unused = |reconciler: &Arc<Reconciler>| {
@@ -96,7 +100,7 @@ pub async fn forget_unused_kinds(shared: &Shared, served: &Served) {
             continue;
         }
         if let Err(error) = shared.inventory.remove(&served.name, &kind).await {
-            warn!(plugin = %served.name, %kind, error = %error_chain(&error), "failed to cross out a kind");
+            warn!(plugin = %served.name, %kind, error = %error_chain(&error), "failed to remove a kind from the inventory");
             continue;
         }
         for reconciler in &served.reconcilers {

@@ -1,17 +1,19 @@
-//! From a file to a plugin that serves: read, compile, describe, admit, install its CRDs, watch; and the
+//! From a file to an active plugin: read, compile, describe, admit, install its CRDs, watch; and the
 //! [Plugin resource](resource).
 //!
-//! Every step can fail for one plugin without concerning the others.
+//! Every step can fail for one plugin without affecting the others.
 //! It does not run passes: it creates [`Reconciler`](innkeeper_reconcile::Reconciler)s, one per kind of parent.
 
 mod crds;
 mod finalizers;
+#[cfg(test)]
+mod fixture;
 mod kinds;
-pub mod lifecycle;
+mod lifecycle;
 pub mod manager;
 mod orphans;
+mod priority;
 pub mod resource;
-mod rivals;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,70 +28,52 @@ use innkeeper_model::{GroupKind, Gvk, Limits, Manifest, PluginName, Retry};
 use innkeeper_plan as plan;
 use innkeeper_policy::Grants;
 use innkeeper_reconcile::Serving;
-use innkeeper_sandbox::{self as plugin, Described, Engine, Plugin, artifact};
+use innkeeper_sandbox::{Described, Engine, Plugin, artifact};
 use serde_json::{Map, Value};
 
 pub use kinds::{Served, forget_unused_kinds, interests, serve};
 pub use orphans::tend_orphans;
 
-/// The reason for a plugin that is not served.
+/// The reason for a plugin that is not active.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be read, or is no plugin.
+    /// The file is unreadable or no plugin, or the component does not accept its configuration.
     #[error("failed to load {}", path.display())]
-    Artifact {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: artifact::Error,
-    },
-    /// The component has no valid description, or its configuration does not fit.
-    #[error("failed to load {}", path.display())]
-    Plugin {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: plugin::Error,
-    },
-    /// Loading panicked: an error of the host.
-    #[error("failed to finish loading {}", path.display())]
     Load {
         /// The file.
         path: PathBuf,
         /// The cause.
         #[source]
-        source: tokio::task::JoinError,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Another file holds a plugin of that name.
     #[error(
-        "{} and {} both hold a plugin named {plugin}: the first is served; give each plugin a name of its own",
+        "{} and {} both hold a plugin named {plugin}, and only the first is active: give each plugin a name of its own",
         first.display(),
         second.display()
     )]
     NameTaken {
         /// The name.
         plugin: PluginName,
-        /// The file that is served.
+        /// The file of the active plugin.
         first: PathBuf,
-        /// The file that is not.
+        /// The other file.
         second: PathBuf,
     },
-    /// Another plugin serves that kind of parent, or is to serve it.
+    /// Another plugin is active for that kind of parent, or comes first for it.
     #[error(
-        "{kind} belongs to plugin {by}, which comes first, so {plugin} is not served: run only one of them"
+        "{kind} belongs to plugin {by}, which comes first, so {plugin} is not active: run only one of them"
     )]
     ParentTaken {
         /// The kind of parent.
         kind: GroupKind,
-        /// The plugin that serves it.
+        /// The plugin that comes first.
         by: PluginName,
-        /// The plugin that is not served.
+        /// The plugin that is not active.
         plugin: PluginName,
     },
     /// The plugin requires grants that it does not have.
-    #[error("plugin {plugin} asks for what it is not granted: {}", missing.join("; "))]
+    #[error("plugin {plugin} lacks required grants: {}; add them to its grants", missing.join("; "))]
     NotGranted {
         /// The plugin.
         plugin: PluginName,
@@ -97,7 +81,7 @@ pub enum Error {
         missing: Vec<String>,
     },
     /// The grants of the plugin cannot be parsed.
-    #[error("failed to read what plugin {plugin} may do")]
+    #[error("failed to read the grants of plugin {plugin}")]
     Grants {
         /// The plugin.
         plugin: PluginName,
@@ -106,7 +90,7 @@ pub enum Error {
         source: Box<resource::Error>,
     },
     /// A CRD cannot be installed as it is, or does not fit the existing one.
-    #[error("the CustomResourceDefinition {name} of plugin {plugin} cannot be installed")]
+    #[error("failed to install the CustomResourceDefinition {name} of plugin {plugin}")]
     CrdRefused {
         /// The plugin.
         plugin: PluginName,
@@ -136,8 +120,8 @@ pub enum Error {
         #[source]
         source: Box<apply::Error>,
     },
-    /// It cannot be written down which kinds of parents will have the plugin's finalizer.
-    #[error("failed to write down the kinds of parents of plugin {plugin}")]
+    /// The kinds of parents that will have the plugin's finalizer cannot be recorded.
+    #[error("failed to record the kinds of parents of plugin {plugin}")]
     RecordParents {
         /// The plugin.
         plugin: PluginName,
@@ -145,9 +129,9 @@ pub enum Error {
         #[source]
         source: Box<apply::Error>,
     },
-    /// The children of parents that are in no namespace may be in any.
+    /// The children of cluster-scoped parents may be in any namespace, and the host sees only some.
     #[error(
-        "{plugin} makes {child}, which lives in namespaces, for parents of {parent}, which live in none, and this host is limited to namespaces: run it by a host without --namespaces"
+        "plugin {plugin} makes namespaced {child} for cluster-scoped {parent}, but this host is limited to namespaces: run the plugin in a host without --namespaces"
     )]
     BeyondNamespaces {
         /// The plugin.
@@ -157,9 +141,9 @@ pub enum Error {
         /// The kind of child.
         child: Gvk,
     },
-    /// A kind of parent does not appear.
+    /// The cluster does not serve a kind of parent in time.
     #[error(
-        "the cluster does not serve {kind}, a parent of plugin {plugin}, after {} s: install its CustomResourceDefinition or look at its conditions",
+        "the cluster does not serve {kind}, a parent of plugin {plugin}, after {} s: install its CustomResourceDefinition, or read the conditions of the installed one",
         waited.as_secs()
     )]
     NotServed {
@@ -176,23 +160,19 @@ impl Error {
     /// Returns the time at which the same step may succeed.
     pub fn retry(&self) -> Retry {
         match self {
-            Self::Artifact { .. }
-            | Self::Plugin { .. }
-            | Self::Load { .. }
+            Self::Load { .. }
             | Self::NameTaken { .. }
             | Self::ParentTaken { .. }
             | Self::NotGranted { .. }
             | Self::BeyondNamespaces { .. }
             | Self::Grants { .. } => Retry::Never,
-            // An administrator may grant a permission, free a name or fix a CRD, and no event tells the host.
+            // An administrator may grant a permission, free a name or fix a CRD, and no event reports that.
             Self::CrdRefused { .. } | Self::ReadCrd { .. } | Self::NotServed { .. } => {
                 Retry::Backoff
             }
+            // Also a rejected write is retried, for the same reason.
             Self::ApplyCrd { source, .. } | Self::RecordParents { source, .. } => {
-                match source.retry() {
-                    Retry::At(least) => Retry::At(least),
-                    Retry::Never | Retry::OnChange | Retry::Backoff => Retry::Backoff,
-                }
+                source.retry().max(Retry::Backoff)
             }
         }
     }
@@ -216,12 +196,12 @@ impl Loaded {
         self.plugin.manifest()
     }
 
-    /// Returns its name and its kinds of parents, which no other plugin may have.
+    /// Returns its name and its kinds of parents, which no other plugin of the host may have.
     pub fn claims(&self) -> (PluginName, BTreeSet<GroupKind>) {
         (self.name.clone(), self.manifest().parent_kinds())
     }
 
-    /// Returns the inputs of its passes.
+    /// Returns the revision that its passes run.
     fn serving(&self, limits: &Arc<Limits>) -> Serving {
         Serving::new(
             Arc::clone(&self.plugin),
@@ -232,12 +212,12 @@ impl Loaded {
 }
 
 /// The dependencies of loading.
-pub struct Workshop {
+pub struct LoaderContext {
     /// The engine.
     pub engine: Engine,
     /// The cache of plugins; none: no cache.
     pub cache: Option<artifact::Cache>,
-    /// Compiles plugins, and keeps the results.
+    /// Compiles plugins, and caches the results.
     pub compiler: artifact::Compiler,
     /// The limits of a file.
     pub artifact_limits: artifact::Limits,
@@ -251,35 +231,12 @@ pub struct Workshop {
 
 /// Reads, compiles and describes one plugin.
 /// Blocks for as long as compiling takes.
-pub fn load(workshop: &Workshop, path: &Path) -> Result<Loaded, Error> {
-    let artifact_error = |source| Error::Artifact {
+pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
+    let plugin = read(context, path).map_err(|source| Error::Load {
         path: path.to_owned(),
         source,
-    };
-    let plugin_error = |source| Error::Plugin {
-        path: path.to_owned(),
-        source,
-    };
-    let Workshop {
-        engine,
-        cache: _,
-        compiler,
-        artifact_limits,
-        limits,
-        configs,
-        grants,
-    } = workshop;
-    let bytes = artifact::read_file(path, artifact_limits.bytes_max).map_err(artifact_error)?;
-    let compiled = compiler
-        .compile(engine, &bytes, artifact_limits)
-        .map_err(artifact_error)?;
-    let described = Described::load(engine, &compiled, limits).map_err(plugin_error)?;
-    let empty = Map::new();
-    let config = configs
-        .get(described.manifest().name.as_str())
-        .unwrap_or(&empty);
-    let plugin = described.configure(config).map_err(plugin_error)?;
-    let grants = grants_of(plugin.manifest(), grants)?;
+    })?;
+    let grants = grants_of(plugin.manifest(), &context.grants)?;
     let missing = grants.assess(plugin.manifest()).missing;
     if !missing.is_empty() {
         return Err(Error::NotGranted {
@@ -296,6 +253,18 @@ pub fn load(workshop: &Workshop, path: &Path) -> Result<Loaded, Error> {
     })
 }
 
+fn read(
+    context: &LoaderContext,
+    path: &Path,
+) -> Result<Plugin, Box<dyn std::error::Error + Send + Sync>> {
+    let (engine, limits) = (&context.engine, &context.artifact_limits);
+    let bytes = artifact::read_file(path, limits.bytes_max)?;
+    let compiled = context.compiler.compile(engine, &bytes, limits)?;
+    let described = Described::load(engine, &compiled, &context.limits)?;
+    let config = context.configs.get(described.manifest().name.as_str());
+    Ok(described.configure(config.unwrap_or(&Map::new()))?)
+}
+
 /// Returns the grants of a plugin given as a file: those given for its name, else [`Grants::for_file`].
 pub fn grants_of(
     manifest: &Manifest,
@@ -310,35 +279,33 @@ pub fn grants_of(
     })
 }
 
-/// Lets at most one plugin serve each name and each kind of parent: the first in the order given.
+/// Admits at most one plugin for each name and each kind of parent: the first in the given order, that of the command
+/// line.
 pub fn admit(loaded: Vec<Loaded>) -> (Vec<Loaded>, Vec<(PathBuf, Error)>) {
     let mut admitted: Vec<Loaded> = Vec::new();
     let mut refused = Vec::new();
-    let mut taken: BTreeMap<GroupKind, PluginName> = BTreeMap::new();
     for candidate in loaded {
-        let (name, parents) = candidate.claims();
-        let namesake = admitted.iter().find(|other| other.name == name);
-        let rival = parents
-            .iter()
-            .find_map(|kind| Some((kind.clone(), taken.get(kind)?.clone())));
-        let error = match (namesake, rival) {
-            (Some(other), _) => Error::NameTaken {
-                plugin: name,
-                first: other.path.clone(),
-                second: candidate.path.clone(),
-            },
-            (None, Some((kind, by))) => Error::ParentTaken {
-                kind,
-                by,
-                plugin: name,
-            },
-            (None, None) => {
-                taken.extend(parents.into_iter().map(|kind| (kind, name.clone())));
-                admitted.push(candidate);
-                continue;
-            }
-        };
-        refused.push((candidate.path, error));
+        match conflict(&admitted, &candidate) {
+            Some(error) => refused.push((candidate.path, error)),
+            None => admitted.push(candidate),
+        }
     }
     (admitted, refused)
+}
+
+fn conflict(admitted: &[Loaded], candidate: &Loaded) -> Option<Error> {
+    let (plugin, parents) = candidate.claims();
+    if let Some(first) = admitted.iter().find(|first| first.name == plugin) {
+        return Some(Error::NameTaken {
+            plugin,
+            first: first.path.clone(),
+            second: candidate.path.clone(),
+        });
+    }
+    admitted.iter().find_map(|first| {
+        let (by, taken) = first.claims();
+        let kind = parents.intersection(&taken).next()?.clone();
+        let plugin = plugin.clone();
+        Some(Error::ParentTaken { kind, by, plugin })
+    })
 }

@@ -1,21 +1,22 @@
 //! Serves the Plugin resources of a cluster: one pass for one resource.
 //!
-//! This controller treats a Plugin as the other controllers treat a parent: watch, queue, back-off and expectations
-//! for own writes are the same. [`lifecycle`](super::lifecycle) decides on the next step.
-//! It runs no passes of plugins: the owner of the tasks of the process receives them over a bounded channel.
+//! A Plugin is reconciled like a parent: watch, queue, back-off and expectations for own writes are the same.
+//! [`PluginState`] decides on the next step.
+//! This controller runs no passes of plugins: the owner of the tasks of the process receives them over a bounded
+//! channel.
 //!
-//! A Plugin that goes leaves all children and all definitions as they are.
+//! A Plugin that is removed leaves all children and all definitions as they are.
 
 mod accounts;
-mod known;
+mod active;
+mod dry_run;
 mod leave;
 mod load;
-mod rehearse;
+mod priority;
 mod report;
 mod resume;
-mod rivalry;
-mod running;
 mod serve;
+mod state;
 mod warm;
 
 use std::{
@@ -24,7 +25,6 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc},
@@ -33,35 +33,33 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use self::known::{Attempt, Known, Refusal};
 pub use self::load::Loader;
 pub use self::serve::Start;
+use self::state::PluginState;
 pub use self::warm::{OnceMade, Warm, Warmer};
 use innkeeper_apply::Target;
 use innkeeper_cluster::{Cluster, Interest, Observed, Registration};
 use innkeeper_model::{
-    Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource as Served, Retry, Scope,
-    error_chain,
+    Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, error_chain,
 };
 use innkeeper_reconcile::{
-    InventoryError, Next, Shared, Turn,
+    Next, Shared, Turn,
     controller::{self, Work, queue::Class},
 };
 
 use super::{
-    lifecycle::{Beginning, Judgement, Problem, Stage, Step, loads_the_same},
-    resource::{self, Declared, Plugin as Resource},
-    rivals::{Rivals, Seniority},
+    finalizers::parents_of,
+    lifecycle::{Activation, AnalysisVerdict, NextStep, Stage, StageFailure, loads_the_same},
+    priority::{Priorities, Priority},
+    resource::{self, Declared},
 };
 
-/// The interval at which a pass that cannot read its Plugin tries again without a trigger.
+/// The interval at which a pass that cannot read its Plugin tries again. A trigger follows when it can, so this is
+/// only a safety net.
 const WAITING_RECHECK: Duration = Duration::from_secs(30);
 
-/// The reason where another plugin serves the same kind of parents.
-const PARENT_TAKEN: &str = "ParentTaken";
-
 /// The dependencies of the manager.
-pub struct Parts {
+pub struct ManagerContext {
     /// The state shared by all plugins.
     pub shared: Arc<Shared>,
     /// The loader of declared components.
@@ -77,50 +75,26 @@ pub struct Parts {
 }
 
 /// Serves Plugins.
+///
+/// Passes of different Plugins run concurrently. No lock is held across an await, and none is taken while another one
+/// is held.
 pub struct Manager {
-    parts: Parts,
-    /// The name of the host, as the watch of Plugins is registered.
+    context: ManagerContext,
+    /// The name of the host, under which the watch of Plugins is registered.
     name: PluginName,
     registration: Registration,
-    /// The state of each Plugin, except Plugins that have their pass now.
-    known: Mutex<BTreeMap<ObjectId, Known>>,
-    /// The active plugin for each kind of parents.
-    rivals: Mutex<Rivals>,
-    /// Notified when a Plugin has to check that again.
+    /// The states of Plugins. A pass takes the state out and puts it back at its end; a Plugin has one pass at a time.
+    states: Mutex<BTreeMap<ObjectId, PluginState>>,
+    /// The claims of plugins to kinds of parents.
+    priorities: Mutex<Priorities>,
+    /// Notified when the priorities affect a Plugin.
     contest: Notify,
-    /// Set once the Plugins that there are at the start are known to [`Rivals`].
+    /// Set once the Plugins that exist at the start are known to [`Priorities`].
     expected: Once,
-    /// The Plugins with a revision whose first passes are being watched.
+    /// The Plugins with a revision whose first passes are being analysed.
     on_trial: Mutex<BTreeSet<ObjectId>>,
-    /// The bytes that each Plugin may come back to.
+    /// The components that each Plugin may come back to.
     kept: Mutex<BTreeMap<ObjectId, BTreeSet<Digest>>>,
-}
-
-/// A step that failed, and when it may succeed.
-#[derive(Clone)]
-struct Failed {
-    problem: Problem,
-    retry: Retry,
-}
-
-impl Failed {
-    fn new(stage: Stage, reason: &str, message: impl ToString, retry: Retry) -> Self {
-        let problem = Problem {
-            stage,
-            reason: reason.to_owned(),
-            message: message.to_string(),
-        };
-        Self { problem, retry }
-    }
-
-    fn of<E: std::error::Error + 'static>(
-        stage: Stage,
-        reason: &str,
-        error: &E,
-        retry: Retry,
-    ) -> Self {
-        Self::new(stage, reason, error_chain(error), retry)
-    }
 }
 
 /// The kind of the resource.
@@ -128,33 +102,29 @@ pub fn kind() -> Gvk {
     Gvk::new(resource::GROUP, "v1alpha1", "Plugin")
 }
 
-/// The Plugins of a host, which goes by this name.
+/// Returns the interest in the Plugins of a host of this name.
 fn interest(name: PluginName, selector: Option<String>) -> Interest {
     Interest {
-        plugin: name,
-        parent: kind(),
-        children: Vec::new(),
-        reads: Vec::new(),
         selector,
-        field_managers: BTreeSet::new(),
+        ..parents_of(name, kind())
     }
 }
 
 impl Manager {
-    /// Starts to watch Plugins; without their definition it waits for that.
-    pub fn new(parts: Parts, name: PluginName) -> Self {
-        let interest = interest(name.clone(), parts.selector.clone());
-        let mut rivals = Rivals::default();
-        for (name, kinds) in &parts.files {
-            // No two files want the same kind, and no Plugin is known yet.
-            drop(rivals.ask(&Seniority::File(name.clone()), kinds));
+    /// Starts to watch Plugins. The definition of the resource may be installed later.
+    pub fn new(context: ManagerContext, name: PluginName) -> Self {
+        let interest = interest(name.clone(), context.selector.clone());
+        let mut priorities = Priorities::default();
+        for (name, kinds) in &context.files {
+            // Succeeds: no two files claim the same kind, and no Plugin has claimed one yet.
+            drop(priorities.take(name, Priority::File, kinds, true));
         }
         Self {
-            registration: parts.shared.cluster.register(interest),
-            parts,
+            registration: context.shared.cluster.register(interest),
+            context,
             name,
-            known: Mutex::default(),
-            rivals: Mutex::new(rivals),
+            states: Mutex::default(),
+            priorities: Mutex::new(priorities),
             contest: Notify::new(),
             expected: Once::new(),
             on_trial: Mutex::default(),
@@ -163,118 +133,126 @@ impl Manager {
     }
 
     fn cluster(&self) -> &Cluster {
-        &self.parts.shared.cluster
+        &self.context.shared.cluster
     }
 
-    /// Brings a Plugin as far as it gets, and says where it stands.
-    async fn tend(&self, object: &Object, known: &mut Known) -> Next {
-        known.generation = object.generation;
-        known.target = Some(Target::new(object, &resource_of(object)));
-        if let Some((name, problem)) = self.name_taken(object) {
+    /// Takes all steps for a Plugin that can be taken now, and reports its state.
+    async fn reconcile(&self, object: &Object, state: &mut PluginState) -> Next {
+        state.generation = object.generation;
+        state.target = Some(Target::new(object, &resource_of(object)));
+        if let Some((name, failure)) = self.name_taken(object) {
             if object.is_deleting() {
-                // Its finalizers are the file's.
-                return self.let_go(known, name).await;
+                // The plugin's finalizers belong to the file of that name, so only the host's is removed.
+                return self.let_go(state, name).await;
             }
-            return self.report(object, known, None, Some(&problem)).await;
+            return self.report(object, state, Err(&failure)).await;
         }
         if object.is_deleting() {
-            return self.leave(object, known).await;
+            return self.leave(object, state).await;
         }
-        let declared = match known.declared(object) {
+        let declared = match state.declared(object) {
             Ok(declared) => declared,
-            Err(problem) => return self.report(object, known, None, Some(&problem)).await,
+            Err(failure) => return self.report(object, state, Err(&failure)).await,
         };
-        self.give_way(&declared.name, known).await;
-        if let Some(attempt) = &mut known.attempt
-            && loads_the_same(&attempt.of, &declared)
+        // First: an older plugin waits for it, and loading may take long.
+        self.yield_kinds(&declared.name, state).await;
+        if let Some(attempt) = &mut state.attempt
+            && loads_the_same(&attempt.declared, &declared)
         {
-            attempt.of.pull_every = declared.pull_every;
+            attempt.declared.pull_every = declared.pull_every;
         }
-        let has_turn = self.rivals.lock().has_turn(&declared.name);
-        known.try_again(&declared, has_turn);
-        self.take_steps(&declared, known).await;
-        if known.refusals.is_empty() {
-            known.candidate = None;
+        let is_first = self.priorities.lock().is_first(&declared.name);
+        state.forget_refused(&declared, is_first);
+        self.take_steps(&declared, state).await;
+        if state.refused.is_empty() {
+            state.candidate = None;
         }
-        if known.judgement() == Some(Judgement::Good) {
-            info!(plugin = %declared.name, "the first passes of a revision went well");
-            known.history.pass();
+        let analysis = state.analysis();
+        if analysis.is_some_and(|one| one.verdict == AnalysisVerdict::Good) {
+            info!(plugin = %declared.name, "the new revision is good: its first passes succeeded");
+            state.history.pass();
         }
-        self.leave_behind(known, &declared.name).await;
-        let problem = known.problem(&declared);
-        self.report(object, known, Some(&declared), problem.as_ref())
-            .await
+        self.leave_behind(state, &declared.name).await;
+        self.report(object, state, Ok(&declared)).await
     }
 
-    /// Takes steps until none is due.
-    async fn take_steps(&self, declared: &Declared, known: &mut Known) {
+    /// Takes steps until the Plugin has to wait. This ends, because no failed step is repeated before its retry time.
+    async fn take_steps(&self, declared: &Declared, state: &mut PluginState) {
         loop {
-            let step = known.situation(declared).next();
+            let analysis = state.analysis();
+            let step = state.next_step(declared, analysis.as_ref());
             debug!(?step, "next step");
             match step {
-                Step::Load => {
-                    self.load(declared, known).await;
-                    known.find_again();
+                NextStep::Load => {
+                    self.load(declared, state).await;
+                    state.find_again();
                 }
-                Step::Serve(revision) | Step::Swap(revision) => {
-                    let plugin = known.plugin(&revision);
-                    let Some(plugin) = plugin.filter(|_| !known.is_refused(&revision)) else {
+                NextStep::Activate(revision) => {
+                    let is_refused = state.refused.contains_key(&revision);
+                    let Some(plugin) = state.plugin(&revision).filter(|_| !is_refused) else {
                         break;
                     };
-                    let why = Beginning::Declared;
-                    if let Err(failed) = self.serve(declared, known, plugin, why).await {
-                        known.refuse(revision, declared, failed);
+                    let activation = Activation::Declared;
+                    if let Err(failure) = self.serve(declared, state, plugin, activation).await {
+                        let refused = state.refused(declared, failure);
+                        state.refused.insert(revision, refused);
                     }
                 }
-                Step::Resume(revision) => {
-                    self.come_back(declared, known, &revision, Beginning::Resumed)
-                        .await;
+                NextStep::Resume(revision) => {
+                    let activation = Activation::Resumed;
+                    self.come_back(declared, state, &revision, activation).await;
                 }
-                Step::RollBack(revision) => {
-                    let why = known.faults().unwrap_or_default();
-                    let why = Beginning::RolledBack { why };
-                    self.come_back(declared, known, &revision, why).await;
+                NextStep::RollBack(revision) => {
+                    let why = analysis.and_then(|one| one.faults).unwrap_or_default();
+                    let activation = Activation::RolledBack { why };
+                    self.come_back(declared, state, &revision, activation).await;
                 }
-                Step::Stop => {
-                    info!(plugin = %declared.name, "the grants of a plugin do not suffice any more, it stops");
-                    self.stop(&declared.name, known).await;
+                NextStep::Stop => {
+                    info!(plugin = %declared.name, "stopping the plugin: its grants do not suffice any more");
+                    self.stop(&declared.name, state).await;
                 }
-                Step::Keep => {
-                    known.refusals.clear();
+                NextStep::Keep => {
+                    state.refused.clear();
                     break;
                 }
-                Step::Wait => break,
+                NextStep::Wait => break,
             }
         }
     }
 
-    /// Learns the kinds that the plugin created under another host: with a selector, Plugins move between hosts.
-    async fn learn(&self, id: &ObjectId) -> Result<(), InventoryError> {
-        let (Some(_), Ok(name)) = (&self.parts.selector, PluginName::new(&id.name)) else {
-            return Ok(());
-        };
-        let inventory = &self.parts.shared.inventory;
-        inventory.refresh(self.cluster(), &name).await
-    }
-
-    /// Ends the passes of a Plugin that is gone; its children stay.
+    /// Removes the state of a Plugin that is gone or not selected any more; its children stay.
     async fn forget(&self, id: &ObjectId) {
-        let known = self.known.lock().remove(id);
+        let state = self.states.lock().remove(id);
         let name = PluginName::new(&id.name);
-        let is_file = |name: &PluginName| self.parts.files.contains_key(name);
-        if name.as_ref().is_ok_and(is_file) {
+        // The priority and the metrics of that name belong to the file.
+        if let Ok(name) = &name
+            && self.context.files.contains_key(name)
+        {
             return;
         }
-        self.parts.shared.metrics.plugin_gone(&id.name);
+        self.context.shared.metrics.plugin_gone(&id.name);
         if let Ok(name) = name {
-            if let Some(mut known) = known {
+            if let Some(mut state) = state {
                 info!(plugin = %name, "the Plugin is gone, or not chosen any more, its children stay");
-                self.stop(&name, &mut known).await;
+                self.stop(&name, &mut state).await;
             }
-            self.among_rivals(|rivals| rivals.withdraw(&name));
+            self.with_priorities(|all| all.withdraw(&name));
         }
         self.on_trial.lock().remove(id);
         self.keep_only(id, BTreeSet::new());
+    }
+
+    /// Returns the state of a Plugin at its first pass in this process.
+    async fn first_state(&self, plugin: &Object) -> Option<PluginState> {
+        // With a selector, Plugins move between hosts, so another host may have written the inventory meanwhile.
+        if let (Some(_), Ok(name)) = (&self.context.selector, PluginName::new(&plugin.name)) {
+            let inventory = &self.context.shared.inventory;
+            if let Err(error) = inventory.refresh(self.cluster(), &name).await {
+                warn!(plugin = %name, error = %error_chain(&error), "failed to read the inventory of the plugin");
+                return None;
+            }
+        }
+        Some(PluginState::of(plugin))
     }
 }
 
@@ -282,12 +260,12 @@ impl Work for Manager {
     async fn triggers(&self) -> Vec<(ObjectId, Class)> {
         tokio::select! {
             triggers = controller::triggers(&self.registration) => triggers,
-            () = self.parts.shared.trials.notified() => {
+            () = self.context.shared.trials.notified() => {
                 let on_trial = self.on_trial.lock();
                 on_trial.iter().map(|id| (id.clone(), Class::Swapped)).collect()
             }
             () = self.contest.notified() => {
-                let affected = self.rivals.lock().take_affected();
+                let affected = self.priorities.lock().take_affected();
                 affected.iter().map(|name| (id_of(name), Class::Swapped)).collect()
             }
         }
@@ -306,20 +284,22 @@ impl Work for Manager {
             // The active revision stays active.
             Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
         };
+        // Only now: the first observation shows that all Plugins are in the cache.
         self.expected.call_once(|| self.expect_all());
-        let known = self.known.lock().remove(&id);
-        if known.is_none()
-            && let Err(error) = self.learn(&id).await
-        {
-            warn!(plugin = %id.name, error = %error_chain(&error), "failed to learn what the plugin made");
+        let plugin = &observation.parent;
+        let state = self.states.lock().remove(&id);
+        let state = match state {
+            Some(state) => Some(state),
+            None => self.first_state(plugin).await,
+        };
+        let Some(mut state) = state else {
             return Next::Backoff;
-        }
-        let mut known = known.unwrap_or_else(|| Known::of(&observation.parent));
-        known.change = turn.changed;
-        let next = self.tend(&observation.parent, &mut known).await;
-        self.withdraw_unless_it_waits(&id, &known);
-        self.look_after(&id, &known);
-        self.known.lock().insert(id, known);
+        };
+        state.change = turn.changed;
+        let next = self.reconcile(plugin, &mut state).await;
+        self.withdraw_unless_waiting(&id, &state);
+        self.track(&id, &state);
+        self.states.lock().insert(id, state);
         next
     }
 }
@@ -329,23 +309,20 @@ fn id_of(name: &PluginName) -> ObjectId {
 }
 
 /// Returns the resource of a Plugin.
-fn resource_of(object: &Object) -> Served {
-    Served {
+fn resource_of(object: &Object) -> Resource {
+    Resource {
         kind: object.kind.clone(),
         plural: "plugins".into(),
         scope: Scope::Cluster,
     }
 }
 
-/// Returns the declaration of a Plugin, and its creation time.
-fn declared(object: &Object) -> Result<(Declared, Timestamp), Problem> {
-    let resource = Resource::read(&object.json);
-    let declared = resource.and_then(|resource| Ok((resource.declared()?, resource.created())));
-    declared.map_err(|error| Problem {
-        stage: Stage::Fetched,
-        reason: "InvalidSpec".to_owned(),
-        message: error_chain(&error).to_string(),
-    })
+/// Returns the declaration of a Plugin.
+fn declared(object: &Object) -> Result<Declared, StageFailure> {
+    let plugin = resource::Plugin::read(&object.json);
+    let declared = plugin.and_then(|plugin| plugin.declared());
+    declared
+        .map_err(|error| StageFailure::of(Stage::Fetched, "InvalidSpec", &error, Retry::OnChange))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Parents without passes: those that ask for it lose their finalizer without a guest.
+//! Parents without passes: a user can have their finalizer removed without a guest.
 
 use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
@@ -6,30 +6,27 @@ use innkeeper_model::PluginName;
 use innkeeper_reconcile::Shared;
 use tokio::time::sleep;
 
-use super::finalizers::{Finalizers, Parents};
+use super::finalizers::{Finalizers, ReleaseScope};
 
-/// Between two looks.
-const LOOKED_AT_EVERY: Duration = Duration::from_secs(3);
+/// The interval between checks. Chosen, not measured: a user waits for it, and a check reads only the cache.
+const CHECK_PERIOD: Duration = Duration::from_secs(3);
 
 /// Removes the finalizers of plugins from parents that are being deleted with the annotation to skip the guest, where no
-/// pass would do so: the plugin is gone, cannot be served, or is suspended.
+/// pass would do so: the plugin is gone, cannot be active, or is suspended.
 ///
-/// `is_looked_after` says of which plugins others see to that.
-pub async fn tend_orphans(
-    shared: &Shared,
-    is_looked_after: impl Fn(&PluginName) -> bool,
-) -> Infallible {
+/// `has_passes` returns true for a plugin whose passes do so, of this host or another one.
+pub async fn tend_orphans(shared: &Shared, has_passes: impl Fn(&PluginName) -> bool) -> Infallible {
     let mut orphans: BTreeMap<PluginName, Finalizers> = BTreeMap::new();
     loop {
-        sleep(LOOKED_AT_EVERY).await;
+        sleep(CHECK_PERIOD).await;
         let mut names = shared.inventory.finalizing();
-        names.retain(|name| !is_looked_after(name));
+        names.retain(|name| !has_passes(name));
         orphans.retain(|name, _| names.contains(name));
         for name in names {
             let kinds = shared.inventory.parents(&name);
             let finalizers = orphans.entry(name.clone()).or_default();
             finalizers
-                .release(shared, &name, &kinds, Parents::Skipping)
+                .release(shared, &name, &kinds, ReleaseScope::Skipping)
                 .await;
         }
     }

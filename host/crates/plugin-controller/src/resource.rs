@@ -10,7 +10,6 @@
 )]
 
 mod access;
-mod charter;
 mod convert;
 mod crd;
 mod file;
@@ -19,10 +18,10 @@ mod lines;
 mod options;
 mod source;
 mod status;
+mod terms;
 #[cfg(test)]
 mod tests;
 
-use jiff::Timestamp;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -31,7 +30,6 @@ pub use access::{
     ChildAccess, CrdAccess, GrantsSpec, ParentAccess, ReadAccess, ReadForm, ReadPlace,
     ServiceAccountRef,
 };
-pub use charter::{Charter, PruneBudget, Rollout, ServiceAccount};
 pub use convert::{Declared, Origin};
 pub use crd::{NAME as CRD_NAME, crd};
 pub use file::grants_of_file;
@@ -41,10 +39,11 @@ pub use source::{
     ConfigMapSource, FileSource, HttpSource, LocalRef, OciSource, PullPolicy, SourceSpec,
 };
 pub use status::{
-    Candidate, CandidateVerdict, ChildKindStatus, Counts, FaultReason, Faults, HistoryEntry,
-    HistoryVerdict, LAST_FAULTS_MAX, LimitsStatus, ObjectName, Parents, PluginStatus, number,
-    revision_name, whole_seconds,
+    CandidateCounts, CandidateStatus, CandidateVerdict, ChildKindStatus, FaultReason, Faults,
+    HistoryEntry, HistoryVerdict, LAST_FAULTS_MAX, LimitsStatus, ObjectName, Parents, PluginStatus,
+    number, revision_name, whole_seconds,
 };
+pub use terms::{PruneBudget, Rollout, Terms};
 
 use innkeeper_schema as schema;
 
@@ -59,18 +58,12 @@ pub enum Error {
     /// The text is no Plugin resource.
     #[error("failed to read the Plugin resource")]
     Read(#[source] serde_path_to_error::Error<serde_json::Error>),
-    /// A field breaks a rule.
+    /// A field, or a file of grants, breaks a rule.
     #[error("{path} {problem}")]
     Field {
-        /// The path of the field.
+        /// The path of the field, or `the grants`.
         path: String,
         /// The problem and the remedy.
-        problem: String,
-    },
-    /// A file of grants is broken.
-    #[error("the grants {problem}")]
-    File {
-        /// The problem, its place, and the remedy.
         problem: String,
     },
     /// The CustomResourceDefinition of the host is broken.
@@ -204,11 +197,5 @@ impl Plugin {
     pub fn read(text: &str) -> Result<Self, Error> {
         let mut reader = serde_json::Deserializer::from_str(text);
         serde_path_to_error::deserialize(&mut reader).map_err(Error::Read)
-    }
-
-    /// Returns the creation time, which the API server sets on every object.
-    pub fn created(&self) -> Timestamp {
-        let created = self.metadata.creation_timestamp.as_ref();
-        created.map_or(Timestamp::MAX, |created| created.0)
     }
 }

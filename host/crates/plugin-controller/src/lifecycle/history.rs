@@ -1,7 +1,7 @@
-//! The revisions that have served, and which of them may serve again.
+//! The revisions that have been active, and the ones among them that may become active again.
 //!
-//! Pure. It is written to `status.history`, and read from there by the next process: it is how a host that has just
-//! started knows the revisions that were active before.
+//! Pure. The caller writes it to `status.history`, from which the next process restores it: a host that has just
+//! started has no other record of earlier revisions.
 
 use innkeeper_model::Digest;
 use innkeeper_sandbox::revision_of;
@@ -10,87 +10,79 @@ use serde_json::{Map, Value};
 
 use crate::resource::{HistoryEntry, HistoryVerdict, revision_name, whole_seconds};
 
-/// The number of revisions that are kept.
+/// The number of revisions that are kept, as many as a Deployment keeps by default.
 const ENTRIES_MAX: usize = 10;
 
-/// The limit of their configurations as JSON, in bytes: an object may have 1.5 MiB in all.
+/// The limit of their configurations as JSON, in bytes. The API server accepts objects of 1.5 MiB, and the spec with
+/// the declared configuration takes its share.
 const CONFIG_BYTES_MAX: usize = 256 * 1024;
 
-/// The maximum length of a reason, in characters.
+/// The maximum length of a reason in characters, as in the schema of the status.
 const MESSAGE_CHARS_MAX: usize = 1024;
 
-/// The revisions that have served, the latest first; each once.
+/// The revisions that have been active as entries of the status, the latest first; each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History(Vec<HistoryEntry>);
+pub(crate) struct History(pub(crate) Vec<HistoryEntry>);
 
-/// A revision that has served.
+/// A revision that has been active.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
+pub(crate) struct PastRevision {
     /// The digest of bytes and configuration.
-    pub revision: Digest,
+    pub(crate) revision: Digest,
     /// The digest of the bytes.
-    pub digest: Digest,
+    pub(crate) digest: Digest,
     /// The configuration.
-    pub config: Map<String, Value>,
+    pub(crate) config: Map<String, Value>,
 }
 
 /// The reason for the activation of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Beginning {
+pub(crate) enum Activation {
     /// It is declared.
     Declared,
-    /// It served when the process before this one ended.
+    /// It was active when an earlier process ended.
     Resumed,
-    /// The one that serves is rolled back.
+    /// The active revision is rolled back to it.
     RolledBack {
-        /// The faults.
+        /// The faults of the active revision.
         why: String,
     },
 }
 
 /// The time of an event, and the generation of the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// The time.
-    pub now: Timestamp,
+    pub(crate) now: Timestamp,
     /// The generation.
-    pub generation: Option<i64>,
+    pub(crate) generation: Option<i64>,
 }
 
 impl History {
-    /// Restores the history from the status.
-    pub fn of(entries: Vec<HistoryEntry>) -> Self {
-        Self(entries)
-    }
-
-    /// Returns the entries for the status.
-    pub fn entries(&self) -> &[HistoryEntry] {
-        &self.0
-    }
-
-    /// The revisions that may serve again, the latest first: those that were not rolled back.
-    pub fn past(&self) -> impl Iterator<Item = Past> {
+    /// Returns the revisions that may be resumed, the latest first: those that were not rolled back.
+    pub(crate) fn past(&self) -> impl Iterator<Item = PastRevision> {
         let stays = |entry: &&HistoryEntry| entry.verdict != HistoryVerdict::RolledBack;
         self.0.iter().filter(stays).filter_map(past)
     }
 
-    /// The revisions that can be gone back to from the one that serves, the latest first.
-    pub fn good(&self) -> impl Iterator<Item = Past> {
+    /// Returns the targets of a rollback of the active revision, the latest first.
+    pub(crate) fn good(&self) -> impl Iterator<Item = PastRevision> {
         let good = |entry: &&HistoryEntry| entry.verdict == HistoryVerdict::Good;
         self.0.iter().skip(1).filter(good).filter_map(past)
     }
 
-    /// Returns whether the first passes of the latest revision are still being watched.
-    pub fn is_on_trial(&self) -> bool {
+    /// Returns true while the first passes of the latest revision are analysed.
+    pub(crate) fn is_on_trial(&self) -> bool {
         let latest = self.0.first();
         latest.is_some_and(|latest| latest.verdict == HistoryVerdict::Trial)
     }
 
-    /// Takes note of a revision that begins to serve.
+    /// Notes the activation of a revision.
     ///
-    /// A declared revision is on trial, unless it was active last: then it continues where it was.
-    pub fn begin(&mut self, past: &Past, why: &Beginning, at: Moment) {
-        if let Beginning::RolledBack { why } = why
+    /// A declared revision is on trial, unless it was the last active one: that keeps its verdict, so that a restart
+    /// does not analyse it again.
+    pub(crate) fn begin(&mut self, past: &PastRevision, activation: &Activation, at: Moment) {
+        if let Activation::RolledBack { why } = activation
             && let Some(latest) = self.0.first_mut()
         {
             latest.verdict = HistoryVerdict::RolledBack;
@@ -105,18 +97,19 @@ impl History {
                 verdict: resumed(entry.verdict),
                 ..entry
             },
-            Some((position, entry)) if position == 0 || *why != Beginning::Declared => {
+            Some((position, entry)) if position == 0 || *activation != Activation::Declared => {
                 begun(past, resumed(entry.verdict), at)
             }
             Some(_) | None => begun(past, HistoryVerdict::Trial, at),
         };
+        // Before the insertion: it ends the revision that was active until now.
         self.end(at);
         self.0.insert(0, entry);
         self.shorten();
     }
 
-    /// Takes note that nothing serves any more.
-    pub fn end(&mut self, at: Moment) {
+    /// Notes that no revision is active any more.
+    pub(crate) fn end(&mut self, at: Moment) {
         if let Some(latest) = self.0.first_mut() {
             latest
                 .served_until
@@ -124,8 +117,8 @@ impl History {
         }
     }
 
-    /// Takes note that the first passes of the latest revision went well.
-    pub fn pass(&mut self) {
+    /// Notes that the first passes of the latest revision succeeded.
+    pub(crate) fn pass(&mut self) {
         if let Some(latest) = self.0.first_mut()
             && latest.verdict == HistoryVerdict::Trial
         {
@@ -134,19 +127,19 @@ impl History {
     }
 
     /// Returns the reason of the rollback of a revision under this generation of the spec, if any.
-    pub fn rolled_back(&self, revision: &Digest, generation: Option<i64>) -> Option<String> {
+    pub(crate) fn rolled_back(&self, revision: &Digest, generation: Option<i64>) -> Option<String> {
         let name = revision_name(revision);
         let entry = self.0.iter().find(|entry| entry.revision == name)?;
-        because(entry, generation)
+        rollback(entry, generation)
     }
 
     /// Returns the reason of the rollback of the revision before the latest one, if it was under this generation.
-    pub fn last_rollback(&self, generation: Option<i64>) -> Option<String> {
-        because(self.0.get(1)?, generation)
+    pub(crate) fn last_rollback(&self, generation: Option<i64>) -> Option<String> {
+        rollback(self.0.get(1)?, generation)
     }
 
-    /// The digests of all bytes.
-    pub fn digests(&self) -> impl Iterator<Item = Digest> {
+    /// Returns the digests of the bytes of all revisions.
+    pub(crate) fn digests(&self) -> impl Iterator<Item = Digest> {
         self.0.iter().filter_map(|entry| entry.digest.parse().ok())
     }
 
@@ -161,7 +154,7 @@ impl History {
     }
 }
 
-fn begun(past: &Past, verdict: HistoryVerdict, at: Moment) -> HistoryEntry {
+fn begun(past: &PastRevision, verdict: HistoryVerdict, at: Moment) -> HistoryEntry {
     HistoryEntry {
         revision: revision_name(&past.revision),
         digest: past.digest.to_string(),
@@ -174,7 +167,7 @@ fn begun(past: &Past, verdict: HistoryVerdict, at: Moment) -> HistoryEntry {
     }
 }
 
-/// Returns the verdict of a revision that is activated again after a restart or a declaration.
+/// Returns the verdict of a revision that becomes active again: one that was rolled back gets another trial.
 const fn resumed(verdict: HistoryVerdict) -> HistoryVerdict {
     match verdict {
         HistoryVerdict::Good => HistoryVerdict::Good,
@@ -183,22 +176,22 @@ const fn resumed(verdict: HistoryVerdict) -> HistoryVerdict {
 }
 
 /// Returns the revision of an entry; none if its digest and configuration do not give its name, as in an edited one.
-fn past(entry: &HistoryEntry) -> Option<Past> {
+fn past(entry: &HistoryEntry) -> Option<PastRevision> {
     let digest: Digest = entry.digest.parse().ok()?;
     let revision = revision_of(&digest, &entry.config);
-    (revision_name(&revision) == entry.revision).then(|| Past {
+    (revision_name(&revision) == entry.revision).then(|| PastRevision {
         revision,
         digest,
         config: entry.config.clone(),
     })
 }
 
-fn because(entry: &HistoryEntry, generation: Option<i64>) -> Option<String> {
-    let is_so = entry.verdict == HistoryVerdict::RolledBack && entry.generation == generation;
+fn rollback(entry: &HistoryEntry, generation: Option<i64>) -> Option<String> {
+    let is_current = entry.verdict == HistoryVerdict::RolledBack && entry.generation == generation;
     let why = entry.message.as_deref().unwrap_or_default();
-    is_so.then(|| {
+    is_current.then(|| {
         format!(
-            "revision {} was rolled back, because {why}; it is tried again when the Plugin's spec is changed",
+            "revision {} was rolled back, because {why}; change the spec of the Plugin to try it again",
             entry.revision
         )
     })
@@ -208,10 +201,10 @@ fn because(entry: &HistoryEntry, generation: Option<i64>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn past_of(text: &str) -> Past {
+    fn past_of(text: &str) -> PastRevision {
         let digest = Digest::of(text.as_bytes());
         let config = Map::from_iter([("of".to_owned(), text.into())]);
-        Past {
+        PastRevision {
             revision: revision_of(&digest, &config),
             digest,
             config,
@@ -225,8 +218,8 @@ mod tests {
         }
     }
 
-    fn back() -> Beginning {
-        Beginning::RolledBack {
+    fn back() -> Activation {
+        Activation::RolledBack {
             why: "it trapped".to_owned(),
         }
     }
@@ -241,21 +234,21 @@ mod tests {
             let from = entry.served_from.0.as_second();
             format!("{of} {from}-{until} {:?}", entry.verdict)
         };
-        let shown: Vec<String> = history.entries().iter().map(show).collect();
+        let shown: Vec<String> = history.0.iter().map(show).collect();
         assert_eq!(shown, expected);
     }
 
     #[test]
     fn every_revision_is_on_trial_and_is_noted_once() {
         let mut history = History::default();
-        history.begin(&past_of("a"), &Beginning::Declared, at(10));
+        history.begin(&past_of("a"), &Activation::Declared, at(10));
         assert!(history.is_on_trial());
         history.pass();
         assert!(!history.is_on_trial());
-        history.begin(&past_of("b"), &Beginning::Declared, at(20));
+        history.begin(&past_of("b"), &Activation::Declared, at(20));
         check(&history, &["b 20- Trial", "a 10-20 Good"]);
         history.pass();
-        history.begin(&past_of("a"), &Beginning::Declared, at(30));
+        history.begin(&past_of("a"), &Activation::Declared, at(30));
         check(&history, &["a 30- Trial", "b 20-30 Good"]);
         history.end(at(40));
         history.end(at(50));
@@ -263,11 +256,11 @@ mod tests {
     }
 
     #[test]
-    fn what_served_last_goes_on_where_it_was() {
+    fn the_last_active_revision_keeps_its_verdict() {
         let mut history = History::default();
-        history.begin(&past_of("a"), &Beginning::Declared, at(10));
+        history.begin(&past_of("a"), &Activation::Declared, at(10));
         history.pass();
-        for why in [Beginning::Declared, Beginning::Resumed] {
+        for why in [Activation::Declared, Activation::Resumed] {
             let mut again = history.clone();
             again.begin(&past_of("a"), &why, at(20));
             assert_eq!(again, history);
@@ -275,22 +268,22 @@ mod tests {
             again.begin(&past_of("a"), &why, at(40));
             check(&again, &["a 40- Good"]);
         }
-        history.begin(&past_of("b"), &Beginning::Declared, at(50));
+        history.begin(&past_of("b"), &Activation::Declared, at(50));
         let mut again = history.clone();
-        again.begin(&past_of("b"), &Beginning::Resumed, at(60));
+        again.begin(&past_of("b"), &Activation::Resumed, at(60));
         assert_eq!(again, history);
-        // The one before, because the latest is not to be had.
-        again.begin(&past_of("a"), &Beginning::Resumed, at(70));
+        // The one before, because the latest is not available.
+        again.begin(&past_of("a"), &Activation::Resumed, at(70));
         check(&again, &["a 70- Good", "b 50-70 Trial"]);
     }
 
     #[test]
-    fn what_was_rolled_back_waits_for_another_spec() {
+    fn a_revision_that_was_rolled_back_waits_for_another_spec() {
         let mut history = History::default();
-        history.begin(&past_of("a"), &Beginning::Declared, at(10));
+        history.begin(&past_of("a"), &Activation::Declared, at(10));
         history.pass();
-        history.begin(&past_of("b"), &Beginning::Declared, at(20));
-        let good: Vec<Past> = history.good().collect();
+        history.begin(&past_of("b"), &Activation::Declared, at(20));
+        let good: Vec<PastRevision> = history.good().collect();
         assert_eq!(good, [past_of("a")]);
         history.begin(&past_of("a"), &back(), at(21));
         check(&history, &["a 21- Good", "b 20-21 RolledBack"]);
@@ -307,42 +300,42 @@ mod tests {
 
         // Another one makes it history, but it is still not tried again.
         let mut other = history.clone();
-        other.begin(&past_of("c"), &Beginning::Declared, at(22));
+        other.begin(&past_of("c"), &Activation::Declared, at(22));
         assert_eq!(other.last_rollback(Some(2)), None);
         assert!(other.rolled_back(&b, Some(2)).is_some());
-        history.begin(&past_of("b"), &Beginning::Declared, at(30));
+        history.begin(&past_of("b"), &Activation::Declared, at(30));
         check(&history, &["b 30- Trial", "a 21-30 Good"]);
     }
 
     #[test]
-    fn it_neither_grows_nor_believes_what_no_host_wrote() {
+    fn it_does_not_grow_and_ignores_edited_entries() {
         let mut history = History::default();
         for number in 0..20 {
             history.begin(
                 &past_of(&number.to_string()),
-                &Beginning::Declared,
+                &Activation::Declared,
                 at(number),
             );
         }
-        assert_eq!(history.entries().len(), ENTRIES_MAX);
+        assert_eq!(history.0.len(), ENTRIES_MAX);
         assert_eq!(history.past().next(), Some(past_of("19")));
         let mut large = past_of("large");
         large
             .config
             .insert("text".to_owned(), "x".repeat(200_000).into());
         large.revision = revision_of(&large.digest, &large.config);
-        history.begin(&large, &Beginning::Declared, at(20));
+        history.begin(&large, &Activation::Declared, at(20));
         let mut larger = large.clone();
         larger.config.insert("more".to_owned(), 1.into());
         larger.revision = revision_of(&larger.digest, &larger.config);
-        history.begin(&larger, &Beginning::Declared, at(21));
-        assert_eq!(history.entries().len(), 1);
+        history.begin(&larger, &Activation::Declared, at(21));
+        assert_eq!(history.0.len(), 1);
 
-        let mut entries = history.entries().to_vec();
+        let mut entries = history.0.to_vec();
         entries[0].config.clear();
-        assert_eq!(History::of(entries.clone()).past().next(), None);
+        assert_eq!(History(entries.clone()).past().next(), None);
         entries[0].digest = "none".to_owned();
-        let history = History::of(entries);
+        let history = History(entries);
         assert_eq!(history.past().next(), None);
         assert_eq!(history.digests().count(), 0);
     }

@@ -1,49 +1,46 @@
-//! The account as which a plugin's children are written: whether it is there for this plugin.
+//! The check that a ServiceAccount is meant for the plugin that writes its children as this account.
 //!
 //! Without the annotation on the account an author of Plugins could act as any account that the host may impersonate.
 //! The API server checks the permissions of the account on every write.
 
 use innkeeper_cluster::Cluster;
-use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, PluginName, Retry};
+use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, PluginName, Retry, error_chain};
 
-use super::Failed;
-use crate::{lifecycle::Stage, resource::ServiceAccount};
+use crate::{
+    lifecycle::{Stage, StageFailure},
+    resource::ServiceAccountRef,
+};
 
-/// Makes sure that an account names the plugin.
+/// Checks that an account names the plugin in its annotation.
 ///
-/// Looked at whenever something begins to serve; to take the account away at once, take its rights.
+/// The check comes before every activation, and not before every write: to take the account from an active plugin at
+/// once, remove the rights of the account.
 pub(super) async fn check(
     cluster: &Cluster,
     plugin: &PluginName,
-    account: &ServiceAccount,
-) -> Result<(), Failed> {
-    let ServiceAccount { namespace, name } = account;
+    account: &ServiceAccountRef,
+) -> Result<(), StageFailure> {
+    let ServiceAccountRef { namespace, name } = account;
     let kind = Gvk::new("", "v1", "ServiceAccount");
-    let refused = |reason, message| {
-        // Nothing tells the host when the account is another.
-        Err(Failed::new(Stage::Serving, reason, message, Retry::Backoff))
-    };
-    match cluster.live_get(&kind, Some(namespace), name).await {
-        Ok(Some(found)) if names(found.annotation(ANNOTATION_PLUGINS), plugin) => Ok(()),
-        Ok(Some(_)) => refused(
+    let (reason, message) = match cluster.live_get(&kind, Some(namespace), name).await {
+        Ok(Some(found)) if names(found.annotation(ANNOTATION_PLUGINS), plugin) => return Ok(()),
+        Ok(Some(_)) => (
             "AccountNotForPlugin",
             format!(
-                "the ServiceAccount {namespace}/{name} is not for this Plugin: give it the annotation {ANNOTATION_PLUGINS} with {plugin} among its names, which are separated by commas"
+                "the ServiceAccount {namespace}/{name} does not name this Plugin: add {plugin} to its annotation {ANNOTATION_PLUGINS}, separated by commas"
             ),
         ),
-        Ok(None) => refused(
+        Ok(None) => (
             "AccountMissing",
             format!(
                 "there is no ServiceAccount {namespace}/{name}: create it with the annotation {ANNOTATION_PLUGINS}: {plugin} (innkeeper manifests --account prints it with its roles)"
             ),
         ),
-        Err(error) => Err(Failed::of(
-            Stage::Serving,
-            "AccountNotRead",
-            &error,
-            Retry::Backoff,
-        )),
-    }
+        Err(error) => ("AccountNotRead", error_chain(&error).to_string()),
+    };
+    // The host does not watch accounts, so no event reports a change.
+    let (stage, retry) = (Stage::Serving, Retry::Backoff);
+    Err(StageFailure::new(stage, reason, message, retry))
 }
 
 fn names(annotation: Option<&str>, plugin: &PluginName) -> bool {

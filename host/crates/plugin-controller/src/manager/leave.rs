@@ -1,157 +1,149 @@
-//! A Plugin that goes: its finalizers are removed from its parents, so that no deletion waits for an absent guest.
+//! A Plugin that is being deleted: its finalizers are removed from its parents, so that no deletion of a parent waits
+//! for a guest that is gone.
 //!
-//! For that the Plugin has a finalizer of the host's, from before the first parent gets one of the plugin's.
+//! For that the Plugin itself has a finalizer of the host, from before the first parent gets one of the plugin.
 //! Children and definitions stay.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use innkeeper_apply as apply;
-use innkeeper_model::{Gvk, Object, ObjectId, PluginName, error_chain};
+use innkeeper_model::{Gvk, Object, ObjectId, PluginName, Retry, error_chain};
 use innkeeper_reconcile::Next;
 use innkeeper_sandbox::Plugin;
 use tracing::{info, warn};
 
-use super::{Failed, Known, Manager, id_of};
+use super::{Manager, PluginState, id_of};
 use crate::{
-    finalizers::Parents,
-    lifecycle::{Problem, Stage, unserved},
+    finalizers::{ReleaseScope, note},
+    lifecycle::{Stage, StageFailure, not_finalized},
 };
 
-/// The interval between checks of the rest.
-const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
+/// The interval between attempts to release the remaining parents of a Plugin that is being deleted: shorter than for
+/// an active Plugin, because the deletion waits for it.
+const RELEASE_PERIOD: Duration = Duration::from_millis(250);
 
 impl Manager {
-    /// Makes sure that a Plugin does not go before its finalizers have, where it has any.
+    /// Keeps a Plugin until its finalizers are removed from all parents, if its plugin finalizes.
+    ///
+    /// Both writes come before the first pass: a finalizer on a parent that the host does not know of would block the
+    /// deletion of the parent for ever.
     pub(super) async fn hold(
         &self,
-        known: &mut Known,
+        state: &mut PluginState,
         name: &PluginName,
         plugin: &Plugin,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), StageFailure> {
         if !plugin.manifest().finalize {
             return Ok(());
         }
         let failed = |error: apply::Error| {
             let retry = error.retry();
-            Failed::of(Stage::Serving, "NotHeld", &error, retry)
+            StageFailure::of(Stage::Serving, "NotHeld", &error, retry)
         };
-        if let Some(target) = &mut known.target
+        if let Some(target) = &mut state.target
             && !target.has_finalizer(&self.name.finalizer())
         {
-            let writer = &self.parts.shared.writer;
+            let writer = &self.context.shared.writer;
             let written = writer.add_finalizer(target, &self.name).await;
-            let written = written.map_err(failed)?;
-            let id = id_of(name);
-            self.registration
-                .note_write(&id, &id, written.resource_version);
+            note(&self.registration, &id_of(name), &written.map_err(failed)?);
         }
         let parents = plugin.manifest().parents.iter();
         let parents = parents.map(|parent| parent.kind.clone());
-        let inventory = &self.parts.shared.inventory;
+        let inventory = &self.context.shared.inventory;
         inventory
             .record_parents(name, parents)
             .await
             .map_err(failed)
     }
 
-    /// Takes the finalizer off parents that the revision which serves has nothing to do with.
-    pub(super) async fn leave_behind(&self, known: &mut Known, name: &PluginName) {
-        let Some(running) = &known.running else {
+    /// Removes the finalizer from kinds of parents that the active revision does not finalize.
+    pub(super) async fn leave_behind(&self, state: &mut PluginState, name: &PluginName) {
+        let Some(active) = &state.active else {
             return;
         };
-        let inventory = &self.parts.shared.inventory;
+        let inventory = &self.context.shared.inventory;
         let recorded = inventory.parents(name);
-        let kinds = unserved(&recorded, running.plugin.manifest());
-        if self.release_from(known, name, &kinds).await.is_empty()
+        let kinds = not_finalized(&recorded, active.plugin.manifest());
+        if self.release_from(state, name, &kinds).await.is_empty()
             && inventory.parents(name).is_empty()
         {
-            self.let_go(known, name).await;
+            self.let_go(state, name).await;
         }
     }
 
-    /// Brings a Plugin that is being deleted to its end.
-    pub(super) async fn leave(&self, object: &Object, known: &mut Known) -> Next {
+    /// Stops a Plugin that is being deleted, and lets it go once no parent has its finalizer.
+    pub(super) async fn leave(&self, object: &Object, state: &mut PluginState) -> Next {
         let Ok(name) = PluginName::new(&object.name) else {
-            // It has never been served.
+            // A Plugin with such a name was never active.
             return Next::UntilChanged;
         };
-        if known.running.is_some() {
+        if state.active.is_some() {
             info!(plugin = %name, "the Plugin is being deleted, its children stay");
-            self.stop(&name, known).await;
+            self.stop(&name, state).await;
         }
         if !object.has_finalizer(&self.name.finalizer()) {
             return Next::UntilChanged;
         }
-        let kinds = self.parts.shared.inventory.parents(&name);
-        let left = self.release_from(known, &name, &kinds).await;
-        if left.is_empty() {
-            return self.let_go(known, &name).await;
+        let kinds = self.context.shared.inventory.parents(&name);
+        let remaining = self.release_from(state, &name, &kinds).await;
+        if remaining.is_empty() {
+            return self.let_go(state, &name).await;
         }
-        let problem = Problem {
-            stage: Stage::Serving,
-            reason: "Leaving".to_owned(),
-            message: format!(
-                "the Plugin goes when its finalizer {} is off all parents: {}",
-                name.finalizer(),
-                left.join("; ")
-            ),
-        };
-        match self.report(object, known, None, Some(&problem)).await {
+        let message = format!(
+            "the Plugin is deleted once its finalizer {} is removed from all parents: {}",
+            name.finalizer(),
+            remaining.join("; ")
+        );
+        let failure = StageFailure::new(Stage::Serving, "Leaving", message, Retry::OnChange);
+        match self.report(object, state, Err(&failure)).await {
             Next::Backoff => Next::Backoff,
-            _ => Next::RequeueAfter(LOOKED_AT_EVERY),
+            _ => Next::RequeueAfter(RELEASE_PERIOD),
         }
     }
 
     /// Removes the plugin's finalizer from all parents of these kinds; returns the remaining work, for people.
     async fn release_from(
         &self,
-        known: &mut Known,
+        state: &mut PluginState,
         name: &PluginName,
         kinds: &BTreeSet<Gvk>,
     ) -> Vec<String> {
-        let shared = &self.parts.shared;
-        let finalizers = &mut known.finalizers;
-        let left = finalizers.release(shared, name, kinds, Parents::All).await;
-        known.is_leaving = !left.others.is_empty();
-        match shared.inventory.remove_parents(name, &left.free).await {
-            Ok(()) => left.others,
-            Err(error) => {
-                warn!(plugin = %name, error = %error_chain(&error), "failed to cross out kinds of parents");
-                known.is_leaving = true;
-                vec!["the inventory cannot be written".to_owned()]
-            }
+        let shared = &self.context.shared;
+        let finalizers = &mut state.finalizers;
+        let (free, mut remaining) = finalizers
+            .release(shared, name, kinds, ReleaseScope::All)
+            .await;
+        if let Err(error) = shared.inventory.remove_parents(name, &free).await {
+            warn!(plugin = %name, error = %error_chain(&error), "failed to remove kinds of parents from the inventory");
+            remaining.push("the inventory cannot be written".to_owned());
         }
+        state.is_releasing = !remaining.is_empty();
+        remaining
     }
 
-    /// Takes the host's finalizer off a Plugin.
-    pub(super) async fn let_go(&self, known: &mut Known, name: &PluginName) -> Next {
-        let Some(target) = &mut known.target else {
+    /// Removes the host's finalizer from a Plugin.
+    pub(super) async fn let_go(&self, state: &mut PluginState, name: &PluginName) -> Next {
+        let Some(target) = &mut state.target else {
             return Next::UntilChanged;
         };
         let id = id_of(name);
-        match self.parts.shared.writer.release(target, &self.name).await {
-            Ok(None) => Next::UntilChanged,
-            Ok(Some(written)) if written.gone => {
-                let version = written.resource_version;
-                self.registration.note_stale(&id, &id, version);
-                Next::UntilChanged
-            }
-            Ok(Some(written)) => {
-                let version = written.resource_version;
-                self.registration.note_write(&id, &id, version);
-                Next::UntilChanged
-            }
+        match self.context.shared.writer.release(target, &self.name).await {
+            Ok(None) => {}
+            Ok(Some(written)) => note(&self.registration, &id, &written),
             Err(error) => {
-                warn!(plugin = %name, error = %error_chain(&error), "failed to let go of a Plugin");
-                Next::Backoff
+                warn!(plugin = %name, error = %error_chain(&error), "failed to remove the host's finalizer from a Plugin");
+                return Next::Backoff;
             }
         }
+        Next::UntilChanged
     }
 
-    /// Returns whether a plugin without passes may be this host's: with a selector, a Plugin outside may be another
-    /// one's, and a Plugin does not go before its finalizers have.
+    /// Returns true if a plugin without passes may be this host's.
+    ///
+    /// With a selector, a Plugin outside of it may be another host's. A Plugin with finalizers on parents still exists,
+    /// because the host's finalizer keeps it.
     pub fn may_be_own(&self, name: &PluginName) -> bool {
-        let is_it = |id: &ObjectId| *id.name == *name.as_str();
-        self.parts.selector.is_none() || self.registration.parents().iter().any(is_it)
+        let is_own = |id: &ObjectId| *id.name == *name.as_str();
+        self.context.selector.is_none() || self.registration.parents().iter().any(is_own)
     }
 }

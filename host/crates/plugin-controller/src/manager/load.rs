@@ -11,89 +11,66 @@ use innkeeper_source::{
     ConfigMap, Credentials, DockerConfig, Expectation, Failure, Fetched, Fetcher, File, Http, Oci,
     PublicKey, Source,
 };
-use serde::Deserialize;
 use serde_json::{Map, Value};
-use tokio::time::Instant;
+use tokio::{task::spawn_blocking, time::Instant};
 use tracing::{info, warn};
 
-use super::{Attempt, Failed, Known, Manager};
+use super::{Manager, PluginState, state::LoadAttempt};
 use crate::{
-    Workshop,
-    lifecycle::{Stage, has_the_same_component, loads_the_same},
-    resource::{Declared, Origin},
+    LoaderContext,
+    lifecycle::{Stage, StageFailure, has_the_same_component, loads_the_same},
+    resource::{Declared, LocalRef, Origin},
 };
 
-/// Bytes that were fetched, checked, compiled and described.
+/// A component that was fetched, verified, compiled and described.
 #[derive(Clone)]
-pub(super) struct Component {
+pub(super) struct VerifiedComponent {
     described: Described,
-    /// The verification that they passed, for people.
+    /// The verification that the bytes passed, for people.
     pub(super) verified_by: String,
 }
 
-impl Component {
-    /// The digest of the bytes.
+impl VerifiedComponent {
+    /// Returns the digest of the bytes.
     pub(super) fn digest(&self) -> &Digest {
         self.described.digest()
-    }
-
-    /// Makes one of bytes that are kept. Blocks for as long as compiling takes, if that is not kept, too.
-    pub(super) fn of_kept(
-        workshop: &Workshop,
-        digest: &Digest,
-        signed_by: Option<Digest>,
-        limits: &Limits,
-    ) -> Result<Self, Failed> {
-        let cache = workshop.cache.as_ref();
-        let bytes = cache.and_then(|cache| cache.kept(digest, &workshop.artifact_limits));
-        let bytes = bytes.ok_or_else(|| {
-            let message = format!("the bytes {digest} are not in the cache directory any more");
-            Failed::new(Stage::Fetched, "NotKept", message, Retry::OnChange)
-        })?;
-        let verified_by = match signed_by {
-            Some(key) => format!("{digest}, kept since it was fetched, signed by the key {key}"),
-            None => format!("{digest}, kept since it was fetched"),
-        };
-        Ok(Self {
-            described: compile(workshop, &bytes, limits)?,
-            verified_by,
-        })
     }
 }
 
 impl Manager {
     /// Attempts to load the declaration; for a loaded component only the configuration.
-    pub(super) async fn load(&self, declared: &Declared, known: &mut Known) {
-        let last = known.attempt.take();
-        let repeats = |last: &Attempt| loads_the_same(&last.of, declared);
+    pub(super) async fn load(&self, declared: &Declared, state: &mut PluginState) {
+        let last = state.attempt.take();
+        let repeats = |last: &LoadAttempt| loads_the_same(&last.declared, declared);
         if !last.as_ref().is_some_and(repeats) {
-            known.delays = None;
+            state.delays = None;
         }
-        let usable = |last: &Attempt| has_the_same_component(&last.of, declared) && !last.is_due();
-        let component = last.filter(usable).and_then(|last| last.component);
+        let is_usable =
+            |last: &LoadAttempt| has_the_same_component(&last.declared, declared) && !last.is_due();
+        let component = last.filter(is_usable).and_then(|last| last.component);
         let component = match component {
             Some(component) => Ok(component),
-            None => self.parts.loader.component(declared).await,
+            None => self.context.loader.component(declared).await,
         };
-        let ended = component
+        let result = component
             .as_ref()
-            .map_err(Failed::clone)
+            .map_err(StageFailure::clone)
             .and_then(|component| configure(component, &declared.config));
-        let retry_at = match &ended {
+        let retry_at = match &result {
             Ok(_) => {
-                known.delays = None;
+                state.delays = None;
                 None
             }
-            Err(failed) => known.due(failed.retry),
+            Err(failure) => {
+                let (plugin, stage) = (&declared.name, failure.stage);
+                warn!(%plugin, ?stage, error = failure.message, "failed to load the component of a Plugin");
+                state.retry_at(failure.retry)
+            }
         };
-        if let Err(Failed { problem, .. }) = &ended {
-            let (plugin, stage) = (&declared.name, problem.stage);
-            warn!(%plugin, ?stage, error = problem.message, "failed to load what a Plugin declares");
-        }
-        known.attempt = Some(Attempt {
-            of: declared.clone(),
+        state.attempt = Some(LoadAttempt {
+            declared: declared.clone(),
             component: component.ok(),
-            ended: ended.map_err(|failed| failed.problem),
+            result,
             at: Instant::now(),
             retry_at,
         });
@@ -105,7 +82,7 @@ pub struct Loader {
     /// The reader of Secrets and ConfigMaps.
     pub cluster: Cluster,
     /// The dependencies of loading.
-    pub workshop: Arc<Workshop>,
+    pub context: Arc<LoaderContext>,
     /// The sources of bytes.
     pub fetcher: Fetcher,
     /// The namespace of the Secrets and ConfigMaps that sources name.
@@ -114,60 +91,72 @@ pub struct Loader {
 
 impl Loader {
     /// Returns the declared component without its configuration, from the cache or from its source.
-    pub(super) async fn component(&self, declared: &Declared) -> Result<Component, Failed> {
-        // A component named by its digest is the same from any source.
+    pub(super) async fn component(
+        &self,
+        declared: &Declared,
+    ) -> Result<VerifiedComponent, StageFailure> {
+        // A component with this digest is the same from any source, so the source need not be available.
         if let Some(digest) = &declared.digest
             && let Ok(component) = self.kept(declared, digest).await
         {
-            info!(plugin = %declared.name, %digest, "a plugin is here already");
+            info!(plugin = %declared.name, %digest, "loaded the component from the cache directory");
             return Ok(component);
         }
         let fetched = self.fetch(declared).await?;
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
-        let workshop = Arc::clone(&self.workshop);
-        let limits = declared.charter.limits.clone();
-        let work = move || {
-            let described = compile(&workshop, &fetched.bytes, &limits)?;
-            keep(&workshop, &fetched);
-            Ok::<_, Failed>(described)
-        };
-        let described = tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|error| Failed::of(Stage::Compiled, "HostFault", &error, Retry::Backoff))??;
-        Ok(Component {
-            described,
-            verified_by,
+        let context = Arc::clone(&self.context);
+        let limits = declared.terms.limits.clone();
+        blocking(move || {
+            let described = compile(&context, &fetched.bytes, &limits)?;
+            keep(&context, &fetched);
+            Ok(VerifiedComponent {
+                described,
+                verified_by,
+            })
         })
+        .await
     }
 
-    /// A component out of bytes that are kept: of this digest, and signed as the Plugin asks for.
+    /// Returns the component with this digest from the cache, if its bytes are signed as the Plugin requires.
     pub(super) async fn kept(
         &self,
         declared: &Declared,
         digest: &Digest,
-    ) -> Result<Component, Failed> {
+    ) -> Result<VerifiedComponent, StageFailure> {
         let not_kept =
-            |message: String| Failed::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
-        let Some(cache) = &self.workshop.cache else {
+            |message| StageFailure::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
+        let Some(cache) = self.context.cache.clone() else {
             return Err(not_kept("there is no cache directory".to_owned()));
         };
         let keys: Vec<Digest> = declared.keys.iter().map(PublicKey::id).collect();
         let signed_by = cache.signer(digest, &keys).cloned();
         if signed_by.is_none() && !keys.is_empty() {
-            let message =
-                format!("the bytes {digest} are not known to be signed by one of the keys");
+            let message = format!(
+                "the cache directory has no signature of {digest} by a key in spec.verify.keys"
+            );
             return Err(not_kept(message));
         }
-        let (workshop, digest) = (Arc::clone(&self.workshop), digest.clone());
-        let limits = declared.charter.limits.clone();
-        let work = move || Component::of_kept(&workshop, &digest, signed_by, &limits);
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|error| Failed::of(Stage::Compiled, "HostFault", &error, Retry::Backoff))?
+        let (context, digest) = (Arc::clone(&self.context), digest.clone());
+        let limits = declared.terms.limits.clone();
+        blocking(move || {
+            let bytes = cache.kept(&digest, &context.artifact_limits);
+            let bytes = bytes.ok_or_else(|| {
+                not_kept(format!(
+                    "the cache directory does not hold the bytes {digest}"
+                ))
+            })?;
+            let signature =
+                signed_by.map_or_else(String::new, |key| format!(", signed by the key {key}"));
+            Ok(VerifiedComponent {
+                described: compile(&context, &bytes, &limits)?,
+                verified_by: format!("{digest}, from the cache directory{signature}"),
+            })
+        })
+        .await
     }
 
-    async fn fetch(&self, declared: &Declared) -> Result<Fetched, Failed> {
+    async fn fetch(&self, declared: &Declared) -> Result<Fetched, StageFailure> {
         let source = self.source(&declared.origin).await?;
         let expectation = Expectation {
             digest: declared.digest.clone(),
@@ -182,146 +171,151 @@ impl Loader {
                 _ => Stage::Fetched,
             };
             let retry = match (error.retry(), &declared.origin) {
-                // It is cheap to read, and no event reports a change.
-                (Retry::OnChange, Origin::ConfigMap { .. } | Origin::File { .. }) => Retry::Backoff,
+                // These are cheap to read, and no event reports a change.
+                (Retry::OnChange, Origin::ConfigMap(_) | Origin::File(_)) => Retry::Backoff,
                 (retry, _) => retry,
             };
-            Failed::of(stage, &camel_case(error.category()), &error, retry)
+            StageFailure::of(stage, &camel_case(error.category()), &error, retry)
         })
     }
 
-    /// A source with all that it takes to fetch from it.
-    async fn source(&self, origin: &Origin) -> Result<Source, Failed> {
+    /// Returns a source with the credentials and objects for a fetch from it.
+    async fn source(&self, origin: &Origin) -> Result<Source, StageFailure> {
         Ok(match origin {
-            Origin::Oci {
-                reference,
-                pull_secret,
-                insecure,
-            } => Source::Oci(Oci {
+            Origin::Oci(oci, reference) => Source::Oci(Oci {
                 reference: reference.clone(),
-                docker_config: match pull_secret {
-                    Some(name) => Some(docker_config(name, &self.secret(name).await?)?),
+                docker_config: match &oci.pull_secret_ref {
+                    Some(secret) => Some(docker_config(&secret.name, &self.secret(secret).await?)?),
                     None => None,
                 },
-                insecure: *insecure,
+                insecure: oci.insecure,
             }),
-            Origin::Http { url, secret } => Source::Http(Http {
-                url: url.clone(),
-                credentials: match secret {
-                    Some(name) => Some(credentials(name, &self.secret(name).await?)?),
+            Origin::Http(http) => Source::Http(Http {
+                url: http.url.clone(),
+                credentials: match &http.secret_ref {
+                    Some(secret) => Some(credentials(&secret.name, &self.secret(secret).await?)?),
                     None => None,
                 },
             }),
-            Origin::ConfigMap { name, key } => {
-                let map = self.object("ConfigMap", name).await?;
+            Origin::ConfigMap(source) => {
+                let map = self.object("ConfigMap", &source.name).await?;
                 Source::ConfigMap(ConfigMap {
-                    // The cache only hands out JSON.
+                    // Never fails: the cluster client returns only JSON.
                     object: serde_json::from_str(&map.json).unwrap_or_default(),
-                    key: key.clone(),
+                    key: source.key.clone(),
                 })
             }
-            Origin::File { path } => Source::File(File {
-                path: path.display().to_string(),
+            Origin::File(file) => Source::File(File {
+                path: file.path.clone(),
             }),
         })
     }
 
-    async fn secret(&self, name: &str) -> Result<BTreeMap<String, Vec<u8>>, Failed> {
-        #[derive(Deserialize)]
-        struct Secret {
-            #[serde(default)]
-            data: BTreeMap<String, Value>,
-        }
+    async fn secret(
+        &self,
+        LocalRef { name }: &LocalRef,
+    ) -> Result<BTreeMap<String, Vec<u8>>, StageFailure> {
         let secret = self.object("Secret", name).await?;
-        let Ok(Secret { data }) = serde_json::from_str(&secret.json) else {
-            return Err(unusable_secret(name, "data of the usual form"));
-        };
+        let secret: Value = serde_json::from_str(&secret.json).unwrap_or_default();
+        let data = secret["data"].as_object().into_iter().flatten();
+        // An unreadable value counts as missing; the caller names the keys that it requires.
         let decode = |value: &Value| STANDARD.decode(value.as_str()?).ok();
-        let decoded = data.into_iter();
-        Ok(decoded
-            .filter_map(|(key, value)| Some((key, decode(&value)?)))
+        Ok(data
+            .filter_map(|(key, value)| Some((key.clone(), decode(value)?)))
             .collect())
     }
 
-    /// An object of the host's namespace, by a read of its own: it is in no cache.
-    async fn object(&self, kind: &str, name: &str) -> Result<Object, Failed> {
+    /// Returns an object of the host's namespace by a live read: the host watches neither Secrets nor ConfigMaps for
+    /// sources.
+    async fn object(&self, kind: &str, name: &str) -> Result<Object, StageFailure> {
         let namespace = &*self.namespace;
         let gvk = Gvk::new("", "v1", kind);
         let found = self.cluster.live_get(&gvk, Some(namespace), name).await;
-        let found = found
-            .map_err(|error| Failed::of(Stage::Fetched, "ReadFailed", &error, Retry::Backoff))?;
+        let found = found.map_err(|error| {
+            StageFailure::of(Stage::Fetched, "ReadFailed", &error, Retry::Backoff)
+        })?;
         found.ok_or_else(|| {
             let message = format!("there is no {kind} {name} in the host's namespace {namespace}");
-            Failed::new(Stage::Fetched, "NotFound", message, Retry::Backoff)
+            StageFailure::new(Stage::Fetched, "NotFound", message, Retry::Backoff)
         })
     }
 }
 
-/// Blocks for as long as compiling takes.
-fn compile(workshop: &Workshop, bytes: &[u8], limits: &Limits) -> Result<Described, Failed> {
-    let Workshop {
-        engine,
-        compiler,
-        artifact_limits,
-        ..
-    } = workshop;
-    let artifact = compiler.compile(engine, bytes, artifact_limits);
-    let artifact = artifact
-        .map_err(|error| Failed::of(Stage::Compiled, error.reason(), &error, error.retry()))?;
-    Described::load(engine, &artifact, limits)
-        .map_err(|error| Failed::of(Stage::Described, "CannotDescribe", &error, Retry::OnChange))
+/// Runs work that takes as long as a compilation on a thread of its own; a panic of it becomes a failure.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StageFailure> + Send + 'static,
+) -> Result<T, StageFailure> {
+    spawn_blocking(work)
+        .await
+        .map_err(|error| StageFailure::of(Stage::Compiled, "HostFault", &error, Retry::Backoff))?
 }
 
-/// Keeps the fetched bytes for a later time without the source.
-fn keep(workshop: &Workshop, fetched: &Fetched) {
-    let Some(cache) = &workshop.cache else {
+/// Blocks for as long as compiling takes.
+fn compile(
+    context: &LoaderContext,
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<Described, StageFailure> {
+    let engine = &context.engine;
+    let artifact = context
+        .compiler
+        .compile(engine, bytes, &context.artifact_limits);
+    let artifact = artifact.map_err(|error| {
+        StageFailure::of(Stage::Compiled, error.reason(), &error, error.retry())
+    })?;
+    Described::load(engine, &artifact, limits).map_err(|error| {
+        StageFailure::of(Stage::Described, "CannotDescribe", &error, Retry::OnChange)
+    })
+}
+
+/// Keeps the fetched bytes, so that a later process needs no source. A failure only costs that.
+fn keep(context: &LoaderContext, fetched: &Fetched) {
+    let Some(cache) = &context.cache else {
         return;
     };
-    let Fetched {
-        digest,
-        bytes,
-        signed_by,
-        ..
-    } = fetched;
-    if let Err(error) = cache.keep(digest, bytes, signed_by.as_ref()) {
-        warn!(%digest, error = %error_chain(&error), "failed to keep what was fetched");
+    let digest = &fetched.digest;
+    if let Err(error) = cache.keep(digest, &fetched.bytes, fetched.signed_by.as_ref()) {
+        warn!(%digest, error = %error_chain(&error), "failed to write a component to the cache directory");
     }
 }
 
-/// The revision that a component makes with a configuration.
+/// Returns the revision that a component and a configuration make.
 pub(super) fn configure(
-    component: &Component,
+    component: &VerifiedComponent,
     config: &Map<String, Value>,
-) -> Result<Arc<Plugin>, Failed> {
+) -> Result<Arc<Plugin>, StageFailure> {
     let configured = component.described.configure(config);
-    configured
-        .map(Arc::new)
-        .map_err(|error| Failed::of(Stage::Described, "ConfigInvalid", &error, Retry::OnChange))
+    configured.map(Arc::new).map_err(|error| {
+        StageFailure::of(Stage::Described, "ConfigInvalid", &error, Retry::OnChange)
+    })
 }
 
 fn verified_by(declared: &Declared, fetched: &Fetched) -> String {
     let digest = &fetched.digest;
     match (&fetched.signed_by, &declared.digest) {
         (Some(key), _) => format!("{digest}, signed by the key {key}"),
-        (None, Some(_)) => format!("{digest}, as spec.digest says"),
-        (None, None) => format!("{digest}; neither spec.digest nor spec.verify asks for more"),
+        (None, Some(_)) => format!("{digest}, as spec.digest requires"),
+        (None, None) => {
+            format!("{digest}, not checked: neither spec.digest nor spec.verify is set")
+        }
     }
 }
 
-fn docker_config(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<DockerConfig, Failed> {
+fn docker_config(
+    name: &str,
+    data: &BTreeMap<String, Vec<u8>>,
+) -> Result<DockerConfig, StageFailure> {
     const KEY: &str = ".dockerconfigjson";
 
     let text = data.get(KEY).ok_or_else(|| unusable_secret(name, KEY))?;
     DockerConfig::from_json(text).map_err(|failure| {
-        let message = format!(
-            "the Secret {name} cannot be used: {}",
-            error_chain(&failure)
-        );
-        Failed::new(Stage::Fetched, "SourceInvalid", message, Retry::Backoff)
+        let cause = error_chain(&failure);
+        let message = format!("failed to read {KEY} of the Secret {name}: {cause}");
+        StageFailure::new(Stage::Fetched, "SourceInvalid", message, Retry::Backoff)
     })
 }
 
-fn credentials(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<Credentials, Failed> {
+fn credentials(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<Credentials, StageFailure> {
     let text = |key: &str| {
         let value = data.get(key)?.clone();
         String::from_utf8(value).ok()
@@ -336,12 +330,12 @@ fn credentials(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<Credentia
     }
 }
 
-fn unusable_secret(name: &str, lacking: &str) -> Failed {
-    let message = format!("the Secret {name} of the host's namespace does not hold {lacking}");
-    Failed::new(Stage::Fetched, "SourceInvalid", message, Retry::Backoff)
+fn unusable_secret(name: &str, required: &str) -> StageFailure {
+    let message = format!("the Secret {name} in the host's namespace must hold {required}");
+    StageFailure::new(Stage::Fetched, "SourceInvalid", message, Retry::Backoff)
 }
 
-/// `WrongDigest` of `wrong-digest`.
+/// Converts a category like `wrong-digest` to a reason like `WrongDigest`.
 fn camel_case(words: &str) -> String {
     let capital = |word: &str| {
         let mut characters = word.chars();
@@ -370,9 +364,9 @@ mod tests {
         assert!(matches!(read(&["token"]), Ok(Credentials::Bearer(_))));
         let basic = read(&["username", "password"]);
         assert!(matches!(basic, Ok(Credentials::Basic { .. })));
-        let lacking = read(&["username"]).err().unwrap();
+        let failure = read(&["username"]).err().unwrap();
         let message =
-            "the Secret web of the host's namespace does not hold token, or username and password";
-        assert_eq!(lacking.problem.message, message);
+            "the Secret web in the host's namespace must hold token, or username and password";
+        assert_eq!(failure.message, message);
     }
 }

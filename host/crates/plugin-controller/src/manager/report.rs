@@ -1,4 +1,4 @@
-//! The status of a Plugin: made anew in every pass, written where it differs.
+//! The status of a Plugin: computed in every pass, written if it differs.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,39 +12,40 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{Known, Manager, running::Running};
+use super::{Manager, PluginState, active::ActiveRevision};
 use crate::{
-    lifecycle::{Judgement, Problem, Standing, dated},
+    lifecycle::{StageFailure, dated},
     resource::{
         ChildKindStatus, Declared, FaultReason, Faults, LAST_FAULTS_MAX, LimitsStatus, ObjectName,
-        Parents, PluginStatus, lines, revision_name, whole_seconds,
+        Parents, PluginStatus, whole_seconds,
     },
 };
 
-/// The shortest wait for the next pass.
+/// The shortest wait for the next pass: a time that has come during a pass does not make passes follow each other at
+/// once.
 const REQUEUE_MIN: Duration = Duration::from_millis(100);
 
 impl Manager {
-    /// Writes the status of a Plugin, and returns the time of its next pass.
+    /// Writes the status of a Plugin, and returns the time of its next pass. `declared` is the declaration, or the
+    /// reason why there is none to follow.
     pub(super) async fn report(
         &self,
         object: &Object,
-        known: &Known,
-        declared: Option<&Declared>,
-        problem: Option<&Problem>,
+        state: &PluginState,
+        declared: Result<&Declared, &StageFailure>,
     ) -> Next {
         let before = status_of(object);
-        let after = self.status(object, known, declared, problem, &before);
+        let after = self.status(object, state, declared, &before);
         let conditions = after.conditions.iter();
         let conditions = conditions.map(|one| (&*one.type_, one.status == "True"));
-        let metrics = &self.parts.shared.metrics;
+        let metrics = &self.context.shared.metrics;
         metrics.plugin_conditions(&object.name, conditions);
         if after != before
-            && let Err(next) = self.write(object, known, &after).await
+            && let Err(next) = self.write(object, state, &after).await
         {
             return next;
         }
-        match known.due_next() {
+        match state.due_next() {
             Some(due) => {
                 let wait = due.saturating_duration_since(Instant::now());
                 Next::RequeueAfter(wait.max(REQUEUE_MIN))
@@ -56,53 +57,37 @@ impl Manager {
     fn status(
         &self,
         object: &Object,
-        known: &Known,
-        declared: Option<&Declared>,
-        problem: Option<&Problem>,
+        state: &PluginState,
+        declared: Result<&Declared, &StageFailure>,
         before: &PluginStatus,
     ) -> PluginStatus {
-        let running = known.running.as_ref();
-        let attempt = known.attempt.as_ref();
-        let loaded = attempt.and_then(|attempt| attempt.ended.as_ref().ok());
-        let reduced = declared.zip(loaded).and_then(|(declared, plugin)| {
-            let assessment = declared.charter.assess(plugin.manifest());
-            lines(&assessment)
-        });
-        let rolled_back = known.history.last_rollback(known.generation);
-        let faulting = declared.and_then(|declared| faulting(known, declared));
-        let component = attempt.and_then(|attempt| attempt.component.as_ref());
-        let standing = Standing {
-            problem,
-            verified_by: component.map_or("", |component| &component.verified_by),
-            reduced: reduced.as_deref(),
-            revision: running.map(|running| running.plugin.revision()),
-            is_suspended: running.is_some_and(|running| running.charter.suspend),
-            rolled_back: rolled_back.as_deref(),
-            faulting: faulting.as_deref(),
-        };
-        let now = (self.parts.shared.now)();
+        let active = state.active.as_ref();
+        let conditions = state.conditions(declared, state.analysis().as_ref());
+        let now = (self.context.shared.now)();
+        let engine = &self.context.loader.context.engine;
         let generation = object.generation;
         PluginStatus {
             observed_generation: generation,
-            revision: running.map(|running| revision_name(running.plugin.revision())),
-            digest: running.map(|running| running.plugin.digest().to_string()),
-            candidate: known.candidate.clone(),
-            child_kinds: running.map_or_else(Vec::new, |running| self.child_kinds(running)),
-            parents: running.and_then(|running| parents(running).or(before.parents)),
-            faults: running.map(|running| faults(known, running, before)),
-            limits: running.map(|running| self.limits(running)),
-            history: known.history.entries().to_vec(),
-            conditions: dated(standing.conditions(), &before.conditions, generation, now),
+            revision: active.map(ActiveRevision::name),
+            digest: active.map(|active| active.plugin.digest().to_string()),
+            candidate: state.candidate.clone(),
+            child_kinds: active.map_or_else(Vec::new, |active| self.child_kinds(active)),
+            parents: active.and_then(|active| parents(active).or(before.parents)),
+            faults: active.map(|active| faults(state, active, before)),
+            limits: active.map(|active| {
+                let limits = &active.terms.limits;
+                LimitsStatus::of(limits, engine.memory_bytes_max(limits.memory_bytes_max))
+            }),
+            history: state.history.0.clone(),
+            conditions: dated(conditions, &before.conditions, generation, now),
         }
     }
 
-    /// Every kind once, although it may have been made in several versions.
-    fn child_kinds(&self, running: &Running) -> Vec<ChildKindStatus> {
-        let kinds = self.parts.shared.inventory.of(&running.served.name);
-        let by_kind: BTreeMap<_, _> = kinds
-            .into_iter()
-            .map(|kind| (kind.group_kind(), kind))
-            .collect();
+    /// Returns every kind once, although children may have been made in several versions of it.
+    fn child_kinds(&self, active: &ActiveRevision) -> Vec<ChildKindStatus> {
+        let kinds = self.context.shared.inventory.of(&active.served.name);
+        let kinds = kinds.into_iter().map(|kind| (kind.group_kind(), kind));
+        let by_kind: BTreeMap<_, _> = kinds.collect();
         let kinds = by_kind.into_values();
         kinds
             .map(|kind| ChildKindStatus {
@@ -113,77 +98,57 @@ impl Manager {
             .collect()
     }
 
-    fn limits(&self, running: &Running) -> LimitsStatus {
-        let limits = &running.charter.limits;
-        let engine = &self.parts.loader.workshop.engine;
-        LimitsStatus::of(limits, engine.memory_bytes_max(limits.memory_bytes_max))
-    }
-
     async fn write(
         &self,
         object: &Object,
-        known: &Known,
+        state: &PluginState,
         status: &PluginStatus,
     ) -> Result<(), Next> {
-        let Some(mut target) = known.target.clone() else {
+        let Some(mut target) = state.target.clone() else {
             return Ok(());
         };
+        // Always an object: all of its fields have a form in JSON.
         let Ok(Value::Object(status)) = serde_json::to_value(status) else {
-            // All of its fields have a form in JSON.
             return Ok(());
         };
         let write = StatusWrite {
             manager: MANAGER.to_owned(),
             status: Some(status),
         };
-        let written = self.parts.shared.writer.status(&mut target, &write).await;
+        let written = self.context.shared.writer.status(&mut target, &write).await;
         let id = object.id();
         match written {
             Ok(written) => {
                 let version = written.resource_version;
                 self.registration.note_write(&id, &id, version);
-                Ok(())
+                return Ok(());
             }
             Err(error) if error.is_silent() => {
-                debug!(plugin = %id.name, "status of a Plugin not written, it changed");
-                Err(Next::Backoff)
+                debug!(plugin = %id.name, "skipped the status of a Plugin: it changed since it was observed");
             }
             Err(error) => {
                 warn!(plugin = %id.name, error = %error_chain(&error), "failed to write the status of a Plugin");
-                Err(Next::Backoff)
             }
         }
+        Err(Next::Backoff)
     }
 }
 
-/// Returns a note that the active revision faults too often, with the reason why it stays.
-fn faulting(known: &Known, declared: &Declared) -> Option<String> {
-    if known.judgement() != Some(Judgement::Faulty) {
-        return None;
-    }
-    let why = if declared.rollout.auto_rollback {
-        "there is no good revision to go back to"
-    } else {
-        "spec.rollout.autoRollback is false"
-    };
-    Some(format!("{}; {why}", known.faults()?))
-}
-
-/// The status alone: the rest may not be readable.
+/// Reads the status alone, because a spec that another version of the host wrote may be unreadable.
 pub(super) fn status_of(object: &Object) -> PluginStatus {
-    #[derive(Deserialize)]
-    struct Stated {
+    #[derive(Default, Deserialize)]
+    struct StatusOnly {
         #[serde(default)]
         status: PluginStatus,
     }
-    let stated = serde_json::from_str(&object.json);
-    stated.map_or_else(|_| PluginStatus::default(), |stated: Stated| stated.status)
+    let object: StatusOnly = serde_json::from_str(&object.json).unwrap_or_default();
+    object.status
 }
 
-/// Only those that are selected; none while it is not known which there are.
-fn parents(running: &Running) -> Option<Parents> {
+/// Counts the selected parents; none while some are not in the cache, or their namespaces are not.
+fn parents(active: &ActiveRevision) -> Option<Parents> {
     let mut counts = Parents::default();
-    for reconciler in &running.served.reconcilers {
+    for reconciler in &active.served.reconcilers {
         let registration = reconciler.registration();
         if !registration.waiting().is_empty() {
             return None;
@@ -209,39 +174,33 @@ pub(super) fn count(counts: &mut Parents, parent: &Object) {
     counts.paused += i32::from(parent.annotation(ANNOTATION_PAUSED) == Some("true"));
 }
 
-/// Faults of earlier processes and revisions stay, so that a restart of the host alone changes no status.
-fn faults(known: &Known, running: &Running, before: &PluginStatus) -> Faults {
-    let reconcilers = running.served.reconcilers.iter();
+/// Faults of earlier processes and revisions stay listed, so that a restart of the host alone changes no status.
+fn faults(state: &PluginState, active: &ActiveRevision, before: &PluginStatus) -> Faults {
+    let reconcilers = active.served.reconcilers.iter();
     let count: u64 = reconcilers
         .map(|reconciler| Reconciler::faults(reconciler))
         .sum();
     let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let recent = running.served.recent_faults().into_iter();
+    let recent = active.served.recent_faults().into_iter();
     let mut last: Vec<_> = recent.map(fault_reason).collect();
-    let told = before.faults.iter().flat_map(|faults| &faults.last);
-    for fault in told {
+    let reported = before.faults.iter().flat_map(|faults| &faults.last);
+    for fault in reported {
         if !last.contains(fault) {
             last.push(fault.clone());
         }
     }
     last.truncate(LAST_FAULTS_MAX);
     Faults {
-        count: count.saturating_add(known.faults_told()),
+        count: count.saturating_add(state.faults_before()),
         last,
     }
 }
 
 fn fault_reason(fault: RecentFault) -> FaultReason {
-    let RecentFault {
-        parent,
-        reason,
-        message,
-        time,
-    } = fault;
     FaultReason {
-        reason,
-        message,
-        parent: ObjectName::of(&parent),
-        time: whole_seconds(time),
+        reason: fault.reason,
+        message: fault.message,
+        parent: ObjectName::of(&fault.parent),
+        time: whole_seconds(fault.time),
     }
 }

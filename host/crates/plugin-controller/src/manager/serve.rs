@@ -10,66 +10,69 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, info};
 
 use super::{
-    Failed, Known, Manager, PARENT_TAKEN, accounts,
-    rehearse::refusal,
-    running::{Passes, Running},
+    Manager, PluginState, accounts,
+    active::{ActiveRevision, Passes},
+    dry_run::{candidate_without_dry_run, refusal},
+    state::PARENT_TAKEN,
 };
 use crate::{
     Error, Served, crds,
-    lifecycle::{Beginning, Moment, Past, Stage},
-    resource::{Charter, Crds, Declared, ServiceAccount, revision_name},
-    rivals::{Rival, Seniority},
+    lifecycle::{Activation, Moment, PastRevision, Stage, StageFailure},
+    priority::{Priority, TakenKind},
+    resource::{Crds, Declared, ServiceAccountRef, Terms, revision_name},
 };
 
-/// A plugin whose passes are to run until told to stop.
+/// A plugin whose passes are to run until `stop` is cancelled.
 pub struct Start {
     /// The plugin.
     pub served: Arc<Served>,
     /// The limits of its passes.
     pub limits: Arc<Limits>,
-    /// Lets the passes that run end, and no other begin.
+    /// Lets no further pass begin; running passes end.
     pub stop: CancellationToken,
-    /// To be dropped when none runs any more.
+    /// Has to be dropped when no pass runs any more.
     pub ended: DropGuard,
 }
 
 impl Manager {
-    /// Activates a revision under the declared charter, as the first one or in place of the active one.
+    /// Activates a revision under the declared terms, as the first one or in place of the active one.
     ///
     /// On failure the active revision stays active.
     pub(super) async fn serve(
         &self,
         declared: &Declared,
-        known: &mut Known,
+        state: &mut PluginState,
         plugin: Arc<Plugin>,
-        why: Beginning,
-    ) -> Result<(), Failed> {
-        let Declared { name, charter, .. } = declared;
+        activation: Activation,
+    ) -> Result<(), StageFailure> {
+        let Declared { name, terms, .. } = declared;
         let serving = self.serving(declared, &plugin).await?;
         let limits = Arc::clone(&serving.limits);
         let kinds = plugin.manifest().parent_kinds();
-        if let Err(failed) = self.take(declared, known, &serving, &why).await {
-            let kept = known.running.as_ref();
-            let kept = kept.map(|running| running.plugin.manifest().parent_kinds());
-            self.among_rivals(|rivals| rivals.release(name, &kept.unwrap_or_default()));
-            return Err(failed);
+        if let Err(failure) = self.take(declared, state, &serving, &activation).await {
+            let active = state.active.as_ref();
+            let kept = active.map(|active| active.plugin.manifest().parent_kinds());
+            self.with_priorities(|all| all.release(name, &kept.unwrap_or_default()));
+            return Err(failure);
         }
 
-        let running = known.running.take();
-        let is_new = running
+        let active = state.active.take();
+        let is_new = active
             .as_ref()
-            .is_none_or(|running| running.plugin.revision() != plugin.revision());
+            .is_none_or(|active| active.plugin.revision() != plugin.revision());
         if is_new {
-            if running.is_some() {
-                known.left_serving = None;
+            if active.is_some() {
+                state.faults_before = None;
             }
-            self.note(known, &plugin, &why);
+            // Before the controllers: they put the revision on trial only if the history says that it is new.
+            self.note(state, &plugin, &activation);
         }
-        let since = running.as_ref().and_then(Running::passes_since);
-        let (served, passes) = self.controllers(declared, known, running, &serving).await;
-        self.among_rivals(|rivals| rivals.release(name, &kinds));
+        let since = active.as_ref().and_then(ActiveRevision::passes_since);
+        let (served, passes) = self.controllers(declared, state, active, &serving).await;
+        // Only now: passes for kinds that the new revision lacks have ended, so another plugin may have them.
+        self.with_priorities(|all| all.release(name, &kinds));
         let passes = match passes {
-            None if !charter.suspend => Some(self.start(&served, limits).await),
+            None if !terms.suspend => Some(self.start(&served, limits).await),
             passes => passes,
         };
         if is_new {
@@ -77,11 +80,11 @@ impl Manager {
             let revision = revision_name(plugin.revision());
             info!(plugin = %name, version, revision, "serving plugin");
         } else {
-            debug!(plugin = %name, "serving plugin under another charter");
+            debug!(plugin = %name, "serving the plugin under other terms");
         }
-        known.running = Some(Running {
+        state.active = Some(ActiveRevision {
             plugin,
-            charter: charter.clone(),
+            terms: terms.clone(),
             served,
             passes,
             since: since.filter(|_| !is_new).unwrap_or_else(Instant::now),
@@ -95,28 +98,28 @@ impl Manager {
     async fn controllers(
         &self,
         declared: &Declared,
-        known: &Known,
-        running: Option<Running>,
+        state: &PluginState,
+        active: Option<ActiveRevision>,
         serving: &Serving,
     ) -> (Arc<Served>, Option<Passes>) {
         let kinds = serving.plugin.manifest().parent_kinds();
-        match running {
-            Some(mut running) if running.plugin.manifest().parent_kinds() == kinds => {
-                if !running.may_go_on(&declared.charter) {
-                    running.rest().await;
+        match active {
+            Some(mut active) if active.plugin.manifest().parent_kinds() == kinds => {
+                if !active.continues_under(&declared.terms) {
+                    active.rest().await;
                 }
-                for reconciler in &running.served.reconcilers {
-                    reconciler.swap(serving.clone(), known.change);
+                for reconciler in &active.served.reconcilers {
+                    reconciler.swap(serving.clone(), state.change);
                 }
-                (running.served, running.passes)
+                (active.served, active.passes)
             }
-            running => {
+            active => {
                 // A parent has at most one pass at a time: the old ones end first.
-                if let Some(mut running) = running {
-                    running.rest().await;
+                if let Some(mut active) = active {
+                    active.rest().await;
                 }
-                let served = Served::new(&self.parts.shared, &declared.name, serving);
-                if known.history.is_on_trial() {
+                let served = Served::new(&self.context.shared, &declared.name, serving);
+                if state.history.is_on_trial() {
                     for reconciler in &served.reconcilers {
                         reconciler.put_on_trial();
                     }
@@ -126,53 +129,61 @@ impl Manager {
         }
     }
 
-    /// Takes the kinds of parents of a revision that can serve.
+    /// Prepares a revision, and takes its kinds of parents.
+    ///
+    /// The kinds are asked for before the preparation, because a plugin that may not have them installs nothing, and
+    /// again after it, because only a prepared plugin makes a younger one stop.
     async fn take(
         &self,
         declared: &Declared,
-        known: &mut Known,
+        state: &mut PluginState,
         serving: &Serving,
-        why: &Beginning,
-    ) -> Result<(), Failed> {
+        activation: &Activation,
+    ) -> Result<(), StageFailure> {
         let name = &declared.name;
         let kinds = serving.plugin.manifest().parent_kinds();
-        let seniority = Seniority::Plugin(known.created, name.clone());
-        let taken = |Rival { kind, by }| {
-            let plugin = name.clone();
-            not_served(&Error::ParentTaken { kind, by, plugin })
+        let priority = Priority::Resource(declared.created);
+        let take = |is_ready| {
+            let taken = self.with_priorities(|all| all.take(name, priority, &kinds, is_ready));
+            taken.map_err(|TakenKind { kind, by }| {
+                let plugin = name.clone();
+                not_served(&Error::ParentTaken { kind, by, plugin })
+            })
         };
-        self.among_rivals(|rivals| rivals.ask(&seniority, &kinds))
-            .map_err(taken)?;
-        self.prepare(declared, known, serving, why).await?;
-        self.hold(known, name, &serving.plugin).await?;
-        self.among_rivals(|rivals| rivals.insist(&seniority, &kinds))
-            .map_err(taken)
+        take(false)?;
+        self.prepare(declared, state, serving, activation).await?;
+        self.hold(state, name, &serving.plugin).await?;
+        take(true)
     }
 
-    /// A revision under the charter that is declared, if that can be kept.
-    async fn serving(&self, declared: &Declared, plugin: &Arc<Plugin>) -> Result<Serving, Failed> {
-        let Declared { name, charter, .. } = declared;
-        if let Some(account) = &charter.service_account {
+    /// Returns a revision under the declared terms, if the ServiceAccount in them is for the plugin.
+    async fn serving(
+        &self,
+        declared: &Declared,
+        plugin: &Arc<Plugin>,
+    ) -> Result<Serving, StageFailure> {
+        let Declared { name, terms, .. } = declared;
+        if let Some(account) = &terms.service_account {
             accounts::check(self.cluster(), name, account).await?;
         }
-        Ok(under(charter, Arc::clone(plugin)))
+        Ok(under(terms, Arc::clone(plugin)))
     }
 
-    /// Writes into the history that a revision begins to serve.
-    fn note(&self, known: &mut Known, plugin: &Plugin, why: &Beginning) {
-        let past = Past {
+    /// Writes the activation of a revision into the history.
+    fn note(&self, state: &mut PluginState, plugin: &Plugin, activation: &Activation) {
+        let past = PastRevision {
             revision: plugin.revision().clone(),
             digest: plugin.digest().clone(),
-            // It is made from such a map.
+            // Never fails: the text was made from such a map.
             config: serde_json::from_str(plugin.config()).unwrap_or_default(),
         };
-        known.history.begin(&past, why, self.moment(known));
+        state.history.begin(&past, activation, self.moment(state));
     }
 
-    fn moment(&self, known: &Known) -> Moment {
+    fn moment(&self, state: &PluginState) -> Moment {
         Moment {
-            now: (self.parts.shared.now)(),
-            generation: known.generation,
+            now: (self.context.shared.now)(),
+            generation: state.generation,
         }
     }
 
@@ -180,43 +191,36 @@ impl Manager {
     async fn prepare(
         &self,
         declared: &Declared,
-        known: &mut Known,
+        state: &mut PluginState,
         serving: &Serving,
-        why: &Beginning,
-    ) -> Result<(), Failed> {
-        let Declared { name, charter, .. } = declared;
-        let is_way_back = matches!(why, Beginning::RolledBack { .. });
-        // The definitions of the revision that is left are good for the one before it, too, or would not be there.
-        let crds = if is_way_back {
+        activation: &Activation,
+    ) -> Result<(), StageFailure> {
+        let Declared { name, terms, .. } = declared;
+        let is_rollback = matches!(activation, Activation::RolledBack { .. });
+        // The definitions of the faulty revision also fit the one before it, or they would not have been installed.
+        let crds = if is_rollback {
             Crds::Ignore
         } else {
-            charter.crds
+            terms.crds
         };
-        let installed = crds::install(&self.parts.shared, name, serving, crds).await;
+        let installed = crds::install(&self.context.shared, name, serving, crds).await;
         installed.map_err(|error| not_served(&error))?;
-        let Some(running) = &known.running else {
-            let candidate = Self::check_unrehearsed(declared, known, serving);
-            let refusal = candidate.as_ref().and_then(refusal);
-            known.candidate = candidate.filter(|_| refusal.is_some());
-            return refusal.map_or(Ok(()), Err);
+        let candidate = match &state.active {
+            None => candidate_without_dry_run(declared, state, serving),
+            // Grants and limits bind at once.
+            Some(active) if active.plugin.revision() == serving.plugin.revision() => return Ok(()),
+            // It was good before, and the parents do not wait for a dry run while the active revision faults.
+            Some(_) if is_rollback => return Ok(()),
+            Some(active) => Some(self.dry_run(declared, active, serving).await?),
         };
-        // Grants and limits bind at once.
-        if running.plugin.revision() == serving.plugin.revision() {
-            return Ok(());
-        }
-        // It was good before, and parents must not wait for a dry run without passes.
-        if is_way_back {
-            return Ok(());
-        }
-        let candidate = self.rehearse(declared, running, serving).await?;
-        let refusal = refusal(&candidate);
-        known.candidate = refusal.is_some().then_some(candidate);
+        let refusal = candidate.as_ref().and_then(refusal);
+        state.candidate = candidate.filter(|_| refusal.is_some());
         refusal.map_or(Ok(()), Err)
     }
 
     async fn start(&self, served: &Arc<Served>, limits: Arc<Limits>) -> Passes {
         let passes = Passes {
-            stop: self.parts.stop.child_token(),
+            stop: self.context.stop.child_token(),
             ended: CancellationToken::new(),
         };
         let start = Start {
@@ -225,41 +229,41 @@ impl Manager {
             stop: passes.stop.clone(),
             ended: passes.ended.clone().drop_guard(),
         };
-        // The receiver is gone only when the process ends, and then no pass runs.
-        drop(self.parts.starts.send(start).await);
+        // Fails only when the process ends and drops the receiver; then no pass is to run.
+        drop(self.context.starts.send(start).await);
         passes
     }
 
-    /// Ends all passes of a plugin, and lets others have its kinds of parents.
-    pub(super) async fn stop(&self, name: &PluginName, known: &mut Known) {
-        if let Some(mut running) = known.running.take() {
-            running.rest().await;
-            let moment = self.moment(known);
-            known.history.end(moment);
+    /// Ends all passes of a plugin, and releases its kinds of parents.
+    pub(super) async fn stop(&self, name: &PluginName, state: &mut PluginState) {
+        if let Some(mut active) = state.active.take() {
+            active.rest().await;
+            let moment = self.moment(state);
+            state.history.end(moment);
         }
-        self.among_rivals(|rivals| rivals.release(name, &BTreeSet::new()));
+        self.with_priorities(|all| all.release(name, &BTreeSet::new()));
     }
 }
 
-/// A revision under a charter.
-pub(super) fn under(charter: &Charter, plugin: Arc<Plugin>) -> Serving {
-    let limits = Arc::new(charter.limits.clone());
-    let grants = Arc::new(charter.grants.clone());
-    let account = charter.service_account.as_ref();
+/// Returns a revision under terms.
+pub(super) fn under(terms: &Terms, plugin: Arc<Plugin>) -> Serving {
+    let limits = Arc::new(terms.limits.clone());
+    let grants = Arc::new(terms.grants.clone());
+    let account = terms.service_account.as_ref();
     Serving::new(plugin, grants, limits)
-        .applying_as(&charter.field_manager)
-        .selecting(charter.parents.clone())
-        .acting_as(account.map(ServiceAccount::user))
+        .applying_as(&terms.field_manager)
+        .selecting(terms.parents.clone())
+        .acting_as(account.map(ServiceAccountRef::user))
 }
 
-fn not_served(error: &Error) -> Failed {
+fn not_served(error: &Error) -> StageFailure {
     let (reason, retry) = match error {
-        // The other one may go.
+        // The priorities trigger a pass once the kind is free; the back-off is only a safety net.
         Error::ParentTaken { .. } => (PARENT_TAKEN, Retry::Backoff),
         Error::BeyondNamespaces { .. } => ("BeyondNamespaces", error.retry()),
         Error::CrdRefused { .. } => ("CrdRefused", error.retry()),
         Error::NotServed { .. } => ("ParentNotServed", error.retry()),
         _ => ("CrdFailed", error.retry()),
     };
-    Failed::of(Stage::Serving, reason, error, retry)
+    StageFailure::of(Stage::Serving, reason, error, retry)
 }

@@ -1,104 +1,444 @@
-//! The state of a Plugin, and decisions from it; the cluster tests cover passes.
+//! Every state of a Plugin, the step that follows, and its conditions; the cluster tests cover passes.
 
-use std::time::Duration;
+use std::sync::LazyLock;
 
 use innkeeper_cluster::present;
-use innkeeper_model::{Access, HashKey};
+use innkeeper_model::{Access, ConditionStatus, HashKey};
 use innkeeper_sandbox::{
-    Metering,
-    fixture::{described, desired, engine, guest, owned_child},
+    Described, Metering, Plugin,
+    fixture::{Description, described, engine, guest},
 };
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 
-use super::*;
-use crate::resource::Parents;
+use super::{active::ActiveRevision, state::LoadAttempt, *};
+use crate::{
+    Served,
+    fixture::declared as declare,
+    lifecycle::{History, Moment, PastRevision, RolloutAnalysis},
+    resource::Parents,
+};
 
-fn declare(spec: &serde_json::Value) -> Declared {
-    let plugin = json!({
-        "apiVersion": "innkeeper.dev/v1alpha1", "kind": "Plugin",
-        "metadata": {"name": "web"},
-        "spec": {
-            "source": {"file": {"path": "web.wasm"}},
-            "grants": {
-                "parents": [{"group": "example.com", "kind": "Web"}],
-                "children": spec,
-            },
-        },
+/// Components by their mark: one that needs only its parents, `!` one that requires children without a grant, and `?` one
+/// with an optional read without a grant. A configuration makes a revision.
+static COMPONENTS: LazyLock<[(char, Described); 3]> = LazyLock::new(|| {
+    let engine = engine(Metering::Epochs);
+    let plain = Description {
+        children: Vec::new(),
+        config_schema: Some("{}".to_owned()),
+        ..Description::default()
+    };
+    let lacking = Description {
+        children: vec![["v1", "ConfigMap"].map(str::to_owned)],
+        ..plain.clone()
+    };
+    let reduced = Description {
+        reads: vec![["v1", "Pod", ""].map(str::to_owned)],
+        ..plain.clone()
+    };
+    [(' ', plain), ('!', lacking), ('?', reduced)].map(|(mark, description)| {
+        let bytes = guest().describing(description).build();
+        (mark, described(&engine, &bytes))
+    })
+});
+
+/// Returns a revision by its name, which ends in the mark of its component.
+fn plugin(name: &str) -> Arc<Plugin> {
+    let is_marked = |(mark, _): &&(char, Described)| name.ends_with(*mark);
+    let marked = COMPONENTS.iter().find(is_marked);
+    let (_, component) = marked.unwrap_or(&COMPONENTS[0]);
+    let config = Map::from_iter([("name".to_owned(), name.into())]);
+    Arc::new(component.configure(&config).unwrap())
+}
+
+fn digest(name: &str) -> Digest {
+    plugin(name).revision().clone()
+}
+
+fn failure(stage: Stage) -> StageFailure {
+    StageFailure::new(stage, "Broken", "it broke", Retry::OnChange)
+}
+
+/// Returns a state by the names of the loaded and the active revision: `-` is none.
+fn state(before: &Declared, [loaded, active]: [&str; 2]) -> PluginState {
+    let result = match loaded {
+        "-" => Err(failure(Stage::Compiled)),
+        name => Ok(plugin(name)),
+    };
+    let active = (active != "-").then(|| ActiveRevision {
+        plugin: plugin(active),
+        terms: before.terms.clone(),
+        served: Arc::new(Served {
+            name: before.name.clone(),
+            reconcilers: Vec::new(),
+        }),
+        passes: None,
+        since: Instant::now(),
     });
-    let read = Resource::read(&plugin.to_string()).unwrap();
-    read.declared().unwrap()
+    PluginState {
+        attempt: Some(LoadAttempt {
+            declared: before.clone(),
+            component: None,
+            result,
+            at: Instant::now(),
+            retry_at: None,
+        }),
+        active,
+        generation: Some(1),
+        ..PluginState::default()
+    }
 }
 
-fn granting() -> Declared {
-    declare(&json!([{"kind": "ConfigMap"}]))
-}
-
-/// Returns the state after a component was loaded.
-fn loaded(declared: &Declared) -> (Known, Digest) {
-    let child = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child"}});
-    let guest = guest().answering(desired(vec![owned_child("child", &child.to_string())]));
-    let described = described(&engine(Metering::Epochs), &guest.build());
-    let plugin = Arc::new(described.configure(&serde_json::Map::new()).unwrap());
-    let revision = plugin.revision().clone();
-    let attempt = Attempt {
-        of: declared.clone(),
-        component: None,
-        ended: Ok(plugin),
-        at: Instant::now(),
-        retry_at: None,
+fn begin(history: &mut History, name: &str, activation: &Activation) {
+    let plugin = plugin(name);
+    let past = PastRevision {
+        revision: plugin.revision().clone(),
+        digest: plugin.digest().clone(),
+        config: serde_json::from_str(plugin.config()).unwrap(),
     };
-    let known = Known {
-        attempt: Some(attempt),
-        ..Known::default()
+    let moment = Moment {
+        now: Timestamp::UNIX_EPOCH,
+        generation: Some(1),
     };
-    (known, revision)
+    history.begin(&past, activation, moment);
 }
 
-#[tokio::test]
-async fn what_is_not_granted_does_not_serve_and_says_which_lines_are_missing() {
-    let declared = granting();
-    let (known, revision) = loaded(&declared);
-    assert_eq!(known.situation(&declared).next(), Step::Serve(revision));
-    assert_eq!(known.problem(&declared), None);
-
-    let less = declare(&json!([]));
-    assert_eq!(known.situation(&less).next(), Step::Wait);
-    let problem = known.problem(&less).unwrap();
-    assert_eq!(problem.stage, Stage::Granted);
-    assert!(problem.message.contains("kind: ConfigMap"), "{problem:?}");
+/// Returns a history in which these revisions were active one after the other, each of them good.
+fn history(names: &[&str]) -> History {
+    let mut history = History::default();
+    for name in names {
+        begin(&mut history, name, &Activation::Declared);
+        history.pass();
+    }
+    history
 }
 
-#[tokio::test]
-async fn a_refused_revision_is_not_tried_again_before_its_time() {
-    let declared = granting();
-    let (mut known, revision) = loaded(&declared);
-    let failed = |retry| Failed::new(Stage::Serving, "ParentTaken", "taken", retry);
-    known.refuse(revision.clone(), &declared, failed(Retry::OnChange));
-    assert!(known.is_refused(&revision));
-    assert_eq!(known.situation(&declared).next(), Step::Wait);
-    assert_eq!(known.problem(&declared).unwrap().reason, "ParentTaken");
-    assert_eq!(known.due_next(), None);
-
-    let minute = Duration::from_mins(1);
-    known.refuse(revision.clone(), &declared, failed(Retry::At(minute)));
-    let due = known.due_next().unwrap();
-    assert!(due >= Instant::now() + Duration::from_secs(59));
-    assert!(!known.refusals[&revision].is_due());
+/// Returns a history in which `b` was rolled back to `a`.
+fn rolled_back() -> History {
+    let mut history = history(&["a", "b"]);
+    let why = "it trapped".to_owned();
+    begin(&mut history, "a", &Activation::RolledBack { why });
+    history
 }
 
-#[tokio::test]
-async fn a_source_that_is_to_be_asked_again_is() {
-    let declared = granting();
-    let (mut known, revision) = loaded(&declared);
-    assert_eq!(known.due_next(), None);
-    let attempt = known.attempt.as_mut().unwrap();
-    attempt.of.pull_every = Some(Duration::from_mins(1));
-    let step = |known: &Known| known.situation(&declared).next();
-    assert_eq!(step(&known), Step::Serve(revision));
-    assert!(known.due_next().is_some());
-    let attempt = known.attempt.as_mut().unwrap();
-    attempt.of.pull_every = Some(Duration::ZERO);
-    assert_eq!(step(&known), Step::Load);
+fn lose(state: &mut PluginState, declared: &Declared, name: &str) {
+    let lost = state.refused(declared, failure(Stage::Fetched));
+    state.lost.insert(digest(name), lost);
+}
+
+fn analysis(verdict: AnalysisVerdict) -> RolloutAnalysis {
+    RolloutAnalysis {
+        verdict,
+        faults: Some("it traps".to_owned()),
+    }
+}
+
+fn activate(name: &str) -> NextStep {
+    NextStep::Activate(digest(name))
+}
+
+/// Asserts the next step after a change of the declaration.
+#[track_caller]
+fn check_next(before: &Declared, now: &Declared, revisions: [&str; 2], expected: NextStep) {
+    let state = state(before, revisions);
+    assert_eq!(state.next_step(now, None), expected, "{revisions:?}");
+}
+
+#[test]
+fn the_first_step_is_to_load() {
+    let step = PluginState::default().next_step(&declare(json!({})), None);
+    assert_eq!(step, NextStep::Load);
+}
+
+#[test]
+fn the_last_active_revision_is_resumed_before_anything_is_fetched() {
+    let declared = declare(json!({}));
+    let resume = || NextStep::Resume(digest("a"));
+    let starting = |loaded: &str| PluginState {
+        history: history(&["a"]),
+        ..state(&declared, [loaded, "-"])
+    };
+    let first = PluginState {
+        attempt: None,
+        ..starting("-")
+    };
+    assert_eq!(first.next_step(&declared, None), resume());
+    let mut due = starting("-");
+    due.attempt.as_mut().unwrap().retry_at = Some(Instant::now());
+    assert_eq!(due.next_step(&declared, None), resume());
+    for (loaded, expected) in [
+        ("-", resume()),
+        // Another one replaces it in the usual way, and not because no other is active.
+        ("b", resume()),
+        ("a", activate("a")),
+    ] {
+        assert_eq!(starting(loaded).next_step(&declared, None), expected);
+    }
+    // It is not available.
+    for (loaded, expected) in [("b", activate("b")), ("-", NextStep::Wait)] {
+        let mut state = starting(loaded);
+        lose(&mut state, &declared, "a");
+        assert_eq!(state.next_step(&declared, None), expected);
+    }
+}
+
+#[test]
+fn a_revision_that_faults_too_often_is_replaced_by_the_last_good_one_and_is_not_tried_again() {
+    let check = |rollout: Value, verdict, past: &[&str], expected: NextStep| {
+        let declared = declare(json!({"rollout": rollout}));
+        let state = PluginState {
+            history: history(past),
+            ..state(&declared, ["b", "b"])
+        };
+        let analysis = Option::map(verdict, analysis);
+        let step = state.next_step(&declared, analysis.as_ref());
+        assert_eq!(step, expected, "{rollout} {verdict:?} {past:?}");
+    };
+    let both = ["a", "b"];
+    let faulty = Some(AnalysisVerdict::Faulty);
+    check(json!({}), faulty, &both, NextStep::RollBack(digest("a")));
+    check(json!({}), faulty, &["b"], NextStep::Keep);
+    for verdict in [
+        Some(AnalysisVerdict::Open),
+        Some(AnalysisVerdict::Good),
+        None,
+    ] {
+        check(json!({}), verdict, &both, NextStep::Keep);
+    }
+    let off = json!({"autoRollback": false});
+    check(off, faulty, &both, NextStep::Keep);
+
+    let declared = declare(json!({}));
+    let after = |active| PluginState {
+        history: rolled_back(),
+        ..state(&declared, ["b", active])
+    };
+    assert_eq!(after("a").next_step(&declared, None), NextStep::Wait);
+    // It is better than no revision, if no other is available.
+    let mut alone = after("-");
+    lose(&mut alone, &declared, "a");
+    assert_eq!(alone.next_step(&declared, None), activate("b"));
+}
+
+#[test]
+fn the_loaded_revision_decides_and_the_active_one_stays() {
+    let declared = declare(json!({}));
+    for (revisions, expected) in [
+        (["-", "-"], NextStep::Wait),
+        (["a!", "-"], NextStep::Wait),
+        (["a", "-"], activate("a")),
+        (["a", "a"], NextStep::Keep),
+        (["b", "a"], activate("b")),
+        (["-", "a"], NextStep::Wait),
+        (["b!", "a"], NextStep::Wait),
+        // Even the active revision lacks a required grant.
+        (["b!", "a!"], NextStep::Stop),
+        (["-", "a!"], NextStep::Stop),
+        (["b", "a!"], activate("b")),
+    ] {
+        check_next(&declared, &declared, revisions, expected);
+        let mut due = state(&declared, revisions);
+        due.attempt.as_mut().unwrap().retry_at = Some(Instant::now());
+        let step = due.next_step(&declared, None);
+        assert_eq!(step, NextStep::Load, "{revisions:?}");
+    }
+}
+
+#[test]
+fn another_source_digest_or_configuration_is_loaded_and_other_terms_are_not() {
+    let before = declare(json!({}));
+    let sum = Digest::of(b"x").to_string();
+    for spec in [
+        json!({"source": {"file": {"path": "other.wasm"}}}),
+        json!({"digest": sum}),
+        json!({"config": {"size": 1}}),
+    ] {
+        let now = declare(spec);
+        check_next(&before, &now, ["a", "a"], NextStep::Load);
+        check_next(&before, &now, ["-", "a"], NextStep::Load);
+    }
+    let parents = json!([{"group": "example.com", "kind": "Web"}]);
+    for spec in [
+        json!({"limits": {"children": 1}}),
+        json!({"grants": {"parents": parents, "children": [{"kind": "Pod"}]}}),
+        json!({"suspend": true}),
+    ] {
+        let now = declare(spec);
+        check_next(&before, &now, ["a", "a"], activate("a"));
+        // Also where the latest revision could not be loaded.
+        check_next(&before, &now, ["-", "a"], activate("a"));
+    }
+}
+
+#[test]
+fn a_plugin_without_required_grants_waits_and_its_failure_shows_the_missing_lines() {
+    let parents = json!([{"group": "example.com", "kind": "Web"}]);
+    let grants = json!({"parents": parents, "children": [{"kind": "ConfigMap"}]});
+    let granting = declare(json!({"grants": grants}));
+    let state = state(&granting, ["a!", "-"]);
+    assert_eq!(state.next_step(&granting, None), activate("a!"));
+    assert_eq!(state.failure(&granting), None);
+
+    let less = declare(json!({}));
+    assert_eq!(state.next_step(&less, None), NextStep::Wait);
+    let failure = state.failure(&less).unwrap();
+    assert_eq!(failure.stage, Stage::Granted);
+    assert!(failure.message.contains("kind: ConfigMap"), "{failure:?}");
+}
+
+#[test]
+fn a_refused_revision_is_not_tried_again_before_its_time() {
+    let declared = declare(json!({}));
+    let mut state = state(&declared, ["a", "-"]);
+    for (retry, least) in [
+        (Retry::OnChange, None),
+        (Retry::At(Duration::from_mins(1)), Some(59)),
+    ] {
+        let failure = StageFailure::new(Stage::Serving, "ParentTaken", "taken", retry);
+        let refused = state.refused(&declared, failure);
+        state.refused.insert(digest("a"), refused);
+        assert_eq!(state.next_step(&declared, None), NextStep::Wait);
+        assert_eq!(state.failure(&declared).unwrap().reason, "ParentTaken");
+        let least = least.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        assert_eq!(state.due_next().is_some(), least.is_some());
+        assert!(state.due_next() >= least);
+    }
+
+    state.forget_refused(&declared, false);
+    assert_eq!(state.next_step(&declared, None), NextStep::Wait);
+    // The kind that it waits for is free.
+    state.forget_refused(&declared, true);
+    assert_eq!(state.next_step(&declared, None), activate("a"));
+}
+
+#[test]
+fn a_source_with_a_pull_interval_is_fetched_again() {
+    let declared = declare(json!({}));
+    let mut state = state(&declared, ["a", "-"]);
+    assert_eq!(state.due_next(), None);
+    let attempt = state.attempt.as_mut().unwrap();
+    attempt.declared.pull_every = Some(Duration::from_mins(1));
+    assert_eq!(state.next_step(&declared, None), activate("a"));
+    assert!(state.due_next().is_some());
+    let attempt = state.attempt.as_mut().unwrap();
+    attempt.declared.pull_every = Some(Duration::ZERO);
+    assert_eq!(state.next_step(&declared, None), NextStep::Load);
+}
+
+/// Asserts the last conditions of a state in order, each as type, status and reason.
+#[track_caller]
+fn check_conditions(
+    state: &PluginState,
+    declared: &Declared,
+    verdict: Option<AnalysisVerdict>,
+    expected: &[&str],
+) -> Vec<String> {
+    let analysis = verdict.map(analysis);
+    let conditions = state.conditions(Ok(declared), analysis.as_ref());
+    let shown: Vec<_> = conditions
+        .iter()
+        .map(|one| format!("{}={}/{}", one.kind, one.status.as_str(), one.reason))
+        .collect();
+    assert_eq!(shown[shown.len() - expected.len()..], *expected);
+    conditions.into_iter().map(|one| one.message).collect()
+}
+
+#[test]
+fn an_active_declared_revision_has_all_conditions() {
+    let declared = declare(json!({}));
+    let well = [
+        "Fetched=True/Fetched",
+        "Verified=True/AsExpected",
+        "Compiled=True/Compiled",
+        "Described=True/Described",
+        "Granted=True/Granted",
+        "Serving=True/Serving",
+        "Degraded=False/AsDeclared",
+        "RolledBack=False/NotNeeded",
+    ];
+    check_conditions(&state(&declared, ["a", "a"]), &declared, None, &well);
+    let mut reduced = well;
+    reduced[4] = "Granted=True/Reduced";
+    check_conditions(&state(&declared, ["a?", "a?"]), &declared, None, &reduced);
+    let suspending = declare(json!({"suspend": true}));
+    let mut suspended = well;
+    suspended[5] = "Serving=False/Suspended";
+    check_conditions(
+        &state(&suspending, ["a", "a"]),
+        &suspending,
+        None,
+        &suspended,
+    );
+}
+
+#[test]
+fn a_failed_stage_leaves_later_ones_unknown_and_the_active_revision_active() {
+    let declared = declare(json!({}));
+    let failed = [
+        "Fetched=True/Fetched",
+        "Verified=True/AsExpected",
+        "Compiled=False/Broken",
+        "Described=Unknown/NotReached",
+        "Granted=Unknown/NotReached",
+        "Serving=True/Serving",
+        "Degraded=True/Broken",
+        "RolledBack=False/NotNeeded",
+    ];
+    check_conditions(&state(&declared, ["-", "a"]), &declared, None, &failed);
+    let first = [
+        "Serving=False/NotLoaded",
+        "Degraded=True/Broken",
+        "RolledBack=False/NotNeeded",
+    ];
+    check_conditions(&state(&declared, ["-", "-"]), &declared, None, &first);
+    // The declaration itself is the failure.
+    let invalid = failure(Stage::Fetched);
+    let conditions = PluginState::default().conditions(Err(&invalid), None);
+    assert_eq!(conditions[0].status, ConditionStatus::False);
+    assert_eq!(conditions[1].status, ConditionStatus::Unknown);
+}
+
+#[test]
+fn a_loaded_revision_that_cannot_be_active_has_the_failure_in_serving() {
+    let declared = declare(json!({}));
+    let mut state = state(&declared, ["a", "-"]);
+    let refused = state.refused(&declared, failure(Stage::Serving));
+    state.refused.insert(digest("a"), refused);
+    let expected = [
+        "Granted=True/Granted",
+        "Serving=False/Broken",
+        "Degraded=True/Broken",
+        "RolledBack=False/NotNeeded",
+    ];
+    check_conditions(&state, &declared, None, &expected);
+}
+
+#[test]
+fn a_rollback_and_its_absence_have_their_reason() {
+    let declared = declare(json!({}));
+    let after = PluginState {
+        history: rolled_back(),
+        ..state(&declared, ["b", "a"])
+    };
+    let expected = [
+        "Serving=True/Serving",
+        "Degraded=True/RolledBack",
+        "RolledBack=True/TooManyFaults",
+    ];
+    let messages = check_conditions(&after, &declared, None, &expected);
+    assert!(messages[7].contains("because it trapped;"), "{messages:?}");
+    let faulty = Some(AnalysisVerdict::Faulty);
+    let expected = ["RolledBack=False/TooManyFaults"];
+    for (rollout, why) in [
+        (json!({}), "no earlier revision is good"),
+        (json!({"autoRollback": false}), "autoRollback is false"),
+    ] {
+        let declared = declare(json!({"rollout": rollout}));
+        let state = state(&declared, ["b", "b"]);
+        let messages = check_conditions(&state, &declared, faulty, &expected);
+        assert!(messages[7].starts_with("it traps; "), "{messages:?}");
+        assert!(messages[7].ends_with(why), "{messages:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Plugins of a host that waits for the lease: their components are fetched, compiled and described, and the kinds they
-//! will watch is watched. Nothing is served, and nothing is written.
+//! Plugins of a standby host: their components are fetched, compiled and described, and the kinds that they will watch
+//! are watched. No pass runs, and nothing is written.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,40 +18,37 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
-    Failed, Loader, WAITING_RECHECK, declared, interest, load::configure, report::status_of,
-    serve::under,
+    Loader, WAITING_RECHECK, declared, interest, load::configure, report::status_of, serve::under,
 };
-use crate::resource::Declared;
+use crate::{lifecycle::StageFailure, resource::Declared};
 
-/// The number of triggers that one read takes.
+/// The number of triggers that one read drops. Only bounds the memory of a read; all triggers are read.
 const TRIGGERS_MAX: usize = 1024;
 
-/// The watches of each plugin, until its controller holds them.
+/// The watches of each plugin, until its own controllers hold them.
 pub type Warm = BTreeMap<PluginName, Vec<Registration>>;
 
-/// Says which kinds a plugin once made.
+/// Returns the kinds of children that a plugin has made so far.
 pub type OnceMade = Box<dyn Fn(&PluginName) -> BTreeSet<Gvk> + Send + Sync>;
 
 /// Keeps the components of Plugins ready.
 pub struct Warmer {
     loader: Arc<Loader>,
     registration: Registration,
-    /// The kinds that plugins once made.
     once_made: OnceMade,
     ready: Mutex<BTreeMap<PluginName, Ready>>,
 }
 
-/// A plugin that could serve.
+/// A plugin that could become active.
 struct Ready {
-    of: Declared,
-    /// The digest of the component that was active then: a tag may move.
-    served: Option<String>,
+    declared: Declared,
+    /// The digest of the component that another host served then. If it changes, a tag may have moved.
+    digest: Option<String>,
     watches: Vec<Registration>,
 }
 
 impl Warmer {
-    /// Starts to watch Plugins for a host of this name; `once_made` returns the undeclared
-    /// kinds that plugins watch.
+    /// Starts to watch Plugins for a host of this name.
     pub fn new(
         loader: Arc<Loader>,
         name: PluginName,
@@ -73,39 +70,39 @@ impl Warmer {
         watches.collect()
     }
 
-    async fn tend(&self, of: Declared, served: Option<String>) -> Next {
-        // To ignore triggers.
+    async fn prepare(&self, declared: Declared, digest: Option<String>) -> Next {
+        // Also for a plugin that is ready: its triggers have to be dropped.
         let next = Next::RequeueAfter(WAITING_RECHECK);
-        let name = of.name.clone();
-        self.ignore_triggers();
-        let is_same = |ready: &Ready| ready.of == of && ready.served == served;
+        let name = declared.name.clone();
+        self.drop_triggers();
+        let is_same = |ready: &Ready| ready.declared == declared && ready.digest == digest;
         if self.ready.lock().get(&name).is_some_and(is_same) {
             return next;
         }
-        match self.watch(&of).await {
+        match self.watch(&declared).await {
             Ok(watches) => {
-                info!(plugin = %name, "loaded, and what it watches is watched, in case that this host takes over");
+                info!(plugin = %name, "loaded the plugin and started its watches, in case that this host takes over");
                 let ready = Ready {
-                    of,
-                    served,
+                    declared,
+                    digest,
                     watches,
                 };
                 self.ready.lock().insert(name, ready);
                 next
             }
-            Err(Failed { problem, .. }) => {
-                let error = &problem.message;
-                warn!(plugin = %name, error, "failed to load what a Plugin declares, in case that this host takes over");
+            Err(failure) => {
+                let error = &failure.message;
+                warn!(plugin = %name, error, "failed to load the component of a Plugin on standby");
                 Next::Backoff
             }
         }
     }
 
-    async fn watch(&self, declared: &Declared) -> Result<Vec<Registration>, Failed> {
-        let Declared { name, charter, .. } = declared;
+    async fn watch(&self, declared: &Declared) -> Result<Vec<Registration>, StageFailure> {
+        let Declared { name, terms, .. } = declared;
         let component = self.loader.component(declared).await?;
         let plugin = configure(&component, &declared.config)?;
-        let serving = under(charter, plugin);
+        let serving = under(terms, plugin);
         let once_made = (self.once_made)(name);
         let interests = serving.interests(name, &once_made);
         Ok(interests
@@ -114,8 +111,8 @@ impl Warmer {
             .collect())
     }
 
-    /// Drops triggers, so that they do not pile up while no pass follows them.
-    fn ignore_triggers(&self) {
+    /// Drops the triggers of all watches, which would grow without bound because no pass follows them.
+    fn drop_triggers(&self) {
         for ready in self.ready.lock().values() {
             for watch in &ready.watches {
                 while watch.triggers(TRIGGERS_MAX).now_or_never().is_some() {}
@@ -143,8 +140,8 @@ impl Work for Warmer {
             Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
         };
         match declared(&plugin) {
-            Ok((declared, _)) => self.tend(declared, status_of(&plugin).digest).await,
-            // The host that serves it reports a problem.
+            Ok(declared) => self.prepare(declared, status_of(&plugin).digest).await,
+            // The active host reports it in the status.
             Err(_) => Next::UntilChanged,
         }
     }

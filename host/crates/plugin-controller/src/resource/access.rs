@@ -44,7 +44,7 @@ pub struct GrantsSpec {
     pub service_account_ref: Option<ServiceAccountRef>,
 }
 
-/// At most one entry for a kind.
+/// Returns the strategy that merges entries by kind, so that there is at most one for each.
 fn by_kind() -> ListMerge {
     ListMerge::Map(vec!["group".to_owned(), "kind".to_owned()])
 }
@@ -201,7 +201,7 @@ fn list(words: &[&str]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
-/// The rule that a privileged kind is named as one.
+/// Returns the rule that a privileged kind has to be marked.
 fn privileged() -> Rule {
     Rule::new(format!(
         "self.privileged || !(self.group in {} || (self.group == '' && self.kind in {}))",
@@ -211,7 +211,7 @@ fn privileged() -> Rule {
     .message("this kind gives power over the cluster: write privileged: true if that is meant")
 }
 
-/// The expression that the kind is one of Kubernetes itself.
+/// Returns the CEL expression that the kind is one of Kubernetes itself.
 fn is_built_in() -> String {
     format!(
         "!self.group.contains('.') || self.group in {}",
@@ -219,7 +219,7 @@ fn is_built_in() -> String {
     )
 }
 
-/// The rule that a parent of Kubernetes itself is named as one.
+/// Returns the rule that a parent of Kubernetes itself has to be marked.
 fn built_in() -> Rule {
     Rule::new(format!("self.builtin || !({})", is_built_in())).message(
         "this kind is part of Kubernetes: write builtin: true if its objects are to be parents",

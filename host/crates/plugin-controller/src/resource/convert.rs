@@ -1,6 +1,6 @@
-//! The conversion of a spec for the rest of the host: it fills in every default and checks every rule.
+//! The conversion of a spec for the rest of the host: it fills in every default and checks every rule again.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_model::{Access, Digest, GroupKind, LabelSelector, Limits, PluginName, ReadScope};
 use innkeeper_policy::{
@@ -8,15 +8,17 @@ use innkeeper_policy::{
     is_secret,
 };
 use innkeeper_source::{PublicKey, Reference};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, util::intstr::IntOrString};
 use kube::{ResourceExt, core::Selector};
 use serde_json::{Map, Value};
 
 use super::{
-    Charter, Error, GrantsSpec, LimitsSpec, ParentsSpec, Plugin, PruneBudget, ReadAccess, ReadForm,
-    ReadPlace, Rollout, RolloutSpec, ServiceAccount, SourceSpec, VerifySpec,
+    ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, LimitsSpec, LocalRef, OciSource,
+    ParentsSpec, Plugin, PruneBudget, ReadAccess, ReadForm, ReadPlace, Rollout, RolloutSpec,
+    ServiceAccountRef, SourceSpec, Terms, VerifySpec,
     forms::{
-        DATA_KEY, DIGEST, FIELD_MANAGER, Form, GROUP, KIND, NAME, NAMESPACE, PATH, PERCENTAGE,
+        DATA_KEY, DIGEST, FIELD_MANAGER, GROUP, KIND, NAME, NAMESPACE, PATH, PERCENTAGE,
         PUBLIC_KEY, REFERENCE, RESERVED_MANAGER, REVISION, URL,
     },
     options::{
@@ -26,7 +28,7 @@ use super::{
     source::{PULL_INTERVAL, PULL_INTERVAL_DEFAULT, PullPolicy},
 };
 
-/// The longest name of a field manager that the API server takes.
+/// The longest name of a field manager that the API server accepts.
 const FIELD_MANAGER_CHARS_MAX: usize = 128;
 
 /// The declaration of a Plugin resource.
@@ -34,53 +36,35 @@ const FIELD_MANAGER_CHARS_MAX: usize = 128;
 pub struct Declared {
     /// The plugin's name.
     pub name: PluginName,
+    /// The creation time of the resource, which decides the priority between Plugins.
+    pub created: Timestamp,
     /// The source of its component.
     pub origin: Origin,
     /// The interval of pulls; none: only when the spec changes.
     pub pull_every: Option<Duration>,
     /// The required digest of the bytes.
     pub digest: Option<Digest>,
-    /// The public keys of which one must have signed; none: signatures are not looked at.
+    /// The public keys of which one must have signed; none: signatures are not checked.
     pub keys: Vec<PublicKey>,
     /// The plugin's configuration.
     pub config: Map<String, Value>,
     /// The terms under which it is served.
-    pub charter: Charter,
+    pub terms: Terms,
     /// The replacement of the active revision by a new one.
     pub rollout: Rollout,
 }
 
-/// The source of a component. Secrets and ConfigMaps are those of the host's namespace.
+/// The source of a component, with valid fields. Secrets and ConfigMaps are those of the host's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// An OCI registry.
-    Oci {
-        /// Registry, repository, tag or digest.
-        reference: Reference,
-        /// The Secret with credentials.
-        pull_secret: Option<String>,
-        /// Without TLS.
-        insecure: bool,
-    },
+    Oci(OciSource, Reference),
     /// A web server.
-    Http {
-        /// The URL.
-        url: String,
-        /// The Secret with credentials.
-        secret: Option<String>,
-    },
+    Http(HttpSource),
     /// A ConfigMap.
-    ConfigMap {
-        /// Its name.
-        name: String,
-        /// The key below `binaryData`.
-        key: String,
-    },
-    /// A file below the source directory.
-    File {
-        /// The path, relative and without `..`.
-        path: PathBuf,
-    },
+    ConfigMap(ConfigMapSource),
+    /// A file below the source directory; the path is relative and without `..`.
+    File(FileSource),
 }
 
 impl Plugin {
@@ -94,19 +78,15 @@ impl Plugin {
         let name = PluginName::new(&self.name_any())
             .map_err(|error| Error::field("metadata.name", error.to_string()))?;
         let digest = spec.digest.as_deref();
-        let digest = digest
-            .map(|text| read_digest("spec.digest", text))
-            .transpose()?;
-        let keys = match &spec.verify {
-            Some(verify) => verify.keys("spec.verify.keys")?,
-            None => Vec::new(),
-        };
+        let digest = digest.map(|text| read_digest("spec.digest", text));
+        let keys = spec.verify.as_ref();
+        let keys = keys.map(|verify| verify.keys("spec.verify.keys"));
         let field_manager = match &spec.field_manager {
             Some(given) => field_manager("spec.fieldManager", given)?,
             None => name.field_manager(),
         };
         let given = spec.grants.clone().unwrap_or_default();
-        let charter = Charter {
+        let terms = Terms {
             grants: given.grants("spec.grants")?,
             limits: spec.limits.limits("spec.limits")?,
             parents: selection(spec.parents.as_ref(), "spec.parents")?,
@@ -115,26 +95,20 @@ impl Plugin {
             crds: spec.crds,
             suspend: spec.suspend,
         };
+        let created = self.metadata.creation_timestamp.as_ref();
         Ok(Declared {
+            // The API server sets it on every object, so it lacks only in a file.
+            created: created.map_or(Timestamp::MAX, |created| created.0),
             origin: spec.source.origin("spec.source")?,
             pull_every: spec.source.pull_every("spec.source")?,
-            digest,
-            keys,
+            digest: digest.transpose()?,
+            keys: keys.transpose()?.unwrap_or_default(),
             config: spec.config.clone(),
-            charter,
+            terms,
             rollout: spec.rollout.rollout("spec.rollout")?,
             name,
         })
     }
-}
-
-fn each<T>(
-    items: &[T],
-    path: &str,
-    check: impl Fn(&str, &T) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let mut items = items.iter().enumerate();
-    items.try_for_each(|(index, item)| check(&format!("{path}[{index}]"), item))
 }
 
 fn read_digest(path: &str, text: &str) -> Result<Digest, Error> {
@@ -193,45 +167,32 @@ impl VerifySpec {
 
 impl SourceSpec {
     fn origin(&self, path: &str) -> Result<Origin, Error> {
-        let secret = |name: &Option<super::LocalRef>, path: String| {
-            let name = name.as_ref().map(|secret| secret.name.clone());
-            name.iter().try_for_each(|name| NAME.check(&path, name))?;
-            Ok::<_, Error>(name)
+        let check_secret = |field: &str, secret: Option<&LocalRef>| match secret {
+            Some(secret) => NAME.check(&format!("{path}.{field}.name"), &secret.name),
+            None => Ok(()),
         };
         match (&self.oci, &self.http, &self.config_map, &self.file) {
             (Some(oci), None, None, None) => {
                 let at = format!("{path}.oci.reference");
                 REFERENCE.check(&at, &oci.reference)?;
                 let reference = oci.reference.parse();
-                Ok(Origin::Oci {
-                    reference: reference.map_err(|_| Error::field(at, REFERENCE.must()))?,
-                    pull_secret: secret(
-                        &oci.pull_secret_ref,
-                        format!("{path}.oci.pullSecretRef.name"),
-                    )?,
-                    insecure: oci.insecure,
-                })
+                let reference = reference.map_err(|_| Error::field(at, REFERENCE.must()))?;
+                check_secret("oci.pullSecretRef", oci.pull_secret_ref.as_ref())?;
+                Ok(Origin::Oci(oci.clone(), reference))
             }
             (None, Some(http), None, None) => {
                 URL.check(&format!("{path}.http.url"), &http.url)?;
-                Ok(Origin::Http {
-                    url: http.url.clone(),
-                    secret: secret(&http.secret_ref, format!("{path}.http.secretRef.name"))?,
-                })
+                check_secret("http.secretRef", http.secret_ref.as_ref())?;
+                Ok(Origin::Http(http.clone()))
             }
             (None, None, Some(config_map), None) => {
                 NAME.check(&format!("{path}.configMap.name"), &config_map.name)?;
                 DATA_KEY.check(&format!("{path}.configMap.key"), &config_map.key)?;
-                Ok(Origin::ConfigMap {
-                    name: config_map.name.clone(),
-                    key: config_map.key.clone(),
-                })
+                Ok(Origin::ConfigMap(config_map.clone()))
             }
             (None, None, None, Some(file)) => {
                 PATH.check(&format!("{path}.file.path"), &file.path)?;
-                Ok(Origin::File {
-                    path: PathBuf::from(&file.path),
-                })
+                Ok(Origin::File(file.clone()))
             }
             _ => Err(Error::field(
                 path,
@@ -249,7 +210,7 @@ impl SourceSpec {
             }
             (PullPolicy::Always, given) => {
                 let text = given.unwrap_or(PULL_INTERVAL_DEFAULT);
-                PULL_INTERVAL.read(&path, text).map(Some)
+                PULL_INTERVAL.time(&path, text).map(Some)
             }
         }
     }
@@ -259,17 +220,17 @@ impl LimitsSpec {
     fn limits(&self, path: &str) -> Result<Limits, Error> {
         let at = |field: &str| format!("{path}.{field}");
         Ok(Limits {
-            memory_bytes_max: MEMORY.read(&at("memory"), &self.memory)?,
-            deadline: DEADLINE.read(&at("deadline"), &self.deadline)?,
-            output_bytes_max: OUTPUT.read(&at("output"), &self.output)?,
-            object_bytes_max: OBJECT.read(&at("object"), &self.object)?,
+            memory_bytes_max: MEMORY.bytes(&at("memory"), &self.memory)?,
+            deadline: DEADLINE.time(&at("deadline"), &self.deadline)?,
+            output_bytes_max: OUTPUT.bytes(&at("output"), &self.output)?,
+            object_bytes_max: OBJECT.bytes(&at("object"), &self.object)?,
             children_max: CHILDREN.read(&at("children"), self.children)?,
-            log_bytes_max: LOGS.read(&at("logs"), &self.logs)?,
+            log_bytes_max: LOGS.bytes(&at("logs"), &self.logs)?,
             log_bytes_per_second_max: LOGS_PER_SECOND
-                .read(&at("logsPerSecond"), &self.logs_per_second)?,
+                .bytes(&at("logsPerSecond"), &self.logs_per_second)?,
             host_calls_max: HOST_CALLS.read(&at("hostCalls"), self.host_calls)?,
             host_call_bytes_max: HOST_CALL_BYTES
-                .read(&at("hostCallBytes"), &self.host_call_bytes)?,
+                .bytes(&at("hostCallBytes"), &self.host_call_bytes)?,
             concurrency_max: CONCURRENCY.read(&at("concurrency"), self.concurrency)?,
             passes_per_second_max: PASSES_PER_SECOND
                 .read(&at("passesPerSecond"), self.passes_per_second)?,
@@ -303,7 +264,7 @@ impl RolloutSpec {
 }
 
 impl GrantsSpec {
-    /// The converted form for the rest of the host.
+    /// Converts the grants for the rest of the host.
     pub(super) fn grants(&self, path: &str) -> Result<Grants, Error> {
         let parents = self.parents.iter().map(|parent| {
             let grant = ParentGrant {
@@ -323,56 +284,31 @@ impl GrantsSpec {
             };
             (&child.group, &child.kind, child.privileged, grant)
         });
-        let grants = Grants {
-            parents: by_kind(&format!("{path}.parents"), parents)?,
-            crds: by_kind(&format!("{path}.crds"), crds)?,
-            children: by_kind(&format!("{path}.children"), children)?,
-            reads: self.reads(&format!("{path}.reads"))?,
-        };
-        let named = self
-            .parents
-            .iter()
-            .map(|parent| (&parent.group, &parent.kind));
-        for (index, (group, kind)) in named.enumerate() {
-            let kind = GroupKind::new(group.as_str(), kind.as_str());
-            let path = format!("{path}.parents[{index}]");
-            if is_secret(&kind) {
-                return Err(Error::field(path, "names Secret, which is never a parent"));
-            }
-            if !grants.allows_parent(&kind) {
-                let problem =
-                    format!("names {kind}, which is part of Kubernetes: write builtin: true");
-                return Err(Error::field(path, problem));
-            }
-        }
-        for (index, crd) in self.crds.iter().enumerate() {
-            let kind = GroupKind::new(crd.group.as_str(), crd.kind.as_str());
-            if is_built_in(&kind) {
-                let problem =
-                    format!("names {kind}, which is part of Kubernetes and has no definition");
-                return Err(Error::field(format!("{path}.crds[{index}]"), problem));
-            }
-        }
-        Ok(grants)
-    }
-
-    fn reads(&self, path: &str) -> Result<Vec<ReadGrant>, Error> {
         let reads = self.reads.iter().enumerate();
-        reads
-            .map(|(index, read)| read.grant(&format!("{path}[{index}]")))
-            .collect()
+        let reads = reads.map(|(index, read)| read.grant(&format!("{path}.reads[{index}]")));
+        Ok(Grants {
+            parents: by_kind(&format!("{path}.parents"), parents, |kind, grant| {
+                if is_secret(kind) {
+                    Some("which is never a parent")
+                } else {
+                    (is_built_in(kind) && !grant.built_in)
+                        .then_some("which is part of Kubernetes: write builtin: true")
+                }
+            })?,
+            crds: by_kind(&format!("{path}.crds"), crds, |kind, _| {
+                is_built_in(kind).then_some("which is part of Kubernetes and has no definition")
+            })?,
+            children: by_kind(&format!("{path}.children"), children, |_, _| None)?,
+            reads: reads.collect::<Result<_, _>>()?,
+        })
     }
 
-    fn service_account(&self, path: &str) -> Result<Option<ServiceAccount>, Error> {
-        let Some(account) = &self.service_account_ref else {
-            return Ok(None);
-        };
-        NAMESPACE.check(&format!("{path}.namespace"), &account.namespace)?;
-        NAME.check(&format!("{path}.name"), &account.name)?;
-        Ok(Some(ServiceAccount {
-            namespace: account.namespace.clone(),
-            name: account.name.clone(),
-        }))
+    fn service_account(&self, path: &str) -> Result<Option<ServiceAccountRef>, Error> {
+        if let Some(account) = &self.service_account_ref {
+            NAMESPACE.check(&format!("{path}.namespace"), &account.namespace)?;
+            NAME.check(&format!("{path}.name"), &account.name)?;
+        }
+        Ok(self.service_account_ref.clone())
     }
 }
 
@@ -390,9 +326,9 @@ impl ReadAccess {
             }
         };
         let at_namespaces = format!("{path}.namespaces");
-        each(&self.namespaces, &at_namespaces, |path, name| {
-            NAMESPACE.check(path, name)
-        })?;
+        for (index, name) in self.namespaces.iter().enumerate() {
+            NAMESPACE.check(&format!("{at_namespaces}[{index}]"), name)?;
+        }
         let scope = match (self.scope, self.namespaces.is_empty()) {
             (ReadPlace::ParentNamespace, true) => ReadScope::ParentNamespace,
             (ReadPlace::Cluster, true) => ReadScope::Cluster,
@@ -424,15 +360,19 @@ impl ReadAccess {
     }
 }
 
-/// Grants by kind, at most one for each.
+/// Returns grants by kind, at most one for each; `problem` is the reason why there can be no such grant.
 fn by_kind<'a, T>(
     path: &str,
     entries: impl Iterator<Item = (&'a String, &'a String, bool, T)>,
+    problem: impl Fn(&GroupKind, &T) -> Option<&'static str>,
 ) -> Result<BTreeMap<GroupKind, T>, Error> {
     let mut grants = BTreeMap::new();
     for (index, (group, kind, privileged, grant)) in entries.enumerate() {
         let path = format!("{path}[{index}]");
         let kind = group_kind(&path, group, kind, privileged)?;
+        if let Some(problem) = problem(&kind, &grant) {
+            return Err(Error::field(path, format!("names {kind}, {problem}")));
+        }
         if grants.insert(kind.clone(), grant).is_some() {
             let problem = format!("names {kind} again: write one entry for it");
             return Err(Error::field(path, problem));
@@ -442,9 +382,8 @@ fn by_kind<'a, T>(
 }
 
 fn group_kind(path: &str, group: &str, kind: &str, privileged: bool) -> Result<GroupKind, Error> {
-    let check = |form: &Form, field: &str, text| form.check(&format!("{path}.{field}"), text);
-    check(&GROUP, "group", group)?;
-    check(&KIND, "kind", kind)?;
+    GROUP.check(&format!("{path}.group"), group)?;
+    KIND.check(&format!("{path}.kind"), kind)?;
     let kind = GroupKind::new(group, kind);
     if is_privileged(&kind) && !privileged {
         let problem =

@@ -9,11 +9,11 @@ use super::Plugin;
 /// Its name.
 pub const NAME: &str = "plugins.innkeeper.dev";
 
-/// The CustomResourceDefinition of the Plugin resource.
+/// Returns the CustomResourceDefinition of the Plugin resource.
 ///
 /// Removes `nullable` from the derived schema, so that the API server drops a null as if it were absent.
 pub fn crd() -> Map<String, Value> {
-    // A definition is plain data, and an object.
+    // Never fails: a definition is plain data, and an object.
     let crd = serde_json::to_value(Plugin::crd()).unwrap_or_default();
     let Value::Object(mut crd) = without_nullable(crd) else {
         return Map::new();
@@ -23,7 +23,7 @@ pub fn crd() -> Map<String, Value> {
     crd
 }
 
-/// Drops `nullable`, which no property of the resource is named.
+/// Removes `nullable` everywhere: no property of the resource has this name.
 fn without_nullable(value: Value) -> Value {
     match value {
         Value::Object(mut members) => {
@@ -38,52 +38,41 @@ fn without_nullable(value: Value) -> Value {
     }
 }
 
-/// An object with any members, kept as they are.
+/// Returns the schema of an object with any members, which the API server stores unchanged.
 pub(super) fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Conditions, whose type in the library has neither bounds nor the words of this project.
+/// Returns the schema of conditions: that of the library has neither bounds nor these descriptions.
 pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "maxItems": 32,
         "items": {
             "type": "object",
-            "description": "One thing that is known of the plugin.",
+            "description": "One aspect of the state of the plugin.",
             "required": ["lastTransitionTime", "message", "reason", "status", "type"],
             "properties": {
-                "type": {
-                    "description": "The type in CamelCase.",
-                    "type": "string",
-                    "maxLength": 316,
-                },
+                "type": {"description": "The type in CamelCase.", "type": "string", "maxLength": 316},
                 "status": {
-                    "description": "Whether it holds.",
+                    "description": "The status of the condition.",
                     "type": "string",
                     "enum": ["True", "False", "Unknown"],
                 },
                 "reason": {
                     "description": "One word in CamelCase.",
-                    "type": "string",
-                    "minLength": 1,
-                    "maxLength": 1024,
+                    "type": "string", "minLength": 1, "maxLength": 1024,
                 },
                 "message": {
-                    "description": "What is so, and what to do about it.",
-                    "type": "string",
-                    "maxLength": 32768,
+                    "description": "The state and the remedy.", "type": "string", "maxLength": 32768,
                 },
                 "observedGeneration": {
-                    "description": "The generation of the spec for which it was stated.",
-                    "type": "integer",
-                    "format": "int64",
-                    "minimum": 0,
+                    "description": "The generation of the spec that the condition describes.",
+                    "type": "integer", "format": "int64", "minimum": 0,
                 },
                 "lastTransitionTime": {
-                    "description": "When the status last changed.",
-                    "type": "string",
-                    "format": "date-time",
+                    "description": "The time of the last change of the status.",
+                    "type": "string", "format": "date-time",
                 },
             },
         },

@@ -1,26 +1,26 @@
-//! The forms of single values: said once, and held by the API server and by the conversion alike.
+//! The forms of single values, which both the API server and the conversion check.
 //!
 //! A form becomes a CEL rule of the CustomResourceDefinition, and checks the same value when a spec is converted: a spec
-//! that was stored under an older definition is held to the same rules.
+//! that was stored under an older definition has to pass the same rules.
 
 use std::{sync::OnceLock, time::Duration};
 
-use kube::core::{Message, Rule};
+use kube::core::Rule;
 use regex::Regex;
 
 use super::Error;
 
 /// A text of a fixed form.
-pub(super) struct Form {
-    /// A pattern without quotes and backslashes, as RE2 and Rust both read it.
+pub(super) struct TextForm {
+    /// A pattern without quotes and backslashes, which RE2 in the API server and the regex crate read alike.
     pattern: &'static str,
     /// The requirement, as the end of a sentence that begins with the field.
     must: &'static str,
-    /// Made of the pattern when it is first asked for, which takes longer than all else that is done with a spec.
+    /// Compiled at the first check: that takes longer than the rest of a conversion.
     regex: OnceLock<Regex>,
 }
 
-impl Form {
+impl TextForm {
     const fn new(pattern: &'static str, must: &'static str) -> Self {
         Self {
             pattern,
@@ -29,22 +29,22 @@ impl Form {
         }
     }
 
-    /// The rule for the field.
+    /// Returns the rule for the field.
     pub(super) fn rule(&self) -> Rule {
         Rule::new(self.holds("self")).message(self.must)
     }
 
-    /// The expression that a text is of the form.
+    /// Returns the CEL expression that a text has the form.
     pub(super) fn holds(&self, text: &str) -> String {
         format!("{text}.matches('{}')", self.pattern)
     }
 
-    /// The requirement on a value, as the end of a sentence that begins with the field.
+    /// Returns the requirement, as the end of a sentence that begins with the field.
     pub(super) const fn must(&self) -> &'static str {
         self.must
     }
 
-    /// Holds a value to the form. The value is not shown: it may be a key, or hold a password.
+    /// Checks a value. The error does not show it: it may be a key, or contain a password.
     pub(super) fn check(&self, path: &str, value: &str) -> Result<(), Error> {
         if self.fits(value) {
             Ok(())
@@ -60,19 +60,19 @@ impl Form {
 }
 
 /// The digest of the bytes.
-pub(super) static DIGEST: Form = Form::new(
+pub(super) static DIGEST: TextForm = TextForm::new(
     "^sha256:[0-9a-f]{64}$",
     "must be sha256: and 64 hexadecimal digits",
 );
 
 /// A revision as the status names it.
-pub(super) static REVISION: Form = Form::new(
+pub(super) static REVISION: TextForm = TextForm::new(
     "^[0-9a-f]{16}$",
     "must be a revision as status.candidate.revision names it: 16 hexadecimal digits",
 );
 
 /// Registry, repository, and a tag or a digest or both.
-pub(super) static REFERENCE: Form = Form::new(
+pub(super) static REFERENCE: TextForm = TextForm::new(
     "^([A-Za-z0-9-]+([.][A-Za-z0-9-]+)*:[0-9]{1,5}|[A-Za-z0-9-]+([.][A-Za-z0-9-]+)+|localhost)\
               (/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)+\
               (:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?@sha256:[0-9a-f]{64})$",
@@ -80,61 +80,61 @@ pub(super) static REFERENCE: Form = Form::new(
 );
 
 /// A URL without credentials and fragment.
-pub(super) static URL: Form = Form::new(
+pub(super) static URL: TextForm = TextForm::new(
     "^https?://[^/?#@ ]+([/?][^# ]*)?$",
     "must be a URL that begins with https:// or http:// and holds neither credentials nor a fragment",
 );
 
 /// A file below the source directory.
-pub(super) static PATH: Form = Form::new(
+pub(super) static PATH: TextForm = TextForm::new(
     "^([.]{0,2}[^./][^/]*|[.]{3,}[^/]*)(/([.]{0,2}[^./][^/]*|[.]{3,}[^/]*))*$",
     "must be a path below --source-dir, without a leading / and without . or .. as a part",
 );
 
 /// The name of an object.
-pub(super) static NAME: Form = Form::new(
+pub(super) static NAME: TextForm = TextForm::new(
     "^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
     "must be a name: lower-case letters, digits, dashes and dots, starting and ending with a letter or digit",
 );
 
 /// The name of a namespace.
-pub(super) static NAMESPACE: Form = Form::new(
+pub(super) static NAMESPACE: TextForm = TextForm::new(
     "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
     "must be a namespace: at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit",
 );
 
 /// A key of a ConfigMap.
-pub(super) static DATA_KEY: Form = Form::new(
+pub(super) static DATA_KEY: TextForm = TextForm::new(
     "^([A-Za-z0-9_-][A-Za-z0-9._-]*|[.][A-Za-z0-9_-][A-Za-z0-9._-]*)$",
     "must be a key of a ConfigMap: letters, digits, dashes, underscores and dots",
 );
 
 /// An API group.
-pub(super) static GROUP: Form = Form::new(
+pub(super) static GROUP: TextForm = TextForm::new(
     "^([a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?$",
     "must be an API group without a version, such as apps, or empty for the core group",
 );
 
 /// A kind.
-pub(super) static KIND: Form = Form::new(
+pub(super) static KIND: TextForm = TextForm::new(
     "^[A-Z][A-Za-z0-9]{0,62}$",
     "must be a kind in CamelCase, such as Deployment",
 );
 
 /// A public key.
-pub(super) static PUBLIC_KEY: Form = Form::new(
+pub(super) static PUBLIC_KEY: TextForm = TextForm::new(
     "^-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=[:space:]]+-----END PUBLIC KEY-----[[:space:]]*$",
     "must be a public key in PEM form, from BEGIN PUBLIC KEY to END PUBLIC KEY",
 );
 
 /// A number or a percentage.
-pub(super) static PERCENTAGE: Form = Form::new(
+pub(super) static PERCENTAGE: TextForm = TextForm::new(
     "^(100|[1-9]?[0-9])%$",
     "must be a number, or a percentage such as 20%",
 );
 
-/// A field manager that does not look like one of the host's own.
-pub(super) static FIELD_MANAGER: Form = Form::new(
+/// The characters of a field manager; [`RESERVED_MANAGER`] is a rule of its own.
+pub(super) static FIELD_MANAGER: TextForm = TextForm::new(
     "^[!-~]([ -~]*[!-~])?$",
     "must be printable characters without a space at either end",
 );
@@ -148,66 +148,105 @@ pub(super) const SIZE_PATTERN: &str = "^[1-9][0-9]{0,11}(Ki|Mi|Gi)?$";
 /// The form of a duration.
 pub(super) const DURATION_PATTERN: &str = "^[1-9][0-9]{0,8}(ms|s|m|h)$";
 
-/// A size in bytes with its bounds.
-pub(super) struct SizeBounds {
-    pub(super) min: &'static str,
-    pub(super) max: &'static str,
+/// A size or a duration with its bounds, all in their text form.
+pub(super) struct TextBounds {
+    quantity: Quantity,
+    min: &'static str,
+    max: &'static str,
 }
 
-impl SizeBounds {
-    /// The rule for the field.
-    pub(super) fn rule(&self) -> Rule {
-        let Self { min, max } = self;
-        Rule::new(format!(
-            "quantity(self).compareTo(quantity('{min}')) >= 0 && quantity(self).compareTo(quantity('{max}')) <= 0"
-        ))
-        .message(between(min, max))
-    }
+const SIZE_UNITS: [(&str, u64); 4] = [("", 1), ("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30)];
+const DURATION_UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
-    /// The bytes of a value.
-    pub(super) fn read(&self, path: &str, value: &str) -> Result<usize, Error> {
-        let Self { min, max } = self;
-        let invalid = || {
-            let problem =
-                format!("\"{value}\" must be a size between {min} and {max}, such as {max}");
-            Error::field(path, problem)
-        };
-        let bytes = size(value).ok_or_else(invalid)?;
-        if size(min) <= Some(bytes) && Some(bytes) <= size(max) {
-            usize::try_from(bytes).map_err(|_| invalid())
-        } else {
-            Err(invalid())
+#[derive(Clone, Copy)]
+enum Quantity {
+    /// In bytes.
+    Size,
+    /// In milliseconds.
+    Duration,
+}
+
+impl Quantity {
+    /// Returns the units with their values, the smallest first.
+    const fn units(self) -> &'static [(&'static str, u64)] {
+        match self {
+            Self::Size => &SIZE_UNITS,
+            Self::Duration => &DURATION_UNITS,
         }
     }
-}
 
-/// A duration with its bounds.
-pub(super) struct DurationBounds {
-    pub(super) min: &'static str,
-    pub(super) max: &'static str,
-}
-
-impl DurationBounds {
-    /// The rule for the field.
-    pub(super) fn rule(&self) -> Rule {
-        let Self { min, max } = self;
-        Rule::new(format!(
-            "duration(self) >= duration('{min}') && duration(self) <= duration('{max}')"
-        ))
-        .message(between(min, max))
+    /// Returns the value of a text; none if it does not have the form.
+    fn read(self, text: &str) -> Option<u64> {
+        let mut units = self.units().iter();
+        let (number, unit) =
+            units.find_map(|(unit, value)| Some((whole(text.strip_suffix(unit)?)?, *value)))?;
+        number.checked_mul(unit)
     }
 
-    /// The duration of a value.
-    pub(super) fn read(&self, path: &str, value: &str) -> Result<Duration, Error> {
-        let Self { min, max } = self;
-        let read = duration(value);
-        read.filter(|read| duration(min) <= Some(*read) && Some(*read) <= duration(max))
-            .ok_or_else(|| {
-                let problem = format!(
-                    "\"{value}\" must be a duration between {min} and {max}, such as {max}"
-                );
-                Error::field(path, problem)
-            })
+    /// Returns the text of a value in the largest unit of which it is a whole number.
+    fn text(self, value: u64) -> String {
+        let units = self.units();
+        let mut largest_first = units.iter().rev();
+        let fits = |(_, unit): &&(&str, u64)| value > 0 && value.is_multiple_of(*unit);
+        let (name, unit) = largest_first.find(fits).unwrap_or(&units[0]);
+        format!("{}{name}", value / unit)
+    }
+}
+
+impl TextBounds {
+    pub(super) const fn size(min: &'static str, max: &'static str) -> Self {
+        let quantity = Quantity::Size;
+        Self { quantity, min, max }
+    }
+
+    pub(super) const fn duration(min: &'static str, max: &'static str) -> Self {
+        let quantity = Quantity::Duration;
+        Self { quantity, min, max }
+    }
+
+    /// Returns the rule for the field.
+    pub(super) fn rule(&self) -> Rule {
+        let Self { quantity, min, max } = self;
+        let rule = match quantity {
+            Quantity::Size => format!(
+                "quantity(self).compareTo(quantity('{min}')) >= 0 && quantity(self).compareTo(quantity('{max}')) <= 0"
+            ),
+            Quantity::Duration => {
+                format!(
+                    "duration(self) >= duration('{min}') && duration(self) <= duration('{max}')"
+                )
+            }
+        };
+        Rule::new(rule).message(&*format!("must be between {min} and {max}"))
+    }
+
+    fn read(&self, path: &str, text: &str) -> Result<u64, Error> {
+        let Self { quantity, min, max } = self;
+        let bounds = quantity.read(min)..=quantity.read(max);
+        let value = quantity
+            .read(text)
+            .filter(|value| bounds.contains(&Some(*value)));
+        value.ok_or_else(|| {
+            let noun = match quantity {
+                Quantity::Size => "size",
+                Quantity::Duration => "duration",
+            };
+            let problem =
+                format!("\"{text}\" must be a {noun} between {min} and {max}, such as {max}");
+            Error::field(path, problem)
+        })
+    }
+
+    /// Reads a size.
+    pub(super) fn bytes(&self, path: &str, text: &str) -> Result<usize, Error> {
+        let bytes = self.read(path, text)?;
+        // All bounds are below 2 GiB, so this holds on every platform.
+        Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    /// Reads a duration.
+    pub(super) fn time(&self, path: &str, text: &str) -> Result<Duration, Error> {
+        self.read(path, text).map(Duration::from_millis)
     }
 }
 
@@ -218,64 +257,30 @@ pub(super) struct NumberBounds {
 }
 
 impl NumberBounds {
-    /// A value within the bounds.
+    pub(super) const fn new(min: i32, max: i32) -> Self {
+        Self { min, max }
+    }
+
+    /// Reads a value within the bounds.
     pub(super) fn read<T: TryFrom<i32>>(&self, path: &str, value: i32) -> Result<T, Error> {
         let Self { min, max } = self;
-        let within = (*min..=*max).contains(&value);
-        within
-            .then(|| T::try_from(value).ok())
-            .flatten()
-            .ok_or_else(|| Error::field(path, format!("{value} must be between {min} and {max}")))
+        let read = T::try_from(value).ok();
+        let read = read.filter(|_| (*min..=*max).contains(&value));
+        read.ok_or_else(|| Error::field(path, format!("{value} must be between {min} and {max}")))
     }
 }
 
-fn between(min: &str, max: &str) -> Message {
-    Message::Message(format!("must be between {min} and {max}"))
-}
-
-const KIB: u64 = 1024;
-/// The units of sizes, the smallest first.
-const SIZE_UNITS: [(&str, u64); 3] = [("Ki", KIB), ("Mi", KIB * KIB), ("Gi", KIB * KIB * KIB)];
-/// The units of durations in milliseconds, the smallest first: its name ends like that of the next.
-const DURATION_UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-
-/// A size in its form, in the largest unit of which it is a whole number.
+/// Formats a size in the largest unit of which it is a whole number.
 pub(super) fn size_text(bytes: usize) -> String {
-    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-    in_units(bytes, &SIZE_UNITS).unwrap_or_else(|| bytes.to_string())
+    Quantity::Size.text(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
 /// Formats a duration in the largest unit of which it is a whole number, cut to milliseconds.
 pub(super) fn duration_text(duration: Duration) -> String {
-    let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    in_units(ms, &DURATION_UNITS).unwrap_or_else(|| format!("{ms}ms"))
+    Quantity::Duration.text(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn in_units(number: u64, units: &[(&str, u64)]) -> Option<String> {
-    let mut units = units.iter().rev();
-    let (unit, one) = units.find(|(_, one)| number > 0 && number.is_multiple_of(*one))?;
-    Some(format!("{}{unit}", number / one))
-}
-
-/// The bytes of a size in its form.
-fn size(text: &str) -> Option<u64> {
-    let found = SIZE_UNITS
-        .iter()
-        .find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
-    let (digits, unit_bytes) = found.unwrap_or((text, 1));
-    whole(digits)?.checked_mul(unit_bytes)
-}
-
-/// The duration of a text in its form.
-fn duration(text: &str) -> Option<Duration> {
-    let found = DURATION_UNITS
-        .iter()
-        .find_map(|(unit, ms)| Some((whole(text.strip_suffix(unit)?)?, *ms)));
-    let (number, unit_ms) = found?;
-    number.checked_mul(unit_ms).map(Duration::from_millis)
-}
-
-/// A number without a sign and without leading zeros.
+/// Reads a number without a sign and without leading zeros.
 fn whole(digits: &str) -> Option<u64> {
     let plain = digits.bytes().all(|c| c.is_ascii_digit()) && !digits.starts_with('0');
     digits.parse().ok().filter(|_| plain)
@@ -287,6 +292,8 @@ mod tests {
 
     #[test]
     fn sizes_and_durations_are_read() {
+        let size = |text| Quantity::Size.read(text);
+        let duration = |text| Quantity::Duration.read(text);
         assert_eq!(size("1"), Some(1));
         assert_eq!(size("16Ki"), Some(16 * 1024));
         assert_eq!(size("3Gi"), Some(3 * 1024 * 1024 * 1024));
@@ -304,8 +311,8 @@ mod tests {
         ] {
             assert_eq!(size(text), None, "{text}");
         }
-        assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
-        assert_eq!(duration("2m"), Some(Duration::from_mins(2)));
+        assert_eq!(duration("250ms"), Some(250));
+        assert_eq!(duration("2m"), Some(120_000));
         for text in ["", "0s", "5", "s", "1d", "1.5s", "-1s", "1m30s"] {
             assert_eq!(duration(text), None, "{text}");
         }
@@ -314,16 +321,21 @@ mod tests {
     #[test]
     fn sizes_and_durations_are_written_as_they_are_read() {
         for text in ["1", "1023", "1Ki", "1536Ki", "64Mi", "3Gi"] {
-            let bytes = usize::try_from(size(text).unwrap()).unwrap();
-            assert_eq!(size_text(bytes), text);
+            let bytes = Quantity::Size.read(text).unwrap();
+            assert_eq!(Quantity::Size.text(bytes), text);
         }
         for text in ["1ms", "250ms", "1s", "90s", "2m", "36h"] {
-            assert_eq!(duration_text(duration(text).unwrap()), text);
+            let ms = Quantity::Duration.read(text).unwrap();
+            assert_eq!(Quantity::Duration.text(ms), text);
         }
+        assert_eq!(
+            (size_text(0), duration_text(Duration::ZERO)),
+            ("0".to_owned(), "0ms".to_owned())
+        );
     }
 
     #[track_caller]
-    fn check_form(form: &Form, good: &[&str], bad: &[&str]) {
+    fn check_form(form: &TextForm, good: &[&str], bad: &[&str]) {
         for text in good {
             assert!(form.fits(text), "{text:?} should be valid");
         }

@@ -1,20 +1,26 @@
 //! The lines to add to `spec.grants` for missing grants, as YAML: the message of the condition `Granted`.
 
-use innkeeper_model::{Access, ReadKind, ReadScope, yaml};
+use std::collections::BTreeMap;
+
+use innkeeper_model::{ReadKind, ReadScope, yaml};
 use innkeeper_policy::{Assessment, Shortfall, is_built_in, is_privileged, is_secret};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-use super::{ChildAccess, CrdAccess, GrantsSpec, ParentAccess, ReadAccess, ReadForm, ReadPlace};
+use super::ReadPlace;
 
-/// A condition's message takes no more, and a longer one would be of no use.
+/// The maximum length: half of the 32,768 characters that the schema allows for the message of a condition, because
+/// the condition `Degraded` repeats it after a text of its own.
 const CHARS_MAX: usize = 16_000;
 
 /// Returns the missing grants with the exact lines to add; none if none is missing.
 pub fn lines(assessment: &Assessment) -> Option<String> {
     let Assessment { missing, reduced } = assessment;
     let parts = [
-        part("The plugin does not serve without more grants.", missing),
-        part("The plugin serves with less than it asks for.", reduced),
+        part("The plugin is not active without more grants.", missing),
+        part(
+            "The plugin runs with fewer grants than it asks for.",
+            reduced,
+        ),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let text = parts.join("\n");
@@ -29,103 +35,65 @@ fn part(opening: &str, shortfalls: &[Shortfall]) -> Option<String> {
     if shortfalls.is_empty() {
         return None;
     }
-    let mut lacking = GrantsSpec::default();
+    let mut lacking: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     let mut never = Vec::new();
     for shortfall in shortfalls {
-        if !add(shortfall, &mut lacking) {
+        let Some((list, entry)) = entry(shortfall) else {
             never.push(shortfall.to_string());
+            continue;
+        };
+        // A kind that is asked for in two versions needs one grant.
+        let list = lacking.entry(list).or_default();
+        if !list.contains(&entry) {
+            list.push(entry);
         }
     }
     let mut parts = vec![opening.to_owned()];
     if !never.is_empty() {
         parts.push(format!("It asks for {}.", never.join(", ")));
     }
-    let lines = written(&lacking);
-    if !lines.is_empty() {
+    if !lacking.is_empty() {
+        let lines = yaml::write(&[json!(lacking)]).unwrap_or_default();
         parts.push(format!("Add to spec.grants:\n{lines}"));
     }
     Some(parts.join(" "))
 }
 
-/// Adds the grant that a shortfall lacks; false if there is none.
-fn add(shortfall: &Shortfall, lacking: &mut GrantsSpec) -> bool {
-    match shortfall {
-        Shortfall::Parent(kind) if is_secret(kind) => return false,
-        Shortfall::Crd(kind) if is_built_in(kind) => return false,
-        Shortfall::Parent(kind) => push(
-            &mut lacking.parents,
-            ParentAccess {
-                group: kind.group.to_string(),
-                kind: kind.kind.to_string(),
-                builtin: is_built_in(kind),
-                privileged: is_privileged(kind),
-            },
-        ),
-        Shortfall::Crd(kind) => push(
-            &mut lacking.crds,
-            CrdAccess {
-                group: kind.group.to_string(),
-                kind: kind.kind.to_string(),
-                privileged: is_privileged(kind),
-            },
-        ),
-        Shortfall::Child(kind) => push(
-            &mut lacking.children,
-            ChildAccess {
-                group: kind.group.to_string(),
-                kind: kind.kind.to_string(),
-                adopt: false,
-                privileged: is_privileged(kind),
-            },
-        ),
-        Shortfall::Read { asked, .. } => push(&mut lacking.reads, read(asked)),
-    }
-    true
-}
-
-fn read(asked: &ReadKind) -> ReadAccess {
-    let kind = asked.kind.group_kind();
-    let (scope, namespaces) = match &asked.scope {
-        ReadScope::ParentNamespace => (ReadPlace::ParentNamespace, Vec::new()),
-        ReadScope::Cluster => (ReadPlace::Cluster, Vec::new()),
-        ReadScope::Namespaces(names) => {
-            let names = names.iter().map(ToString::to_string).collect();
-            (ReadPlace::Namespaces, names)
+/// Returns the grant for a shortfall and its list in `spec.grants`; none if it is never granted.
+fn entry(shortfall: &Shortfall) -> Option<(&'static str, Value)> {
+    let (list, kind, mut entry) = match shortfall {
+        Shortfall::Parent(kind) if is_secret(kind) => return None,
+        Shortfall::Crd(kind) if is_built_in(kind) => return None,
+        Shortfall::Parent(kind) if is_built_in(kind) => {
+            let builtin = ("builtin".to_owned(), Value::Bool(true));
+            ("parents", kind.clone(), Map::from_iter([builtin]))
         }
+        Shortfall::Parent(kind) => ("parents", kind.clone(), Map::new()),
+        Shortfall::Crd(kind) => ("crds", kind.clone(), Map::new()),
+        Shortfall::Child(kind) => ("children", kind.clone(), Map::new()),
+        Shortfall::Read { asked, .. } => ("reads", asked.kind.group_kind(), read(asked)),
     };
-    ReadAccess {
-        group: kind.group.to_string(),
-        kind: kind.kind.to_string(),
-        access: match asked.access {
-            Access::Full => ReadForm::Full,
-            Access::Hash => ReadForm::Hash,
-            Access::Metadata => ReadForm::Metadata,
-        },
-        scope,
-        namespaces,
-        label_selector: asked.label_selector.clone(),
-        privileged: is_privileged(&kind),
+    entry.insert("group".to_owned(), json!(&*kind.group));
+    entry.insert("kind".to_owned(), json!(&*kind.kind));
+    if is_privileged(&kind) {
+        entry.insert("privileged".to_owned(), Value::Bool(true));
     }
+    Some((list, Value::Object(entry)))
 }
 
-/// A kind that is asked for in two versions takes one grant.
-fn push<T: PartialEq>(grants: &mut Vec<T>, grant: T) {
-    if !grants.contains(&grant) {
-        grants.push(grant);
-    }
-}
-
-/// Formats grants as YAML, without defaults.
-fn written(grants: &GrantsSpec) -> String {
-    let Ok(Value::Object(mut lists)) = serde_json::to_value(grants) else {
-        return String::new();
+/// Returns the fields of a read beside its kind.
+fn read(asked: &ReadKind) -> Map<String, Value> {
+    let scope = match &asked.scope {
+        ReadScope::Cluster => ReadPlace::Cluster,
+        // A plugin cannot ask for listed namespaces: only a grant can list them.
+        ReadScope::ParentNamespace | ReadScope::Namespaces(_) => ReadPlace::ParentNamespace,
     };
-    let entries = lists.values_mut().filter_map(Value::as_array_mut).flatten();
-    for entry in entries.filter_map(Value::as_object_mut) {
-        entry.retain(|_, value| *value != Value::Bool(false));
+    let mut entry = Map::from_iter([
+        ("access".to_owned(), json!(asked.access.to_string())),
+        ("scope".to_owned(), json!(scope)),
+    ]);
+    if let Some(selector) = &asked.label_selector {
+        entry.insert("labelSelector".to_owned(), json!(selector));
     }
-    if lists.is_empty() {
-        return String::new();
-    }
-    yaml::write(&[Value::Object(lists)]).unwrap_or_default()
+    entry
 }

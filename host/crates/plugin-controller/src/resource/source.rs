@@ -4,13 +4,10 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::forms::{DATA_KEY, DURATION_PATTERN, DurationBounds, NAME, PATH, REFERENCE, URL};
+use super::forms::{DATA_KEY, DURATION_PATTERN, NAME, PATH, REFERENCE, TextBounds, URL};
 
-/// The allowed intervals of pulls.
-pub(super) const PULL_INTERVAL: DurationBounds = DurationBounds {
-    min: "10s",
-    max: "24h",
-};
+/// The allowed intervals of pulls. Chosen, not measured: registries limit the rate of pulls.
+pub(super) const PULL_INTERVAL: TextBounds = TextBounds::duration("10s", "24h");
 
 /// The default interval of pulls.
 pub(super) const PULL_INTERVAL_DEFAULT: &str = "5m";

@@ -13,15 +13,16 @@ use super::{
     forms::{duration_text, size_text},
 };
 
-/// A revision as resources name it: the first 16 hexadecimal digits of its digest.
+/// Returns the name of a revision in resources: the first 16 hexadecimal digits of its digest. 64 bits are enough to tell
+/// the few revisions of one Plugin apart.
 pub fn revision_name(revision: &Digest) -> String {
     revision.to_hex().chars().take(16).collect()
 }
 
-/// The number of faults that the status names.
+/// The number of faults that the status lists.
 pub const LAST_FAULTS_MAX: usize = 10;
 
-/// A time in whole seconds, as the API server gives it back.
+/// Converts a time to whole seconds, the precision in which the API server stores it.
 pub fn whole_seconds(time: Timestamp) -> Time {
     Time(model::whole_seconds(time))
 }
@@ -46,7 +47,7 @@ pub struct PluginStatus {
     pub digest: Option<String>,
     /// The revision that is about to replace the active one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub candidate: Option<Candidate>,
+    pub candidate: Option<CandidateStatus>,
     /// The kinds of the plugin's children. A kind is listed until the plugin makes it no more and no child is left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
@@ -76,7 +77,7 @@ pub struct PluginStatus {
 /// A revision that is about to replace the active one.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-pub struct Candidate {
+pub struct CandidateStatus {
     /// The revision: 16 hexadecimal digits. Setting spec.rollout.approve to it approves it.
     pub revision: String,
     /// The digest of its bytes.
@@ -85,7 +86,7 @@ pub struct Candidate {
     pub verdict: CandidateVerdict,
     /// The result of its dry run on all live parents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub counts: Option<Counts>,
+    pub counts: Option<CandidateCounts>,
     /// The first 20 objects that it would delete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
@@ -110,7 +111,7 @@ pub enum CandidateVerdict {
 /// The result of a candidate's dry run.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-pub struct Counts {
+pub struct CandidateCounts {
     /// Parents that it was run on.
     pub parents: i32,
     /// Children that it would create.
@@ -139,7 +140,7 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    /// The name of an object.
+    /// Returns the name of an object.
     pub fn of(id: &ObjectId) -> Self {
         Self {
             group: id.kind.group.to_string(),
@@ -205,8 +206,8 @@ pub struct FaultReason {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitsStatus {
-    /// Memory of one running instance, summed over its memories and tables; less than spec.limits.memory where all
-    /// guests of the host may not have as much together.
+    /// Memory of one running instance, summed over its memories and tables; less than spec.limits.memory if the host
+    /// limits the memory of all guests to less.
     pub memory: String,
     /// CPU time of one pass.
     pub deadline: String,
@@ -233,35 +234,21 @@ pub struct LimitsStatus {
 }
 
 impl LimitsStatus {
-    /// The limits of a spec in a host that gives one instance at most so many bytes of memory.
+    /// Returns the limits of a spec in a host that gives one instance at most this much memory.
     pub fn of(limits: &Limits, memory_bytes_max: usize) -> Self {
-        let Limits {
-            memory_bytes_max: wanted,
-            deadline,
-            output_bytes_max,
-            object_bytes_max,
-            children_max,
-            log_bytes_max,
-            log_bytes_per_second_max,
-            host_calls_max,
-            host_call_bytes_max,
-            concurrency_max,
-            passes_per_second_max,
-            writes_per_minute_max,
-        } = *limits;
         Self {
-            memory: size_text(wanted.min(memory_bytes_max)),
-            deadline: duration_text(deadline),
-            output: size_text(output_bytes_max),
-            object: size_text(object_bytes_max),
-            children: number(children_max),
-            logs: size_text(log_bytes_max),
-            logs_per_second: size_text(log_bytes_per_second_max),
-            host_calls: number(host_calls_max),
-            host_call_bytes: size_text(host_call_bytes_max),
-            concurrency: number(concurrency_max),
-            passes_per_second: number(passes_per_second_max),
-            writes_per_minute: number(writes_per_minute_max),
+            memory: size_text(limits.memory_bytes_max.min(memory_bytes_max)),
+            deadline: duration_text(limits.deadline),
+            output: size_text(limits.output_bytes_max),
+            object: size_text(limits.object_bytes_max),
+            children: number(limits.children_max),
+            logs: size_text(limits.log_bytes_max),
+            logs_per_second: size_text(limits.log_bytes_per_second_max),
+            host_calls: number(limits.host_calls_max),
+            host_call_bytes: size_text(limits.host_call_bytes_max),
+            concurrency: number(limits.concurrency_max),
+            passes_per_second: number(limits.passes_per_second_max),
+            writes_per_minute: number(limits.writes_per_minute_max),
         }
     }
 }

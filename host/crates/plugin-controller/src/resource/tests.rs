@@ -4,9 +4,9 @@
     reason = "expect-test writes its expectations like this"
 )]
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 use innkeeper_model::{
     Access, ChildKind, GroupKind, Gvk, Limits, Manifest, ParentKind, PluginName, ReadKind,
     ReadScope, Scope, yaml,
@@ -61,21 +61,37 @@ fn spec_with(more: Value) -> Value {
     Value::Object(spec)
 }
 
+fn local(name: &str) -> LocalRef {
+    let name = name.to_owned();
+    LocalRef { name }
+}
+
 fn chain(error: &Error) -> String {
     innkeeper_model::error_chain(error).to_string()
 }
 
-/// Asserts that both reject a spec, and both messages: the API server first.
+/// Asserts that both reject a Plugin, with these messages: of the API server, and of the host.
 #[track_caller]
-fn check_refused(more: Value, expected: Expect) {
-    check_resource_refused("memcached", &spec_with(more), expected);
+fn check_both(name: &str, spec: &Value, server: &str, host: &str) {
+    let answer = admit(resource(name, spec)).expect_err("the API server accepts it");
+    assert_eq!(answer, server, "{spec}");
+    let error = declare(resource(name, spec)).expect_err("the host accepts it");
+    assert_eq!(chain(&error), host, "{spec}");
 }
 
-#[track_caller]
-fn check_resource_refused(name: &str, spec: &Value, expected: Expect) {
-    let server = admit(resource(name, spec)).expect_err("the API server takes it");
-    let host = declare(resource(name, spec)).expect_err("the host takes it");
-    expected.assert_eq(&format!("{server}\n{}", chain(&host)));
+/// Asserts that both reject specs that break the form of a field: more fields, the field, and the form.
+fn check_forms<const N: usize>(rows: [(Value, &str, &str); N]) {
+    for (more, field, form) in rows {
+        let (server, host) = (format!("{field}: {form}"), format!("{field} {form}"));
+        check_both("x", &spec_with(more), &server, &host);
+    }
+}
+
+/// Asserts that both reject specs, each for a reason of its own: more fields, and both messages.
+fn check_refused<const N: usize>(rows: [(Value, &str, &str); N]) {
+    for (more, server, host) in rows {
+        check_both("x", &spec_with(more), server, host);
+    }
 }
 
 #[test]
@@ -86,25 +102,27 @@ fn a_spec_with_nothing_but_a_source_has_every_default() {
     assert_eq!(stored, given, "the API server's defaults are the host's");
     let Declared {
         name,
+        created,
         origin,
         pull_every,
         digest,
         keys,
         config,
-        charter,
+        terms,
         rollout,
     } = stored;
     assert_eq!(name.as_str(), "memcached");
-    let path = Path::new("memcached.wasm").to_owned();
-    assert_eq!(origin, Origin::File { path });
+    assert_eq!(created, jiff::Timestamp::MAX);
+    let path = "memcached.wasm".to_owned();
+    assert_eq!(origin, Origin::File(FileSource { path }));
     assert_eq!((pull_every, digest, keys), (None, None, Vec::new()));
     assert_eq!(config, Map::new());
-    assert_eq!(charter.limits, Limits::default());
-    assert_eq!(charter.grants, Grants::default());
-    assert_eq!(charter.parents, Selection::default());
-    assert_eq!(charter.field_manager, "innkeeper:memcached");
-    assert_eq!(charter.service_account, None);
-    assert_eq!((charter.crds, charter.suspend), (Crds::Install, false));
+    assert_eq!(terms.limits, Limits::default());
+    assert_eq!(terms.grants, Grants::default());
+    assert_eq!(terms.parents, Selection::default());
+    assert_eq!(terms.field_manager, "innkeeper:memcached");
+    assert_eq!(terms.service_account, None);
+    assert_eq!((terms.crds, terms.suspend), (Crds::Install, false));
     let expected = Rollout {
         mode: RolloutMode::Immediate,
         auto_rollback: true,
@@ -166,20 +184,22 @@ fn full_spec() -> Value {
 }
 
 #[test]
-fn everything_that_is_said_is_declared() {
+fn every_given_field_is_declared() {
     let admitted = admit(resource("memcached", &full_spec())).unwrap();
     let declared = declare(admitted).unwrap();
-    let expected = Origin::Oci {
-        reference: "registry.example/plugins/memcached:1.4.0".parse().unwrap(),
-        pull_secret: Some("registry".to_owned()),
+    let reference = "registry.example/plugins/memcached:1.4.0";
+    let oci = OciSource {
+        reference: reference.to_owned(),
+        pull_secret_ref: Some(local("registry")),
         insecure: true,
     };
+    let expected = Origin::Oci(oci, reference.parse().unwrap());
     assert_eq!(declared.origin, expected);
     assert_eq!(declared.pull_every, Some(Duration::from_secs(90)));
     assert_eq!(declared.digest.unwrap().to_hex(), "0a".repeat(32));
     assert_eq!(declared.keys.len(), 1);
     assert_eq!(declared.config["image"], "memcached:1");
-    let Charter {
+    let Terms {
         grants,
         limits,
         parents,
@@ -187,7 +207,7 @@ fn everything_that_is_said_is_declared() {
         service_account,
         crds,
         suspend,
-    } = declared.charter;
+    } = declared.terms;
     let labels = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter();
         pairs
@@ -226,7 +246,7 @@ fn everything_that_is_said_is_declared() {
     assert_eq!(approved.as_deref(), Some("0123456789abcdef"));
 }
 
-/// Holds that these are the grants of the full spec.
+/// Asserts that these are the grants of the full spec.
 fn check_granted(grants: &Grants) {
     let kind = GroupKind::new;
     assert!(grants.allows_parent(&kind("cache.example.com", "Memcached")));
@@ -252,17 +272,17 @@ fn every_source_is_understood() {
     for (source, expected) in [
         (
             json!({"http": {"url": "https://a.example/x.wasm", "secretRef": {"name": "s"}}}),
-            Origin::Http {
+            Origin::Http(HttpSource {
                 url: "https://a.example/x.wasm".to_owned(),
-                secret: Some("s".to_owned()),
-            },
+                secret_ref: Some(local("s")),
+            }),
         ),
         (
             json!({"configMap": {"name": "plugins"}}),
-            Origin::ConfigMap {
+            Origin::ConfigMap(ConfigMapSource {
                 name: "plugins".to_owned(),
                 key: "plugin.wasm".to_owned(),
-            },
+            }),
         ),
     ] {
         let admitted = admit(resource("x", &json!({"source": source}))).unwrap();
@@ -275,112 +295,120 @@ fn every_source_is_understood() {
 
 #[test]
 fn refuses_sources() {
-    let check = |source: Value, expected: Expect| {
-        check_resource_refused("x", &json!({"source": source}), expected);
+    const ONE: &str = "must have exactly one of oci, http, configMap and file";
+    const PATH: &str =
+        "must be a path below --source-dir, without a leading / and without . or .. as a part";
+    let file = |path: &str| json!({"file": {"path": path}});
+    let forms = [
+        (json!({}), "", ONE),
+        (
+            json!({"file": {"path": "a"}, "configMap": {"name": "b"}}),
+            "",
+            ONE,
+        ),
+        (
+            json!({"oci": {"reference": "memcached:1"}}),
+            ".oci.reference",
+            "must name registry, repository, and tag or digest: registry.example/plugins/memcached:1.4.0",
+        ),
+        (
+            json!({"http": {"url": "https://user:secret@a/x"}}),
+            ".http.url",
+            "must be a URL that begins with https:// or http:// and holds neither credentials nor a fragment",
+        ),
+        (file("../a.wasm"), ".file.path", PATH),
+        (file("/a.wasm"), ".file.path", PATH),
+        (
+            json!({"configMap": {"name": "a", "key": ".."}}),
+            ".configMap.key",
+            "must be a key of a ConfigMap: letters, digits, dashes, underscores and dots",
+        ),
+    ];
+    for (source, field, form) in forms {
+        let field = format!("spec.source{field}");
+        check_forms([(json!({"source": source}), &field, form)]);
+    }
+    let pull = |policy: &str, interval: &str| {
+        let file = json!({"path": "a"});
+        json!({"source": {"file": file, "pullPolicy": policy, "pullInterval": interval}})
     };
-    check(
-        json!({}),
-        expect![[r#"
-        spec.source: must have exactly one of oci, http, configMap and file
-        spec.source must have exactly one of oci, http, configMap and file"#]],
-    );
-    check(
-        json!({"file": {"path": "a"}, "configMap": {"name": "b"}}),
-        expect![[r#"
-            spec.source: must have exactly one of oci, http, configMap and file
-            spec.source must have exactly one of oci, http, configMap and file"#]],
-    );
-    check(
-        json!({"oci": {"reference": "memcached:1"}}),
-        expect![[r#"
-        spec.source.oci.reference: must name registry, repository, and tag or digest: registry.example/plugins/memcached:1.4.0
-        spec.source.oci.reference must name registry, repository, and tag or digest: registry.example/plugins/memcached:1.4.0"#]],
-    );
-    check(
-        json!({"http": {"url": "https://user:secret@a/x"}}),
-        expect![[r#"
-            spec.source.http.url: must be a URL that begins with https:// or http:// and holds neither credentials nor a fragment
-            spec.source.http.url must be a URL that begins with https:// or http:// and holds neither credentials nor a fragment"#]],
-    );
-    check(
-        json!({"file": {"path": "../a.wasm"}}),
-        expect![[r#"
-        spec.source.file.path: must be a path below --source-dir, without a leading / and without . or .. as a part
-        spec.source.file.path must be a path below --source-dir, without a leading / and without . or .. as a part"#]],
-    );
-    check(
-        json!({"file": {"path": "/a.wasm"}}),
-        expect![[r#"
-        spec.source.file.path: must be a path below --source-dir, without a leading / and without . or .. as a part
-        spec.source.file.path must be a path below --source-dir, without a leading / and without . or .. as a part"#]],
-    );
-    check(
-        json!({"configMap": {"name": "a", "key": ".."}}),
-        expect![[r#"
-            spec.source.configMap.key: must be a key of a ConfigMap: letters, digits, dashes, underscores and dots
-            spec.source.configMap.key must be a key of a ConfigMap: letters, digits, dashes, underscores and dots"#]],
-    );
-    check(
-        json!({"file": {"path": "a"}, "pullInterval": "1m"}),
-        expect![[r#"
-            spec.source: pullInterval needs pullPolicy: Always
-            spec.source.pullInterval needs pullPolicy: Always"#]],
-    );
-    check(
-        json!({"file": {"path": "a"}, "pullPolicy": "Always", "pullInterval": "1s"}),
-        expect![[r#"
-            spec.source.pullInterval: must be between 10s and 24h
-            spec.source.pullInterval "1s" must be a duration between 10s and 24h, such as 24h"#]],
-    );
+    check_refused([
+        (
+            pull("IfNotPresent", "1m"),
+            "spec.source: pullInterval needs pullPolicy: Always",
+            "spec.source.pullInterval needs pullPolicy: Always",
+        ),
+        (
+            pull("Always", "1s"),
+            "spec.source.pullInterval: must be between 10s and 24h",
+            "spec.source.pullInterval \"1s\" must be a duration between 10s and 24h, such as 24h",
+        ),
+    ]);
 }
 
 #[test]
-fn refuses_names_digests_keys_and_managers() {
-    check_resource_refused(
-        "a.b",
-        &spec_with(json!({})),
-        expect![[r#"
-        the object: metadata.name must be at most 40 lower-case letters, digits and dashes, starting and ending with a letter or digit
-        metadata.name "a.b" is not a plugin name: use at most 40 lower-case letters, digits and dashes, starting and ending with a letter or digit"#]],
-    );
-    check_resource_refused(
-        &"x".repeat(41),
-        &spec_with(json!({})),
-        expect![[r#"
-        the object: metadata.name must be at most 40 lower-case letters, digits and dashes, starting and ending with a letter or digit
-        metadata.name "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" is not a plugin name: use at most 40 lower-case letters, digits and dashes, starting and ending with a letter or digit"#]],
-    );
-    check_refused(
-        json!({"digest": "sha256:abc"}),
-        expect![[r#"
-        spec.digest: must be sha256: and 64 hexadecimal digits
-        spec.digest must be sha256: and 64 hexadecimal digits"#]],
-    );
-    check_refused(
-        json!({"verify": {"keys": ["secret"]}}),
-        expect![[r#"
-        spec.verify.keys: must be a public key in PEM form, from BEGIN PUBLIC KEY to END PUBLIC KEY
-        spec.verify.keys[0] must be a public key in PEM form, from BEGIN PUBLIC KEY to END PUBLIC KEY"#]],
-    );
-    check_refused(
-        json!({"fieldManager": "innkeeper:other"}),
-        expect![[r#"
-        spec.fieldManager: must not begin with innkeeper:, which is the host's own
-        spec.fieldManager must not begin with innkeeper:, which is the host's own"#]],
-    );
-    check_refused(
-        json!({"fieldManager": " x"}),
-        expect![[r#"
-        spec.fieldManager: must be printable characters without a space at either end
-        spec.fieldManager must be printable characters without a space at either end"#]],
-    );
-    check_refused(
-        json!({"fieldManager": "x".repeat(129)}),
-        expect![[r#"
-        spec.fieldManager: the value is longer than 128 characters
-        the object: not all rules were checked: correct the other fields first
-        spec.fieldManager must be at most 128 characters long"#]],
-    );
+fn refuses_names() {
+    for name in ["a.b", &"x".repeat(41)] {
+        let rule = "at most 40 lower-case letters, digits and dashes, starting and ending with a letter or digit";
+        let server = format!("the object: metadata.name must be {rule}");
+        let host = format!("metadata.name \"{name}\" is not a plugin name: use {rule}");
+        check_both(name, &spec_with(json!({})), &server, &host);
+    }
+}
+
+#[test]
+fn refuses_digests_keys_managers_and_rollouts() {
+    const PRUNES: &str = "must be a number, or a percentage such as 20%";
+    check_forms([
+        (
+            json!({"digest": "sha256:abc"}),
+            "spec.digest",
+            "must be sha256: and 64 hexadecimal digits",
+        ),
+        (
+            json!({"fieldManager": "innkeeper:other"}),
+            "spec.fieldManager",
+            "must not begin with innkeeper:, which is the host's own",
+        ),
+        (
+            json!({"fieldManager": " x"}),
+            "spec.fieldManager",
+            "must be printable characters without a space at either end",
+        ),
+        (
+            json!({"rollout": {"maxPrunes": "some"}}),
+            "spec.rollout.maxPrunes",
+            PRUNES,
+        ),
+        (
+            json!({"rollout": {"maxPrunes": "101%"}}),
+            "spec.rollout.maxPrunes",
+            PRUNES,
+        ),
+        (
+            json!({"rollout": {"maxPrunes": -1}}),
+            "spec.rollout.maxPrunes",
+            PRUNES,
+        ),
+        (
+            json!({"rollout": {"approve": "sha256:1"}}),
+            "spec.rollout.approve",
+            "must be a revision as status.candidate.revision names it: 16 hexadecimal digits",
+        ),
+    ]);
+    check_refused([
+        (
+            json!({"verify": {"keys": ["secret"]}}),
+            "spec.verify.keys: must be a public key in PEM form, from BEGIN PUBLIC KEY to END PUBLIC KEY",
+            "spec.verify.keys[0] must be a public key in PEM form, from BEGIN PUBLIC KEY to END PUBLIC KEY",
+        ),
+        (
+            json!({"fieldManager": "x".repeat(129)}),
+            "spec.fieldManager: the value is longer than 128 characters\n\
+             the object: not all rules were checked: correct the other fields first",
+            "spec.fieldManager must be at most 128 characters long",
+        ),
+    ]);
 }
 
 #[test]
@@ -412,155 +440,133 @@ fn refuses_limits_out_of_bounds() {
         let host = chain(&declare(resource()).unwrap_err());
         assert!(host.starts_with(&format!("spec.limits.{field} ")), "{host}");
     }
-    check_refused(
-        json!({"limits": {"memory": "2Gi"}}),
-        expect![[r#"
-        spec.limits.memory: must be between 64Ki and 1Gi
-        spec.limits.memory "2Gi" must be a size between 64Ki and 1Gi, such as 1Gi"#]],
-    );
-    check_refused(
-        json!({"limits": {"deadline": "1m"}}),
-        expect![[r#"
-        spec.limits.deadline: must be between 1ms and 30s
-        spec.limits.deadline "1m" must be a duration between 1ms and 30s, such as 30s"#]],
-    );
-    check_refused(
-        json!({"limits": {"children": 20_000}}),
-        expect![[r#"
-        spec.limits.children: 20000 is greater than the maximum of 10000
-        spec.limits.children 20000 must be between 1 and 10000"#]],
-    );
+    check_refused([
+        (
+            json!({"limits": {"memory": "2Gi"}}),
+            "spec.limits.memory: must be between 64Ki and 1Gi",
+            "spec.limits.memory \"2Gi\" must be a size between 64Ki and 1Gi, such as 1Gi",
+        ),
+        (
+            json!({"limits": {"deadline": "1m"}}),
+            "spec.limits.deadline: must be between 1ms and 30s",
+            "spec.limits.deadline \"1m\" must be a duration between 1ms and 30s, such as 30s",
+        ),
+        (
+            json!({"limits": {"children": 20_000}}),
+            "spec.limits.children: 20000 is greater than the maximum of 10000",
+            "spec.limits.children 20000 must be between 1 and 10000",
+        ),
+    ]);
 }
 
 #[test]
 fn refuses_grants() {
-    let check = |grants: Value, expected: Expect| {
-        check_refused(json!({"grants": grants}), expected);
-    };
-    check(
-        json!({"parents": [{"group": "apps", "kind": "Deployment"}]}),
-        expect![[r#"
-            spec.grants.parents[0]: this kind is part of Kubernetes: write builtin: true if its objects are to be parents
-            spec.grants.parents[0] names Deployment.apps, which is part of Kubernetes: write builtin: true"#]],
-    );
-    check(
-        json!({"parents": [{"kind": "Secret", "builtin": true, "privileged": true}]}),
-        expect![[r#"
-            spec.grants.parents[0]: a Secret is never a parent
-            spec.grants.parents[0] names Secret, which is never a parent"#]],
-    );
-    check(
-        json!({"parents": [{"kind": "Namespace", "builtin": true}]}),
-        expect![[r#"
-            spec.grants.parents[0]: this kind gives power over the cluster: write privileged: true if that is meant
-            spec.grants.parents[0] names Namespace, which gives power over the cluster: write privileged: true"#]],
-    );
-    check(
-        json!({"crds": [{"group": "innkeeper.dev", "kind": "Plugin"}]}),
-        expect![[r#"
-            spec.grants.crds[0]: this kind gives power over the cluster: write privileged: true if that is meant
-            spec.grants.crds[0] names Plugin.innkeeper.dev, which gives power over the cluster: write privileged: true"#]],
-    );
-    check(
-        json!({"crds": [{"group": "apps", "kind": "Deployment"}]}),
-        expect![[r#"
-            spec.grants.crds[0]: kinds of Kubernetes itself have no CustomResourceDefinition
-            spec.grants.crds[0] names Deployment.apps, which is part of Kubernetes and has no definition"#]],
-    );
-    check(
-        json!({"children": [{"kind": "ServiceAccount"}]}),
-        expect![[r#"
-            spec.grants.children[0]: this kind gives power over the cluster: write privileged: true if that is meant
-            spec.grants.children[0] names ServiceAccount, which gives power over the cluster: write privileged: true"#]],
-    );
-    check(
-        json!({"children": [{"kind": "Pod"}, {"kind": "Pod", "adopt": true}]}),
-        expect![[r#"
-            spec.grants.children[1]: {"group":"","kind":"Pod"} is in the list twice
-            spec.grants.children[1] names Pod again: write one entry for it"#]],
-    );
-    check(
-        json!({"children": [{"group": "apps/v1", "kind": "x"}]}),
-        expect![[r#"
-            spec.grants.children[0].group: must be an API group without a version, such as apps, or empty for the core group
-            spec.grants.children[0].kind: must be a kind in CamelCase, such as Deployment
-            spec.grants.children[0].group must be an API group without a version, such as apps, or empty for the core group"#]],
-    );
+    const SERVER_PRIVILEGED: &str =
+        "this kind gives power over the cluster: write privileged: true if that is meant";
+    const HOST_PRIVILEGED: &str = "which gives power over the cluster: write privileged: true";
+    let group = "must be an API group without a version, such as apps, or empty for the core group";
+    let kind = "must be a kind in CamelCase, such as Deployment";
+    for (list, entries, server, host) in [
+        (
+            "parents",
+            json!([{"group": "apps", "kind": "Deployment"}]),
+            "[0]: this kind is part of Kubernetes: write builtin: true if its objects are to be parents".to_owned(),
+            "[0] names Deployment.apps, which is part of Kubernetes: write builtin: true".to_owned(),
+        ),
+        (
+            "parents",
+            json!([{"kind": "Secret", "builtin": true, "privileged": true}]),
+            "[0]: a Secret is never a parent".to_owned(),
+            "[0] names Secret, which is never a parent".to_owned(),
+        ),
+        (
+            "parents",
+            json!([{"kind": "Namespace", "builtin": true}]),
+            format!("[0]: {SERVER_PRIVILEGED}"),
+            format!("[0] names Namespace, {HOST_PRIVILEGED}"),
+        ),
+        (
+            "crds",
+            json!([{"group": "innkeeper.dev", "kind": "Plugin"}]),
+            format!("[0]: {SERVER_PRIVILEGED}"),
+            format!("[0] names Plugin.innkeeper.dev, {HOST_PRIVILEGED}"),
+        ),
+        (
+            "crds",
+            json!([{"group": "apps", "kind": "Deployment"}]),
+            "[0]: kinds of Kubernetes itself have no CustomResourceDefinition".to_owned(),
+            "[0] names Deployment.apps, which is part of Kubernetes and has no definition".to_owned(),
+        ),
+        (
+            "children",
+            json!([{"kind": "ServiceAccount"}]),
+            format!("[0]: {SERVER_PRIVILEGED}"),
+            format!("[0] names ServiceAccount, {HOST_PRIVILEGED}"),
+        ),
+        (
+            "children",
+            json!([{"kind": "Pod"}, {"kind": "Pod", "adopt": true}]),
+            r#"[1]: {"group":"","kind":"Pod"} is in the list twice"#.to_owned(),
+            "[1] names Pod again: write one entry for it".to_owned(),
+        ),
+        (
+            "children",
+            json!([{"group": "apps/v1", "kind": "x"}]),
+            format!("[0].group: {group}\nspec.grants.children[0].kind: {kind}"),
+            format!("[0].group {group}"),
+        ),
+        (
+            "reads",
+            json!([{"kind": "Node", "access": "full", "scope": "Cluster"}]),
+            format!("[0]: {SERVER_PRIVILEGED}"),
+            format!("[0] names Node, {HOST_PRIVILEGED}"),
+        ),
+    ] {
+        let at = format!("spec.grants.{list}");
+        let (server, host) = (format!("{at}{server}"), format!("{at}{host}"));
+        check_refused([(json!({"grants": {list: entries}}), &server, &host)]);
+    }
 }
 
 #[test]
 fn refuses_reads_and_accounts() {
-    let check = |grants: Value, expected: Expect| {
-        check_refused(json!({"grants": grants}), expected);
+    const NAMESPACES: &str = "spec.grants.reads[0]: namespaces must name at least one namespace for scope: Namespaces, and be absent for any other scope";
+    const NAMESPACE: &str = "must be a namespace: at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit";
+    let read = |more: Value| {
+        let mut read = object(json!({"kind": "Pod", "access": "full"}));
+        read.extend(object(more));
+        json!({"grants": {"reads": [read]}})
     };
-    check(
-        json!({"reads": [{"kind": "Node", "access": "full", "scope": "Cluster"}]}),
-        expect![[r#"
-            spec.grants.reads[0]: this kind gives power over the cluster: write privileged: true if that is meant
-            spec.grants.reads[0] names Node, which gives power over the cluster: write privileged: true"#]],
-    );
-    check(
-        json!({"reads": [{"kind": "Pod", "access": "hash"}]}),
-        expect![[r#"
-            spec.grants.reads[0]: access: hash is for Secrets and ConfigMaps; write full or metadata
-            spec.grants.reads[0].access must be full or metadata: hash is for Secrets and ConfigMaps"#]],
-    );
-    check(
-        json!({"reads": [{"kind": "Pod", "access": "full", "scope": "Namespaces"}]}),
-        expect![[r#"
-            spec.grants.reads[0]: namespaces must name at least one namespace for scope: Namespaces, and be absent for any other scope
-            spec.grants.reads[0].namespaces must name at least one namespace for scope: Namespaces"#]],
-    );
-    check(
-        json!({"reads": [{"kind": "Pod", "access": "full", "namespaces": ["a"]}]}),
-        expect![[r#"
-            spec.grants.reads[0]: namespaces must name at least one namespace for scope: Namespaces, and be absent for any other scope
-            spec.grants.reads[0].namespaces are for scope: Namespaces only"#]],
-    );
-    check(
-        json!({"reads": [{"kind": "Pod", "access": "full", "scope": "Namespaces", "namespaces": ["A"]}]}),
-        expect![[r#"
-            spec.grants.reads[0].namespaces: must be a namespace: at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit
-            spec.grants.reads[0].namespaces[0] must be a namespace: at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit"#]],
-    );
-    check(
-        json!({"serviceAccountRef": {"namespace": "a.b", "name": "x"}}),
-        expect![[r#"
-            spec.grants.serviceAccountRef.namespace: must be a namespace: at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit
-            spec.grants.serviceAccountRef.namespace must be a namespace: at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit"#]],
-    );
+    check_refused([
+        (
+            read(json!({"access": "hash"})),
+            "spec.grants.reads[0]: access: hash is for Secrets and ConfigMaps; write full or metadata",
+            "spec.grants.reads[0].access must be full or metadata: hash is for Secrets and ConfigMaps",
+        ),
+        (
+            read(json!({"scope": "Namespaces"})),
+            NAMESPACES,
+            "spec.grants.reads[0].namespaces must name at least one namespace for scope: Namespaces",
+        ),
+        (
+            read(json!({"namespaces": ["a"]})),
+            NAMESPACES,
+            "spec.grants.reads[0].namespaces are for scope: Namespaces only",
+        ),
+        (
+            read(json!({"scope": "Namespaces", "namespaces": ["A"]})),
+            &format!("spec.grants.reads[0].namespaces: {NAMESPACE}"),
+            &format!("spec.grants.reads[0].namespaces[0] {NAMESPACE}"),
+        ),
+    ]);
+    let account = json!({"namespace": "a.b", "name": "x"});
+    let field = "spec.grants.serviceAccountRef.namespace";
+    let grants = json!({"grants": {"serviceAccountRef": account}});
+    check_forms([(grants, field, NAMESPACE)]);
 }
 
 #[test]
-fn refuses_rollouts() {
-    check_refused(
-        json!({"rollout": {"maxPrunes": "some"}}),
-        expect![[r#"
-        spec.rollout.maxPrunes: must be a number, or a percentage such as 20%
-        spec.rollout.maxPrunes must be a number, or a percentage such as 20%"#]],
-    );
-    check_refused(
-        json!({"rollout": {"maxPrunes": "101%"}}),
-        expect![[r#"
-        spec.rollout.maxPrunes: must be a number, or a percentage such as 20%
-        spec.rollout.maxPrunes must be a number, or a percentage such as 20%"#]],
-    );
-    check_refused(
-        json!({"rollout": {"maxPrunes": -1}}),
-        expect![[r#"
-        spec.rollout.maxPrunes: must be a number, or a percentage such as 20%
-        spec.rollout.maxPrunes must be a number, or a percentage such as 20%"#]],
-    );
-    check_refused(
-        json!({"rollout": {"approve": "sha256:1"}}),
-        expect![[r#"
-        spec.rollout.approve: must be a revision as status.candidate.revision names it: 16 hexadecimal digits
-        spec.rollout.approve must be a revision as status.candidate.revision names it: 16 hexadecimal digits"#]],
-    );
-}
-
-#[test]
-fn what_only_the_host_can_check_names_the_field_too() {
+fn errors_of_the_host_alone_name_the_field_too() {
     for (more, expected) in [
         (
             json!({"grants": {"reads": [{"kind": "Pod", "access": "full", "labelSelector": "a b"}]}}),
@@ -593,7 +599,7 @@ fn what_only_the_host_can_check_names_the_field_too() {
 }
 
 #[test]
-fn every_field_says_what_it_is_for() {
+fn every_field_has_a_description() {
     fn undocumented(schema: &Value, path: &str, found: &mut Vec<String>) {
         let properties = schema["properties"].as_object();
         for (name, below) in properties.into_iter().flatten() {
@@ -674,11 +680,11 @@ fn manifest() -> Manifest {
 }
 
 #[test]
-fn what_is_missing_is_said_as_lines_to_add() {
+fn missing_grants_are_lines_to_add() {
     let manifest = manifest();
     let text = lines(&Grants::default().assess(&manifest)).unwrap();
     expect![[r#"
-        The plugin does not serve without more grants. Add to spec.grants:
+        The plugin is not active without more grants. Add to spec.grants:
         children:
         - group: apps
           kind: Deployment
@@ -689,7 +695,7 @@ fn what_is_missing_is_said_as_lines_to_add() {
         - group: cache.example.com
           kind: Memcached
 
-        The plugin serves with less than it asks for. Add to spec.grants:
+        The plugin runs with fewer grants than it asks for. Add to spec.grants:
         children:
         - group: monitoring.coreos.com
           kind: ServiceMonitor
@@ -712,7 +718,7 @@ fn what_is_missing_is_said_as_lines_to_add() {
 }
 
 #[test]
-fn the_lines_grant_what_is_missing() {
+fn the_lines_grant_all_that_is_missing() {
     let manifest = manifest();
     let text = lines(&Grants::default().assess(&manifest)).unwrap();
     let mut grants: Map<String, Value> = Map::new();
@@ -731,32 +737,32 @@ fn the_lines_grant_what_is_missing() {
 }
 
 #[test]
-fn a_secret_as_a_parent_is_said_to_be_out_of_the_question() {
+fn a_secret_as_a_parent_is_never_granted() {
     let mut manifest = manifest();
     manifest.parents[0].kind = Gvk::new("", "v1", "Secret");
     manifest.children.clear();
     manifest.reads.clear();
     manifest.crds.clear();
     let text = lines(&Grants::default().assess(&manifest)).unwrap();
-    expect!["The plugin does not serve without more grants. It asks for parents of Secret (never granted)."].assert_eq(&text);
+    expect!["The plugin is not active without more grants. It asks for parents of Secret (never granted)."].assert_eq(&text);
 }
 
 #[test]
 fn definitions_that_are_not_installed_need_no_grant() {
     let ignoring = spec_with(json!({"crds": "Ignore"}));
-    let charter = |spec: &Value| declare(resource("x", spec)).unwrap().charter;
-    let lacks_crd = |charter: Charter| {
-        let text = lines(&charter.assess(&manifest())).unwrap();
+    let terms = |spec: &Value| declare(resource("x", spec)).unwrap().terms;
+    let lacks_crd = |terms: Terms| {
+        let text = lines(&terms.assess(&manifest())).unwrap();
         text.contains("gobackup.io")
     };
-    assert!(lacks_crd(charter(&spec_with(json!({})))));
-    assert!(!lacks_crd(charter(&ignoring)));
+    assert!(lacks_crd(terms(&spec_with(json!({})))));
+    assert!(!lacks_crd(terms(&ignoring)));
 }
 
 #[test]
 fn grants_of_a_file_are_those_of_a_spec() {
     let grants = object(full_spec()["grants"].clone());
-    let in_spec = declare(resource("x", &full_spec())).unwrap().charter.grants;
+    let in_spec = declare(resource("x", &full_spec())).unwrap().terms.grants;
     let mut of_file = grants.clone();
     of_file.remove("serviceAccountRef");
     assert_eq!(grants_of_file(&of_file).unwrap(), in_spec);
@@ -794,7 +800,7 @@ fn grants_of_a_file_are_those_of_a_spec() {
 }
 
 #[test]
-fn a_revision_is_named_shortly() {
+fn a_revision_has_a_short_name() {
     let revision = innkeeper_model::Digest::of(b"x");
     let name = revision_name(&revision);
     assert_eq!(name.len(), 16);

@@ -3,14 +3,18 @@
 use innkeeper_model::{Limits, Manifest};
 use innkeeper_policy::{Assessment, Grants, Selection, Shortfall};
 
-use super::options::{Crds, RolloutMode};
+use super::{
+    access::ServiceAccountRef,
+    options::{Crds, RolloutMode},
+};
 
-/// The number of deletes that a percentage always allows: a percentage of few children rounds down to zero.
+/// The number of deletes that a percentage always allows. Chosen, not measured: a percentage of few children rounds
+/// down to zero, and then no revision could remove a single child.
 const PRUNES_MIN: usize = 10;
 
 /// The terms under which a plugin is served, with every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Charter {
+pub struct Terms {
     /// The grants.
     pub grants: Grants,
     /// The limits.
@@ -20,16 +24,15 @@ pub struct Charter {
     /// The field manager of its children.
     pub field_manager: String,
     /// The account that writes the children; none: the host's own.
-    pub service_account: Option<ServiceAccount>,
+    pub service_account: Option<ServiceAccountRef>,
     /// The policy for its CustomResourceDefinitions.
     pub crds: Crds,
     /// True if its passes are stopped.
     pub suspend: bool,
 }
 
-impl Charter {
-    /// Compares the requests of the plugin with its grants; definitions that are not to be installed count as
-    /// granted.
+impl Terms {
+    /// Compares the requests of the plugin with its grants. Definitions that the host does not install need no grant.
     pub fn assess(&self, manifest: &Manifest) -> Assessment {
         let mut assessment = self.grants.assess(manifest);
         if self.crds == Crds::Ignore {
@@ -40,16 +43,7 @@ impl Charter {
     }
 }
 
-/// An account.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServiceAccount {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl ServiceAccount {
+impl ServiceAccountRef {
     /// Returns its user name at the API server.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
@@ -61,9 +55,9 @@ impl ServiceAccount {
 pub struct Rollout {
     /// The mode.
     pub mode: RolloutMode,
-    /// True if too many faults of its first passes end it.
+    /// True if a revision is rolled back when too many of its first passes fault.
     pub auto_rollback: bool,
-    /// The limit of deletes.
+    /// The limit of deletes without approval.
     pub prunes: PruneBudget,
     /// The approved revision, by its [name](super::revision_name).
     pub approved: Option<String>,

@@ -1,0 +1,116 @@
+//! The rollout analysis: the first passes of a new revision decide if it stays or is rolled back. Pure.
+
+use std::time::Duration;
+
+/// The percentage of first passes that may end in a fault. Chosen, not measured: a few parents that no revision can
+/// serve do not stop a rollout.
+const FAULTS_PERCENT_MAX: usize = 20;
+
+/// The time after which the analysis no longer waits for pending first passes. Chosen, not measured: a parent whose
+/// passes are parked or retried stays pending without end, and only a good revision is a target for rollbacks.
+const PENDING_MAX: Duration = Duration::from_mins(10);
+
+/// The results of the first passes of a revision so far, one for each parent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FirstPasses {
+    /// The number of passes that have not ended.
+    pub(crate) pending: usize,
+    /// The number of passes without a fault of the guest.
+    pub(crate) well: usize,
+    /// The number of passes that ended in a fault of the guest.
+    pub(crate) faulted: usize,
+}
+
+/// The analysis of the active revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RolloutAnalysis {
+    /// The verdict so far.
+    pub(crate) verdict: AnalysisVerdict,
+    /// The description of its faults; none if it has none.
+    pub(crate) faults: Option<String>,
+}
+
+/// The verdict on a revision by its first passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum AnalysisVerdict {
+    /// The pending passes decide.
+    #[default]
+    Open,
+    /// It stays.
+    Good,
+    /// Too many passes ended in a fault, whatever the pending ones do.
+    Faulty,
+}
+
+impl FirstPasses {
+    /// Returns the verdict on a revision that has had passes for this long.
+    pub(crate) fn verdict(self, waited: Duration) -> AnalysisVerdict {
+        let total = self.pending + self.well + self.faulted;
+        let is_too_much = |faults: usize| faults * 100 > total * FAULTS_PERCENT_MAX;
+        if is_too_much(self.faulted) {
+            AnalysisVerdict::Faulty
+        } else if !is_too_much(self.faulted + self.pending) || waited >= PENDING_MAX {
+            AnalysisVerdict::Good
+        } else {
+            AnalysisVerdict::Open
+        }
+    }
+
+    /// Describes the faults for people, as the rest of a sentence.
+    pub(crate) fn describe(self, first_fault: &str) -> String {
+        let (faulted, ended) = (self.faulted, self.well + self.faulted);
+        let pending = match self.pending {
+            0 => String::new(),
+            pending => format!(", {pending} were still pending"),
+        };
+        format!(
+            "{faulted} of the {ended} first passes ended in a fault{pending}; the first fault was {first_fault}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_a_fifth_is_too_much_and_a_rest_that_cannot_make_it_so_is_good() {
+        for (pending, well, faulted, expected) in [
+            (0, 0, 0, AnalysisVerdict::Good),
+            (1, 0, 0, AnalysisVerdict::Open),
+            (0, 1, 0, AnalysisVerdict::Good),
+            (0, 0, 1, AnalysisVerdict::Faulty),
+            (0, 4, 1, AnalysisVerdict::Good),
+            (0, 3, 1, AnalysisVerdict::Faulty),
+            (98, 1, 1, AnalysisVerdict::Open),
+            (79, 0, 21, AnalysisVerdict::Faulty),
+            (80, 0, 20, AnalysisVerdict::Open),
+            (19, 80, 1, AnalysisVerdict::Good),
+            (20, 79, 1, AnalysisVerdict::Open),
+            (20, 80, 0, AnalysisVerdict::Good),
+        ] {
+            let passes = FirstPasses {
+                pending,
+                well,
+                faulted,
+            };
+            assert_eq!(passes.verdict(Duration::ZERO), expected, "{passes:?}");
+            let waited = match expected {
+                AnalysisVerdict::Open => AnalysisVerdict::Good,
+                expected => expected,
+            };
+            assert_eq!(passes.verdict(PENDING_MAX), waited, "{passes:?}");
+        }
+    }
+
+    #[test]
+    fn the_faults_are_described() {
+        let passes = FirstPasses {
+            pending: 7,
+            well: 1,
+            faulted: 2,
+        };
+        let expected = "2 of the 3 first passes ended in a fault, 7 were still pending; the first fault was GuestTrapped for K a/b: x";
+        assert_eq!(passes.describe("GuestTrapped for K a/b: x"), expected);
+    }
+}

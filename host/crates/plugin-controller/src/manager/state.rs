@@ -1,0 +1,498 @@
+//! The state of one Plugin in this process, and all decisions from it: the next step, the failure and the conditions.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use backon::{BackoffBuilder, ExponentialBackoff};
+use innkeeper_apply::Target;
+use innkeeper_model::{Condition, ConditionStatus, Digest, Object, Retry, Uid};
+use innkeeper_reconcile::TrialFault;
+use innkeeper_sandbox::Plugin;
+use tokio::time::Instant;
+
+use super::{active::ActiveRevision, load::VerifiedComponent, report::status_of};
+use crate::{
+    finalizers::Finalizers,
+    lifecycle::{
+        AnalysisVerdict, FirstPasses, History, NextStep, PastRevision, RolloutAnalysis, Stage,
+        StageFailure, loads_the_same,
+    },
+    resource::{self, CandidateStatus, Declared},
+};
+
+/// The wait after the first of several failed steps, doubled by each further one. Chosen, not measured.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+/// The longest wait after a failed step: at most twelve attempts per hour and Plugin while a registry is down.
+const BACKOFF_MAX: Duration = Duration::from_mins(5);
+
+/// The refresh interval of the numbers of parents and faults in the status. No event triggers a pass when they change.
+const REFRESH_PERIOD: Duration = Duration::from_secs(10);
+
+/// The interval between attempts to remove finalizers from kinds of parents that the active revision lacks.
+const RELEASE_PERIOD: Duration = Duration::from_secs(1);
+
+/// The reason while another plugin is active for the same kind of parents.
+pub(super) const PARENT_TAKEN: &str = "ParentTaken";
+
+/// Condition type: the declared revision is not active, because a stage failed.
+const DEGRADED: &str = "Degraded";
+
+/// Condition type: the declared revision faulted too often, and the revision before it is active again.
+const ROLLED_BACK: &str = "RolledBack";
+
+/// The state of one Plugin.
+#[derive(Default)]
+pub(super) struct PluginState {
+    /// The last parsed declaration with its UID and generation; none if the spec is invalid.
+    pub(super) read: Option<(Uid, i64, Arc<Declared>)>,
+    /// The last attempt to load a declaration.
+    pub(super) attempt: Option<LoadAttempt>,
+    /// The active or suspended revision.
+    pub(super) active: Option<ActiveRevision>,
+    /// Declared revisions that could not become active.
+    pub(super) refused: BTreeMap<Digest, RefusedRevision>,
+    /// Earlier revisions that could not become active again.
+    pub(super) lost: BTreeMap<Digest, RefusedRevision>,
+    /// The revisions that have been active.
+    pub(super) history: History,
+    /// The active revision of an earlier process by name, with the number of faults that it reported.
+    pub(super) faults_before: Option<(String, i64)>,
+    /// The generation of the Plugin's spec.
+    pub(super) generation: Option<i64>,
+    /// The time at which the change that caused the pass was observed; none if the pass has no change.
+    pub(super) change: Option<Instant>,
+    /// The Plugin for writes; every write of a pass updates its version.
+    pub(super) target: Option<Target>,
+    /// The watches of parents that lose the plugin's finalizer.
+    pub(super) finalizers: Finalizers,
+    /// True if some of them still have it.
+    pub(super) is_releasing: bool,
+    /// The dry-run result of a refused revision.
+    pub(super) candidate: Option<CandidateStatus>,
+    /// The back-off of failed steps; none after a success.
+    pub(super) delays: Option<ExponentialBackoff>,
+}
+
+/// An attempt to load a declaration.
+pub(super) struct LoadAttempt {
+    pub(super) declared: Declared,
+    /// The component; also present if it does not accept its configuration.
+    pub(super) component: Option<VerifiedComponent>,
+    pub(super) result: Result<Arc<Plugin>, StageFailure>,
+    pub(super) at: Instant,
+    /// The time of the next attempt; none: at a change of the declaration, or the next pull.
+    pub(super) retry_at: Option<Instant>,
+}
+
+impl LoadAttempt {
+    /// Returns the time of the next attempt or pull.
+    fn due(&self) -> Option<Instant> {
+        let pull_at = self.declared.pull_every.map(|every| self.at + every);
+        self.retry_at.or(pull_at)
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        is_past(self.due())
+    }
+
+    fn plugin(&self) -> Option<&Arc<Plugin>> {
+        self.result.as_ref().ok()
+    }
+}
+
+/// A revision that is not active, or not under the declared terms, and the reason.
+pub(super) struct RefusedRevision {
+    declared: Declared,
+    failure: StageFailure,
+    retry_at: Option<Instant>,
+}
+
+impl RefusedRevision {
+    /// Returns true if another plugin is active for one of its kinds of parents.
+    fn waits_for_kind(&self) -> bool {
+        self.failure.reason == PARENT_TAKEN
+    }
+}
+
+fn is_past(time: Option<Instant>) -> bool {
+    time.is_some_and(|time| time <= Instant::now())
+}
+
+impl PluginState {
+    /// Returns the state of a Plugin in a process that has just started.
+    pub(super) fn of(object: &Object) -> Self {
+        let status = status_of(object);
+        Self {
+            faults_before: status
+                .revision
+                .zip(status.faults.map(|faults| faults.count)),
+            history: History(status.history),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the declaration of a Plugin; parsed again only if it may have changed.
+    ///
+    /// The UID is part of the comparison, because a Plugin that was deleted and created again starts at generation 1.
+    pub(super) fn declared(&mut self, object: &Object) -> Result<Arc<Declared>, StageFailure> {
+        if let Some((uid, generation, declared)) = &self.read
+            && *uid == object.uid
+            && Some(*generation) == object.generation
+        {
+            return Ok(Arc::clone(declared));
+        }
+        self.read = None;
+        let declared = Arc::new(super::declared(object)?);
+        let read = |generation| (object.uid.clone(), generation, Arc::clone(&declared));
+        self.read = object.generation.map(read);
+        Ok(declared)
+    }
+
+    /// Returns the next step.
+    ///
+    /// After any failure the active revision stays active under the declared terms: grants and limits bind at once.
+    /// Only terms without the required grants end it.
+    ///
+    /// A process that has just started has no active revision. It resumes the last one before it fetches anything, so
+    /// that an unavailable source stops no plugin, and another revision has to replace it in the usual way.
+    pub(super) fn next_step(
+        &self,
+        declared: &Declared,
+        analysis: Option<&RolloutAnalysis>,
+    ) -> NextStep {
+        let is_granted = |plugin: &&Arc<Plugin>| declared.terms.assess(plugin.manifest()).serves();
+        let attempt = self
+            .attempt
+            .as_ref()
+            .filter(|attempt| loads_the_same(&attempt.declared, declared) && !attempt.is_due());
+        let loaded = attempt
+            .and_then(LoadAttempt::plugin)
+            .filter(|plugin| !self.refused.contains_key(plugin.revision()))
+            .filter(is_granted);
+        let Some(active) = &self.active else {
+            return match (self.first_available(self.history.past()), loaded) {
+                (Some(last), None) => NextStep::Resume(last),
+                (Some(last), Some(loaded)) if *loaded.revision() != last => NextStep::Resume(last),
+                // Also one that was rolled back: it is better than no revision.
+                (_, Some(loaded)) => NextStep::Activate(loaded.revision().clone()),
+                (None, None) if attempt.is_none() => NextStep::Load,
+                (None, None) => NextStep::Wait,
+            };
+        };
+        let is_faulty = analysis.is_some_and(|one| one.verdict == AnalysisVerdict::Faulty);
+        if is_faulty
+            && declared.rollout.auto_rollback
+            && let Some(good) = self.first_available(self.history.good())
+        {
+            return NextStep::RollBack(good);
+        }
+        if attempt.is_none() {
+            return NextStep::Load;
+        }
+        let loaded = loaded.filter(|plugin| self.rollback(plugin).is_none());
+        let Some(next) = loaded.or(Some(&active.plugin).filter(is_granted)) else {
+            return NextStep::Stop;
+        };
+        if next.revision() != active.plugin.revision() || declared.terms != active.terms {
+            NextStep::Activate(next.revision().clone())
+        } else if loaded.is_some() {
+            NextStep::Keep
+        } else {
+            NextStep::Wait
+        }
+    }
+
+    /// Returns the reason why the declared revision is not active; none if it is, or if nothing was loaded yet.
+    pub(super) fn failure(&self, declared: &Declared) -> Option<StageFailure> {
+        let plugin = match &self.attempt.as_ref()?.result {
+            Ok(plugin) => plugin,
+            Err(failure) => return Some(failure.clone()),
+        };
+        if let Err(failure) = granted(declared, plugin) {
+            return Some(failure);
+        }
+        if let Some(message) = self.rollback(plugin) {
+            let (stage, retry) = (Stage::Serving, Retry::OnChange);
+            return Some(StageFailure::new(stage, "RolledBack", message, retry));
+        }
+        // The loaded revision comes first; another refused one is the active revision under changed terms.
+        let refused = self.refused.get(plugin.revision()).into_iter();
+        let mut refused = refused.chain(self.refused.values());
+        refused.next().map(|refused| refused.failure.clone())
+    }
+
+    /// Returns all conditions in the order of the stages; without a declaration for the reason why there is none.
+    pub(super) fn conditions(
+        &self,
+        declared: Result<&Declared, &StageFailure>,
+        analysis: Option<&RolloutAnalysis>,
+    ) -> Vec<Condition> {
+        let failure = match declared {
+            Ok(declared) => self.failure(declared),
+            Err(failure) => Some(failure.clone()),
+        };
+        let failure = failure.as_ref();
+        let reduced = declared.ok().and_then(|declared| {
+            let plugin = self.attempt.as_ref()?.plugin()?;
+            resource::lines(&declared.terms.assess(plugin.manifest()))
+        });
+        let loading = Stage::LOADING.map(|stage| self.loading(stage, failure, reduced.as_deref()));
+        let mut conditions = Vec::from(loading);
+        conditions.push(self.serving(failure));
+        conditions.push(self.degraded(failure));
+        let faulting = declared.ok().and_then(|it| faulting(it, analysis));
+        conditions.push(self.rolled_back(faulting));
+        conditions
+    }
+
+    fn loading(
+        &self,
+        stage: Stage,
+        failure: Option<&StageFailure>,
+        reduced: Option<&str>,
+    ) -> Condition {
+        let attempt = self.attempt.as_ref();
+        let verified_by = attempt
+            .and_then(|attempt| attempt.component.as_ref())
+            .map_or("", |component| &component.verified_by);
+        let kind = stage.condition();
+        let (reason, message) = match (failure, stage, reduced) {
+            (Some(failure), ..) if failure.stage == stage => return failed(failure),
+            (Some(failure), ..) if failure.stage < stage => {
+                let message = waits_for(failure);
+                return condition(kind, ConditionStatus::Unknown, "NotReached", &message);
+            }
+            (_, Stage::Verified, _) => ("AsExpected", verified_by),
+            (_, Stage::Granted, Some(lines)) => ("Reduced", lines),
+            _ => (kind, ""),
+        };
+        condition(kind, ConditionStatus::True, reason, message)
+    }
+
+    fn serving(&self, failure: Option<&StageFailure>) -> Condition {
+        let say = |status, reason, message: &str| {
+            condition(Stage::Serving.condition(), status, reason, message)
+        };
+        match (&self.active, failure) {
+            (Some(active), _) if active.terms.suspend => say(
+                ConditionStatus::False,
+                "Suspended",
+                "all passes are stopped by spec.suspend: set it to false to resume them",
+            ),
+            (Some(active), _) => {
+                let message = format!("revision {} is active", active.name());
+                say(ConditionStatus::True, "Serving", &message)
+            }
+            (None, Some(failure)) if failure.stage == Stage::Serving => failed(failure),
+            (None, Some(failure)) => say(ConditionStatus::False, "NotLoaded", &waits_for(failure)),
+            (None, None) => say(ConditionStatus::Unknown, "Starting", ""),
+        }
+    }
+
+    fn degraded(&self, failure: Option<&StageFailure>) -> Condition {
+        let Some(failure) = failure else {
+            return condition(DEGRADED, ConditionStatus::False, "AsDeclared", "");
+        };
+        let active = match &self.active {
+            Some(active) => {
+                let name = active.name();
+                format!("revision {name} stays active instead of the declared one")
+            }
+            None => "no revision is active".to_owned(),
+        };
+        let message = format!("{active}: {}", failure.message);
+        condition(DEGRADED, ConditionStatus::True, &failure.reason, &message)
+    }
+
+    fn rolled_back(&self, faulting: Option<String>) -> Condition {
+        let (status, reason, message) =
+            match (self.history.last_rollback(self.generation), faulting) {
+                (Some(message), _) => (ConditionStatus::True, "TooManyFaults", message),
+                (None, Some(message)) => (ConditionStatus::False, "TooManyFaults", message),
+                (None, None) => (ConditionStatus::False, "NotNeeded", String::new()),
+            };
+        condition(ROLLED_BACK, status, reason, &message)
+    }
+
+    /// Returns the loaded or active plugin of a revision.
+    pub(super) fn plugin(&self, revision: &Digest) -> Option<Arc<Plugin>> {
+        let loaded = self.attempt.as_ref().and_then(LoadAttempt::plugin);
+        let active = self.active.as_ref().map(|active| &active.plugin);
+        let mut plugins = loaded.into_iter().chain(active);
+        plugins
+            .find(|plugin| plugin.revision() == revision)
+            .cloned()
+    }
+
+    /// Returns the refused revision for a failure, with the time of the next attempt.
+    pub(super) fn refused(
+        &mut self,
+        declared: &Declared,
+        failure: StageFailure,
+    ) -> RefusedRevision {
+        RefusedRevision {
+            declared: declared.clone(),
+            retry_at: self.retry_at(failure.retry),
+            failure,
+        }
+    }
+
+    /// Forgets refused revisions for which an attempt is due, or that were refused under another declaration.
+    pub(super) fn forget_refused(&mut self, declared: &Declared, is_first: bool) {
+        for refused in [&mut self.refused, &mut self.lost] {
+            refused.retain(|_, refused| {
+                let is_due = is_past(refused.retry_at) || is_first && refused.waits_for_kind();
+                refused.declared == *declared && !is_due
+            });
+        }
+    }
+
+    /// Returns true if a revision waits for a kind of parents that another plugin has.
+    pub(super) fn waits_for_kind(&self) -> bool {
+        let mut refused = self.refused.values().chain(self.lost.values());
+        refused.any(RefusedRevision::waits_for_kind)
+    }
+
+    /// Clears the failures of revisions with the component of the last attempt: their bytes may be available now.
+    pub(super) fn find_again(&mut self) {
+        let attempt = self.attempt.as_ref();
+        let component = attempt.and_then(|attempt| attempt.component.as_ref());
+        let Some(digest) = component.map(VerifiedComponent::digest) else {
+            return;
+        };
+        for past in self.history.past().filter(|past| past.digest == *digest) {
+            self.lost.remove(&past.revision);
+        }
+    }
+
+    fn first_available(&self, mut pasts: impl Iterator<Item = PastRevision>) -> Option<Digest> {
+        let past = pasts.find(|past| !self.lost.contains_key(&past.revision));
+        past.map(|past| past.revision)
+    }
+
+    /// Returns the reason why a plugin was rolled back, if the spec has not changed since.
+    fn rollback(&self, plugin: &Plugin) -> Option<String> {
+        self.history.rolled_back(plugin.revision(), self.generation)
+    }
+
+    /// Returns the analysis of the active revision; none if it is not on trial or has no passes.
+    pub(super) fn analysis(&self) -> Option<RolloutAnalysis> {
+        let since = self.active.as_ref()?.passes_since()?;
+        if !self.history.is_on_trial() {
+            return None;
+        }
+        let Some((passes, first_fault)) = self.first_passes() else {
+            return Some(RolloutAnalysis::default());
+        };
+        Some(RolloutAnalysis {
+            verdict: passes.verdict(since.elapsed()),
+            faults: first_fault.map(|fault| {
+                passes.describe(&format!(
+                    "{} for {}: {}",
+                    fault.reason, fault.parent, fault.message
+                ))
+            }),
+        })
+    }
+
+    /// Returns none while the set of parents is not known.
+    fn first_passes(&self) -> Option<(FirstPasses, Option<TrialFault>)> {
+        let mut passes = FirstPasses::default();
+        let mut first_fault = None;
+        for reconciler in &self.active.as_ref()?.served.reconcilers {
+            let trial = reconciler.trial();
+            let registration = reconciler.registration();
+            // The first pass opens a trial, and without parents there is none.
+            let has_no_parents =
+                || registration.waiting().is_empty() && registration.parents().is_empty();
+            if !trial.is_open() && !has_no_parents() {
+                return None;
+            }
+            passes.pending += trial.pending();
+            passes.well += trial.well();
+            passes.faulted += trial.faulted();
+            first_fault = first_fault.or_else(|| trial.first_fault().cloned());
+        }
+        Some((passes, first_fault))
+    }
+
+    /// Returns the number of faults of the active revision that an earlier process reported.
+    pub(super) fn faults_before(&self) -> i64 {
+        let active = self.active.as_ref().map(ActiveRevision::name);
+        match &self.faults_before {
+            Some((revision, faults)) if active.as_ref() == Some(revision) => *faults,
+            _ => 0,
+        }
+    }
+
+    /// Returns the time of the next attempt after a failure; none if only a change helps.
+    pub(super) fn retry_at(&mut self, retry: Retry) -> Option<Instant> {
+        let least = match retry {
+            Retry::Never | Retry::OnChange => return None,
+            Retry::Backoff => Duration::ZERO,
+            Retry::At(least) => least,
+        };
+        let delay = self.delays.get_or_insert_with(delays).next();
+        Some(Instant::now() + delay.unwrap_or(BACKOFF_MAX).max(least))
+    }
+
+    /// Returns the time of the next pass if nothing changes before.
+    pub(super) fn due_next(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let attempt = self.attempt.as_ref().and_then(LoadAttempt::due);
+        let refused = self.refused.values().chain(self.lost.values());
+        let refused = refused.filter_map(|refused| refused.retry_at).min();
+        let refresh = self.active.as_ref().map(|_| now + REFRESH_PERIOD);
+        let release = self.is_releasing.then(|| now + RELEASE_PERIOD);
+        let dues = [attempt, refused, refresh, release];
+        dues.into_iter().flatten().min()
+    }
+}
+
+/// Checks that the declared terms grant all that a plugin requires.
+pub(super) fn granted(declared: &Declared, plugin: &Plugin) -> Result<(), StageFailure> {
+    let assessment = declared.terms.assess(plugin.manifest());
+    if assessment.serves() {
+        return Ok(());
+    }
+    let message = resource::lines(&assessment).unwrap_or_default();
+    let (stage, retry) = (Stage::Granted, Retry::OnChange);
+    Err(StageFailure::new(stage, "NotGranted", message, retry))
+}
+
+/// Returns a note that the active revision faults too often, with the reason why it is not rolled back.
+fn faulting(declared: &Declared, analysis: Option<&RolloutAnalysis>) -> Option<String> {
+    let analysis = analysis.filter(|one| one.verdict == AnalysisVerdict::Faulty)?;
+    let why = if declared.rollout.auto_rollback {
+        "no earlier revision is good"
+    } else {
+        "spec.rollout.autoRollback is false"
+    };
+    let faults = analysis.faults.as_ref()?;
+    Some(format!("{faults}; it stays active because {why}"))
+}
+
+fn failed(failure: &StageFailure) -> Condition {
+    let (kind, status) = (failure.stage.condition(), ConditionStatus::False);
+    condition(kind, status, &failure.reason, &failure.message)
+}
+
+fn waits_for(failure: &StageFailure) -> String {
+    format!("waits for {}", failure.stage.condition())
+}
+
+fn condition(kind: &str, status: ConditionStatus, reason: &str, message: &str) -> Condition {
+    Condition {
+        kind: kind.to_owned(),
+        status,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+fn delays() -> ExponentialBackoff {
+    backon::ExponentialBuilder::new()
+        .with_min_delay(BACKOFF_MIN)
+        .with_max_delay(BACKOFF_MAX)
+        .without_max_times()
+        .build()
+}
