@@ -50,7 +50,6 @@ fn once(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Exit {
         Command::Pull(settings) => registry::pull(&settings, streams),
         Command::Sign(settings) => registry::sign(&settings, streams),
         Command::Status(settings) => survey::status(&settings, streams),
-        Command::Get(settings) => survey::get(&settings, streams),
         // Started above.
         Command::Run(_) | Command::Dev(_) | Command::Compile(_) => Exit::BadUse,
     }

@@ -43,7 +43,7 @@ pub use run::RunSettings;
 pub use scope::{Definitions, ScopeSettings};
 pub use sources::SourceSettings;
 pub use streams::{Exit, Streams};
-pub use survey::{Asked, GetSettings, Listed, StatusSettings, SurveyFormat};
+pub use survey::{Asked, StatusSettings, SurveyFormat};
 
 /// Why the host does not know what to do.
 #[derive(Debug, thiserror::Error)]
@@ -277,8 +277,6 @@ enum CliCommand {
     Verify(registry::VerifyArgs),
     /// Show how plugins and parents are: what serves, what is not Ready and why, the last faults.
     Status(survey::StatusArgs),
-    /// List plugins or parents as the cluster has them.
-    Get(survey::GetArgs),
 }
 
 /// What the host was asked to do.
@@ -315,8 +313,6 @@ pub enum Command {
     Sign(SignSettings),
     /// How plugins and parents are.
     Status(StatusSettings),
-    /// What plugins or parents there are.
-    Get(GetSettings),
 }
 
 /// Reads the command line, and from the environment and the files what it names.
@@ -344,7 +340,6 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, Err
             CliCommand::Sign(args) => Command::Sign(args.into_settings()?),
             CliCommand::Verify(args) => Command::Pull(args.into_settings()?),
             CliCommand::Status(args) => Command::Status(args.into_settings()),
-            CliCommand::Get(args) => Command::Get(args.into_settings()),
         },
     })
 }

@@ -1,8 +1,8 @@
-//! The state of plugins and parents: `innkeeper status` and `innkeeper get`.
+//! The state of plugins and parents: `innkeeper status`.
 //!
 //! The source is either a running host or the conditions in the cluster. Both give one [`Survey`], which is printed as
 //! tables or as JSON.
-//! The commands only read.
+//! The command only reads.
 
 mod cluster;
 mod host;
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     admin::PassState,
-    config::{self, Asked, Exit, GetSettings, Listed, StatusSettings, Streams, SurveyFormat},
+    config::{self, Asked, Exit, StatusSettings, Streams, SurveyFormat},
 };
 
 /// The timeout of one request to the host or the API server.
@@ -105,7 +105,7 @@ struct Survey {
     /// The state of the host; none if the source is the cluster.
     host: Option<HostRow>,
     plugins: Vec<PluginRow>,
-    /// The parents that are not Ready for `status`; all parents for `get`.
+    /// The selected parents that are not Ready.
     parents: Vec<ParentRow>,
     /// The number of parents that are not Ready and that the host did not list.
     parents_omitted: usize,
@@ -158,9 +158,6 @@ struct ParentRow {
     message: String,
     /// The end of the last pass; none if the source is the cluster.
     last_pass: Option<PassState>,
-    /// True if no plugin selects the parent: it then counts neither as ready nor as not ready.
-    #[serde(skip)]
-    left_out: bool,
 }
 
 /// The row of a fault.
@@ -213,12 +210,6 @@ pub fn status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Exit {
     streams.end(shown, Error::exit)
 }
 
-/// Lists plugins or parents.
-pub fn get(settings: &GetSettings, streams: &mut Streams<'_>) -> Exit {
-    let shown = show_list(settings, streams);
-    streams.end(shown, Error::exit)
-}
-
 fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<Exit, Error> {
     let StatusSettings {
         asked,
@@ -229,13 +220,7 @@ fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<E
     block_on(async {
         let ask = async || match asked {
             Asked::Host(address) => host::survey(address, PATIENCE).await,
-            Asked::Cluster(connection) => {
-                let mut survey = cluster::survey(connection, PATIENCE, None).await?;
-                survey
-                    .parents
-                    .retain(|parent| !parent.is_ready() && !parent.left_out);
-                Ok(survey)
-            }
+            Asked::Cluster(connection) => cluster::survey(connection, PATIENCE).await,
         };
         // A failure of the first request ends the command; later failures are reported and retried.
         let mut survey = ask().await?;
@@ -286,29 +271,6 @@ fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<E
             }
         }
     })
-}
-
-fn show_list(settings: &GetSettings, streams: &mut Streams<'_>) -> Result<Exit, Error> {
-    let GetSettings {
-        what,
-        plugin,
-        namespace,
-        connection,
-        output,
-    } = settings;
-    let mut survey = block_on(cluster::survey(connection, PATIENCE, namespace.as_deref()))?;
-    if let Some(plugin) = plugin {
-        survey.plugins.retain(|row| row.name == *plugin);
-        survey.parents.retain(|row| row.plugin == *plugin);
-    }
-    let text = match (what, output) {
-        (Listed::Plugins, SurveyFormat::Text) => show::plugins(&survey.plugins),
-        (Listed::Plugins, SurveyFormat::Json) => show::json(&survey.plugins)?,
-        (Listed::Parents, SurveyFormat::Text) => show::parents(&survey.parents),
-        (Listed::Parents, SurveyFormat::Json) => show::json(&survey.parents)?,
-    };
-    write(streams, &text)?;
-    Ok(Exit::Success)
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {

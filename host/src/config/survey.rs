@@ -1,4 +1,4 @@
-//! The commands `status` and `get`.
+//! The command `status`.
 
 use std::{
     io::{IsTerminal, stdout},
@@ -14,13 +14,6 @@ Exit codes:
   2  a plugin does not serve, or a parent is not Ready; with --watch never
   4  the command line, or a file that it names, cannot be used
   5  no host and no API server answers, or it refuses to";
-
-/// How `get` ends.
-const GET_EXIT_CODES: &str = "\
-Exit codes:
-  0  what there is is on standard output
-  4  the command line, or a file that it names, cannot be used
-  5  no API server answers, or it refuses to";
 
 /// Flags of `status`.
 #[derive(Clone, Debug, clap::Args)]
@@ -55,35 +48,6 @@ pub(super) struct StatusArgs {
     output: SurveyFormat,
 }
 
-/// Flags of `get`.
-#[derive(Clone, Debug, clap::Args)]
-#[command(after_help = GET_EXIT_CODES)]
-pub(super) struct GetArgs {
-    /// What to list.
-    #[arg(value_name = "WHAT", value_enum)]
-    what: Listed,
-    /// Only this plugin, or parents of this plugin.
-    #[arg(long, value_name = "NAME")]
-    plugin: Option<String>,
-    /// Only parents in this namespace [default: in all, and cluster-scoped ones].
-    #[arg(long, short, value_name = "NAME")]
-    namespace: Option<String>,
-    #[command(flatten)]
-    connection: ConnectionArgs,
-    /// Print in this form.
-    #[arg(long, short, value_enum, default_value_t = SurveyFormat::Text)]
-    output: SurveyFormat,
-}
-
-/// What `get` lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Listed {
-    /// Plugins: those of Plugin resources, and those that brought a kind of parents.
-    Plugins,
-    /// The parents of all plugins.
-    Parents,
-}
-
 /// How a survey is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SurveyFormat {
@@ -115,21 +79,6 @@ pub enum Asked {
     Cluster(Connection),
 }
 
-/// What `get` is to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GetSettings {
-    /// What to list.
-    pub what: Listed,
-    /// Only of this plugin.
-    pub plugin: Option<String>,
-    /// Only in this namespace.
-    pub namespace: Option<String>,
-    /// The API server.
-    pub connection: Connection,
-    /// The form.
-    pub output: SurveyFormat,
-}
-
 impl StatusArgs {
     pub(super) fn into_settings(self) -> StatusSettings {
         let Self {
@@ -146,25 +95,6 @@ impl StatusArgs {
             },
             every: watch.then(|| Duration::from_secs(interval_seconds)),
             redraw: watch && output == SurveyFormat::Text && stdout().is_terminal(),
-            output,
-        }
-    }
-}
-
-impl GetArgs {
-    pub(super) fn into_settings(self) -> GetSettings {
-        let Self {
-            what,
-            plugin,
-            namespace,
-            connection,
-            output,
-        } = self;
-        GetSettings {
-            what,
-            plugin,
-            namespace,
-            connection: connection.into_settings(),
             output,
         }
     }

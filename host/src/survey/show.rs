@@ -66,8 +66,7 @@ fn heading(survey: &Survey) -> String {
     format!("{}{does}{left_out}", survey.from)
 }
 
-/// Returns the table of plugins.
-pub(super) fn plugins(plugins: &[PluginRow]) -> String {
+fn plugins(plugins: &[PluginRow]) -> String {
     let rows = plugins.iter().map(|plugin| {
         [
             plugin.name.clone(),
@@ -95,8 +94,7 @@ pub(super) fn plugins(plugins: &[PluginRow]) -> String {
     )
 }
 
-/// Returns the table of parents.
-pub(super) fn parents(parents: &[ParentRow]) -> String {
+fn parents(parents: &[ParentRow]) -> String {
     let rows = parents.iter().map(|parent| {
         let place = match &parent.namespace {
             Some(namespace) => format!("{namespace}/{}", parent.name),
