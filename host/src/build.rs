@@ -95,10 +95,14 @@ pub enum Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::Build(guest_build::Error::Compile { .. } | guest_build::Error::Encode { .. })
-            | Self::Artifact { .. } => Exit::NotWell,
-            Self::Plugin { .. } => Exit::GuestFault,
-            _ => Exit::BadUse,
+            Self::Directory { .. }
+            | Self::NoGuest { .. }
+            | Self::Build(
+                guest_build::Error::ReadWorkspace { .. }
+                | guest_build::Error::UnknownPackage { .. }
+                | guest_build::Error::NoModule { .. },
+            ) => Exit::Usage,
+            _ => Exit::Failure,
         }
     }
 }

@@ -22,7 +22,7 @@ mod sources;
 mod streams;
 mod survey;
 
-use std::{ffi::OsString, io, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, io, path::PathBuf};
 
 use clap::Parser;
 use innkeeper_model::InvalidSelector;
@@ -240,7 +240,7 @@ pub enum Error {
     name = "innkeeper",
     version,
     propagate_version = true,
-    after_help = "`innkeeper COMMAND --help` says every flag with its unit, default and limits, and the exit codes."
+    after_help = "`innkeeper COMMAND --help` lists all flags with units, defaults and limits, and the exit codes."
 )]
 struct Cli {
     #[command(flatten)]
@@ -344,18 +344,18 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, Err
     })
 }
 
-/// Says on the right stream why the command line or what it names cannot be used, and how the process ends.
-pub fn explain(error: &Error) -> ExitCode {
+/// Reports an unusable command line, or prints the requested help or version; returns the end of the process.
+pub fn explain(error: &Error) -> Exit {
     let Error::CommandLine(usage) = error else {
         Streams::of_process(|streams| streams.report(error));
-        return Exit::BadUse.into();
+        return Exit::Usage;
     };
-    // Help and version come as errors, too; clap knows which stream each belongs to.
+    // Help and version are errors of clap as well, and clap knows their streams.
     let printed = usage.print();
     if usage.use_stderr() || printed.is_err() {
-        Exit::BadUse.into()
+        Exit::Usage
     } else {
-        Exit::Success.into()
+        Exit::Success
     }
 }
 

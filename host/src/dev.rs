@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
 use crate::{
-    config::{DevCluster, DevSettings, RunSettings},
+    config::{DevCluster, DevSettings, Exit, RunSettings},
     run::{self, Gallery, Stop},
 };
 use controlplane::ControlPlane;
@@ -125,12 +125,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the exit code of the process: that of the host, 4 for an unusable example, and 1 for all other errors.
-    pub fn exit_code(&self) -> u8 {
+    /// Returns the end of the command: that of the host, if the host ended.
+    pub const fn exit(&self) -> Exit {
         match self {
-            Self::Host(host) => host.exit_code(),
-            Self::ReadExample { .. } | Self::ParseExample { .. } | Self::ExampleShape { .. } => 4,
-            _ => 1,
+            Self::Host(host) => host.exit(),
+            Self::ReadExample { .. } | Self::ParseExample { .. } | Self::ExampleShape { .. } => {
+                Exit::Usage
+            }
+            Self::NotReady { .. } => Exit::Finding,
+            _ => Exit::Failure,
         }
     }
 }

@@ -46,11 +46,11 @@ pub enum Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::Plugin(plugin::Error::Describe { .. } | plugin::Error::Manifest { .. }) => {
-                Exit::GuestFault
-            }
+            Self::Read(_) | Self::Shelf(_) => Exit::Usage,
             Self::Source(error) => Exit::of_blame(error.failure().blame()),
-            _ => Exit::BadUse,
+            Self::Artifact(_) => Exit::Finding,
+            Self::Plugin(error) => Exit::of_plugin(error),
+            Self::Runtime(_) | Self::Write(_) => Exit::Failure,
         }
     }
 }

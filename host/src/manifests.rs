@@ -106,11 +106,9 @@ pub enum Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::LoadPlugin {
-                source: plugin::Error::Describe { .. } | plugin::Error::Manifest { .. },
-                ..
-            } => Exit::GuestFault,
-            _ => Exit::BadUse,
+            Self::Engine(source) | Self::LoadPlugin { source, .. } => Exit::of_plugin(source),
+            Self::Encode(_) | Self::Write { .. } => Exit::Failure,
+            _ => Exit::Usage,
         }
     }
 }

@@ -90,9 +90,12 @@ impl From<source::Error> for Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::Plugin { .. } => Exit::GuestFault,
+            Self::Plugin { source, .. } => Exit::of_plugin(source),
             Self::Source(error) => Exit::of_blame(error.failure().blame()),
-            _ => Exit::BadUse,
+            Self::Runtime(_) | Self::Keep { .. } | Self::Write(_) => Exit::Failure,
+            Self::Shelf(_) | Self::Digest(_) | Self::Key { .. } | Self::Artifact { .. } => {
+                Exit::Usage
+            }
         }
     }
 }

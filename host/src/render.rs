@@ -185,13 +185,10 @@ pub enum Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::Rejected(_) => Exit::Rejected,
-            Self::Schema(_)
-            | Self::LoadPlugin {
-                source: plugin::Error::Describe { .. } | plugin::Error::Manifest { .. },
-                ..
-            } => Exit::GuestFault,
-            _ => Exit::BadUse,
+            Self::Rejected(_) | Self::Schema(_) => Exit::Finding,
+            Self::LoadPlugin { source, .. } => Exit::of_plugin(source),
+            Self::Cache(_) | Self::Write(_) | Self::Encode(_) => Exit::Failure,
+            _ => Exit::Usage,
         }
     }
 }
@@ -285,7 +282,7 @@ fn pass(
     };
     streams.write(text.as_bytes()).map_err(Error::Write)?;
     Ok(match said.fault {
-        Some(_) => Exit::GuestFault,
+        Some(_) => Exit::Finding,
         None => Exit::Success,
     })
 }

@@ -86,12 +86,8 @@ pub enum Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::NoHost { .. }
-            | Self::Closed(_)
-            | Self::NotAHost { .. }
-            | Self::Understand { .. }
-            | Self::Cluster(_) => Exit::NoAnswer,
-            _ => Exit::BadUse,
+            Self::Config(_) => Exit::Usage,
+            _ => Exit::Failure,
         }
     }
 }
@@ -233,7 +229,7 @@ fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<E
             return Ok(if survey.is_well() {
                 Exit::Success
             } else {
-                Exit::NotWell
+                Exit::Finding
             });
         };
         let mut shown = None;

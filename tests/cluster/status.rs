@@ -21,8 +21,8 @@ const GOOD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "good");
 const BAD: Target<'static> = ("test.innkeeper.dev/v1", "Unruly", "bad");
 
 /// The exit code for a successful answer that reports a fault.
-const FINDING: i32 = 2;
-const NO_ANSWER: i32 = 5;
+const FINDING: i32 = 3;
+const NO_ANSWER: i32 = 1;
 
 fn innkeeper(arguments: &[&str]) -> Command {
     let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
@@ -244,7 +244,7 @@ fn status_names_the_fault_if_no_host_answers() {
     ] {
         let output = run(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(4), "{arguments:?}: {error}");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.contains(expected), "{arguments:?}: {error}");
     }
     site.stage.plane.control(&["pause", "apiserver"]).unwrap();

@@ -4,19 +4,11 @@ use std::path::PathBuf;
 
 use innkeeper_guest_build::{Environment, Guest};
 
-use super::ResultFormat;
-
-/// How `build` ends.
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  the components are built; their digests are on standard output
-  2  the code does not compile, or what it makes is no plugin; why is on standard error
-  3  a plugin failed to describe itself
-  4  the command line, or a file that it names, cannot be used; or no compiler here can build plugins";
+use super::{ResultFormat, streams::exit_codes};
 
 /// Flags of `build`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes!())]
 pub(super) struct BuildArgs {
     /// The directory of the crate, or of a workspace with plugins.
     #[arg(value_name = "DIR", default_value = ".")]

@@ -6,11 +6,18 @@ use super::{
     Error, RunSettings, ScopeSettings,
     cluster::{ClusterArgs, ClusterSettings},
     plugins::{PluginArgs, plugin_files},
+    streams::exit_codes,
 };
+
+/// The exit codes of `dev`, in its help.
+const HELP: &str = concat!(
+    exit_codes!("with --once: a parent is not Ready in time"),
+    "\n  130, 143  aborted by a second SIGINT or SIGTERM"
+);
 
 /// Flags of `dev`.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What to try out", after_help = super::run::EXIT_CODES)]
+#[command(next_help_heading = "What to try out", after_help = HELP)]
 #[command(group = plugin_files().required(true))]
 #[command(group = clap::ArgGroup::new("dev-cluster").required(true).args(["controlplane", "kubeconfig"]))]
 pub(super) struct DevArgs {

@@ -4,23 +4,14 @@ use std::path::PathBuf;
 
 use innkeeper_source::RegistrySettings;
 
-use super::{Error, registry::RegistryArgs};
-
-/// How `inspect` ends.
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  the file is a plugin that this host can run
-  2  the artifact in the registry is something else, or has another digest
-  3  the file is a plugin that failed to describe itself
-  4  the file is something else, or cannot be read; what it is stands on standard output, why not on standard error
-  5  the registry does not answer, or refuses to";
+use super::{Error, registry::RegistryArgs, streams::exit_codes};
 
 /// What a reference to a registry starts with.
 const SCHEME: &str = "oci://";
 
 /// Flags of `inspect`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes!("the file is no plugin that this host can run; standard output has its known properties"))]
 pub(super) struct InspectArgs {
     /// The file to look at, at most 32 MiB, or oci:// and a reference to an artifact in a registry
     #[arg(value_name = "FILE|oci://REFERENCE")]

@@ -11,18 +11,12 @@ use super::{
     plugins::{PluginFileKind, by_plugin, name_and_file},
     scope::ScopeArgs,
     sources::checked_selector,
+    streams::exit_codes,
 };
-
-/// How `manifests` ends.
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  the manifests are written
-  3  a plugin failed to describe itself
-  4  the command line, or a file that it names, cannot be used";
 
 /// Flags of `manifests`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes!("a plugin failed to describe itself"))]
 pub(super) struct ManifestsArgs {
     /// Give the host what the plugins in these .wasm files need; the image has to hold them in /plugins
     #[arg(long = "plugin", value_name = "FILE", required = true, num_args = 1..)]

@@ -7,31 +7,7 @@ use std::{
 
 use innkeeper_source::{DockerConfigText, RegistrySettings};
 
-use super::Error;
-
-/// How `push` ends.
-const PUSH_EXIT_CODES: &str = "\
-Exit codes:
-  0  the registry has the plugin; its digests are on standard output
-  3  the plugin failed to describe itself
-  4  the command line, or a file that it names, cannot be used
-  5  the registry does not answer, or refuses to";
-
-/// How `pull` and `verify` end.
-const PULL_EXIT_CODES: &str = "\
-Exit codes:
-  0  the plugin is what it has to be; its digests are on standard output
-  2  it has another digest, no signature by one of the keys, or is no plugin
-  4  the command line, or a file that it names, cannot be used
-  5  the registry does not answer, or refuses to";
-
-/// How `sign` ends.
-const SIGN_EXIT_CODES: &str = "\
-Exit codes:
-  0  the registry has the signature
-  2  what is there has another digest, or is no plugin
-  4  the command line, or a file that it names, cannot be used
-  5  the registry does not answer, or refuses to";
+use super::{Error, streams::exit_codes};
 
 /// Flags by which registries are spoken with.
 #[derive(Clone, Debug, clap::Args)]
@@ -130,7 +106,7 @@ pub enum ResultFormat {
 
 /// Flags of `push`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = PUSH_EXIT_CODES)]
+#[command(after_help = exit_codes!("the plugin failed to describe itself"))]
 pub(super) struct PushArgs {
     /// The plugin's .wasm file.
     #[arg(value_name = "FILE")]
@@ -193,7 +169,7 @@ pub(super) struct ExpectArgs {
 
 /// Flags of `pull`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = PULL_EXIT_CODES)]
+#[command(after_help = exit_codes!("the artifact has another digest, no signature by one of the keys, or is no plugin"))]
 pub(super) struct PullArgs {
     #[command(flatten)]
     expect: ExpectArgs,
@@ -207,7 +183,7 @@ pub(super) struct PullArgs {
 
 /// Flags of `verify`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = PULL_EXIT_CODES)]
+#[command(after_help = exit_codes!("the artifact has another digest, no signature by one of the keys, or is no plugin"))]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
     expect: ExpectArgs,
@@ -308,7 +284,7 @@ impl VerifyArgs {
 
 /// Flags of `sign`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = SIGN_EXIT_CODES)]
+#[command(after_help = exit_codes!("the artifact has another digest, or is no plugin"))]
 pub(super) struct SignArgs {
     /// The plugin: registry.example/plugins/memcached:1.4.0, or @sha256: and the digest of its manifest.
     #[arg(value_name = "REFERENCE")]

@@ -2,18 +2,11 @@
 
 use std::path::PathBuf;
 
-/// How `render` ends.
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  the plugin answered; the answer is on standard output
-  2  the parent is rejected by its schema or a rule, with the words of the API server, or the answer is not the
-     recorded one
-  3  the plugin failed, exceeded a limit, or its answer breaks a rule
-  4  the command line, or a file that it names, cannot be used";
+use super::streams::exit_codes;
 
 /// Flags of `render`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes!("the parent is rejected, the plugin failed or broke a rule, or the answer is not the recorded one"))]
 pub struct RenderArgs {
     /// Ask the plugin in this .wasm file, with the limits that `run` would give it
     #[arg(long, value_name = "FILE")]

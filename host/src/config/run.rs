@@ -8,23 +8,20 @@ use super::{
     plugins::{PluginArgs, PluginSettings},
     scope::{ScopeArgs, ScopeSettings},
     sources::{SourceArgs, SourceSettings},
+    streams::exit_codes,
 };
 
-/// How `run` and `dev` end.
-pub(super) const EXIT_CODES: &str = "\
-Signals: the first SIGTERM or SIGINT lets running passes end (--drain-timeout), a second one cuts them off.
-Nothing is lost by that: the next start goes on where this one stopped.
-
-Exit codes:
-  0    stopped by one signal, or done
-  1    cannot start, or cannot go on; the last line of the log says why
-  4    the command line, or a file that it names, cannot be used
-  130  cut off by a second signal, SIGINT
-  143  cut off by a second signal, SIGTERM";
+/// The signals and exit codes of `run`, in its help.
+const HELP: &str = concat!(
+    "The first SIGTERM or SIGINT lets running passes end (--drain-timeout), a second one aborts them.\n",
+    "Nothing is lost: the next start completes them.\n\n",
+    exit_codes!(),
+    "\n  130, 143  aborted by a second SIGINT or SIGTERM"
+);
 
 /// Flags of `run`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = HELP)]
 pub(super) struct RunArgs {
     #[command(flatten)]
     cluster: ClusterArgs,

@@ -5,19 +5,14 @@ use std::{
     time::Duration,
 };
 
-use super::cluster::{Connection, ConnectionArgs};
-
-/// How `status` ends.
-const STATUS_EXIT_CODES: &str = "\
-Exit codes:
-  0  every plugin serves and every parent is Ready
-  2  a plugin does not serve, or a parent is not Ready; with --watch never
-  4  the command line, or a file that it names, cannot be used
-  5  no host and no API server answers, or it refuses to";
+use super::{
+    cluster::{Connection, ConnectionArgs},
+    streams::exit_codes,
+};
 
 /// Flags of `status`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = STATUS_EXIT_CODES)]
+#[command(after_help = exit_codes!("a plugin is not active, or a parent is not Ready; never with --watch"))]
 pub(super) struct StatusArgs {
     /// Ask the host that runs with this --admin-address and with --debug-endpoints, as HOST:PORT
     /// [default: ask the cluster, which knows no faults of plugins that were given as files].

@@ -31,7 +31,7 @@ fn look_at(target: Inspected, output: InspectFormat) -> (Exit, String, String) {
 #[test]
 fn describes_a_core_module() {
     let (exit, out, err) = inspect(b"\0asm\x01\0\0\0", InspectFormat::Text);
-    assert_eq!(exit, Exit::BadUse);
+    assert_eq!(exit, Exit::Finding);
     expect![[r"
         what          core module
         size          8 bytes
@@ -46,7 +46,7 @@ fn describes_a_core_module() {
 #[test]
 fn describes_any_other_file_as_json() {
     let (exit, out, err) = inspect(b"apiVersion: v1", InspectFormat::Json);
-    assert_eq!(exit, Exit::BadUse);
+    assert_eq!(exit, Exit::Finding);
     expect![[r#"
         {
           "contract": null,
@@ -70,7 +70,7 @@ fn describes_any_other_file_as_json() {
 fn the_error_names_a_missing_file() {
     let target = Inspected::File("/nowhere/pond.wasm".into());
     let (exit, _, message) = look_at(target, InspectFormat::Text);
-    assert_eq!(exit, Exit::BadUse);
+    assert_eq!(exit, Exit::Usage);
     assert!(message.contains("/nowhere/pond.wasm"), "{message}");
 }
 
@@ -104,7 +104,7 @@ async fn inspects_an_artifact_in_its_registry() {
     assert_eq!(seen["plugin"]["name"], "web");
     assert_eq!(seen["embedded"], json!(false));
     let (exit, _, err) = look(found.reference(":2")).await.unwrap();
-    assert_eq!(exit, Exit::NoAnswer, "{err}");
+    assert_eq!(exit, Exit::Failure, "{err}");
     let (exit, _, err) = look("pond".to_owned()).await.unwrap();
-    assert_eq!(exit, Exit::BadUse, "{err}");
+    assert_eq!(exit, Exit::Usage, "{err}");
 }

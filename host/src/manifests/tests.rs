@@ -300,7 +300,7 @@ fn args(plugin: &str, namespace: &str) -> ManifestsSettings {
 #[test]
 fn rejects_namespace() {
     let (exit, message) = failure(&args("pond.wasm", "Inn"));
-    assert_eq!(exit, Exit::BadUse);
+    assert_eq!(exit, Exit::Usage);
     assert!(
         message.contains("\"Inn\" is not the name of a namespace"),
         "{message}"
@@ -310,7 +310,7 @@ fn rejects_namespace() {
 #[test]
 fn rejects_load_artifact() {
     let (exit, message) = failure(&args("/nowhere/pond.wasm", "inn"));
-    assert_eq!(exit, Exit::BadUse);
+    assert_eq!(exit, Exit::Usage);
     assert!(message.contains("/nowhere/pond.wasm"), "{message}");
 }
 

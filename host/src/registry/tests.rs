@@ -134,10 +134,10 @@ async fn a_pushed_plugin_is_pulled_by_tag_and_by_digest() {
             ..site.expecting(":1", &[])
         })
         .await;
-    assert_eq!(wrong.exit, Exit::NotWell, "{wrong:?}");
+    assert_eq!(wrong.exit, Exit::Finding, "{wrong:?}");
     assert!(!site.file("pulled.wasm").exists());
     let missing = site.pull(site.expecting(":2", &[])).await;
-    assert_eq!(missing.exit, Exit::NoAnswer, "{missing:?}");
+    assert_eq!(missing.exit, Exit::Failure, "{missing:?}");
     assert!(missing.error.contains("is not there"), "{missing:?}");
 }
 
@@ -146,7 +146,7 @@ async fn a_signature_is_valid_only_for_its_key() {
     let site = Site::start(false).await;
     site.push("pond.wasm", ":1").await;
     let unsigned = site.pull(site.expecting(":1", &[P256_PUB])).await;
-    assert_eq!(unsigned.exit, Exit::NotWell, "{unsigned:?}");
+    assert_eq!(unsigned.exit, Exit::Finding, "{unsigned:?}");
     assert!(
         unsigned.error.contains("no signature found"),
         "{unsigned:?}"
@@ -163,14 +163,14 @@ async fn a_signature_is_valid_only_for_its_key() {
     assert_eq!(signed.out["signedBy"], key);
     assert_eq!(verified.out["file"], Value::Null);
     let other = site.pull(site.expecting(":1", &[OTHER_PUB])).await;
-    assert_eq!(other.exit, Exit::NotWell, "{other:?}");
+    assert_eq!(other.exit, Exit::Finding, "{other:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_password_for_a_registry_comes_from_the_docker_config() {
     let mut site = Site::start(true).await;
     let stranger = site.push("pond.wasm", ":1").await;
-    assert_eq!(stranger.exit, Exit::NoAnswer, "{stranger:?}");
+    assert_eq!(stranger.exit, Exit::Failure, "{stranger:?}");
     assert!(stranger.error.contains("answered 401"), "{stranger:?}");
     site.settings.docker_config = Some(DockerConfigText {
         path: PathBuf::from("config.json"),
@@ -188,40 +188,40 @@ async fn the_error_names_the_unusable_argument() {
     let site = Site::start(false).await;
     fs::write(site.file("text.wasm"), "apiVersion: v1").unwrap();
     let text = site.push("text.wasm", ":1").await;
-    assert_eq!(text.exit, Exit::BadUse, "{text:?}");
+    assert_eq!(text.exit, Exit::Usage, "{text:?}");
     assert!(
         text.error.contains("text.wasm: this is not WebAssembly"),
         "{text:?}"
     );
     let nothing = site.push("none.wasm", ":1").await;
-    assert_eq!(nothing.exit, Exit::BadUse, "{nothing:?}");
+    assert_eq!(nothing.exit, Exit::Usage, "{nothing:?}");
     let digest = format!(":1@{}", Digest::of(b"x"));
     let pinned = site.push("pond.wasm", &digest).await;
-    assert_eq!(pinned.exit, Exit::BadUse, "{pinned:?}");
+    assert_eq!(pinned.exit, Exit::Usage, "{pinned:?}");
     assert!(
         pinned.error.contains("name one, and no digest"),
         "{pinned:?}"
     );
     let public = site.sign(":1", P256_PUB).await;
-    assert_eq!(public.exit, Exit::BadUse, "{public:?}");
+    assert_eq!(public.exit, Exit::Usage, "{public:?}");
     assert!(
         public.error.contains("a.key: this is not a private key"),
         "{public:?}"
     );
     let private = site.pull(site.expecting(":1", &[P256_KEY])).await;
-    assert_eq!(private.exit, Exit::BadUse, "{private:?}");
+    assert_eq!(private.exit, Exit::Usage, "{private:?}");
     let odd = PullSettings {
         digest: Some("sha256:1".to_owned()),
         ..site.expecting(":1", &[])
     };
     let odd = site.pull(odd).await;
-    assert_eq!(odd.exit, Exit::BadUse, "{odd:?}");
+    assert_eq!(odd.exit, Exit::Usage, "{odd:?}");
     let elsewhere = PullSettings {
         reference: "127.0.0.1:1/plugins/pond:1".to_owned(),
         ..site.expecting(":1", &[])
     };
     let elsewhere = site.pull(elsewhere).await;
-    assert_eq!(elsewhere.exit, Exit::NoAnswer, "{elsewhere:?}");
+    assert_eq!(elsewhere.exit, Exit::Failure, "{elsewhere:?}");
 }
 
 #[test]
