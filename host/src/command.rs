@@ -9,21 +9,21 @@ use jiff::Timestamp;
 
 use crate::{
     build,
-    config::{self, Command, CompileArgs, Exit, LogControl, Streams},
+    config::{self, Cli, Command, CompileArgs, Exit, LogControl, Streams},
     dev, inspect, manifests, registry, render, run, survey,
 };
 
 /// Runs the command of the arguments; the first argument is the program.
 pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let config = match config::read(arguments) {
-        Ok(config) => config,
+    let Cli { log, command } = match config::read(arguments) {
+        Ok(cli) => cli,
         Err(error) => return config::explain(&error).into(),
     };
-    let log = match config::start_log(&config.log) {
+    let log = match config::start_log(&log, command.log_filter()) {
         Ok(log) => log,
         Err(error) => return config::explain(&error).into(),
     };
-    Streams::of_process(|streams| match config.command {
+    Streams::of_process(|streams| match command {
         Command::Compile(args) => compile(args, streams),
         other => execute(other, log, streams).into(),
     })
@@ -31,25 +31,26 @@ pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Exit {
     match command {
-        Command::Run(settings) => {
-            let ended = run::run(settings, log).map(|()| Exit::Success);
+        Command::Run(args) => {
+            let ended = run::run(args, log).map(|()| Exit::Success);
             streams.end(ended, run::Error::exit)
         }
-        Command::Dev(settings) => {
-            let ended = dev::run(settings).map(|()| Exit::Success);
+        Command::Dev(args) => {
+            let ended = dev::run(&args).map(|()| Exit::Success);
             streams.end(ended, dev::Error::exit)
         }
         Command::Render(args) => {
             let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
             render::run(&args, now_ms, streams)
         }
-        Command::Inspect(settings) => inspect::run(&settings, streams),
-        Command::Manifests(settings) => manifests::run(&settings, streams),
-        Command::Build(settings) => build::run(&settings, streams),
-        Command::Push(settings) => registry::push(&settings, streams),
-        Command::Pull(settings) => registry::pull(&settings, streams),
-        Command::Sign(settings) => registry::sign(&settings, streams),
-        Command::Status(settings) => survey::status(&settings, streams),
+        Command::Inspect(args) => inspect::run(&args, streams),
+        Command::Manifests(args) => manifests::run(&args, streams),
+        Command::Build(args) => build::run(&args, streams),
+        Command::Push(args) => registry::push(&args, streams),
+        Command::Pull(args) => registry::pull(&args, streams),
+        Command::Sign(args) => registry::sign(&args, streams),
+        Command::Verify(args) => registry::verify(&args, streams),
+        Command::Status(args) => survey::status(&args, streams),
         // `start` has already run it.
         Command::Compile(_) => Exit::Usage,
     }

@@ -24,8 +24,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
 use crate::{
-    config::{DevCluster, DevSettings, Exit, RunSettings},
+    config::{ConnectionArgs, DevArgs, Exit, RunArgs},
     run::{self, Gallery, Stop},
+    runtime,
 };
 use controlplane::ControlPlane;
 use show::Show;
@@ -139,62 +140,53 @@ impl Error {
 }
 
 /// Interval of the checks for loaded plugins and for changed parents; short enough to look live on a terminal.
-const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Runs `dev` until a signal arrives, with `--once` until all parents are Ready.
 /// Blocks the calling thread and creates the runtime of all tasks.
-pub fn run(settings: DevSettings) -> Result<(), Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
-    let ended = runtime.block_on(async {
+pub fn run(args: &DevArgs) -> Result<(), Error> {
+    let ended = runtime::block_on_all_threads(async {
         let stop = Stop::default();
         let signals = run::listen(stop.clone()).map_err(Error::Signals)?;
         tokio::select! {
-            ended = dev(settings, stop) => ended,
+            ended = dev(args, stop) => ended,
             never = signals => match never {},
         }
     });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    ended
+    ended.map_err(Error::Runtime)?
 }
 
-async fn dev(settings: DevSettings, stop: Stop) -> Result<(), Error> {
-    let DevSettings {
-        cluster,
-        mut run,
-        examples,
-        once,
-        timeout,
-    } = settings;
-    let deadline = Instant::now() + timeout;
-    let examples = examples::read(&examples)?;
+async fn dev(args: &DevArgs, stop: Stop) -> Result<(), Error> {
+    let deadline = Instant::now() + args.timeout;
+    let examples = examples::read(&args.examples)?;
+    let mut host = args.host();
     let mut show = Show::start();
-    let control_plane = match &cluster {
-        DevCluster::Existing => None,
-        DevCluster::Local { program, dir } => {
+    let control_plane = match &args.controlplane {
+        None => None,
+        Some(program) => {
             let starting = show.step("starting the control plane")?;
             let started = tokio::select! {
-                started = ControlPlane::start(program, dir.as_deref()) => started?,
-                () = stop.first() => return stopped(once),
+                started = ControlPlane::start(program, args.dir.as_deref()) => started?,
+                () = stop.first() => return stopped(args.once),
             };
-            run.cluster.kubeconfig = Some(started.kubeconfig());
-            run.cluster.context = None;
+            host.cluster.connection = ConnectionArgs {
+                kubeconfig: Some(started.kubeconfig()),
+                context: None,
+            };
             show.done(starting)?;
             Some(started)
         }
     };
     let audience = Audience {
         examples,
-        once,
+        once: args.once,
         deadline,
-        timeout,
+        timeout: args.timeout,
         stop: stop.clone(),
-        kubeconfig: run.cluster.kubeconfig.clone(),
+        kubeconfig: host.cluster.connection.kubeconfig.clone(),
         control_plane: control_plane.as_ref(),
     };
-    let ended = perform(run, &audience, &mut show).await;
+    let ended = perform(host, &audience, &mut show).await;
     show.clear();
     if let Some(control_plane) = control_plane {
         debug!("stopping the control plane");
@@ -204,14 +196,10 @@ async fn dev(settings: DevSettings, stop: Stop) -> Result<(), Error> {
 }
 
 /// Runs the host and shows the progress until the display ends, then drains the host.
-async fn perform(
-    settings: RunSettings,
-    audience: &Audience<'_>,
-    show: &mut Show,
-) -> Result<(), Error> {
+async fn perform(args: RunArgs, audience: &Audience<'_>, show: &mut Show) -> Result<(), Error> {
     let gallery = Arc::<Gallery>::default();
-    let plugins = settings.plugins.files.len();
-    let host = run::serve(settings, audience.stop.clone(), Arc::clone(&gallery));
+    let plugins = args.plugins.files().len();
+    let host = run::serve(args, audience.stop.clone(), Arc::clone(&gallery));
     tokio::pin!(host);
     let seen = tokio::select! {
         ended = &mut host => {
@@ -247,7 +235,7 @@ impl Audience<'_> {
         let served = timeout_at(self.deadline, async {
             // Plugins that cannot be served count as done: if an example needs one, applying the example fails.
             while gallery.serving().len() + gallery.left_out() < plugins {
-                sleep(LOOKED_AT_EVERY).await;
+                sleep(POLL_INTERVAL).await;
             }
         });
         if served.await.is_err() && self.once {
@@ -271,7 +259,7 @@ impl Audience<'_> {
                     .collect();
                 return Err(self.not_ready(missing.join("; ")));
             }
-            sleep(LOOKED_AT_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         };
         show.all_ready(&parents)?;
         if self.once {
@@ -292,7 +280,7 @@ impl Audience<'_> {
     async fn keep_showing(&self, gallery: &Gallery, show: &mut Show) -> Result<(), Error> {
         loop {
             show.table(&table::rows(gallery, &[]).await)?;
-            sleep(LOOKED_AT_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 

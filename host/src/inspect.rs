@@ -15,7 +15,10 @@ use innkeeper_source::RegistrySettings;
 use innkeeper_source::{self as source, Expectation, Shelf, ShelfError};
 use serde_json::{Value, json};
 
-use crate::config::{Exit, InspectFormat, InspectSettings, Inspected, Streams};
+use crate::{
+    config::{Exit, InspectArgs, InspectFormat, Inspected, Streams},
+    runtime,
+};
 
 /// A failure to read, load or describe the file.
 #[derive(Debug, thiserror::Error)]
@@ -58,26 +61,23 @@ impl Error {
 /// Prints the description of a file or an artifact.
 ///
 /// Succeeds only for a plugin that can be loaded. For other files, it prints the known properties and then the error.
-pub fn run(settings: &InspectSettings, streams: &mut Streams<'_>) -> Exit {
-    let made = look(settings, streams).map(|()| Exit::Success);
+pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Exit {
+    let made = look(args, streams).map(|()| Exit::Success);
     streams.end(made, Error::exit)
 }
 
-fn look(settings: &InspectSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
+fn look(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
     let limits = artifact::Limits::default();
-    let bytes = match &settings.target {
+    let bytes = match &args.target {
         Inspected::File(file) => {
             artifact::read_file(file, limits.bytes_max).map_err(Error::Read)?
         }
-        Inspected::Artifact {
-            reference,
-            registry,
-        } => fetch(reference, registry)?,
+        Inspected::Artifact(reference) => fetch(reference, &args.registry.settings())?,
     };
     let inspection = artifact::inspect(&bytes);
     let described = describe(&bytes, &limits);
     let manifest = described.as_ref().ok().map(Described::manifest);
-    let text = match settings.output {
+    let text = match args.output {
         InspectFormat::Text => text(&inspection, manifest),
         InspectFormat::Json => format!("{:#}\n", value(&inspection, manifest)),
     };
@@ -87,11 +87,8 @@ fn look(settings: &InspectSettings, streams: &mut Streams<'_>) -> Result<(), Err
 
 fn fetch(reference: &str, registry: &RegistrySettings) -> Result<Vec<u8>, Error> {
     let shelf = Shelf::open(reference, registry)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
-    let fetched = runtime.block_on(shelf.fetch(&Expectation::default()));
+    let fetched = runtime::block_on(shelf.fetch(&Expectation::default()));
+    let fetched = fetched.map_err(Error::Runtime)?;
     let fetched = fetched.map_err(|error| Error::Source(Box::new(error)))?;
     Ok(fetched.bytes)
 }

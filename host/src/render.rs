@@ -36,7 +36,10 @@ use innkeeper_policy as policy;
 use innkeeper_sandbox::{self as plugin, CallReport, Request};
 use innkeeper_schema::{self as schema, Kinds};
 
-use crate::config::{Exit, OutputFormat, RenderArgs, RenderPhase, Streams};
+use crate::{
+    config::{Exit, OutputFormat, RenderArgs, RenderPhase, Streams},
+    run::HASH_KEY_SECRET,
+};
 use guest::Guest;
 
 /// The default hash key: fixed, so that the output is reproducible. It protects nothing, as there is no cluster.
@@ -124,7 +127,7 @@ pub enum Error {
     },
     /// The file of the hash key is empty.
     #[error(
-        "{from} is empty: it must contain the cluster's hash key, the bytes of the Secret innkeeper-hash-key"
+        "{from} is empty: it must contain the cluster's hash key, the bytes of the Secret {HASH_KEY_SECRET}"
     )]
     NoHashKey {
         /// The file, or the standard input.

@@ -60,12 +60,14 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     admin::Admin,
-    config::{self, LogControl, RunSettings},
+    config::{LogControl, RunArgs},
+    runtime,
 };
 use clients::Clients;
 
 pub use error::Error;
 pub use gallery::Gallery;
+pub use key::SECRET as HASH_KEY_SECRET;
 use random::fill_random;
 use resources::{Before, Resources};
 pub use signals::{Stop, listen};
@@ -80,46 +82,39 @@ const LOOKED_AT_CODE_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs the host until a signal arrives or a task fails.
 /// Blocks the calling thread and creates the runtime of all tasks.
-pub fn run(settings: RunSettings, log: LogControl) -> Result<(), Error> {
+pub fn run(args: RunArgs, log: LogControl) -> Result<(), Error> {
     take_all_descriptors();
     let gallery = Arc::new(Gallery::default());
     let beat = gallery.expect("runtime");
     let house = shown::House::new(Arc::clone(&gallery), log);
     // Starts before all slow steps, so that probes see "not ready" instead of a refused connection. Dropped last.
-    let _admin = settings
-        .admin
-        .map(|admin| Admin::start(admin.address, Arc::new(house), admin.debug))
+    let address = args.admin.address;
+    let _admin = address
+        .map(|address| Admin::start(address, Arc::new(house), args.admin.debug))
         .transpose()
         .map_err(Error::Admin)?
         .inspect(|admin| info!(address = %admin.address(), "answering for health and metrics"));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
-    let ended = runtime.block_on(async {
+    let ended = runtime::block_on_all_threads(async {
         let stop = Stop::default();
         let signals = listen(stop.clone()).map_err(Error::Signals)?;
         tokio::select! {
-            ended = serve(settings, stop, gallery) => ended,
+            ended = serve(args, stop, gallery) => ended,
             never = signals => match never {},
             never = shown::beat(beat) => match never {},
         }
     });
-    // Only a guest call, which its deadline ends, or file access can still block a thread after the drain.
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    ended
+    ended.map_err(Error::Runtime)?
 }
 
 /// Runs the host until `stop` is requested; `dev` observes it through `gallery`.
-pub async fn serve(settings: RunSettings, stop: Stop, gallery: Arc<Gallery>) -> Result<(), Error> {
-    let RunSettings { cluster, lease, .. } = &settings;
+pub async fn serve(args: RunArgs, stop: Stop, gallery: Arc<Gallery>) -> Result<(), Error> {
     let metrics = Arc::clone(gallery.metrics());
-    let clients = Clients::find(cluster, lease.as_ref(), metrics).await?;
-    let (claim, election) = clients.claim(lease.as_ref(), &cluster.host_namespace)?;
+    let clients = Clients::find(&args, metrics).await?;
+    let (claim, election) = clients.claim(&args)?;
     let mut keeper = Keeper::start(election);
     let mut tasks = Tasks::default();
     let ended = tokio::select! {
-        ended = serve_with(settings, clients, claim, &mut tasks, &stop, &gallery) => ended,
+        ended = serve_with(args, clients, claim, &mut tasks, &stop, &gallery) => ended,
         error = keeper.died() => Err(error),
     };
     if matches!(ended, Err(Error::Aborted { .. })) {
@@ -129,7 +124,7 @@ pub async fn serve(settings: RunSettings, stop: Stop, gallery: Arc<Gallery>) -> 
 }
 
 async fn serve_with(
-    settings: RunSettings,
+    args: RunArgs,
     clients: Clients,
     claim: Claim,
     tasks: &mut Tasks,
@@ -137,9 +132,9 @@ async fn serve_with(
     gallery: &Arc<Gallery>,
 ) -> Result<(), Error> {
     let begin = Instant::now();
-    let drain = settings.plugins.drain;
+    let drain = args.plugins.drain;
     tokio::select! {
-        started = Box::pin(start(settings, clients, claim, tasks, stop, gallery)) => started?,
+        started = Box::pin(start(args, clients, claim, tasks, stop, gallery)) => started?,
         () = stop.first() => return Ok(()),
     }
     info!(elapsed = ?begin.elapsed(), "started");
@@ -155,46 +150,46 @@ async fn serve_with(
 }
 
 async fn start(
-    settings: RunSettings,
+    args: RunArgs,
     clients: Clients,
     claim: Claim,
     tasks: &mut Tasks,
     stop: &Stop,
     gallery: &Arc<Gallery>,
 ) -> Result<(), Error> {
-    let RunSettings {
-        cluster: config::ClusterSettings { host_namespace, .. },
-        plugins: plugin_settings,
-        sources,
-        scope,
-        admin: _,
-        lease: _,
-    } = settings;
-    let cluster = tasks.read(clients.client()?, &scope, gallery.expect("watches"));
+    let host_namespace = &args.cluster.host_namespace;
+    let cluster = tasks.read(clients.client()?, &args.scope, gallery.expect("watches"));
     gallery.reads(&cluster);
     let settings = apply::Settings::default();
     let writer = Arc::new(Writer::new(clients.client()?, claim.clone(), settings));
 
     // `try_join!` returns the first failure: a host without a usable plugin ends without waiting for the API server.
-    let prepare = || prepare_cluster(&cluster, &writer, &host_namespace);
-    let ((pool, workshop, loaded), prepared) =
-        tokio::try_join!(load_all(&plugin_settings, sources.is_some()), async {
-            namespaces::wait_for_all(&cluster).await?;
-            if claim.is_held() {
-                prepare().await.map(Some)
-            } else {
-                Ok(None)
-            }
-        })?;
+    let prepare = || prepare_cluster(&cluster, &writer, host_namespace);
+    let ((pool, workshop, loaded), prepared) = tokio::try_join!(load_all(&args), async {
+        namespaces::wait_for_all(&cluster).await?;
+        if claim.is_held() {
+            prepare().await.map(Some)
+        } else {
+            Ok(None)
+        }
+    })?;
     tasks.background(let_go_of_idle(workshop.engine.clone()));
-    let resources = sources
-        .map(|sources| Resources::new(&sources, &cluster, Arc::clone(&workshop), &host_namespace));
-    let resources = resources.transpose()?;
+    let resources = args
+        .serves_resources()
+        .then(|| {
+            Resources::new(
+                &args.sources,
+                &cluster,
+                Arc::clone(&workshop),
+                host_namespace,
+            )
+        })
+        .transpose()?;
     let (warm, (inventory, hash_key)) = if let Some(prepared) = prepared {
         (Warm::new(), prepared)
     } else {
         let plugins = (&*loaded, resources.as_ref());
-        let warm = standby::wait(&cluster, &writer, &claim, &host_namespace, plugins, gallery);
+        let warm = standby::wait(&cluster, &writer, &claim, host_namespace, plugins, gallery);
         let warm = warm.await?;
         tasks.prove(cluster.clone());
         (warm, prepare().await?)
@@ -211,16 +206,16 @@ async fn start(
         events: Events::new("innkeeper".to_owned()),
         hash_key,
         trials: tokio::sync::Notify::new(),
-        remember_passes: plugin_settings.remember_passes,
-        resync_period: plugin_settings.resync_period,
+        remember_passes: !args.plugins.forget_passes,
+        resync_period: args.plugins.resync_period,
         now: Timestamp::now,
         random: fill_random,
     });
-    gallery.begin(plugin_settings.files.len(), loaded.len(), &shared);
-    watch_over(&shared, is_lost, &host_namespace, tasks);
+    gallery.begin(args.plugins.files().len(), loaded.len(), &shared);
+    watch_over(&shared, is_lost, host_namespace, tasks);
     let offer = Offer {
         files: loaded,
-        limits: Arc::new(plugin_settings.limits),
+        limits: Arc::default(),
         resources,
         warm,
     };
@@ -328,11 +323,9 @@ fn half_of_the_memory() -> Option<usize> {
 }
 
 /// Loads the plugins concurrently; reports and skips those that cannot be served.
-async fn load_all(
-    settings: &config::PluginSettings,
-    serves_resources: bool,
-) -> Result<(Pool, Arc<Workshop>, Vec<Loaded>), Error> {
-    let workers = settings.workers;
+async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<Workshop>, Vec<Loaded>), Error> {
+    let settings = &args.plugins;
+    let (workers, files) = (settings.workers, settings.files());
     let engine = Engine::new(&EngineSettings {
         memory_together_bytes_max: settings.guest_memory_bytes_max.or_else(half_of_the_memory),
         pagemap_scan: plugin::swap_is_off(),
@@ -346,13 +339,13 @@ async fn load_all(
         cache: Some(cache.clone()),
         compiler: Compiler::new(cache, Program::of_process(), compile_bounds()),
         artifact_limits: artifact::Limits::default(),
-        limits: settings.limits.clone(),
-        configs: settings.configs.clone(),
-        grants: settings.grants.clone(),
+        limits: Limits::default(),
+        configs: settings.configs(),
+        grants: settings.grants(),
     });
     let mut loading = JoinSet::new();
-    for (order, file) in settings.files.iter().enumerate() {
-        let (workshop, path) = (Arc::clone(&workshop), file.path.clone());
+    for (order, path) in files.iter().cloned().enumerate() {
+        let workshop = Arc::clone(&workshop);
         loading.spawn_blocking(move || (order, plugins::load(&workshop, &path)));
     }
     let mut ended = Vec::new();
@@ -363,10 +356,10 @@ async fn load_all(
     ended.sort_by_key(|(order, _)| *order);
     let mut loaded = Vec::new();
     let mut refused = Vec::new();
-    for ((_, result), file) in ended.into_iter().zip(&settings.files) {
+    for ((_, result), file) in ended.into_iter().zip(&files) {
         match result {
             Ok(plugin) => loaded.push(plugin),
-            Err(error) => refused.push((file.path.clone(), error)),
+            Err(error) => refused.push((file.clone(), error)),
         }
     }
     let known: Vec<String> = loaded
@@ -377,14 +370,14 @@ async fn load_all(
     refused.extend(not_admitted);
     report_refused(&refused);
     // With a refused file, an unknown name is no error: the configuration or grants may be meant for that file.
-    let mut named = settings.configs.keys().chain(settings.grants.keys());
+    let mut named = workshop.configs.keys().chain(workshop.grants.keys());
     if refused.is_empty()
         && let Some(unused) = named.find(|name| !known.contains(name))
     {
         return Err(Error::UnknownPlugin(unused.clone()));
     }
-    if admitted.is_empty() && !settings.files.is_empty() && !serves_resources {
-        return Err(Error::NothingToServe(settings.files.len()));
+    if admitted.is_empty() && !args.serves_resources() {
+        return Err(Error::NothingToServe(files.len()));
     }
     Ok((pool, workshop, admitted))
 }

@@ -8,14 +8,18 @@ mod cluster;
 mod host;
 mod show;
 
-use std::{future::Future, io, time::Duration};
+use std::{
+    io::{self, IsTerminal, stdout},
+    time::Duration,
+};
 
 use innkeeper_model::error_chain;
 use serde::Serialize;
 
 use crate::{
     admin::PassState,
-    config::{self, Asked, Exit, StatusSettings, Streams, SurveyFormat},
+    config::{self, Exit, StatusArgs, Streams, SurveyFormat},
+    runtime,
 };
 
 /// The timeout of one request to the host or the API server.
@@ -201,80 +205,79 @@ impl ParentRow {
 }
 
 /// Shows the state of plugins and parents, once or until stopped.
-pub fn status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Exit {
-    let shown = show_status(settings, streams);
+pub fn status(args: &StatusArgs, streams: &mut Streams<'_>) -> Exit {
+    let shown = runtime::block_on(show_status(args, streams))
+        .map_err(Error::Runtime)
+        .flatten();
     streams.end(shown, Error::exit)
 }
 
-fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<Exit, Error> {
-    let StatusSettings {
-        asked,
-        every,
-        redraw,
-        output,
-    } = settings;
-    block_on(async {
-        let ask = async || match asked {
-            Asked::Host(address) => host::survey(address, PATIENCE).await,
-            Asked::Cluster(connection) => cluster::survey(connection, PATIENCE).await,
-        };
-        // A failure of the first request ends the command; later failures are reported and retried.
-        let mut survey = ask().await?;
-        let Some(every) = every else {
-            let text = match output {
-                SurveyFormat::Text => show::status(&survey),
-                SurveyFormat::Json => show::json(&survey)?,
-            };
-            write(streams, &text)?;
-            return Ok(if survey.is_well() {
-                Exit::Success
-            } else {
-                Exit::Finding
-            });
-        };
-        let mut shown = None;
-        let mut said = None;
-        loop {
-            let essence = survey.essence();
-            if *redraw || shown.as_ref() != Some(&essence) {
-                let text = match output {
-                    SurveyFormat::Text => show::status(&survey),
-                    SurveyFormat::Json => show::json_line(&survey)?,
-                };
-                let before = match (redraw, output, &shown) {
-                    // Move the cursor home, and erase the screen and the scrollback.
-                    (true, ..) => "\x1b[H\x1b[2J\x1b[3J",
-                    (false, SurveyFormat::Text, Some(_)) => "\n",
-                    (false, ..) => "",
-                };
-                write(streams, &format!("{before}{text}"))?;
-                shown = Some(essence);
-            }
-            tokio::time::sleep(*every).await;
-            match ask().await {
-                Ok(next) => {
-                    survey = next;
-                    said = None;
-                }
-                // The failure may be temporary: keep the last table on the screen and report each new error once.
-                Err(error) => {
-                    let text = error_chain(&error).to_string();
-                    if said.as_ref() != Some(&text) {
-                        streams.report(&error);
-                        said = Some(text);
-                    }
-                }
-            }
-        }
+async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exit, Error> {
+    // A failure of the first request ends the command; later failures are reported and retried.
+    let survey = ask(args).await?;
+    if args.watch {
+        return watch(args, survey, streams).await;
+    }
+    let text = match args.output {
+        SurveyFormat::Text => show::status(&survey),
+        SurveyFormat::Json => show::json(&survey)?,
+    };
+    write(streams, &text)?;
+    Ok(if survey.is_well() {
+        Exit::Success
+    } else {
+        Exit::Finding
     })
 }
 
-fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
-    runtime.block_on(work)
+async fn ask(args: &StatusArgs) -> Result<Survey, Error> {
+    match &args.admin_address {
+        Some(address) => host::survey(address, PATIENCE).await,
+        None => cluster::survey(&args.connection, PATIENCE).await,
+    }
+}
+
+/// Shows every change. Only a failure to write ends it.
+async fn watch(
+    args: &StatusArgs,
+    mut survey: Survey,
+    streams: &mut Streams<'_>,
+) -> Result<Exit, Error> {
+    let redraws = args.output == SurveyFormat::Text && stdout().is_terminal();
+    let mut shown = None;
+    let mut said = None;
+    loop {
+        let essence = survey.essence();
+        if redraws || shown.as_ref() != Some(&essence) {
+            let text = match args.output {
+                SurveyFormat::Text => show::status(&survey),
+                SurveyFormat::Json => show::json_line(&survey)?,
+            };
+            let before = match (redraws, args.output, &shown) {
+                // Move the cursor home, and erase the screen and the scrollback.
+                (true, ..) => "\x1b[H\x1b[2J\x1b[3J",
+                (false, SurveyFormat::Text, Some(_)) => "\n",
+                (false, ..) => "",
+            };
+            write(streams, &format!("{before}{text}"))?;
+            shown = Some(essence);
+        }
+        tokio::time::sleep(args.interval).await;
+        match ask(args).await {
+            Ok(next) => {
+                survey = next;
+                said = None;
+            }
+            // The failure may be temporary: keep the last table on the screen and report each new error once.
+            Err(error) => {
+                let text = error_chain(&error).to_string();
+                if said.as_ref() != Some(&text) {
+                    streams.report(&error);
+                    said = Some(text);
+                }
+            }
+        }
+    }
 }
 
 fn write(streams: &mut Streams<'_>, text: &str) -> Result<(), Error> {

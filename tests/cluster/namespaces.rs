@@ -308,9 +308,9 @@ fn a_missing_namespace_is_reported_with_a_remedy() {
         assert!(log.contains(part), "{part} is not in {log}");
     }
     for (given, part) in [
-        ("a,a", "names a twice: name each namespace once"),
-        ("a,", "names no namespace: name one or more"),
-        ("A", "is not the name of a namespace: use at most 63"),
+        ("a,a", "it has a twice: name each namespace once"),
+        ("a,", "it has an empty name: write it as a,b"),
+        ("A", "\"A\" is not a name: use at most 63"),
     ] {
         let (code, log) = refusal(site.host(&["--namespaces", given]));
         assert_eq!(code, Some(2), "{log}");

@@ -35,7 +35,7 @@ fn names_the_missing_input_and_ends_with_its_own_code() {
         (
             &["verify", CLOSED, "--key", "/none"],
             2,
-            "failed to read /none, the key",
+            "'/none' for '--key <FILE>': failed to read the file",
         ),
         (
             &["verify", CLOSED, "--key", broken],

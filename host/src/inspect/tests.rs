@@ -8,6 +8,7 @@ use innkeeper_sandbox::fixture::guest;
 use innkeeper_source::{Package, tests::shared::TestRegistry};
 
 use super::*;
+use crate::config::RegistryArgs;
 
 fn inspect(bytes: &[u8], output: InspectFormat) -> (Exit, String, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -16,14 +17,26 @@ fn inspect(bytes: &[u8], output: InspectFormat) -> (Exit, String, String) {
 }
 
 fn look_at(target: Inspected, output: InspectFormat) -> (Exit, String, String) {
-    let settings = InspectSettings { target, output };
+    look_at_in(RegistryArgs::default(), target, output)
+}
+
+fn look_at_in(
+    registry: RegistryArgs,
+    target: Inspected,
+    output: InspectFormat,
+) -> (Exit, String, String) {
+    let args = InspectArgs {
+        target,
+        registry,
+        output,
+    };
     let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
     let mut streams = Streams {
         stdin: &mut stdin,
         stdout: &mut stdout,
         stderr: &mut stderr,
     };
-    let exit = run(&settings, &mut streams);
+    let exit = run(&args, &mut streams);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (exit, text(stdout), text(stderr))
 }
@@ -77,25 +90,22 @@ fn the_error_names_a_missing_file() {
 #[tokio::test(flavor = "multi_thread")]
 async fn inspects_an_artifact_in_its_registry() {
     let found = TestRegistry::start(false).await;
-    let registry = RegistrySettings {
+    let registry = RegistryArgs {
         insecure: true,
-        ..RegistrySettings::default()
+        ..RegistryArgs::default()
     };
     let reference = found.reference(":1");
     let package = Package {
         bytes: guest().build(),
         ..Package::default()
     };
-    let shelf = Shelf::open(&reference, &registry).unwrap();
+    let shelf = Shelf::open(&reference, &registry.settings()).unwrap();
     let pushed = shelf.push(&package).await.unwrap();
     assert_eq!(pushed.digest, Digest::of(&package.bytes));
     let look = |reference: String| {
         let registry = registry.clone();
-        let target = Inspected::Artifact {
-            reference,
-            registry,
-        };
-        tokio::task::spawn_blocking(move || look_at(target, InspectFormat::Json))
+        let target = Inspected::Artifact(reference);
+        tokio::task::spawn_blocking(move || look_at_in(registry, target, InspectFormat::Json))
     };
     let (exit, out, err) = look(reference).await.unwrap();
     assert_eq!(exit, Exit::Success, "{err}");

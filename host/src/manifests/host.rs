@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Setup;
-use crate::config::{Definitions, ScopeSettings, lease_name};
+use crate::config::{Definitions, ManifestsArgs, lease_name};
 
 /// The name of the product, and the default of what a host is called.
 pub(super) const NAME: &str = "innkeeper";
@@ -39,12 +38,12 @@ pub(super) fn namespace(name: &str) -> Value {
 ///
 /// Two Pods, of which the one with the lease writes and the other one is ready to take over; an update replaces them one
 /// by one, and begins with the one more that it may have, so that there is always one that is ready.
-pub(super) fn deployment(setup: &Setup<'_>) -> Value {
-    let (namespace, labels) = (setup.namespace, setup.labels());
+pub(super) fn deployment(args: &ManifestsArgs) -> Value {
+    let (namespace, labels) = (&args.namespace, args.labels());
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": setup.name, "namespace": namespace, "labels": labels},
+        "metadata": {"name": args.name, "namespace": namespace, "labels": labels},
         "spec": {
             "replicas": 2,
             "strategy": {
@@ -55,7 +54,7 @@ pub(super) fn deployment(setup: &Setup<'_>) -> Value {
             "template": {
                 "metadata": {"labels": labels},
                 "spec": {
-                    "serviceAccountName": setup.name,
+                    "serviceAccountName": args.name,
                     "terminationGracePeriodSeconds": GRACE_SECONDS,
                     "securityContext": {
                         "runAsNonRoot": true,
@@ -70,7 +69,7 @@ pub(super) fn deployment(setup: &Setup<'_>) -> Value {
                         "whenUnsatisfiable": "ScheduleAnyway",
                         "labelSelector": {"matchLabels": labels},
                     }],
-                    "containers": [container(setup)],
+                    "containers": [container(args)],
                     "volumes": [{"name": "cache", "emptyDir": {"sizeLimit": "1Gi"}}],
                 },
             },
@@ -79,39 +78,39 @@ pub(super) fn deployment(setup: &Setup<'_>) -> Value {
 }
 
 /// The arguments of the host.
-fn arguments(setup: &Setup<'_>) -> Vec<String> {
+fn arguments(args: &ManifestsArgs) -> Vec<String> {
     let mut arguments = vec!["run".to_owned()];
     let mut add = |flag: &str, value: &str| arguments.extend([flag.to_owned(), value.to_owned()]);
-    match setup.resources {
-        None => add("--plugin-dir", "/plugins"),
-        Some(roles) => {
-            if let Some(selector) = &roles.selector {
-                add("--plugin-selector", selector);
-            }
-        }
+    let selector = args
+        .resources()
+        .and_then(|resources| resources.selector.as_deref());
+    if args.resources().is_none() {
+        add("--plugin-dir", "/plugins");
+    }
+    if let Some(selector) = selector {
+        add("--plugin-selector", selector);
     }
     add("--cache-dir", "/cache");
     add("--admin-address", &format!("0.0.0.0:{ADMIN_PORT}"));
-    let ScopeSettings { namespaces, crds } = setup.scope;
+    let namespaces = args.namespaces.as_deref();
     if let Some(namespaces) = namespaces {
         add("--namespaces", &namespaces.join(","));
     }
-    if *crds != Definitions::default() {
-        add("--crds", crds.as_str());
+    if args.crds != Definitions::default() {
+        add("--crds", args.crds.as_str());
     }
-    let selector = setup.resources.and_then(|roles| roles.selector.as_deref());
-    if lease_name(namespaces.as_deref(), selector) != setup.name {
-        // Its Pods take turns also while an update gives them other namespaces or another selector.
-        add("--lease-name", setup.name);
+    if lease_name(namespaces, selector) != args.name {
+        // With a fixed name, old and new Pods share the lease also while an update changes namespaces or selector.
+        add("--lease-name", &args.name);
     }
     arguments
 }
 
-fn container(setup: &Setup<'_>) -> Value {
+fn container(args: &ManifestsArgs) -> Value {
     json!({
         "name": NAME,
-        "image": setup.image,
-        "args": arguments(setup),
+        "image": args.image,
+        "args": arguments(args),
         "ports": [{"name": ADMIN, "containerPort": ADMIN_PORT}],
         // It answers before anything else, so that this waits for the image's first page and for little more.
         "startupProbe": probe("/livez", 2, 30),
@@ -152,36 +151,36 @@ fn probe(path: &str, period_s: u32, failures: u32) -> Value {
 }
 
 /// Names each Pod for whoever collects metrics, also one that is not ready.
-pub(super) fn metrics_service(setup: &Setup<'_>) -> Value {
+pub(super) fn metrics_service(args: &ManifestsArgs) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
-            "name": format!("{}-metrics", setup.name),
-            "namespace": setup.namespace,
-            "labels": setup.labels(),
+            "name": format!("{}-metrics", args.name),
+            "namespace": args.namespace,
+            "labels": args.labels(),
         },
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": true,
-            "selector": setup.labels(),
+            "selector": args.labels(),
             "ports": [{"name": ADMIN, "port": ADMIN_PORT, "targetPort": ADMIN}],
         },
     })
 }
 
 /// The same for the Prometheus operator, where there is one.
-pub(super) fn service_monitor(setup: &Setup<'_>) -> Value {
+pub(super) fn service_monitor(args: &ManifestsArgs) -> Value {
     json!({
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "ServiceMonitor",
         "metadata": {
-            "name": setup.name,
-            "namespace": setup.namespace,
-            "labels": setup.labels(),
+            "name": args.name,
+            "namespace": args.namespace,
+            "labels": args.labels(),
         },
         "spec": {
-            "selector": {"matchLabels": setup.labels()},
+            "selector": {"matchLabels": args.labels()},
             "endpoints": [{"port": ADMIN, "path": "/metrics"}],
         },
     })

@@ -6,15 +6,15 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use innkeeper_apply::{self as apply, Writer};
 use innkeeper_cluster::{self as cluster, Cluster};
 use innkeeper_model::{Gvk, HashKey, error_chain};
-use innkeeper_reconcile::Shared;
+use innkeeper_reconcile::{INVENTORY, Shared};
 use serde::Deserialize;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
 use super::tasks::MayPass;
 
-/// The name of the Secret in the host's namespace.
-const SECRET: &str = "innkeeper-hash-key";
+/// The name of the hash key's Secret in the host's namespace.
+pub const SECRET: &str = "innkeeper-hash-key";
 
 /// The key in the Secret's data.
 const DATA_KEY: &str = "key";
@@ -102,7 +102,7 @@ pub(super) async fn obtain(
         error!(
             "the Secret {namespace}/{SECRET} is missing although plugins have created children: nothing is reconciled \
             until it is restored; to use a new key, which changes every hash that plugins have used, delete the \
-            ConfigMap {namespace}/innkeeper-inventory and restart"
+            ConfigMap {namespace}/{INVENTORY} and restart"
         );
         return Ok(None);
     }

@@ -16,7 +16,7 @@ use innkeeper_reconcile::{
     Shared,
     controller::{self, Bounds},
 };
-use innkeeper_source::{self as source, Fetcher};
+use innkeeper_source::Fetcher;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -25,7 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, Gallery, Stop, controllers};
-use crate::config::SourceSettings;
+use crate::config::SourceArgs;
 
 /// The subscriber name of the manager's watch on Plugins.
 const NAME: &str = "innkeeper";
@@ -67,12 +67,12 @@ struct Tended {
 impl Resources {
     /// Creates the fetcher and the loader; fails if the fetcher cannot be created.
     pub(super) fn new(
-        settings: &SourceSettings,
+        args: &SourceArgs,
         cluster: &Cluster,
         workshop: Arc<Workshop>,
         namespace: &str,
     ) -> Result<Self, Error> {
-        let fetcher = Fetcher::new(source_settings(settings));
+        let fetcher = Fetcher::new(args.settings());
         let fetcher = fetcher.map_err(|error| Error::Sources(Box::new(error)))?;
         let loader = Loader {
             cluster: cluster.clone(),
@@ -83,7 +83,7 @@ impl Resources {
         Ok(Self {
             name: PluginName::new(NAME).map_err(Error::Name)?,
             loader: Arc::new(loader),
-            selector: settings.selector.clone(),
+            selector: args.selector.clone(),
         })
     }
 
@@ -138,26 +138,6 @@ fn bounds() -> Bounds {
         // A pass over an active Plugin schedules its own next pass.
         resync_period: None,
         queue: controllers::queue_options(),
-    }
-}
-
-/// Converts the settings of the host to those of the fetcher; the limits of a fetch are always the defaults.
-fn source_settings(settings: &SourceSettings) -> source::Settings {
-    let SourceSettings {
-        dir,
-        allow_local,
-        certificates_pem,
-        proxies,
-        mirrors,
-        selector: _,
-    } = settings.clone();
-    source::Settings {
-        source_dir: dir,
-        allow_local,
-        certificates_pem,
-        proxies: proxies.into(),
-        mirrors,
-        ..source::Settings::default()
     }
 }
 

@@ -107,9 +107,9 @@ impl Shown for House {
     }
 
     fn set_log_filter(&self, filter: &str) -> Result<(), String> {
-        self.log
-            .set_filter(filter)
-            .map_err(|error| error_chain(&error).to_string())
+        self.log.set_filter(filter).map_err(|error| {
+            format!("failed to parse the log filter \"{filter}\": {error}; write it as info,innkeeper=debug")
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use tracing::warn;
 use super::{Error, Stop, random::random_u64};
 use crate::{
     admin::Beat,
-    config::{Definitions, ScopeSettings},
+    config::{Definitions, ScopeArgs},
 };
 
 /// The longest delay between two attempts at a step that the start of the host needs.
@@ -47,13 +47,8 @@ impl Tasks {
     }
 
     /// Creates the cache and starts its driver, with a client that nothing else uses.
-    pub(super) fn read(
-        &mut self,
-        client: kube::Client,
-        scope: &ScopeSettings,
-        beat: Beat,
-    ) -> Cluster {
-        let ScopeSettings { namespaces, crds } = scope;
+    pub(super) fn read(&mut self, client: kube::Client, scope: &ScopeArgs, beat: Beat) -> Cluster {
+        let ScopeArgs { namespaces, crds } = scope;
         let names = |names: &Vec<String>| names.iter().map(|name| name.as_str().into()).collect();
         let options = cluster::Options {
             namespaces: namespaces.as_ref().map(names),

@@ -14,10 +14,13 @@ use innkeeper_schema::kind_of_crd;
 use serde_json::{Map, Value};
 
 use super::{Error, FaultRow, ParentRow, PluginRow, Survey};
-use crate::config::{self, Connection};
+use crate::config::{self, ConnectionArgs};
 
 /// Returns the survey of the cluster.
-pub(super) async fn survey(connection: &Connection, patience: Duration) -> Result<Survey, Error> {
+pub(super) async fn survey(
+    connection: &ConnectionArgs,
+    patience: Duration,
+) -> Result<Survey, Error> {
     let mut config = config::client_config(connection)
         .await
         .map_err(Error::Config)?;
