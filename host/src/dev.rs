@@ -25,7 +25,7 @@ use tracing::debug;
 
 use crate::{
     config::{ConnectionArgs, DevArgs, Exit, RunArgs},
-    run::{self, Gallery, Stop},
+    run::{self, Shutdown, StatusRegistry},
     runtime,
 };
 use controlplane::ControlPlane;
@@ -146,7 +146,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Blocks the calling thread and creates the runtime of all tasks.
 pub fn run(args: &DevArgs) -> Result<(), Error> {
     let ended = runtime::block_on_all_threads(async {
-        let stop = Stop::default();
+        let stop = Shutdown::default();
         let signals = run::listen(stop.clone()).map_err(Error::Signals)?;
         tokio::select! {
             ended = dev(args, stop) => ended,
@@ -156,7 +156,7 @@ pub fn run(args: &DevArgs) -> Result<(), Error> {
     ended.map_err(Error::Runtime)?
 }
 
-async fn dev(args: &DevArgs, stop: Stop) -> Result<(), Error> {
+async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Error> {
     let deadline = Instant::now() + args.timeout;
     let examples = examples::read(&args.examples)?;
     let mut host = args.host();
@@ -177,7 +177,7 @@ async fn dev(args: &DevArgs, stop: Stop) -> Result<(), Error> {
             Some(started)
         }
     };
-    let audience = Audience {
+    let session = DevSession {
         examples,
         once: args.once,
         deadline,
@@ -186,7 +186,7 @@ async fn dev(args: &DevArgs, stop: Stop) -> Result<(), Error> {
         kubeconfig: host.cluster.connection.kubeconfig.clone(),
         control_plane: control_plane.as_ref(),
     };
-    let ended = perform(host, &audience, &mut show).await;
+    let ended = run_host(host, &session, &mut show).await;
     show.clear();
     if let Some(control_plane) = control_plane {
         debug!("stopping the control plane");
@@ -196,19 +196,19 @@ async fn dev(args: &DevArgs, stop: Stop) -> Result<(), Error> {
 }
 
 /// Runs the host and shows the progress until the display ends, then drains the host.
-async fn perform(args: RunArgs, audience: &Audience<'_>, show: &mut Show) -> Result<(), Error> {
-    let gallery = Arc::<Gallery>::default();
+async fn run_host(args: RunArgs, session: &DevSession<'_>, show: &mut Show) -> Result<(), Error> {
+    let status = Arc::<StatusRegistry>::default();
     let plugins = args.plugins.files().len();
-    let host = run::serve(args, audience.stop.clone(), Arc::clone(&gallery));
+    let host = run::serve(args, session.stop.clone(), Arc::clone(&status));
     tokio::pin!(host);
     let seen = tokio::select! {
         ended = &mut host => {
             ended.map_err(|source| Error::Host(Box::new(source)))?;
-            return stopped(audience.once);
+            return stopped(session.once);
         }
-        seen = audience.watch(&gallery, plugins, show) => seen,
+        seen = session.watch(&status, plugins, show) => seen,
     };
-    audience.stop.ask();
+    session.stop.ask();
     let drained = host.await.map_err(|source| Error::Host(Box::new(source)));
     seen.and(drained)
 }
@@ -219,22 +219,27 @@ const fn stopped(once: bool) -> Result<(), Error> {
 }
 
 /// The display of the host's progress, and its deadline.
-struct Audience<'a> {
+struct DevSession<'a> {
     examples: Vec<examples::Example>,
     once: bool,
     deadline: Instant,
     timeout: Duration,
-    stop: Stop,
+    stop: Shutdown,
     kubeconfig: Option<PathBuf>,
     control_plane: Option<&'a ControlPlane>,
 }
 
-impl Audience<'_> {
-    async fn watch(&self, gallery: &Gallery, plugins: usize, show: &mut Show) -> Result<(), Error> {
+impl DevSession<'_> {
+    async fn watch(
+        &self,
+        status: &StatusRegistry,
+        plugins: usize,
+        show: &mut Show,
+    ) -> Result<(), Error> {
         let step = show.step("loading plugins")?;
         let served = timeout_at(self.deadline, async {
             // Plugins that cannot be served count as done: if an example needs one, applying the example fails.
-            while gallery.serving().len() + gallery.left_out() < plugins {
+            while status.active().len() + status.inactive_count() < plugins {
                 sleep(POLL_INTERVAL).await;
             }
         });
@@ -243,10 +248,10 @@ impl Audience<'_> {
         }
         show.done(step)?;
         let step = show.step("applying the examples")?;
-        examples::apply(gallery, &self.examples).await?;
+        examples::apply(status, &self.examples).await?;
         show.done(step)?;
         let parents = loop {
-            let rows = table::rows(gallery, &self.examples).await;
+            let rows = table::rows(status, &self.examples).await;
             show.table(&rows)?;
             if rows.iter().all(Row::is_ready) {
                 break rows;
@@ -273,13 +278,13 @@ impl Audience<'_> {
         if let Some(control_plane) = self.control_plane {
             control_plane.teach_new_kinds().await;
         }
-        self.keep_showing(gallery, show).await
+        self.keep_showing(status, show).await
     }
 
     /// Shows every change until the host is stopped.
-    async fn keep_showing(&self, gallery: &Gallery, show: &mut Show) -> Result<(), Error> {
+    async fn keep_showing(&self, status: &StatusRegistry, show: &mut Show) -> Result<(), Error> {
         loop {
-            show.table(&table::rows(gallery, &[]).await)?;
+            show.table(&table::rows(status, &[]).await)?;
             sleep(POLL_INTERVAL).await;
         }
     }

@@ -154,7 +154,7 @@ const fn scope(scope: Scope) -> &'static str {
 }
 
 fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
-    let mut out = Lines::default();
+    let mut out = PropertyLines::default();
     out.one("what", what(inspection));
     if let Some(manifest) = manifest {
         out.one("name", manifest.name.as_str());
@@ -182,7 +182,7 @@ fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
     out.text
 }
 
-fn describe_text(manifest: &Manifest, out: &mut Lines) {
+fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
     let parents: Vec<String> = manifest
         .parents
         .iter()
@@ -226,11 +226,11 @@ fn describe_text(manifest: &Manifest, out: &mut Lines) {
 
 /// Output lines with the names in the first column.
 #[derive(Default)]
-struct Lines {
+struct PropertyLines {
     text: String,
 }
 
-impl Lines {
+impl PropertyLines {
     fn one(&mut self, name: &str, value: &str) {
         writeln!(self.text, "{name:<13} {value}").expect("writing to a String does not fail");
     }

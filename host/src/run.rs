@@ -26,14 +26,14 @@ mod clients;
 mod controllers;
 mod counted;
 mod error;
-mod gallery;
 mod key;
 mod namespaces;
 mod random;
 mod resources;
-mod shown;
 mod signals;
 mod standby;
+mod status_provider;
+mod status_registry;
 mod tasks;
 
 use std::{
@@ -60,61 +60,65 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     admin::Admin,
-    config::{LogControl, RunArgs},
+    config::{LogControl, PluginArgs, RunArgs},
     runtime,
 };
 use clients::Clients;
 
 pub use error::Error;
-pub use gallery::Gallery;
 pub use key::SECRET as HASH_KEY_SECRET;
 use random::fill_random;
-use resources::{Before, Resources};
-pub use signals::{Stop, listen};
-use tasks::{Keeper, Tasks};
+use resources::{Before, PluginResources};
+pub use signals::{Shutdown, listen};
+pub use status_registry::StatusRegistry;
+use tasks::{LeaseKeeper, Tasks};
 
 /// Idle time after which the compiled code of a plugin is unmapped.
 /// Long enough that passes which come every few seconds do not map the code each time.
 const CODE_IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// Interval of the search for idle code.
-const LOOKED_AT_CODE_EVERY: Duration = Duration::from_secs(10);
+const IDLE_CODE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs the host until a signal arrives or a task fails.
 /// Blocks the calling thread and creates the runtime of all tasks.
 pub fn run(args: RunArgs, log: LogControl) -> Result<(), Error> {
     take_all_descriptors();
-    let gallery = Arc::new(Gallery::default());
-    let beat = gallery.expect("runtime");
-    let house = shown::House::new(Arc::clone(&gallery), log);
+    let status = Arc::new(StatusRegistry::default());
+    let heartbeat = status.expect_heartbeat("runtime");
+    let provider = status_provider::RunningHost::new(Arc::clone(&status), log);
     // Starts before all slow steps, so that probes see "not ready" instead of a refused connection. Dropped last.
     let address = args.admin.address;
     let _admin = address
-        .map(|address| Admin::start(address, Arc::new(house), args.admin.debug))
+        .map(|address| Admin::start(address, Arc::new(provider), args.admin.debug))
         .transpose()
         .map_err(Error::Admin)?
         .inspect(|admin| info!(address = %admin.address(), "answering for health and metrics"));
     let ended = runtime::block_on_all_threads(async {
-        let stop = Stop::default();
+        let stop = Shutdown::default();
         let signals = listen(stop.clone()).map_err(Error::Signals)?;
         tokio::select! {
-            ended = serve(args, stop, gallery) => ended,
+            ended = serve(args, stop, status) => ended,
             never = signals => match never {},
-            never = shown::beat(beat) => match never {},
+            never = status_provider::send_heartbeats(heartbeat) => match never {},
         }
     });
     ended.map_err(Error::Runtime)?
 }
 
-/// Runs the host until `stop` is requested; `dev` observes it through `gallery`.
-pub async fn serve(args: RunArgs, stop: Stop, gallery: Arc<Gallery>) -> Result<(), Error> {
-    let metrics = Arc::clone(gallery.metrics());
+/// Runs the host until `stop` is requested; `dev` observes it through `status`.
+pub async fn serve(
+    args: RunArgs,
+    stop: Shutdown,
+    status: Arc<StatusRegistry>,
+) -> Result<(), Error> {
+    let metrics = Arc::clone(status.metrics());
     let clients = Clients::find(&args, metrics).await?;
     let (claim, election) = clients.claim(&args)?;
-    let mut keeper = Keeper::start(election);
+    let mut keeper = LeaseKeeper::start(election);
     let mut tasks = Tasks::default();
     let ended = tokio::select! {
-        ended = serve_with(args, clients, claim, &mut tasks, &stop, &gallery) => ended,
+        ended = serve_with(args, clients, claim, &mut tasks, &stop, &status) => ended,
         error = keeper.died() => Err(error),
     };
     if matches!(ended, Err(Error::Aborted { .. })) {
@@ -128,13 +132,13 @@ async fn serve_with(
     clients: Clients,
     claim: Claim,
     tasks: &mut Tasks,
-    stop: &Stop,
-    gallery: &Arc<Gallery>,
+    stop: &Shutdown,
+    status: &Arc<StatusRegistry>,
 ) -> Result<(), Error> {
     let begin = Instant::now();
     let drain = args.plugins.drain;
     tokio::select! {
-        started = Box::pin(start(args, clients, claim, tasks, stop, gallery)) => started?,
+        started = Box::pin(start(args, clients, claim, tasks, stop, status)) => started?,
         () = stop.first() => return Ok(()),
     }
     info!(elapsed = ?begin.elapsed(), "started");
@@ -154,12 +158,16 @@ async fn start(
     clients: Clients,
     claim: Claim,
     tasks: &mut Tasks,
-    stop: &Stop,
-    gallery: &Arc<Gallery>,
+    stop: &Shutdown,
+    status: &Arc<StatusRegistry>,
 ) -> Result<(), Error> {
     let host_namespace = &args.cluster.host_namespace;
-    let cluster = tasks.read(clients.client()?, &args.scope, gallery.expect("watches"));
-    gallery.reads(&cluster);
+    let cluster = tasks.read(
+        clients.client()?,
+        &args.scope,
+        status.expect_heartbeat("watches"),
+    );
+    status.set_cluster(&cluster);
     let settings = apply::Settings::default();
     let writer = Arc::new(Writer::new(clients.client()?, claim.clone(), settings));
 
@@ -173,45 +181,23 @@ async fn start(
             Ok(None)
         }
     })?;
-    tasks.background(let_go_of_idle(workshop.engine.clone()));
+    tasks.background(unmap_idle_code(workshop.engine.clone()));
     let resources = args
         .serves_resources()
-        .then(|| {
-            Resources::new(
-                &args.sources,
-                &cluster,
-                Arc::clone(&workshop),
-                host_namespace,
-            )
-        })
+        .then(|| PluginResources::new(&args.sources, &cluster, workshop, host_namespace))
         .transpose()?;
-    let (warm, (inventory, hash_key)) = if let Some(prepared) = prepared {
+    let (warm, prepared) = if let Some(prepared) = prepared {
         (Warm::new(), prepared)
     } else {
         let plugins = (&*loaded, resources.as_ref());
-        let warm = standby::wait(&cluster, &writer, &claim, host_namespace, plugins, gallery);
+        let warm = standby::wait(&cluster, &writer, &claim, host_namespace, plugins, status);
         let warm = warm.await?;
         tasks.prove(cluster.clone());
         (warm, prepare().await?)
     };
-    let is_lost = hash_key.is_none();
-    let hash_key = in_use(hash_key, &cluster);
-    let shared = Arc::new(Shared {
-        resources: Arc::new(cluster.clone()),
-        cluster,
-        writer,
-        pool,
-        inventory,
-        metrics: Arc::clone(gallery.metrics()),
-        events: Events::new("innkeeper".to_owned()),
-        hash_key,
-        trials: tokio::sync::Notify::new(),
-        remember_passes: !args.plugins.forget_passes,
-        resync_period: args.plugins.resync_period,
-        now: Timestamp::now,
-        random: fill_random,
-    });
-    gallery.begin(args.plugins.files().len(), loaded.len(), &shared);
+    let is_lost = prepared.1.is_none();
+    let shared = share(&args.plugins, cluster, writer, pool, prepared, status);
+    status.begin(args.plugins.files().len(), loaded.len(), &shared);
     watch_over(&shared, is_lost, host_namespace, tasks);
     let offer = Offer {
         files: loaded,
@@ -219,8 +205,35 @@ async fn start(
         resources,
         warm,
     };
-    offer.serve(&shared, tasks, stop, gallery);
+    offer.serve(&shared, tasks, stop, status);
     Ok(())
+}
+
+/// Returns the context that the passes of all plugins share.
+fn share(
+    args: &PluginArgs,
+    cluster: Cluster,
+    writer: Arc<Writer>,
+    pool: Pool,
+    (inventory, hash_key): (Inventory, Option<HashKey>),
+    status: &StatusRegistry,
+) -> Arc<Shared> {
+    let hash_key = in_use(hash_key, &cluster);
+    Arc::new(Shared {
+        resources: Arc::new(cluster.clone()),
+        cluster,
+        writer,
+        pool,
+        inventory,
+        metrics: Arc::clone(status.metrics()),
+        events: Events::new("innkeeper".to_owned()),
+        hash_key,
+        trials: tokio::sync::Notify::new(),
+        remember_passes: !args.forget_passes,
+        resync_period: args.resync_period,
+        now: Timestamp::now,
+        random: fill_random,
+    })
 }
 
 /// Returns the slot from which passes read the hash key, and gives the key to the cache as well.
@@ -239,13 +252,19 @@ struct Offer {
     /// The limits of every plugin that is given as a file.
     limits: Arc<Limits>,
     /// None if the host does not serve Plugin resources.
-    resources: Option<Resources>,
+    resources: Option<PluginResources>,
     /// Watches that run since standby, by plugin.
     warm: Warm,
 }
 
 impl Offer {
-    fn serve(self, shared: &Arc<Shared>, tasks: &mut Tasks, stop: &Stop, gallery: &Arc<Gallery>) {
+    fn serve(
+        self,
+        shared: &Arc<Shared>,
+        tasks: &mut Tasks,
+        stop: &Shutdown,
+        status: &Arc<StatusRegistry>,
+    ) {
         let Self {
             files: loaded,
             limits,
@@ -256,16 +275,16 @@ impl Offer {
         for loaded in loaded {
             let (shared, limits) = (Arc::clone(shared), Arc::clone(&limits));
             let warm = warm.remove(&loaded.name).unwrap_or_default();
-            let (stop, gallery) = (stop.clone(), Arc::clone(gallery));
-            tasks.plugin(serve_plugin(shared, loaded, limits, warm, stop, gallery));
+            let (stop, status) = (stop.clone(), Arc::clone(status));
+            tasks.plugin(serve_plugin(shared, loaded, limits, warm, stop, status));
         }
-        let (shared, gallery) = (Arc::clone(shared), Arc::clone(gallery));
+        let (shared, status) = (Arc::clone(shared), Arc::clone(status));
         if let Some(resources) = resources {
             let before = Before { files, warm };
-            tasks.plugin(resources.serve(shared, before, stop, gallery));
+            tasks.plugin(resources.serve(shared, before, stop, status));
         } else {
             tasks.background(async move {
-                match plugins::tend_orphans(&shared, |name| gallery.serves(name)).await {}
+                match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
             });
         }
     }
@@ -295,9 +314,9 @@ fn take_all_descriptors() {
 }
 
 /// Unmaps the compiled code of idle plugins.
-async fn let_go_of_idle(engine: Engine) -> Result<(), Error> {
+async fn unmap_idle_code(engine: Engine) -> Result<(), Error> {
     loop {
-        sleep(LOOKED_AT_CODE_EVERY).await;
+        sleep(IDLE_CODE_CHECK_INTERVAL).await;
         let count = engine.let_go_of_idle(CODE_IDLE_MAX);
         if count > 0 {
             debug!(count, "unmapped the code of idle plugins");
@@ -394,13 +413,13 @@ async fn prepare_cluster(
     writer: &Arc<Writer>,
     namespace: &str,
 ) -> Result<(Inventory, Option<HashKey>), Error> {
-    let inventory = tasks::patiently("read the inventory", || {
+    let inventory = tasks::retry("read the inventory", || {
         Inventory::read(cluster, Arc::clone(writer), namespace)
     })
     .await
     .map_err(Error::Inventory)?;
     let may_create = inventory.is_empty();
-    let hash_key = tasks::patiently("get the hash key", || {
+    let hash_key = tasks::retry("get the hash key", || {
         key::obtain(cluster, writer, namespace, may_create, fill_random)
     })
     .await
@@ -414,11 +433,11 @@ async fn serve_plugin(
     loaded: Loaded,
     limits: Arc<Limits>,
     warm: Vec<Registration>,
-    stop: Stop,
-    gallery: Arc<Gallery>,
+    stop: Shutdown,
+    status: Arc<StatusRegistry>,
 ) -> Result<(), Error> {
     let served = tokio::select! {
-        served = install(&shared, &loaded, &limits, &gallery) => served,
+        served = install(&shared, &loaded, &limits, &status) => served,
         never = standby::idle(&warm) => match never {},
         () = stop.first() => return Ok(()),
     };
@@ -428,7 +447,7 @@ async fn serve_plugin(
         return Ok(());
     };
     let token = stop.first_token();
-    controllers::run(&shared, &served, &limits, token, &gallery).await
+    controllers::run(&shared, &served, &limits, token, &status).await
 }
 
 /// Installs and registers a plugin; retries with backoff while the failure may be temporary.
@@ -436,7 +455,7 @@ async fn install(
     shared: &Arc<Shared>,
     loaded: &Loaded,
     limits: &Arc<Limits>,
-    gallery: &Gallery,
+    status: &StatusRegistry,
 ) -> Option<Served> {
     let mut backoff = tasks::backoff();
     let mut failed = false;
@@ -445,7 +464,7 @@ async fn install(
         let error = match plugins::serve(shared, loaded, limits).await {
             Ok(served) => {
                 if failed {
-                    gallery.take_in();
+                    status.uncount_inactive();
                 }
                 return Some(served);
             }
@@ -453,7 +472,7 @@ async fn install(
         };
         if !failed {
             failed = true;
-            gallery.leave_out();
+            status.count_inactive();
         }
         let file = loaded.path.display();
         let delay = backoff.next().unwrap_or(tasks::BACKOFF_MAX);

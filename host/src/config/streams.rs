@@ -11,9 +11,9 @@ use innkeeper_sandbox as plugin;
 
 /// The standard streams; tests give others.
 pub struct Streams<'a> {
-    /// What `-` stands for as an input.
+    /// The input that `-` names.
     pub stdin: &'a mut dyn Read,
-    /// The result.
+    /// The output of the command.
     pub stdout: &'a mut dyn Write,
     /// Warnings and errors.
     pub stderr: &'a mut dyn Write,
@@ -29,17 +29,13 @@ impl Streams<'_> {
         })
     }
 
-    /// Writes the result, or a part of it that has to be seen at once.
-    ///
-    /// # Errors
-    ///
-    /// The standard output is closed or full.
+    /// Writes a part of the output and flushes it; fails if the standard output is closed or full.
     pub fn write(&mut self, result: &[u8]) -> io::Result<()> {
         self.stdout.write_all(result)?;
         self.stdout.flush()
     }
 
-    /// How a command ended; an error is reported before.
+    /// Returns the end of a command, and reports its error.
     pub fn end<E: Error + 'static>(
         &mut self,
         result: Result<Exit, E>,
@@ -51,16 +47,15 @@ impl Streams<'_> {
         })
     }
 
-    /// Writes an error with everything that led to it as one line.
-    ///
-    /// A standard error that is closed is no reason to fail.
+    /// Writes an error with its causes as one line.
     pub fn report(&mut self, error: &(dyn Error + 'static)) {
         let text = format!("error: {}", error_chain(error));
         self.note(&text);
     }
 
-    /// Writes a line for people to the standard error.
+    /// Writes a line to the standard error.
     pub fn note(&mut self, line: &str) {
+        // A closed standard error must not fail the command.
         drop(writeln!(self.stderr, "{line}"));
     }
 }

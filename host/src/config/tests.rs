@@ -1,4 +1,4 @@
-//! Command lines and what becomes of them.
+//! Command lines and their settings.
 
 use std::{
     fs,
@@ -71,7 +71,7 @@ fn plugin_resources_are_served_where_no_plugin_files_are_given_or_as_said() {
     assert!(usual.serves_resources());
     let settings = usual.sources.settings();
     let expected = innkeeper_source::Settings {
-        // Those of the user who runs this test.
+        // Those of the environment of this test.
         proxies: settings.proxies.clone(),
         ..innkeeper_source::Settings::default()
     };
@@ -334,7 +334,7 @@ async fn l6_an_authority_that_is_a_file_is_read_again_and_others_are_not() {
         read("certificate-authority: ca.crt").await,
         Some(directory.path().join("ca.crt"))
     );
-    // As for everybody who reads kubeconfigs, the text counts where there is both.
+    // As for kubectl, the text has priority over the file.
     assert_eq!(
         read(&format!("certificate-authority: ca.crt, {data}")).await,
         None

@@ -1,25 +1,25 @@
-//! The host in a cluster: its namespace, its Deployment, and how its metrics are found.
+//! The host in a cluster: its namespace, its Deployment, and the objects for its metrics.
 
 use serde_json::{Value, json};
 
 use crate::config::{Definitions, ManifestsArgs, lease_name};
 
-/// The name of the product, and the default of what a host is called.
+/// The name of the product, and the default name of a host.
 pub(super) const NAME: &str = "innkeeper";
 
-/// Seconds until a stopped host is killed: more than it takes to drain.
+/// Seconds until a stopped host is killed: more than the default of `--drain-timeout`.
 const GRACE_SECONDS: u32 = 40;
 
-/// Where the host answers for health and metrics, and what the port is called.
+/// The port of the admin server, and its name.
 const ADMIN_PORT: u16 = 8080;
 const ADMIN: &str = "admin";
 
-/// Labels of everything that belongs to the host.
+/// Returns the labels of all objects of the host.
 pub(super) fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME})
 }
 
-/// The host's namespace, which takes Pods without privileges only.
+/// Returns the host's namespace, which accepts only Pods without privileges.
 pub(super) fn namespace(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -34,10 +34,10 @@ pub(super) fn namespace(name: &str) -> Value {
     })
 }
 
-/// The host with the plugins of its image's directory `/plugins`, or with those of Plugin resources.
+/// Returns the Deployment of a host with the plugins in its image's directory `/plugins`, or with Plugin resources.
 ///
-/// Two Pods, of which the one with the lease writes and the other one is ready to take over; an update replaces them one
-/// by one, and begins with the one more that it may have, so that there is always one that is ready.
+/// It has two Pods: the holder of the lease is active, the other one stands by. An update starts an additional Pod before
+/// it stops an old one, so that one Pod is always ready.
 pub(super) fn deployment(args: &ManifestsArgs) -> Value {
     let (namespace, labels) = (&args.namespace, args.labels());
     json!({
@@ -77,7 +77,7 @@ pub(super) fn deployment(args: &ManifestsArgs) -> Value {
     })
 }
 
-/// The arguments of the host.
+/// Returns the arguments of the host.
 fn arguments(args: &ManifestsArgs) -> Vec<String> {
     let mut arguments = vec!["run".to_owned()];
     let mut add = |flag: &str, value: &str| arguments.extend([flag.to_owned(), value.to_owned()]);
@@ -112,9 +112,9 @@ fn container(args: &ManifestsArgs) -> Value {
         "image": args.image,
         "args": arguments(args),
         "ports": [{"name": ADMIN, "containerPort": ADMIN_PORT}],
-        // It answers before anything else, so that this waits for the image's first page and for little more.
+        // The admin server starts before all slow steps, so the probe waits for little more than the image.
         "startupProbe": probe("/livez", 2, 30),
-        // Asked for long enough that a busy node is no reason to start over.
+        // Three failures take long enough that a busy node causes no restart.
         "livenessProbe": probe("/livez", 10, 3),
         "readinessProbe": probe("/readyz", 5, 2),
         "env": [
@@ -140,7 +140,7 @@ fn container(args: &ManifestsArgs) -> Value {
     })
 }
 
-/// Asks the host so often, and takes so many failures in a row for an answer.
+/// Returns a probe with this period and this number of allowed consecutive failures.
 fn probe(path: &str, period_s: u32, failures: u32) -> Value {
     json!({
         "httpGet": {"path": path, "port": ADMIN},
@@ -150,7 +150,7 @@ fn probe(path: &str, period_s: u32, failures: u32) -> Value {
     })
 }
 
-/// Names each Pod for whoever collects metrics, also one that is not ready.
+/// Returns the Service that lists each Pod for a metrics scraper, also Pods that are not ready.
 pub(super) fn metrics_service(args: &ManifestsArgs) -> Value {
     json!({
         "apiVersion": "v1",
@@ -169,7 +169,7 @@ pub(super) fn metrics_service(args: &ManifestsArgs) -> Value {
     })
 }
 
-/// The same for the Prometheus operator, where there is one.
+/// Returns the object by which the Prometheus operator finds the Service.
 pub(super) fn service_monitor(args: &ManifestsArgs) -> Value {
     json!({
         "apiVersion": "monitoring.coreos.com/v1",

@@ -398,7 +398,7 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
         resources,
         ["seas", "seas/finalizers", "seas/status", "storageclasses"]
     );
-    // Events about what is in no namespace have to be there.
+    // Events about cluster-scoped objects are in this namespace.
     assert!(of_kind(&files, "Role").contains(&"default/innkeeper-events".to_owned()));
 }
 

@@ -23,7 +23,7 @@ struct Pond {
     answer: Answer,
 }
 
-impl Guest for Pond {
+impl OfflineGuest for Pond {
     fn manifest(&self) -> &Manifest {
         &self.manifest
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use super::tasks::MayPass;
+use super::tasks::MaybeTemporary;
 
 /// The name of the hash key's Secret in the host's namespace.
 pub const SECRET: &str = "innkeeper-hash-key";
@@ -23,7 +23,7 @@ const DATA_KEY: &str = "key";
 const LENGTH: usize = 32;
 
 /// Interval of the attempts to read a missing key.
-pub(super) const LOOKED_FOR_EVERY: Duration = Duration::from_secs(30);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A failure to read or create the hash key.
 #[derive(Debug, thiserror::Error)]
@@ -74,8 +74,8 @@ pub enum Error {
     },
 }
 
-impl MayPass for Error {
-    fn may_pass(&self) -> bool {
+impl MaybeTemporary for Error {
+    fn is_temporary(&self) -> bool {
         match self {
             Self::Malformed { .. } => false,
             Self::Read { .. }
@@ -152,7 +152,7 @@ pub(super) async fn wait_until_restored(
     namespace: String,
 ) -> Result<(), super::Error> {
     loop {
-        sleep(LOOKED_FOR_EVERY).await;
+        sleep(POLL_INTERVAL).await;
         match read(&shared.cluster, &namespace).await {
             Ok(Some(key)) => {
                 info!("the hash key was restored");
@@ -186,10 +186,10 @@ pub(super) async fn read(cluster: &Cluster, namespace: &str) -> Result<Option<Ha
 
 fn parse(json: &str) -> Option<HashKey> {
     #[derive(Deserialize)]
-    struct Secret {
+    struct KeySecret {
         data: BTreeMap<String, String>,
     }
-    let Secret { data } = serde_json::from_str(json).ok()?;
+    let KeySecret { data } = serde_json::from_str(json).ok()?;
     let key = BASE64_STANDARD.decode(data.get(DATA_KEY)?).ok()?;
     (key.len() == LENGTH).then(|| HashKey::new(key))
 }

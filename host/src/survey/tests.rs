@@ -47,7 +47,7 @@ fn lists_parents_that_are_not_ready_with_the_reason() {
     let survey = host::of_state("127.0.0.1:8080", state());
     assert!(!survey.is_well());
     expect![[r"
-        host 127.0.0.1:8080 serves
+        host 127.0.0.1:8080 is active
 
         PLUGIN     SERVING  PARENTS  READY  FAULTS  REVISION
         etcd       True     2        2      0       ff
@@ -77,7 +77,7 @@ fn reports_that_all_parents_are_ready() {
     assert!(!survey.is_well());
     let text = show::status(&survey);
     assert!(
-        text.starts_with("host h:1 serves; 1 plugin is not served"),
+        text.starts_with("host h:1 is active; 1 plugin is not active"),
         "{text}"
     );
 }
