@@ -2,7 +2,7 @@
 //!
 //! The server has its own thread and runtime, so that `/livez` still answers, with an error, if the host's runtime is
 //! blocked.
-//! This module does not know the content of the answers: `run` implements [`Shown`].
+//! This module does not know the content of the answers: `run` implements [`StatusProvider`].
 //!
 //! | path | answer |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `GET /debug/state` | JSON: [`HostState`]; only if debugging is enabled |
 //! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled |
 
-mod beat;
+mod heartbeat;
 mod state;
 
 use std::{
@@ -31,10 +31,10 @@ use axum::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use beat::{Beat, Heart};
+pub use heartbeat::{Heartbeat, Heartbeats};
 pub use state::{
-    ControllerState, FaultState, KindState, ParentState, PassState, PluginState,
-    State as HostState, WatchState,
+    ControllerState, FaultState, HostState, KindState, ParentState, PassState, PluginState,
+    WatchState,
 };
 
 /// A failure to start the admin server.
@@ -64,7 +64,7 @@ pub struct Check {
 }
 
 /// The source of the answers.
-pub trait Shown: Send + Sync + 'static {
+pub trait StatusProvider: Send + Sync + 'static {
     /// The liveness checks.
     fn alive(&self) -> Vec<Check>;
 
@@ -94,7 +94,11 @@ pub struct Admin {
 
 impl Admin {
     /// Binds the address and starts the thread; port 0 selects a free port.
-    pub fn start(address: SocketAddr, shown: Arc<dyn Shown>, debug: bool) -> Result<Self, Error> {
+    pub fn start(
+        address: SocketAddr,
+        shown: Arc<dyn StatusProvider>,
+        debug: bool,
+    ) -> Result<Self, Error> {
         let listen = |source| Error::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
@@ -134,7 +138,7 @@ impl Drop for Admin {
     }
 }
 
-async fn answer(listener: TcpListener, shown: Arc<dyn Shown>, debug: bool) {
+async fn answer(listener: TcpListener, shown: Arc<dyn StatusProvider>, debug: bool) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -156,7 +160,7 @@ async fn answer(listener: TcpListener, shown: Arc<dyn Shown>, debug: bool) {
     }
 }
 
-type Asked = State<Arc<dyn Shown>>;
+type Asked = State<Arc<dyn StatusProvider>>;
 
 async fn livez(State(shown): Asked) -> Response {
     verdict("livez", &shown.alive(), StatusCode::INTERNAL_SERVER_ERROR)

@@ -13,13 +13,13 @@ use std::{
 };
 
 use innkeeper_guest_build::{
-    self as guest_build, Component, Guest, Request, Toolchain, ToolchainError,
+    self as guest_build, Component, Environment, Guest, Request, Toolchain, ToolchainError,
 };
 use innkeeper_model::{Digest, Limits};
 use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact, description};
 use serde_json::{Value, json};
 
-use crate::config::{BuildSettings, Exit, ResultFormat, Streams};
+use crate::config::{BuildArgs, Exit, ResultFormat, Streams};
 
 /// A failure to build a component.
 #[derive(Debug, thiserror::Error)]
@@ -95,39 +95,36 @@ pub enum Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::Build(guest_build::Error::Compile { .. } | guest_build::Error::Encode { .. })
-            | Self::Artifact { .. } => Exit::NotWell,
-            Self::Plugin { .. } => Exit::GuestFault,
-            _ => Exit::BadUse,
+            Self::Directory { .. }
+            | Self::NoGuest { .. }
+            | Self::Build(
+                guest_build::Error::ReadWorkspace { .. }
+                | guest_build::Error::UnknownPackage { .. }
+                | guest_build::Error::NoModule { .. },
+            ) => Exit::Usage,
+            _ => Exit::Failure,
         }
     }
 }
 
 /// Builds components and prints their digests.
-pub fn run(settings: &BuildSettings, streams: &mut Streams<'_>) -> Exit {
-    let made = build(settings, streams).map(|()| Exit::Success);
+pub fn run(args: &BuildArgs, streams: &mut Streams<'_>) -> Exit {
+    let made = build(args, streams).map(|()| Exit::Success);
     streams.end(made, Error::exit)
 }
 
-fn build(settings: &BuildSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
-    let BuildSettings {
-        directory,
-        packages,
-        out_dir,
-        target_dir,
-        locked,
-        environment,
-        output,
-    } = settings;
+fn build(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
+    let directory = &args.directory;
+    let (environment, out_dir) = (Environment::of_process(), args.out_dir());
     let no_directory = |source| Error::Directory {
         path: directory.clone(),
         source,
     };
     let workspace_root = directory.canonicalize().map_err(no_directory)?;
-    let guests = if packages.is_empty() {
-        Guest::all(environment, &workspace_root).map_err(Error::Build)?
+    let guests = if args.packages.is_empty() {
+        Guest::all(&environment, &workspace_root).map_err(Error::Build)?
     } else {
-        packages.clone()
+        args.packages.clone()
     };
     if guests.is_empty() {
         return Err(Error::NoGuest {
@@ -135,31 +132,31 @@ fn build(settings: &BuildSettings, streams: &mut Streams<'_>) -> Result<(), Erro
         });
     }
     let mut report = |line: &str| streams.note(line);
-    let toolchain = Toolchain::find(environment, &workspace_root, &mut report);
+    let toolchain = Toolchain::find(&environment, &workspace_root, &mut report);
     let toolchain = toolchain.map_err(Error::Toolchain)?;
     // Components without a description go to a temporary directory, so that the output directory never contains one.
     let no_temporary = |source| Error::Temporary {
         path: out_dir.clone(),
         source,
     };
-    fs::create_dir_all(out_dir).map_err(no_temporary)?;
-    let bare = tempfile::tempdir_in(out_dir).map_err(no_temporary)?;
+    fs::create_dir_all(&out_dir).map_err(no_temporary)?;
+    let bare = tempfile::tempdir_in(&out_dir).map_err(no_temporary)?;
     let request = Request {
         workspace_root,
         guests,
-        target_dir: std::path::absolute(target_dir).map_err(no_directory)?,
+        target_dir: std::path::absolute(args.target_dir()).map_err(no_directory)?,
         out_dir: bare.path().to_owned(),
         profile: guest_build::PROFILE.to_owned(),
-        locked: *locked,
+        locked: args.locked,
     };
-    let built = guest_build::build(environment, &toolchain, &request, &mut |_| ());
+    let built = guest_build::build(&environment, &toolchain, &request, &mut |_| ());
     let built = built.map_err(Error::Build)?;
     let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN)).map_err(Error::Engine)?;
     let results = built
         .iter()
-        .map(|component| finish(component, &engine, out_dir));
+        .map(|component| finish(component, &engine, &out_dir));
     let results = results.collect::<Result<Vec<_>, _>>()?;
-    write(streams, *output, &results)
+    write(streams, args.output, &results)
 }
 
 /// Embeds the description in a component and writes it to the output directory.

@@ -1,67 +1,68 @@
-//! What the command line asks for: reads it, starts the log, does it, and says how it ended.
+//! The start of a command: reads the command line, starts the log, runs the command, and reports its end.
 //!
-//! The only place that knows all commands; it knows nothing of what they do.
+//! The only module that knows all commands; it knows nothing of their work.
 
-use std::{error::Error, ffi::OsString, io, process::ExitCode};
+use std::{ffi::OsString, io, process::ExitCode};
 
-use innkeeper_sandbox::artifact::{self, ChildError};
+use innkeeper_sandbox::artifact;
 use jiff::Timestamp;
 
 use crate::{
     build,
-    config::{self, Command, Exit, LogControl, Streams},
+    config::{self, Cli, Command, CompileArgs, Exit, LogControl, Streams},
     dev, inspect, manifests, registry, render, run, survey,
 };
 
-/// Does what the arguments say, the first of which is the program.
+/// Runs the command of the arguments; the first argument is the program.
 pub fn start(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let config = match config::read(arguments) {
-        Ok(config) => config,
-        Err(error) => return config::explain(&error),
+    let Cli { log, command } = match config::read(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return config::explain(&error).into(),
     };
-    let log = match config::start_log(&config.log) {
+    let log = match config::start_log(&log, command.log_filter()) {
         Ok(log) => log,
-        Err(error) => return config::explain(&error),
+        Err(error) => return config::explain(&error).into(),
     };
-    match config.command {
-        Command::Run(settings) => ended(run::run(settings, log), run::Error::exit_code),
-        Command::Dev(settings) => ended(dev::run(settings), dev::Error::exit_code),
-        Command::Compile(args) => {
-            let compiled = artifact::child(args.into(), &mut io::stdin(), &mut io::stdout());
-            ended(compiled, ChildError::exit_code)
-        }
-        other => Streams::of_process(|streams| once(other, log, streams)).into(),
-    }
+    Streams::of_process(|streams| match command {
+        Command::Compile(args) => compile(args, streams),
+        other => execute(other, log, streams).into(),
+    })
 }
 
-/// A command that does one thing and ends by itself.
-fn once(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Exit {
-    // Only a host that runs has a log to be steered.
-    drop(log);
+fn execute(command: Command, log: LogControl, streams: &mut Streams<'_>) -> Exit {
     match command {
+        Command::Run(args) => {
+            let ended = run::run(args, log).map(|()| Exit::Success);
+            streams.end(ended, run::Error::exit)
+        }
+        Command::Dev(args) => {
+            let ended = dev::run(&args).map(|()| Exit::Success);
+            streams.end(ended, dev::Error::exit)
+        }
         Command::Render(args) => {
             let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
             render::run(&args, now_ms, streams)
         }
-        Command::Inspect(settings) => inspect::run(&settings, streams),
-        Command::Manifests(settings) => manifests::run(&settings, streams),
-        Command::Build(settings) => build::run(&settings, streams),
-        Command::Push(settings) => registry::push(&settings, streams),
-        Command::Pull(settings) => registry::pull(&settings, streams),
-        Command::Sign(settings) => registry::sign(&settings, streams),
-        Command::Status(settings) => survey::status(&settings, streams),
-        Command::Get(settings) => survey::get(&settings, streams),
-        // Started above.
-        Command::Run(_) | Command::Dev(_) | Command::Compile(_) => Exit::BadUse,
+        Command::Inspect(args) => inspect::run(&args, streams),
+        Command::Manifests(args) => manifests::run(&args, streams),
+        Command::Build(args) => build::run(&args, streams),
+        Command::Push(args) => registry::push(&args, streams),
+        Command::Pull(args) => registry::pull(&args, streams),
+        Command::Sign(args) => registry::sign(&args, streams),
+        Command::Verify(args) => registry::verify(&args, streams),
+        Command::Status(args) => survey::status(&args, streams),
+        // `start` has already run it.
+        Command::Compile(_) => Exit::Usage,
     }
 }
 
-fn ended<E: Error + 'static>(result: Result<(), E>, code: impl Fn(&E) -> u8) -> ExitCode {
-    match result {
+/// Compiles one plugin. The exit codes are those of the protocol with the host that started this process.
+fn compile(args: CompileArgs, streams: &mut Streams<'_>) -> ExitCode {
+    match artifact::child(args.into(), &mut io::stdin(), &mut io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            Streams::of_process(|streams| streams.report(&error));
-            code(&error).into()
+            streams.report(&error);
+            error.exit_code().into()
         }
     }
 }

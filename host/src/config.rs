@@ -1,8 +1,9 @@
-//! What the host was told: the only reader of flags, files of configuration and the environment.
+//! The settings of all commands: the only reader of flags, configuration files and the environment.
 //!
-//! Flags are parsed into one `Args` per command and converted once into plain structs with every limit filled in;
-//! from there on nothing is optional that has a default.
-//! Nothing here acts on what it read, but for the log, which has to stand before anything else.
+//! The `Args` of a command are its settings, with every default filled in.
+//! clap parses each value into its type and names the flag of a bad value; [`read`] then checks the flags that depend on
+//! each other. So nothing starts with unusable settings.
+//! Nothing here acts on the settings, except for the log, which must exist before everything else.
 
 mod admin;
 mod build;
@@ -21,207 +22,96 @@ mod scope;
 mod sources;
 mod streams;
 mod survey;
+mod values;
 
-use std::{ffi::OsString, io, path::PathBuf, process::ExitCode};
+use std::ffi::OsString;
 
 use clap::Parser;
-use innkeeper_model::InvalidSelector;
 
-pub use admin::AdminSettings;
-pub use build::BuildSettings;
-pub use cluster::{ClusterSettings, Connection, client_config};
+pub use admin::AdminArgs;
+pub use build::BuildArgs;
+pub use cluster::{ClusterArgs, ConnectionArgs, client_config};
 pub use compile::CompileArgs;
-pub use dev::{DevCluster, DevSettings};
-pub use inspect::{InspectFormat, InspectSettings, Inspected};
-pub use lease::{LeaseSettings, lease_name};
-pub use log::{LogControl, LogFormat, LogSettings, start_log};
-pub use manifests::{Account, ManifestsSettings, ResourceRoles};
-pub use plugins::{PluginFile, PluginFileKind, PluginSettings};
-pub use registry::{KeptAs, KeyText, PullSettings, PushSettings, ResultFormat, SignSettings};
+pub use dev::DevArgs;
+pub use inspect::{InspectArgs, InspectFormat, Inspected};
+pub use lease::{LeaseArgs, lease_name};
+pub use log::{LogArgs, LogControl, LogFormat, start_log};
+pub use manifests::{ManifestsArgs, PluginAccount, ResourceArgs};
+pub use plugins::{PluginArgs, PluginObject, by_plugin};
+pub use registry::{
+    FetchArgs, PullArgs, PushArgs, RegistryArgs, ResultFormat, SignArgs, VerifyArgs,
+};
 pub use render::{OutputFormat, RenderArgs, RenderPhase};
-pub use run::RunSettings;
-pub use scope::{Definitions, ScopeSettings};
-pub use sources::SourceSettings;
+pub use run::RunArgs;
+pub use scope::{Definitions, Namespaces, ScopeArgs};
+pub use sources::SourceArgs;
 pub use streams::{Exit, Streams};
-pub use survey::{Asked, GetSettings, Listed, StatusSettings, SurveyFormat};
+pub use survey::{StatusArgs, SurveyFormat};
 
-/// Why the host does not know what to do.
+/// A failure to read the settings.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line is wrong; the message is clap's, help and version come the same way.
-    #[error("failed to understand the command line")]
+    /// The command line is invalid, or asks for help or the version; clap has the message.
+    #[error("failed to parse the command line")]
     CommandLine(#[source] Box<clap::Error>),
-    /// A directory of plugins cannot be read.
-    #[error("failed to read the plugin directory {}", path.display())]
-    ReadPluginDir {
-        /// The directory.
-        path: PathBuf,
-        #[source]
-        #[expect(missing_docs, reason = "the source")]
-        source: io::Error,
-    },
-    /// A directory of plugins holds none.
-    #[error("found no file that ends in .wasm in the plugin directory {}", path.display())]
-    EmptyPluginDir {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// A file that belongs to a plugin cannot be read.
-    #[error("failed to read {}, the {what} of plugin {plugin}", path.display())]
-    ReadPluginFile {
-        /// What the file holds.
-        what: PluginFileKind,
-        /// The plugin's name.
-        plugin: String,
-        /// The file.
-        path: PathBuf,
-        #[source]
-        #[expect(missing_docs, reason = "the source")]
-        source: io::Error,
-    },
-    /// A file that belongs to a plugin is neither YAML nor JSON.
-    #[error("failed to parse {}, the {what} of plugin {plugin}", path.display())]
-    ParsePluginFile {
-        /// What the file holds.
-        what: PluginFileKind,
-        /// The plugin's name.
-        plugin: String,
-        /// The file.
-        path: PathBuf,
-        #[source]
-        #[expect(missing_docs, reason = "the source")]
-        source: innkeeper_model::yaml::Error,
-    },
-    /// A file that belongs to a plugin is not one object.
-    #[error("{}, the {what} of plugin {plugin}, must hold exactly one object", path.display())]
-    PluginFileShape {
-        /// What the file holds.
-        what: PluginFileKind,
-        /// The plugin's name.
-        plugin: String,
-        /// The file.
-        path: PathBuf,
-    },
-    /// A plugin is given two files of one kind.
-    #[error("plugin {plugin} is given two files of its {what}: give one")]
+    /// A plugin is given two files by one flag.
+    #[error("{flag} names plugin {plugin} twice: give one file for each plugin")]
     PluginFileTwice {
-        /// What the files hold.
-        what: PluginFileKind,
+        /// The flag.
+        flag: &'static str,
         /// The plugin's name.
         plugin: String,
-    },
-    /// A file that is given cannot be read.
-    #[error("failed to read {}, {what}", path.display())]
-    ReadGiven {
-        /// What the file holds.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        #[source]
-        #[expect(missing_docs, reason = "the source")]
-        source: io::Error,
-    },
-    /// There is no directory for compiled plugins.
-    #[error("found no directory for compiled plugins: give --cache-dir DIR, or set HOME")]
-    NoCacheDir,
-    /// The filter of the log does not parse.
-    #[error("failed to understand the log filter \"{filter}\": write it as info,innkeeper=debug")]
-    LogFilter {
-        /// The filter as given.
-        filter: String,
-        #[source]
-        #[expect(missing_docs, reason = "the source")]
-        source: tracing_subscriber::filter::ParseError,
     },
     /// The log was already started.
     #[error("failed to start the log")]
     StartLog(#[source] tracing_subscriber::util::TryInitError),
-    /// A file of authorities holds none.
-    #[error("found no certificate in {}: give the authorities as PEM", path.display())]
-    NoCertificate {
-        /// The file.
-        path: PathBuf,
-    },
-    /// `--source-mirror` does not parse.
-    #[error(
-        "\"{0}\" of --source-mirror is not REGISTRY=MIRROR: write it as ghcr.io=mirror.example, or ghcr.io=mirror.example/ghcr"
-    )]
-    SourceMirror(
-        /// The text as given.
-        String,
-    ),
-    /// The times of the lease do not leave the holder time to stop before others take over.
+    /// The times of the lease do not leave the holder the time to stop before another host takes over.
     #[error(
         "--lease-duration {duration_s} must be more than --lease-renew-deadline {renew_deadline_s}, and four fifths of that more than --lease-retry {retry_s}"
     )]
     LeaseTimes {
-        /// Until others take over, in seconds.
-        duration_s: u32,
-        /// Until the holder gives up, in seconds.
-        renew_deadline_s: u32,
-        /// Between two renewals, in seconds.
-        retry_s: u32,
+        /// The value of `--lease-duration`, in seconds.
+        duration_s: u64,
+        /// The value of `--lease-renew-deadline`, in seconds.
+        renew_deadline_s: u64,
+        /// The value of `--lease-retry`, in seconds.
+        retry_s: u64,
     },
-    /// `--namespaces` names none.
-    #[error(
-        "--namespaces names no namespace: name one or more, as in --namespaces a,b, or leave it out to see all"
-    )]
-    NoNamespace,
-    /// `--namespaces` names what no namespace can be called.
-    #[error(
-        "\"{0}\" of --namespaces is not the name of a namespace: use at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit, and a comma between two names"
-    )]
-    NamespaceName(
-        /// The text as given.
-        String,
-    ),
-    /// `--namespaces` names one twice.
-    #[error("--namespaces names {0} twice: name each namespace once")]
-    NamespaceTwice(
-        /// The name.
-        String,
-    ),
     /// A flag for Plugin resources is given to a host that does not serve them.
     #[error(
-        "{0} is for Plugin resources, which are not served beside plugin files: add --plugin-resources, or leave out --plugin and --plugin-dir"
+        "{0} is for Plugin resources, which are not served beside plugin files: add --plugin-resources, or omit --plugin and --plugin-dir"
     )]
     WithoutResources(&'static str),
-    /// `--plugin-selector` does not parse.
-    #[error("failed to understand --plugin-selector")]
-    PluginSelector(#[source] InvalidSelector),
-    /// `--plugin-selector` selects everything.
-    #[error("--plugin-selector is empty: leave it out to serve all Plugins")]
-    EmptyPluginSelector,
     /// The kubeconfig does not have the context.
     #[error(
         "the kubeconfig {from} has {}: give --context {}",
         match asked { Some(asked) => format!("no context \"{asked}\""), None => "no current context".to_owned() },
-        if known.is_empty() { "and another --kubeconfig, as it has no context at all".to_owned() } else { known.join(" or --context ") }
+        if known.is_empty() { "and another --kubeconfig, because it has no contexts".to_owned() } else { known.join(" or --context ") }
     )]
     Context {
-        /// Where it was read from.
+        /// The source of the kubeconfig.
         from: String,
-        /// The context asked for; none: the current one, and there is none.
+        /// The requested context; none: the current one, which is not set.
         asked: Option<String>,
-        /// The contexts that it has.
+        /// The contexts of the kubeconfig.
         known: Vec<String>,
     },
-    /// The kubeconfig does not parse. What the parser says of it is not told: it quotes the text, which holds credentials.
+    /// The kubeconfig does not parse. The parser's message is omitted: it quotes the text, which has credentials.
     #[error(
-        "the kubeconfig {from} is not the YAML of a kubeconfig at {at}: mend it, or give another by --kubeconfig or KUBECONFIG"
+        "failed to parse the kubeconfig {from} at {at}: repair it, or give another by --kubeconfig or KUBECONFIG"
     )]
     KubeconfigSyntax {
-        /// Where it was read from.
+        /// The source of the kubeconfig.
         from: String,
-        /// The place.
+        /// The position.
         at: String,
     },
     /// The kubeconfig cannot be used.
     #[error(
-        "failed to use the kubeconfig {from}: mend it, or give another by --kubeconfig or KUBECONFIG"
+        "failed to use the kubeconfig {from}: repair it, or give another by --kubeconfig or KUBECONFIG"
     )]
     Kubeconfig {
-        /// Where it was read from.
+        /// The source of the kubeconfig.
         from: String,
         #[source]
         #[expect(missing_docs, reason = "the source")]
@@ -229,7 +119,7 @@ pub enum Error {
     },
     /// There is no kubeconfig, and the host does not run in a cluster.
     #[error(
-        "found no cluster: give --kubeconfig FILE, set KUBECONFIG, or run inside of a cluster with a service account"
+        "found no cluster: give --kubeconfig FILE, set KUBECONFIG, or run in a Pod with a service account"
     )]
     NoCluster(#[source] kube::config::InClusterError),
 }
@@ -240,127 +130,93 @@ pub enum Error {
     name = "innkeeper",
     version,
     propagate_version = true,
-    after_help = "`innkeeper COMMAND --help` says every flag with its unit, default and limits, and the exit codes."
+    after_help = "`innkeeper COMMAND --help` lists all flags with units, defaults and limits, and the exit codes."
 )]
-struct Cli {
+pub struct Cli {
+    /// The log.
     #[command(flatten)]
-    log: log::LogArgs,
-    #[command(subcommand)]
-    command: CliCommand,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum CliCommand {
-    /// Reconcile a cluster with the given plugins until stopped; without any, or with --plugin-resources, with what its
-    /// Plugin resources declare.
-    Run(run::RunArgs),
-    /// Try plugins out: start a local cluster or use one, run the plugins, apply examples, show what becomes of them.
-    Dev(dev::DevArgs),
-    /// Run one pass of a plugin offline and print what it would do; needs no cluster.
-    Render(RenderArgs),
-    /// Say what a WebAssembly file is, what it imports, and which kinds it wants, makes and reads.
-    Inspect(inspect::InspectArgs),
-    /// Print what a cluster needs to run the given plugins: CRDs, least-privilege roles and a Deployment of the host.
-    Manifests(manifests::ManifestsArgs),
-    /// Compile one plugin from standard input to standard output; `run` and `dev` start this for themselves.
-    #[command(hide = true)]
-    Compile(CompileArgs),
-    /// Build plugins from their source, each with its description in it: the same source gives the same digest.
-    Build(build::BuildArgs),
-    /// Push a plugin to a registry.
-    Push(registry::PushArgs),
-    /// Fetch a plugin from a registry into a file.
-    Pull(registry::PullArgs),
-    /// Sign a plugin in a registry, as cosign does.
-    Sign(registry::SignArgs),
-    /// Check who signed a plugin in a registry.
-    Verify(registry::VerifyArgs),
-    /// Show how plugins and parents are: what serves, what is not Ready and why, the last faults.
-    Status(survey::StatusArgs),
-    /// List plugins or parents as the cluster has them.
-    Get(survey::GetArgs),
-}
-
-/// What the host was asked to do.
-#[derive(Debug)]
-pub struct Config {
-    /// How to log.
-    pub log: LogSettings,
+    pub log: LogArgs,
     /// The command.
+    #[command(subcommand)]
     pub command: Command,
 }
 
-/// A command with everything that it needs to know.
-#[derive(Debug)]
+/// A command with its settings.
+#[derive(Debug, clap::Subcommand)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one value per process, and clap knows no boxes"
+)]
 pub enum Command {
-    /// Reconcile until stopped.
-    Run(RunSettings),
-    /// The same, with a cluster of its own and a table.
-    Dev(DevSettings),
-    /// One pass offline.
+    /// Reconcile a cluster until stopped: with the given plugin files, or with the cluster's Plugin resources, or both.
+    Run(RunArgs),
+    /// Develop plugins: start a local cluster or use one, run plugins, apply examples, show their state.
+    Dev(DevArgs),
+    /// Run one pass of a plugin offline and print the result; needs no cluster.
     Render(RenderArgs),
-    /// What a file is.
-    Inspect(InspectSettings),
-    /// What a cluster needs.
-    Manifests(ManifestsSettings),
-    /// One plugin from standard input to standard output.
+    /// Describe a WebAssembly file: its type, its imports, and the kinds that it declares.
+    Inspect(InspectArgs),
+    /// Print the objects that a cluster needs to run plugins: CRDs, least-privilege roles and a Deployment of the host.
+    Manifests(ManifestsArgs),
+    /// Compile one plugin from standard input to standard output; `run` and `dev` start it themselves.
+    #[command(hide = true)]
     Compile(CompileArgs),
-    /// Make components of crates.
-    Build(BuildSettings),
-    /// Put a plugin into a registry.
-    Push(PushSettings),
-    /// Get a plugin out of a registry, or only look at it.
-    Pull(PullSettings),
-    /// Sign a plugin in a registry.
-    Sign(SignSettings),
-    /// How plugins and parents are.
-    Status(StatusSettings),
-    /// What plugins or parents there are.
-    Get(GetSettings),
+    /// Build plugins from source with an embedded description; the same source gives the same digest.
+    Build(BuildArgs),
+    /// Push a plugin to a registry.
+    Push(PushArgs),
+    /// Pull a plugin from a registry to a file.
+    Pull(PullArgs),
+    /// Sign a plugin in a registry, compatible with cosign.
+    Sign(SignArgs),
+    /// Verify the signature of a plugin in a registry.
+    Verify(VerifyArgs),
+    /// Show the state of plugins and parents: the active revisions, the parents that are not Ready, the last faults.
+    Status(StatusArgs),
 }
 
-/// Reads the command line, and from the environment and the files what it names.
-pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, Error> {
-    let Cli { log, command } =
-        Cli::try_parse_from(arguments).map_err(|error| Error::CommandLine(Box::new(error)))?;
-    let log_default = match &command {
-        // Its table is for people, and says what matters.
-        CliCommand::Dev(_) => "warn,kube_client=off",
-        // What the client fails with is told with what it was needed for.
-        _ => "info,kube_client=off",
-    };
-    Ok(Config {
-        log: log.into_settings(log_default),
-        command: match command {
-            CliCommand::Run(args) => Command::Run(args.into_settings()?),
-            CliCommand::Dev(args) => Command::Dev(args.into_settings()?),
-            CliCommand::Render(args) => Command::Render(args),
-            CliCommand::Inspect(args) => Command::Inspect(args.into_settings()?),
-            CliCommand::Manifests(args) => Command::Manifests(args.into_settings()?),
-            CliCommand::Compile(args) => Command::Compile(args),
-            CliCommand::Build(args) => Command::Build(args.into_settings()),
-            CliCommand::Push(args) => Command::Push(args.into_settings()?),
-            CliCommand::Pull(args) => Command::Pull(args.into_settings()?),
-            CliCommand::Sign(args) => Command::Sign(args.into_settings()?),
-            CliCommand::Verify(args) => Command::Pull(args.into_settings()?),
-            CliCommand::Status(args) => Command::Status(args.into_settings()),
-            CliCommand::Get(args) => Command::Get(args.into_settings()),
-        },
-    })
+impl Command {
+    /// The default filter of the log.
+    pub const fn log_filter(&self) -> &'static str {
+        // The errors of the client are part of the errors of the request's user.
+        match self {
+            // Its table shows the progress.
+            Self::Dev(_) => "warn,kube_client=off",
+            _ => "info,kube_client=off",
+        }
+    }
+
+    /// Checks the flags that depend on each other.
+    fn check(&self) -> Result<(), Error> {
+        match self {
+            Self::Run(args) => args.check(),
+            Self::Dev(args) => args.check(),
+            Self::Manifests(args) => args.check(),
+            _ => Ok(()),
+        }
+    }
 }
 
-/// Says on the right stream why the command line or what it names cannot be used, and how the process ends.
-pub fn explain(error: &Error) -> ExitCode {
+/// Reads the command line, the environment, and the configuration files that they name.
+pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Error> {
+    let parsed = Cli::try_parse_from(arguments);
+    let cli = parsed.map_err(|error| Error::CommandLine(Box::new(error)))?;
+    cli.command.check()?;
+    Ok(cli)
+}
+
+/// Reports an unusable command line, or prints the requested help or version; returns the end of the process.
+pub fn explain(error: &Error) -> Exit {
     let Error::CommandLine(usage) = error else {
         Streams::of_process(|streams| streams.report(error));
-        return Exit::BadUse.into();
+        return Exit::Usage;
     };
-    // Help and version come as errors, too; clap knows which stream each belongs to.
+    // Help and version are errors of clap as well, and clap knows their streams.
     let printed = usage.print();
     if usage.use_stderr() || printed.is_err() {
-        Exit::BadUse.into()
+        Exit::Usage
     } else {
-        Exit::Success.into()
+        Exit::Success
     }
 }
 

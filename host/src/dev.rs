@@ -24,8 +24,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
 use crate::{
-    config::{DevCluster, DevSettings, RunSettings},
-    run::{self, Gallery, Stop},
+    config::{ConnectionArgs, DevArgs, Exit, RunArgs},
+    run::{self, Shutdown, StatusRegistry},
+    runtime,
 };
 use controlplane::ControlPlane;
 use show::Show;
@@ -125,73 +126,67 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the exit code of the process: that of the host, 4 for an unusable example, and 1 for all other errors.
-    pub fn exit_code(&self) -> u8 {
+    /// Returns the end of the command: that of the host, if the host ended.
+    pub const fn exit(&self) -> Exit {
         match self {
-            Self::Host(host) => host.exit_code(),
-            Self::ReadExample { .. } | Self::ParseExample { .. } | Self::ExampleShape { .. } => 4,
-            _ => 1,
+            Self::Host(host) => host.exit(),
+            Self::ReadExample { .. } | Self::ParseExample { .. } | Self::ExampleShape { .. } => {
+                Exit::Usage
+            }
+            Self::NotReady { .. } => Exit::Finding,
+            _ => Exit::Failure,
         }
     }
 }
 
 /// Interval of the checks for loaded plugins and for changed parents; short enough to look live on a terminal.
-const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Runs `dev` until a signal arrives, with `--once` until all parents are Ready.
 /// Blocks the calling thread and creates the runtime of all tasks.
-pub fn run(settings: DevSettings) -> Result<(), Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
-    let ended = runtime.block_on(async {
-        let stop = Stop::default();
+pub fn run(args: &DevArgs) -> Result<(), Error> {
+    let ended = runtime::block_on_all_threads(async {
+        let stop = Shutdown::default();
         let signals = run::listen(stop.clone()).map_err(Error::Signals)?;
         tokio::select! {
-            ended = dev(settings, stop) => ended,
+            ended = dev(args, stop) => ended,
             never = signals => match never {},
         }
     });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    ended
+    ended.map_err(Error::Runtime)?
 }
 
-async fn dev(settings: DevSettings, stop: Stop) -> Result<(), Error> {
-    let DevSettings {
-        cluster,
-        mut run,
-        examples,
-        once,
-        timeout,
-    } = settings;
-    let deadline = Instant::now() + timeout;
-    let examples = examples::read(&examples)?;
+async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Error> {
+    let deadline = Instant::now() + args.timeout;
+    let examples = examples::read(&args.examples)?;
+    let mut host = args.host();
     let mut show = Show::start();
-    let control_plane = match &cluster {
-        DevCluster::Existing => None,
-        DevCluster::Local { program, dir } => {
+    let control_plane = match &args.controlplane {
+        None => None,
+        Some(program) => {
             let starting = show.step("starting the control plane")?;
             let started = tokio::select! {
-                started = ControlPlane::start(program, dir.as_deref()) => started?,
-                () = stop.first() => return stopped(once),
+                started = ControlPlane::start(program, args.dir.as_deref()) => started?,
+                () = stop.first() => return stopped(args.once),
             };
-            run.cluster.kubeconfig = Some(started.kubeconfig());
-            run.cluster.context = None;
+            host.cluster.connection = ConnectionArgs {
+                kubeconfig: Some(started.kubeconfig()),
+                context: None,
+            };
             show.done(starting)?;
             Some(started)
         }
     };
-    let audience = Audience {
+    let session = DevSession {
         examples,
-        once,
+        once: args.once,
         deadline,
-        timeout,
+        timeout: args.timeout,
         stop: stop.clone(),
-        kubeconfig: run.cluster.kubeconfig.clone(),
+        kubeconfig: host.cluster.connection.kubeconfig.clone(),
         control_plane: control_plane.as_ref(),
     };
-    let ended = perform(run, &audience, &mut show).await;
+    let ended = run_host(host, &session, &mut show).await;
     show.clear();
     if let Some(control_plane) = control_plane {
         debug!("stopping the control plane");
@@ -201,23 +196,19 @@ async fn dev(settings: DevSettings, stop: Stop) -> Result<(), Error> {
 }
 
 /// Runs the host and shows the progress until the display ends, then drains the host.
-async fn perform(
-    settings: RunSettings,
-    audience: &Audience<'_>,
-    show: &mut Show,
-) -> Result<(), Error> {
-    let gallery = Arc::<Gallery>::default();
-    let plugins = settings.plugins.files.len();
-    let host = run::serve(settings, audience.stop.clone(), Arc::clone(&gallery));
+async fn run_host(args: RunArgs, session: &DevSession<'_>, show: &mut Show) -> Result<(), Error> {
+    let status = Arc::<StatusRegistry>::default();
+    let plugins = args.plugins.files().len();
+    let host = run::serve(args, session.stop.clone(), Arc::clone(&status));
     tokio::pin!(host);
     let seen = tokio::select! {
         ended = &mut host => {
             ended.map_err(|source| Error::Host(Box::new(source)))?;
-            return stopped(audience.once);
+            return stopped(session.once);
         }
-        seen = audience.watch(&gallery, plugins, show) => seen,
+        seen = session.watch(&status, plugins, show) => seen,
     };
-    audience.stop.ask();
+    session.stop.ask();
     let drained = host.await.map_err(|source| Error::Host(Box::new(source)));
     seen.and(drained)
 }
@@ -228,23 +219,28 @@ const fn stopped(once: bool) -> Result<(), Error> {
 }
 
 /// The display of the host's progress, and its deadline.
-struct Audience<'a> {
+struct DevSession<'a> {
     examples: Vec<examples::Example>,
     once: bool,
     deadline: Instant,
     timeout: Duration,
-    stop: Stop,
+    stop: Shutdown,
     kubeconfig: Option<PathBuf>,
     control_plane: Option<&'a ControlPlane>,
 }
 
-impl Audience<'_> {
-    async fn watch(&self, gallery: &Gallery, plugins: usize, show: &mut Show) -> Result<(), Error> {
+impl DevSession<'_> {
+    async fn watch(
+        &self,
+        status: &StatusRegistry,
+        plugins: usize,
+        show: &mut Show,
+    ) -> Result<(), Error> {
         let step = show.step("loading plugins")?;
         let served = timeout_at(self.deadline, async {
             // Plugins that cannot be served count as done: if an example needs one, applying the example fails.
-            while gallery.serving().len() + gallery.left_out() < plugins {
-                sleep(LOOKED_AT_EVERY).await;
+            while status.active().len() + status.inactive_count() < plugins {
+                sleep(POLL_INTERVAL).await;
             }
         });
         if served.await.is_err() && self.once {
@@ -252,10 +248,10 @@ impl Audience<'_> {
         }
         show.done(step)?;
         let step = show.step("applying the examples")?;
-        examples::apply(gallery, &self.examples).await?;
+        examples::apply(status, &self.examples).await?;
         show.done(step)?;
         let parents = loop {
-            let rows = table::rows(gallery, &self.examples).await;
+            let rows = table::rows(status, &self.examples).await;
             show.table(&rows)?;
             if rows.iter().all(Row::is_ready) {
                 break rows;
@@ -268,7 +264,7 @@ impl Audience<'_> {
                     .collect();
                 return Err(self.not_ready(missing.join("; ")));
             }
-            sleep(LOOKED_AT_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         };
         show.all_ready(&parents)?;
         if self.once {
@@ -282,14 +278,14 @@ impl Audience<'_> {
         if let Some(control_plane) = self.control_plane {
             control_plane.teach_new_kinds().await;
         }
-        self.keep_showing(gallery, show).await
+        self.keep_showing(status, show).await
     }
 
     /// Shows every change until the host is stopped.
-    async fn keep_showing(&self, gallery: &Gallery, show: &mut Show) -> Result<(), Error> {
+    async fn keep_showing(&self, status: &StatusRegistry, show: &mut Show) -> Result<(), Error> {
         loop {
-            show.table(&table::rows(gallery, &[]).await)?;
-            sleep(LOOKED_AT_EVERY).await;
+            show.table(&table::rows(status, &[]).await)?;
+            sleep(POLL_INTERVAL).await;
         }
     }
 

@@ -15,7 +15,10 @@ use innkeeper_source::RegistrySettings;
 use innkeeper_source::{self as source, Expectation, RegistryArtifact, RegistryArtifactError};
 use serde_json::{Value, json};
 
-use crate::config::{Exit, InspectFormat, InspectSettings, Inspected, Streams};
+use crate::{
+    config::{Exit, InspectArgs, InspectFormat, Inspected, Streams},
+    runtime,
+};
 
 /// A failure to read, load or describe the file.
 #[derive(Debug, thiserror::Error)]
@@ -46,11 +49,11 @@ pub enum Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::Plugin(plugin::Error::Describe { .. } | plugin::Error::Manifest { .. }) => {
-                Exit::GuestFault
-            }
+            Self::Read(_) | Self::RegistryArtifact(_) => Exit::Usage,
             Self::Source(error) => Exit::of_blame(error.failure().blame()),
-            _ => Exit::BadUse,
+            Self::Artifact(_) => Exit::Finding,
+            Self::Plugin(error) => Exit::of_plugin(error),
+            Self::Runtime(_) | Self::Write(_) => Exit::Failure,
         }
     }
 }
@@ -58,26 +61,23 @@ impl Error {
 /// Prints the description of a file or an artifact.
 ///
 /// Succeeds only for a plugin that can be loaded. For other files, it prints the known properties and then the error.
-pub fn run(settings: &InspectSettings, streams: &mut Streams<'_>) -> Exit {
-    let made = look(settings, streams).map(|()| Exit::Success);
+pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Exit {
+    let made = look(args, streams).map(|()| Exit::Success);
     streams.end(made, Error::exit)
 }
 
-fn look(settings: &InspectSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
+fn look(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
     let limits = artifact::Limits::default();
-    let bytes = match &settings.target {
+    let bytes = match &args.target {
         Inspected::File(file) => {
             artifact::read_file(file, limits.bytes_max).map_err(Error::Read)?
         }
-        Inspected::Artifact {
-            reference,
-            registry,
-        } => fetch(reference, registry)?,
+        Inspected::Artifact(reference) => fetch(reference, &args.registry.settings())?,
     };
     let inspection = artifact::inspect(&bytes);
     let described = describe(&bytes, &limits);
     let manifest = described.as_ref().ok().map(Described::manifest);
-    let text = match settings.output {
+    let text = match args.output {
         InspectFormat::Text => text(&inspection, manifest),
         InspectFormat::Json => format!("{:#}\n", value(&inspection, manifest)),
     };
@@ -87,11 +87,8 @@ fn look(settings: &InspectSettings, streams: &mut Streams<'_>) -> Result<(), Err
 
 fn fetch(reference: &str, registry: &RegistrySettings) -> Result<Vec<u8>, Error> {
     let shelf = RegistryArtifact::open(reference, registry)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
-    let fetched = runtime.block_on(shelf.fetch(&Expectation::default()));
+    let fetched = runtime::block_on(shelf.fetch(&Expectation::default()));
+    let fetched = fetched.map_err(Error::Runtime)?;
     let fetched = fetched.map_err(|error| Error::Source(Box::new(error)))?;
     Ok(fetched.bytes)
 }
@@ -157,7 +154,7 @@ const fn scope(scope: Scope) -> &'static str {
 }
 
 fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
-    let mut out = Lines::default();
+    let mut out = PropertyLines::default();
     out.one("what", what(inspection));
     if let Some(manifest) = manifest {
         out.one("name", manifest.name.as_str());
@@ -185,7 +182,7 @@ fn text(inspection: &Inspection, manifest: Option<&Manifest>) -> String {
     out.text
 }
 
-fn describe_text(manifest: &Manifest, out: &mut Lines) {
+fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
     let parents: Vec<String> = manifest
         .parents
         .iter()
@@ -229,11 +226,11 @@ fn describe_text(manifest: &Manifest, out: &mut Lines) {
 
 /// Output lines with the names in the first column.
 #[derive(Default)]
-struct Lines {
+struct PropertyLines {
     text: String,
 }
 
-impl Lines {
+impl PropertyLines {
     fn one(&mut self, name: &str, value: &str) {
         writeln!(self.text, "{name:<13} {value}").expect("writing to a String does not fail");
     }

@@ -12,4 +12,6 @@ pub mod render;
 pub mod run;
 pub mod survey;
 
+pub mod runtime;
+
 pub mod command;

@@ -13,16 +13,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use innkeeper_model::{Digest, InvalidDigest, Limits};
+use innkeeper_model::{Digest, Limits};
 use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact};
 use innkeeper_source::{
-    self as source, Expectation, InvalidKey, Package, PublicKey, Reference, RegistryArtifact,
-    RegistryArtifactError, SigningKey,
+    self as source, Expectation, Package, PublicKey, Reference, RegistryArtifact,
+    RegistryArtifactError,
 };
 use serde_json::{Value, json};
 
-use crate::config::{
-    Exit, KeptAs, KeyText, PullSettings, PushSettings, ResultFormat, SignSettings, Streams,
+use crate::{
+    config::{Exit, FetchArgs, PullArgs, PushArgs, ResultFormat, SignArgs, Streams, VerifyArgs},
+    runtime,
 };
 
 /// A failure of one of these commands.
@@ -31,18 +32,6 @@ pub enum Error {
     /// The reference or the registry settings are invalid.
     #[error(transparent)]
     RegistryArtifact(#[from] RegistryArtifactError),
-    /// The value of `--digest` is not a digest.
-    #[error("failed to parse --digest")]
-    Digest(#[source] InvalidDigest),
-    /// A key cannot be used.
-    #[error("failed to use the key {}", path.display())]
-    Key {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: InvalidKey,
-    },
     /// The tokio runtime did not start.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
@@ -90,42 +79,45 @@ impl From<source::Error> for Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::Plugin { .. } => Exit::GuestFault,
+            Self::Plugin { source, .. } => Exit::of_plugin(source),
             Self::Source(error) => Exit::of_blame(error.failure().blame()),
-            _ => Exit::BadUse,
+            Self::Runtime(_) | Self::Keep { .. } | Self::Write(_) => Exit::Failure,
+            Self::RegistryArtifact(_) | Self::Artifact { .. } => Exit::Usage,
         }
     }
 }
 
 /// Pushes a plugin.
-pub fn push(settings: &PushSettings, streams: &mut Streams<'_>) -> Exit {
-    ended(try_push(settings, streams), streams)
+pub fn push(args: &PushArgs, streams: &mut Streams<'_>) -> Exit {
+    ended(try_push(args, streams), streams)
 }
 
-/// Fetches a plugin, checks it, and writes it to a file if one is requested.
-pub fn pull(settings: &PullSettings, streams: &mut Streams<'_>) -> Exit {
-    ended(try_pull(settings, streams), streams)
+/// Fetches a plugin, checks it, and writes it to a file.
+pub fn pull(args: &PullArgs, streams: &mut Streams<'_>) -> Exit {
+    let PullArgs { fetch, keys, to } = args;
+    let path = |reference: &Reference| to.clone().unwrap_or_else(|| named(reference));
+    ended(check(fetch, keys, Some(&path), streams), streams)
+}
+
+/// Fetches a plugin and checks it.
+pub fn verify(args: &VerifyArgs, streams: &mut Streams<'_>) -> Exit {
+    let VerifyArgs { fetch, keys } = args;
+    ended(check(fetch, keys, None, streams), streams)
 }
 
 /// Signs a plugin.
-pub fn sign(settings: &SignSettings, streams: &mut Streams<'_>) -> Exit {
-    ended(try_sign(settings, streams), streams)
+pub fn sign(args: &SignArgs, streams: &mut Streams<'_>) -> Exit {
+    ended(try_sign(args, streams), streams)
 }
 
 fn ended(result: Result<(), Error>, streams: &mut Streams<'_>) -> Exit {
     streams.end(result.map(|()| Exit::Success), Error::exit)
 }
 
-fn try_push(settings: &PushSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
-    let PushSettings {
-        file,
-        reference,
-        registry,
-        output,
-    } = settings;
-    let shelf = RegistryArtifact::open(reference, registry)?;
-    let (package, size) = package(file)?;
-    let pushed = block_on(async { Ok(shelf.push(&package).await?) })?;
+fn try_push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
+    let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
+    let (package, size) = package(&args.file)?;
+    let pushed = block_on(shelf.push(&package))?;
     let found = [
         (
             "reference",
@@ -135,7 +127,7 @@ fn try_push(settings: &PushSettings, streams: &mut Streams<'_>) -> Result<(), Er
         ("digest", pushed.digest.to_string().into()),
         ("size", size.into()),
     ];
-    write(streams, *output, &found)
+    write(streams, args.output, &found)
 }
 
 /// Loads a file as the host would, so that a plugin that no host can serve is rejected before the push.
@@ -170,22 +162,19 @@ fn package(file: &Path) -> Result<(Package, usize), Error> {
     Ok((package, size))
 }
 
-fn try_pull(settings: &PullSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
-    let PullSettings {
-        reference,
-        digest,
-        keys,
-        kept,
-        registry,
-        output,
-    } = settings;
-    let keys: Result<Vec<_>, _> = keys.iter().map(public_key).collect();
+/// Fetches and checks a plugin, and writes it to the file of this reference.
+fn check(
+    args: &FetchArgs,
+    keys: &[PublicKey],
+    path: Option<&dyn Fn(&Reference) -> PathBuf>,
+    streams: &mut Streams<'_>,
+) -> Result<(), Error> {
     let expectation = Expectation {
-        digest: parse_digest(digest.as_deref())?,
-        keys: keys?,
+        digest: args.digest.clone(),
+        keys: keys.to_vec(),
     };
-    let shelf = RegistryArtifact::open(reference, registry)?;
-    let fetched = block_on(async { Ok(shelf.fetch(&expectation).await?) })?;
+    let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
+    let fetched = block_on(shelf.fetch(&expectation))?;
     let mut found = vec![
         (
             "reference",
@@ -196,18 +185,15 @@ fn try_pull(settings: &PullSettings, streams: &mut Streams<'_>) -> Result<(), Er
         ("size", fetched.bytes.len().into()),
         ("signedBy", shown(fetched.signed_by.as_ref())),
     ];
-    if let Some(kept) = kept {
-        let path = match kept {
-            KeptAs::File(path) => path.clone(),
-            KeptAs::Named => named(shelf.reference()),
-        };
+    if let Some(path) = path {
+        let path = path(shelf.reference());
         keep(&path, &fetched.bytes).map_err(|source| Error::Keep {
             path: path.clone(),
             source,
         })?;
         found.push(("file", path.display().to_string().into()));
     }
-    write(streams, *output, &found)
+    write(streams, args.output, &found)
 }
 
 /// Returns the default file name: the last part of the repository.
@@ -231,49 +217,27 @@ fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn try_sign(settings: &SignSettings, streams: &mut Streams<'_>) -> Result<(), Error> {
-    let SignSettings {
-        reference,
-        key,
-        digest,
-        registry,
-        output,
-    } = settings;
-    let signing = SigningKey::from_pem(&key.text).map_err(|source| Error::Key {
-        path: key.path.clone(),
-        source,
-    })?;
+fn try_sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
+    let SignArgs { fetch: args, key } = args;
     let expectation = Expectation {
-        digest: parse_digest(digest.as_deref())?,
+        digest: args.digest.clone(),
         keys: Vec::new(),
     };
-    let shelf = RegistryArtifact::open(reference, registry)?;
+    let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.
-    let fetched = block_on(async { Ok(shelf.fetch(&expectation).await?) })?;
+    let fetched = block_on(shelf.fetch(&expectation))?;
     let Some(manifest) = &fetched.manifest_digest else {
         // Unreachable: every artifact in a registry has a manifest.
         return Ok(());
     };
-    block_on(async { Ok(shelf.sign(manifest, &signing).await?) })?;
+    block_on(shelf.sign(manifest, key))?;
     let found = [
         ("reference", shelf.pinned(Some(manifest)).into()),
         ("manifestDigest", manifest.to_string().into()),
         ("digest", fetched.digest.to_string().into()),
-        ("signedBy", signing.public().id().to_string().into()),
+        ("signedBy", key.public().id().to_string().into()),
     ];
-    write(streams, *output, &found)
-}
-
-fn public_key(key: &KeyText) -> Result<PublicKey, Error> {
-    PublicKey::from_pem(&key.text).map_err(|source| Error::Key {
-        path: key.path.clone(),
-        source,
-    })
-}
-
-fn parse_digest(text: Option<&str>) -> Result<Option<Digest>, Error> {
-    let digest = text.map(str::parse).transpose();
-    digest.map_err(Error::Digest)
+    write(streams, args.output, &found)
 }
 
 fn shown(digest: Option<&Digest>) -> Value {
@@ -308,12 +272,9 @@ fn write(
     streams.write(text.as_bytes()).map_err(Error::Write)
 }
 
-fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
-    runtime.block_on(work)
+fn block_on<T>(work: impl Future<Output = Result<T, source::Error>>) -> Result<T, Error> {
+    let ended = runtime::block_on(work).map_err(Error::Runtime)?;
+    Ok(ended?)
 }
 
 #[cfg(test)]

@@ -32,12 +32,16 @@ use std::{
 use innkeeper_cluster as cluster;
 use innkeeper_model::{HashKey, Limits, Manifest, Phase};
 use innkeeper_plugin_controller as plugins;
-use innkeeper_policy as policy;
-use innkeeper_sandbox::{self as plugin, CallReport, Request};
+use innkeeper_policy::{self as policy, Grants};
+use innkeeper_sandbox::{self as plugin, CallReport, Request, Said};
 use innkeeper_schema::{self as schema, Kinds};
 
-use crate::config::{Exit, OutputFormat, RenderArgs, RenderPhase, Streams};
-use guest::Guest;
+use crate::{
+    config::{Exit, OutputFormat, RenderArgs, RenderPhase, Streams},
+    run::HASH_KEY_SECRET,
+};
+use guest::OfflineGuest;
+use observed::ObservedObjects;
 
 /// The default hash key: fixed, so that the output is reproducible. It protects nothing, as there is no cluster.
 const HASH_KEY: [u8; 32] = *b"innkeeper render: not a secret! ";
@@ -124,7 +128,7 @@ pub enum Error {
     },
     /// The file of the hash key is empty.
     #[error(
-        "{from} is empty: it must contain the cluster's hash key, the bytes of the Secret innkeeper-hash-key"
+        "{from} is empty: it must contain the cluster's hash key, the bytes of the Secret {HASH_KEY_SECRET}"
     )]
     NoHashKey {
         /// The file, or the standard input.
@@ -185,13 +189,10 @@ pub enum Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::Rejected(_) => Exit::Rejected,
-            Self::Schema(_)
-            | Self::LoadPlugin {
-                source: plugin::Error::Describe { .. } | plugin::Error::Manifest { .. },
-                ..
-            } => Exit::GuestFault,
-            _ => Exit::BadUse,
+            Self::Rejected(_) | Self::Schema(_) => Exit::Finding,
+            Self::LoadPlugin { source, .. } => Exit::of_plugin(source),
+            Self::Cache(_) | Self::Write(_) | Self::Encode(_) => Exit::Failure,
+            _ => Exit::Usage,
         }
     }
 }
@@ -211,21 +212,14 @@ pub fn run(args: &RenderArgs, now_ms: u64, streams: &mut Streams<'_>) -> Exit {
 }
 
 fn pass(
-    guest: &impl Guest,
+    guest: &impl OfflineGuest,
     args: &RenderArgs,
     parent: &Path,
     now_ms: u64,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Error> {
     let manifest = guest.manifest();
-    let grants = input::grants(args.grants.as_ref(), manifest, streams)?;
-    let assessment = grants.assess(manifest);
-    if !assessment.serves() {
-        let missing: Vec<String> = assessment.missing.iter().map(ToString::to_string).collect();
-        return Err(Error::NotGranted {
-            missing: missing.join(", "),
-        });
-    }
+    let grants = granted(args, manifest, streams)?;
     let now_ms = args.now.map_or(now_ms, |now| {
         u64::try_from(now.as_millisecond()).unwrap_or_default()
     });
@@ -236,26 +230,24 @@ fn pass(
     };
     let kinds = Kinds::of([manifest]);
 
-    let world = input::world(args, parent, manifest, &kinds, streams)?;
-    let parent = parent::complete(world.parent, manifest, phase, now_ms);
-    let scene = observed::Scene::new(parent, world.others, &grants, &hash_key)?;
-    let reads = reads::OfflineReads::new(&scene, manifest, &grants, &kinds, &hash_key);
+    let given = input::given(args, parent, manifest, &kinds, streams)?;
+    let parent = parent::complete(given.parent, manifest, phase, now_ms);
+    let observed = ObservedObjects::new(parent, given.others, &grants, &hash_key)?;
+    let reads = reads::OfflineReads::new(&observed, manifest, &grants, &kinds, &hash_key);
     let request = Request {
-        parent: &scene.parent.json,
-        children: &scene.children,
+        parent: &observed.parent.json,
+        children: &observed.children,
         phase,
     };
     let context = plugin::Context {
         now_ms,
         seed: seed::of_pass(args.seed),
     };
-    let (report, reads) =
-        guest
-            .call(&request, reads, &context)
-            .map_err(|source| Error::LoadPlugin {
-                path: args.plugin.clone(),
-                source,
-            })?;
+    let called = guest.call(&request, reads, &context);
+    let (report, reads) = called.map_err(|source| Error::LoadPlugin {
+        path: args.plugin.clone(),
+        source,
+    })?;
 
     let limits = Limits::default();
     let rules = policy::Rules {
@@ -263,7 +255,7 @@ fn pass(
         grants: &grants,
         limits: &limits,
         resources: &kinds,
-        parent: &scene.parent.id(),
+        parent: &observed.parent.id(),
         phase,
     };
     for line in &report.log {
@@ -271,21 +263,44 @@ fn pass(
     }
     let CallReport { end, fuel, .. } = report;
     let said = outcome::checked(end, &rules);
-    if let Some(fault) = &said.fault {
-        streams.note(&format!("fault: {}: {}", fault.kind, fault.message));
-    }
     let text = match args.output {
         OutputFormat::Json => outcome::json(&said, reads.made(), fuel),
-        OutputFormat::Yaml => {
-            if said.fault.is_none() && said.outcome != Some("desired") {
-                streams.note("the plugin leaves the children as they are");
-            }
-            yaml_output::children(&said, &scene, args.seed)?
-        }
+        OutputFormat::Yaml => yaml_output::children(&said, &observed, args.seed)?,
     };
+    print(&said, &text, args.output, streams)
+}
+
+/// Returns the grants of the plugin; fails if they do not cover its requirements.
+fn granted(
+    args: &RenderArgs,
+    manifest: &Manifest,
+    streams: &mut Streams<'_>,
+) -> Result<Grants, Error> {
+    let grants = input::grants(args.grants.as_ref(), manifest, streams)?;
+    let assessment = grants.assess(manifest);
+    if assessment.serves() {
+        return Ok(grants);
+    }
+    let missing: Vec<String> = assessment.missing.iter().map(ToString::to_string).collect();
+    Err(Error::NotGranted {
+        missing: missing.join(", "),
+    })
+}
+
+fn print(
+    said: &Said,
+    text: &str,
+    output: OutputFormat,
+    streams: &mut Streams<'_>,
+) -> Result<Exit, Error> {
+    if let Some(fault) = &said.fault {
+        streams.note(&format!("fault: {}: {}", fault.kind, fault.message));
+    } else if output == OutputFormat::Yaml && said.outcome != Some("desired") {
+        streams.note("the plugin leaves the children as they are");
+    }
     streams.write(text.as_bytes()).map_err(Error::Write)?;
     Ok(match said.fault {
-        Some(_) => Exit::GuestFault,
+        Some(_) => Exit::Finding,
         None => Exit::Success,
     })
 }

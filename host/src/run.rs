@@ -26,14 +26,14 @@ mod clients;
 mod controllers;
 mod counted;
 mod error;
-mod gallery;
 mod key;
 mod namespaces;
 mod random;
 mod resources;
-mod shown;
 mod signals;
 mod standby;
+mod status_provider;
+mod status_registry;
 mod tasks;
 
 use std::{
@@ -47,7 +47,7 @@ use std::{
 use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
-use innkeeper_plugin_controller::{self as plugins, Loaded, Served, LoaderContext, manager::Warm};
+use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, Served, manager::Warm};
 use innkeeper_reconcile::{HashKeySlot, Inventory, Shared};
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
@@ -60,66 +60,65 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     admin::Admin,
-    config::{self, LogControl, RunSettings},
+    config::{LogControl, PluginArgs, RunArgs},
+    runtime,
 };
 use clients::Clients;
 
 pub use error::Error;
-pub use gallery::Gallery;
+pub use key::SECRET as HASH_KEY_SECRET;
 use random::fill_random;
-use resources::{Before, Resources};
-pub use signals::{Stop, listen};
-use tasks::{Keeper, Tasks};
+use resources::{Before, PluginResources};
+pub use signals::{Shutdown, listen};
+pub use status_registry::StatusRegistry;
+use tasks::{LeaseKeeper, Tasks};
 
 /// Idle time after which the compiled code of a plugin is unmapped.
 /// Long enough that passes which come every few seconds do not map the code each time.
 const CODE_IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// Interval of the search for idle code.
-const LOOKED_AT_CODE_EVERY: Duration = Duration::from_secs(10);
+const IDLE_CODE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs the host until a signal arrives or a task fails.
 /// Blocks the calling thread and creates the runtime of all tasks.
-pub fn run(settings: RunSettings, log: LogControl) -> Result<(), Error> {
+pub fn run(args: RunArgs, log: LogControl) -> Result<(), Error> {
     take_all_descriptors();
-    let gallery = Arc::new(Gallery::default());
-    let beat = gallery.expect("runtime");
-    let house = shown::House::new(Arc::clone(&gallery), log);
+    let status = Arc::new(StatusRegistry::default());
+    let heartbeat = status.expect_heartbeat("runtime");
+    let provider = status_provider::RunningHost::new(Arc::clone(&status), log);
     // Starts before all slow steps, so that probes see "not ready" instead of a refused connection. Dropped last.
-    let _admin = settings
-        .admin
-        .map(|admin| Admin::start(admin.address, Arc::new(house), admin.debug))
+    let address = args.admin.address;
+    let _admin = address
+        .map(|address| Admin::start(address, Arc::new(provider), args.admin.debug))
         .transpose()
         .map_err(Error::Admin)?
         .inspect(|admin| info!(address = %admin.address(), "answering for health and metrics"));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
-    let ended = runtime.block_on(async {
-        let stop = Stop::default();
+    let ended = runtime::block_on_all_threads(async {
+        let stop = Shutdown::default();
         let signals = listen(stop.clone()).map_err(Error::Signals)?;
         tokio::select! {
-            ended = serve(settings, stop, gallery) => ended,
+            ended = serve(args, stop, status) => ended,
             never = signals => match never {},
-            never = shown::beat(beat) => match never {},
+            never = status_provider::send_heartbeats(heartbeat) => match never {},
         }
     });
-    // Only a guest call, which its deadline ends, or file access can still block a thread after the drain.
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    ended
+    ended.map_err(Error::Runtime)?
 }
 
-/// Runs the host until `stop` is requested; `dev` observes it through `gallery`.
-pub async fn serve(settings: RunSettings, stop: Stop, gallery: Arc<Gallery>) -> Result<(), Error> {
-    let RunSettings { cluster, lease, .. } = &settings;
-    let metrics = Arc::clone(gallery.metrics());
-    let clients = Clients::find(cluster, lease.as_ref(), metrics).await?;
-    let (claim, election) = clients.claim(lease.as_ref(), &cluster.host_namespace)?;
-    let mut keeper = Keeper::start(election);
+/// Runs the host until `stop` is requested; `dev` observes it through `status`.
+pub async fn serve(
+    args: RunArgs,
+    stop: Shutdown,
+    status: Arc<StatusRegistry>,
+) -> Result<(), Error> {
+    let metrics = Arc::clone(status.metrics());
+    let clients = Clients::find(&args, metrics).await?;
+    let (claim, election) = clients.claim(&args)?;
+    let mut keeper = LeaseKeeper::start(election);
     let mut tasks = Tasks::default();
     let ended = tokio::select! {
-        ended = serve_with(settings, clients, claim, &mut tasks, &stop, &gallery) => ended,
+        ended = serve_with(args, clients, claim, &mut tasks, &stop, &status) => ended,
         error = keeper.died() => Err(error),
     };
     if matches!(ended, Err(Error::Aborted { .. })) {
@@ -129,17 +128,17 @@ pub async fn serve(settings: RunSettings, stop: Stop, gallery: Arc<Gallery>) -> 
 }
 
 async fn serve_with(
-    settings: RunSettings,
+    args: RunArgs,
     clients: Clients,
     claim: Claim,
     tasks: &mut Tasks,
-    stop: &Stop,
-    gallery: &Arc<Gallery>,
+    stop: &Shutdown,
+    status: &Arc<StatusRegistry>,
 ) -> Result<(), Error> {
     let begin = Instant::now();
-    let drain = settings.plugins.drain;
+    let drain = args.plugins.drain;
     tokio::select! {
-        started = Box::pin(start(settings, clients, claim, tasks, stop, gallery)) => started?,
+        started = Box::pin(start(args, clients, claim, tasks, stop, status)) => started?,
         () = stop.first() => return Ok(()),
     }
     info!(elapsed = ?begin.elapsed(), "started");
@@ -155,77 +154,86 @@ async fn serve_with(
 }
 
 async fn start(
-    settings: RunSettings,
+    args: RunArgs,
     clients: Clients,
     claim: Claim,
     tasks: &mut Tasks,
-    stop: &Stop,
-    gallery: &Arc<Gallery>,
+    stop: &Shutdown,
+    status: &Arc<StatusRegistry>,
 ) -> Result<(), Error> {
-    let RunSettings {
-        cluster: config::ClusterSettings { host_namespace, .. },
-        plugins: plugin_settings,
-        sources,
-        scope,
-        admin: _,
-        lease: _,
-    } = settings;
-    let cluster = tasks.read(clients.client()?, &scope, gallery.expect("watches"));
-    gallery.reads(&cluster);
+    let host_namespace = &args.cluster.host_namespace;
+    let cluster = tasks.read(
+        clients.client()?,
+        &args.scope,
+        status.expect_heartbeat("watches"),
+    );
+    status.set_cluster(&cluster);
     let settings = apply::Settings::default();
     let writer = Arc::new(Writer::new(clients.client()?, claim.clone(), settings));
 
     // `try_join!` returns the first failure: a host without a usable plugin ends without waiting for the API server.
-    let prepare = || prepare_cluster(&cluster, &writer, &host_namespace);
-    let ((pool, workshop, loaded), prepared) =
-        tokio::try_join!(load_all(&plugin_settings, sources.is_some()), async {
-            namespaces::wait_for_all(&cluster).await?;
-            if claim.is_held() {
-                prepare().await.map(Some)
-            } else {
-                Ok(None)
-            }
-        })?;
-    tasks.background(unmap_idle(workshop.engine.clone()));
-    let resources = sources
-        .map(|sources| Resources::new(&sources, &cluster, Arc::clone(&workshop), &host_namespace));
-    let resources = resources.transpose()?;
-    let (warm, (inventory, hash_key)) = if let Some(prepared) = prepared {
+    let prepare = || prepare_cluster(&cluster, &writer, host_namespace);
+    let ((pool, workshop, loaded), prepared) = tokio::try_join!(load_all(&args), async {
+        namespaces::wait_for_all(&cluster).await?;
+        if claim.is_held() {
+            prepare().await.map(Some)
+        } else {
+            Ok(None)
+        }
+    })?;
+    tasks.background(unmap_idle_code(workshop.engine.clone()));
+    let resources = args
+        .serves_resources()
+        .then(|| PluginResources::new(&args.sources, &cluster, workshop, host_namespace))
+        .transpose()?;
+    let (warm, prepared) = if let Some(prepared) = prepared {
         (Warm::new(), prepared)
     } else {
         let plugins = (&*loaded, resources.as_ref());
-        let warm = standby::wait(&cluster, &writer, &claim, &host_namespace, plugins, gallery);
+        let warm = standby::wait(&cluster, &writer, &claim, host_namespace, plugins, status);
         let warm = warm.await?;
         tasks.prove(cluster.clone());
         (warm, prepare().await?)
     };
-    let is_lost = hash_key.is_none();
+    let is_lost = prepared.1.is_none();
+    let shared = share(&args.plugins, cluster, writer, pool, prepared, status);
+    status.begin(args.plugins.files().len(), loaded.len(), &shared);
+    watch_over(&shared, is_lost, host_namespace, tasks);
+    let offer = Offer {
+        files: loaded,
+        limits: Arc::default(),
+        resources,
+        warm,
+    };
+    offer.serve(&shared, tasks, stop, status);
+    Ok(())
+}
+
+/// Returns the context that the passes of all plugins share.
+fn share(
+    args: &PluginArgs,
+    cluster: Cluster,
+    writer: Arc<Writer>,
+    pool: Pool,
+    (inventory, hash_key): (Inventory, Option<HashKey>),
+    status: &StatusRegistry,
+) -> Arc<Shared> {
     let hash_key = in_use(hash_key, &cluster);
-    let shared = Arc::new(Shared {
+    Arc::new(Shared {
         resources: Arc::new(cluster.clone()),
         cluster,
         writer,
         pool,
         inventory,
-        metrics: Arc::clone(gallery.metrics()),
+        metrics: Arc::clone(status.metrics()),
         events: Events::new("innkeeper".to_owned()),
         hash_key,
         trials: tokio::sync::Notify::new(),
-        remember_passes: plugin_settings.remember_passes,
-        resync_period: plugin_settings.resync_period,
+        remember_passes: !args.forget_passes,
+        resync_period: args.resync_period,
         now: Timestamp::now,
         random: fill_random,
-    });
-    gallery.begin(plugin_settings.files.len(), loaded.len(), &shared);
-    watch_over(&shared, is_lost, &host_namespace, tasks);
-    let offer = Offer {
-        files: loaded,
-        limits: Arc::new(plugin_settings.limits),
-        resources,
-        warm,
-    };
-    offer.serve(&shared, tasks, stop, gallery);
-    Ok(())
+    })
 }
 
 /// Returns the slot from which passes read the hash key, and gives the key to the cache as well.
@@ -244,13 +252,19 @@ struct Offer {
     /// The limits of every plugin that is given as a file.
     limits: Arc<Limits>,
     /// None if the host does not serve Plugin resources.
-    resources: Option<Resources>,
+    resources: Option<PluginResources>,
     /// Watches that run since standby, by plugin.
     warm: Warm,
 }
 
 impl Offer {
-    fn serve(self, shared: &Arc<Shared>, tasks: &mut Tasks, stop: &Stop, gallery: &Arc<Gallery>) {
+    fn serve(
+        self,
+        shared: &Arc<Shared>,
+        tasks: &mut Tasks,
+        stop: &Shutdown,
+        status: &Arc<StatusRegistry>,
+    ) {
         let Self {
             files: loaded,
             limits,
@@ -261,16 +275,16 @@ impl Offer {
         for loaded in loaded {
             let (shared, limits) = (Arc::clone(shared), Arc::clone(&limits));
             let warm = warm.remove(&loaded.name).unwrap_or_default();
-            let (stop, gallery) = (stop.clone(), Arc::clone(gallery));
-            tasks.plugin(serve_plugin(shared, loaded, limits, warm, stop, gallery));
+            let (stop, status) = (stop.clone(), Arc::clone(status));
+            tasks.plugin(serve_plugin(shared, loaded, limits, warm, stop, status));
         }
-        let (shared, gallery) = (Arc::clone(shared), Arc::clone(gallery));
+        let (shared, status) = (Arc::clone(shared), Arc::clone(status));
         if let Some(resources) = resources {
             let before = Before { files, warm };
-            tasks.plugin(resources.serve(shared, before, stop, gallery));
+            tasks.plugin(resources.serve(shared, before, stop, status));
         } else {
             tasks.background(async move {
-                match plugins::tend_orphans(&shared, |name| gallery.serves(name)).await {}
+                match plugins::tend_orphans(&shared, |name| status.is_active(name)).await {}
             });
         }
     }
@@ -300,9 +314,9 @@ fn take_all_descriptors() {
 }
 
 /// Unmaps the compiled code of idle plugins.
-async fn unmap_idle(engine: Engine) -> Result<(), Error> {
+async fn unmap_idle_code(engine: Engine) -> Result<(), Error> {
     loop {
-        sleep(LOOKED_AT_CODE_EVERY).await;
+        sleep(IDLE_CODE_CHECK_INTERVAL).await;
         let count = engine.unmap_idle(CODE_IDLE_MAX);
         if count > 0 {
             debug!(count, "unmapped the code of idle plugins");
@@ -328,11 +342,9 @@ fn half_of_the_memory() -> Option<usize> {
 }
 
 /// Loads the plugins concurrently; reports and skips those that cannot be served.
-async fn load_all(
-    settings: &config::PluginSettings,
-    serves_resources: bool,
-) -> Result<(Pool, Arc<LoaderContext>, Vec<Loaded>), Error> {
-    let workers = settings.workers;
+async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loaded>), Error> {
+    let settings = &args.plugins;
+    let (workers, files) = (settings.workers, settings.files());
     let engine = Engine::new(&EngineSettings {
         memory_together_bytes_max: settings.guest_memory_bytes_max.or_else(half_of_the_memory),
         pagemap_scan: plugin::swap_is_off(),
@@ -346,13 +358,13 @@ async fn load_all(
         cache: Some(cache.clone()),
         compiler: Compiler::new(cache, Program::of_process(), compile_bounds()),
         artifact_limits: artifact::Limits::default(),
-        limits: settings.limits.clone(),
-        configs: settings.configs.clone(),
-        grants: settings.grants.clone(),
+        limits: Limits::default(),
+        configs: settings.configs(),
+        grants: settings.grants(),
     });
     let mut loading = JoinSet::new();
-    for (order, file) in settings.files.iter().enumerate() {
-        let (workshop, path) = (Arc::clone(&workshop), file.path.clone());
+    for (order, path) in files.iter().cloned().enumerate() {
+        let workshop = Arc::clone(&workshop);
         loading.spawn_blocking(move || (order, plugins::load(&workshop, &path)));
     }
     let mut ended = Vec::new();
@@ -363,10 +375,10 @@ async fn load_all(
     ended.sort_by_key(|(order, _)| *order);
     let mut loaded = Vec::new();
     let mut refused = Vec::new();
-    for ((_, result), file) in ended.into_iter().zip(&settings.files) {
+    for ((_, result), file) in ended.into_iter().zip(&files) {
         match result {
             Ok(plugin) => loaded.push(plugin),
-            Err(error) => refused.push((file.path.clone(), error)),
+            Err(error) => refused.push((file.clone(), error)),
         }
     }
     let known: Vec<String> = loaded
@@ -377,14 +389,14 @@ async fn load_all(
     refused.extend(not_admitted);
     report_refused(&refused);
     // With a refused file, an unknown name is no error: the configuration or grants may be meant for that file.
-    let mut named = settings.configs.keys().chain(settings.grants.keys());
+    let mut named = workshop.configs.keys().chain(workshop.grants.keys());
     if refused.is_empty()
         && let Some(unused) = named.find(|name| !known.contains(name))
     {
         return Err(Error::UnknownPlugin(unused.clone()));
     }
-    if admitted.is_empty() && !settings.files.is_empty() && !serves_resources {
-        return Err(Error::NothingToServe(settings.files.len()));
+    if admitted.is_empty() && !args.serves_resources() {
+        return Err(Error::NothingToServe(files.len()));
     }
     Ok((pool, workshop, admitted))
 }
@@ -401,13 +413,13 @@ async fn prepare_cluster(
     writer: &Arc<Writer>,
     namespace: &str,
 ) -> Result<(Inventory, Option<HashKey>), Error> {
-    let inventory = tasks::patiently("read the inventory", || {
+    let inventory = tasks::retry("read the inventory", || {
         Inventory::read(cluster, Arc::clone(writer), namespace)
     })
     .await
     .map_err(Error::Inventory)?;
     let may_create = inventory.is_empty();
-    let hash_key = tasks::patiently("get the hash key", || {
+    let hash_key = tasks::retry("get the hash key", || {
         key::obtain(cluster, writer, namespace, may_create, fill_random)
     })
     .await
@@ -421,11 +433,11 @@ async fn serve_plugin(
     loaded: Loaded,
     limits: Arc<Limits>,
     warm: Vec<Registration>,
-    stop: Stop,
-    gallery: Arc<Gallery>,
+    stop: Shutdown,
+    status: Arc<StatusRegistry>,
 ) -> Result<(), Error> {
     let served = tokio::select! {
-        served = install(&shared, &loaded, &limits, &gallery) => served,
+        served = install(&shared, &loaded, &limits, &status) => served,
         never = standby::idle(&warm) => match never {},
         () = stop.first() => return Ok(()),
     };
@@ -435,7 +447,7 @@ async fn serve_plugin(
         return Ok(());
     };
     let token = stop.first_token();
-    controllers::run(&shared, &served, &limits, token, &gallery).await
+    controllers::run(&shared, &served, &limits, token, &status).await
 }
 
 /// Installs and registers a plugin; retries with backoff while the failure may be temporary.
@@ -443,7 +455,7 @@ async fn install(
     shared: &Arc<Shared>,
     loaded: &Loaded,
     limits: &Arc<Limits>,
-    gallery: &Gallery,
+    status: &StatusRegistry,
 ) -> Option<Served> {
     let mut backoff = tasks::backoff();
     let mut failed = false;
@@ -452,7 +464,7 @@ async fn install(
         let error = match plugins::serve(shared, loaded, limits).await {
             Ok(served) => {
                 if failed {
-                    gallery.take_in();
+                    status.uncount_inactive();
                 }
                 return Some(served);
             }
@@ -460,7 +472,7 @@ async fn install(
         };
         if !failed {
             failed = true;
-            gallery.leave_out();
+            status.count_inactive();
         }
         let file = loaded.path.display();
         let delay = backoff.next().unwrap_or(tasks::BACKOFF_MAX);

@@ -1,21 +1,25 @@
-//! The state of plugins and parents: `innkeeper status` and `innkeeper get`.
+//! The state of plugins and parents: `innkeeper status`.
 //!
 //! The source is either a running host or the conditions in the cluster. Both give one [`Survey`], which is printed as
 //! tables or as JSON.
-//! The commands only read.
+//! The command only reads.
 
 mod cluster;
 mod host;
 mod show;
 
-use std::{future::Future, io, time::Duration};
+use std::{
+    io::{self, IsTerminal, stdout},
+    time::Duration,
+};
 
 use innkeeper_model::error_chain;
 use serde::Serialize;
 
 use crate::{
     admin::PassState,
-    config::{self, Asked, Exit, GetSettings, Listed, StatusSettings, Streams, SurveyFormat},
+    config::{self, Exit, StatusArgs, Streams, SurveyFormat},
+    runtime,
 };
 
 /// The timeout of one request to the host or the API server.
@@ -86,12 +90,8 @@ pub enum Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::NoHost { .. }
-            | Self::Closed(_)
-            | Self::NotAHost { .. }
-            | Self::Understand { .. }
-            | Self::Cluster(_) => Exit::NoAnswer,
-            _ => Exit::BadUse,
+            Self::Config(_) => Exit::Usage,
+            _ => Exit::Failure,
         }
     }
 }
@@ -105,7 +105,7 @@ struct Survey {
     /// The state of the host; none if the source is the cluster.
     host: Option<HostRow>,
     plugins: Vec<PluginRow>,
-    /// The parents that are not Ready for `status`; all parents for `get`.
+    /// The selected parents that are not Ready.
     parents: Vec<ParentRow>,
     /// The number of parents that are not Ready and that the host did not list.
     parents_omitted: usize,
@@ -158,9 +158,6 @@ struct ParentRow {
     message: String,
     /// The end of the last pass; none if the source is the cluster.
     last_pass: Option<PassState>,
-    /// True if no plugin selects the parent: it then counts neither as ready nor as not ready.
-    #[serde(skip)]
-    left_out: bool,
 }
 
 /// The row of a fault.
@@ -208,115 +205,79 @@ impl ParentRow {
 }
 
 /// Shows the state of plugins and parents, once or until stopped.
-pub fn status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Exit {
-    let shown = show_status(settings, streams);
+pub fn status(args: &StatusArgs, streams: &mut Streams<'_>) -> Exit {
+    let shown = runtime::block_on(show_status(args, streams))
+        .map_err(Error::Runtime)
+        .flatten();
     streams.end(shown, Error::exit)
 }
 
-/// Lists plugins or parents.
-pub fn get(settings: &GetSettings, streams: &mut Streams<'_>) -> Exit {
-    let shown = show_list(settings, streams);
-    streams.end(shown, Error::exit)
-}
-
-fn show_status(settings: &StatusSettings, streams: &mut Streams<'_>) -> Result<Exit, Error> {
-    let StatusSettings {
-        asked,
-        every,
-        redraw,
-        output,
-    } = settings;
-    block_on(async {
-        let ask = async || match asked {
-            Asked::Host(address) => host::survey(address, PATIENCE).await,
-            Asked::Cluster(connection) => {
-                let mut survey = cluster::survey(connection, PATIENCE, None).await?;
-                survey
-                    .parents
-                    .retain(|parent| !parent.is_ready() && !parent.left_out);
-                Ok(survey)
-            }
-        };
-        // A failure of the first request ends the command; later failures are reported and retried.
-        let mut survey = ask().await?;
-        let Some(every) = every else {
-            let text = match output {
-                SurveyFormat::Text => show::status(&survey),
-                SurveyFormat::Json => show::json(&survey)?,
-            };
-            write(streams, &text)?;
-            return Ok(if survey.is_well() {
-                Exit::Success
-            } else {
-                Exit::NotWell
-            });
-        };
-        let mut shown = None;
-        let mut said = None;
-        loop {
-            let essence = survey.essence();
-            if *redraw || shown.as_ref() != Some(&essence) {
-                let text = match output {
-                    SurveyFormat::Text => show::status(&survey),
-                    SurveyFormat::Json => show::json_line(&survey)?,
-                };
-                let before = match (redraw, output, &shown) {
-                    // Move the cursor home, and erase the screen and the scrollback.
-                    (true, ..) => "\x1b[H\x1b[2J\x1b[3J",
-                    (false, SurveyFormat::Text, Some(_)) => "\n",
-                    (false, ..) => "",
-                };
-                write(streams, &format!("{before}{text}"))?;
-                shown = Some(essence);
-            }
-            tokio::time::sleep(*every).await;
-            match ask().await {
-                Ok(next) => {
-                    survey = next;
-                    said = None;
-                }
-                // The failure may be temporary: keep the last table on the screen and report each new error once.
-                Err(error) => {
-                    let text = error_chain(&error).to_string();
-                    if said.as_ref() != Some(&text) {
-                        streams.report(&error);
-                        said = Some(text);
-                    }
-                }
-            }
-        }
+async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exit, Error> {
+    // A failure of the first request ends the command; later failures are reported and retried.
+    let survey = ask(args).await?;
+    if args.watch {
+        return watch(args, survey, streams).await;
+    }
+    let text = match args.output {
+        SurveyFormat::Text => show::status(&survey),
+        SurveyFormat::Json => show::json(&survey)?,
+    };
+    write(streams, &text)?;
+    Ok(if survey.is_well() {
+        Exit::Success
+    } else {
+        Exit::Finding
     })
 }
 
-fn show_list(settings: &GetSettings, streams: &mut Streams<'_>) -> Result<Exit, Error> {
-    let GetSettings {
-        what,
-        plugin,
-        namespace,
-        connection,
-        output,
-    } = settings;
-    let mut survey = block_on(cluster::survey(connection, PATIENCE, namespace.as_deref()))?;
-    if let Some(plugin) = plugin {
-        survey.plugins.retain(|row| row.name == *plugin);
-        survey.parents.retain(|row| row.plugin == *plugin);
+async fn ask(args: &StatusArgs) -> Result<Survey, Error> {
+    match &args.admin_address {
+        Some(address) => host::survey(address, PATIENCE).await,
+        None => cluster::survey(&args.connection, PATIENCE).await,
     }
-    let text = match (what, output) {
-        (Listed::Plugins, SurveyFormat::Text) => show::plugins(&survey.plugins),
-        (Listed::Plugins, SurveyFormat::Json) => show::json(&survey.plugins)?,
-        (Listed::Parents, SurveyFormat::Text) => show::parents(&survey.parents),
-        (Listed::Parents, SurveyFormat::Json) => show::json(&survey.parents)?,
-    };
-    write(streams, &text)?;
-    Ok(Exit::Success)
 }
 
-fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
-    runtime.block_on(work)
+/// Shows every change. Only a failure to write ends it.
+async fn watch(
+    args: &StatusArgs,
+    mut survey: Survey,
+    streams: &mut Streams<'_>,
+) -> Result<Exit, Error> {
+    let redraws = args.output == SurveyFormat::Text && stdout().is_terminal();
+    let mut shown = None;
+    let mut said = None;
+    loop {
+        let essence = survey.essence();
+        if redraws || shown.as_ref() != Some(&essence) {
+            let text = match args.output {
+                SurveyFormat::Text => show::status(&survey),
+                SurveyFormat::Json => show::json_line(&survey)?,
+            };
+            let before = match (redraws, args.output, &shown) {
+                // Move the cursor home, and erase the screen and the scrollback.
+                (true, ..) => "\x1b[H\x1b[2J\x1b[3J",
+                (false, SurveyFormat::Text, Some(_)) => "\n",
+                (false, ..) => "",
+            };
+            write(streams, &format!("{before}{text}"))?;
+            shown = Some(essence);
+        }
+        tokio::time::sleep(args.interval).await;
+        match ask(args).await {
+            Ok(next) => {
+                survey = next;
+                said = None;
+            }
+            // The failure may be temporary: keep the last table on the screen and report each new error once.
+            Err(error) => {
+                let text = error_chain(&error).to_string();
+                if said.as_ref() != Some(&text) {
+                    streams.report(&error);
+                    said = Some(text);
+                }
+            }
+        }
+    }
 }
 
 fn write(streams: &mut Streams<'_>, text: &str) -> Result<(), Error> {

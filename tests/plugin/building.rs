@@ -13,8 +13,8 @@ use innkeeper_tests::{
 use serde_json::Value;
 
 /// The exit code for code that cannot be built into a plugin.
-const NOT_BUILT: i32 = 2;
-const BAD_USE: i32 = 4;
+const NOT_BUILT: i32 = 1;
+const BAD_USE: i32 = 2;
 
 fn innkeeper(arguments: &[&str]) -> Output {
     let mut command = Command::new(path_from_env("INNKEEPER_BIN").expect("the host is built"));

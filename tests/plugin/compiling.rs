@@ -150,7 +150,7 @@ fn the_compiler_ends_when_its_code_is_too_large() {
 #[test]
 fn the_compiler_reports_why_it_refuses_a_component() {
     let output = compile(b"no component", [MEMORY, CPU, CODE]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(words.starts_with("error: "), "{words}");
     assert_eq!(output.stdout, b"");

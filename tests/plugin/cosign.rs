@@ -94,14 +94,14 @@ fn innkeeper_verifies_a_signature_of_cosign() {
             words.map(str::to_owned).to_vec()
         };
         let none = ["no signature found"];
-        check_refused(&innkeeper, &verify(&public), 2, &none);
+        check_refused(&innkeeper, &verify(&public), 3, &none);
         let sign = [&SIGN[..], &[format, &pinned]].concat();
         cosign.run(&sign).unwrap();
         let verified = said(&innkeeper, &verify(&public));
         assert_eq!(verified["manifestDigest"], manifest);
         let other = verify(&fixture("other.pub"));
         let texts = ["none of the expected keys made the signature"];
-        check_refused(&innkeeper, &other, 2, &texts);
+        check_refused(&innkeeper, &other, 3, &texts);
 
         // A second signer keeps the signature of the first.
         let sign = ["sign", &tagged, "--insecure", "--key", &fixture("p256.key")];

@@ -11,8 +11,11 @@ use innkeeper_tests::{Host, HostOptions, eventually, process::path_from_env};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The exit code of `inspect` for an unusable file.
-const BAD_USE: i32 = 4;
+/// The exit code of `inspect` for a file that it cannot read.
+const BAD_USE: i32 = 2;
+
+/// The exit code of `inspect` for a file that is no plugin.
+const FINDING: i32 = 3;
 
 /// The exit code of `run` when it cannot continue.
 const FAILURE: i32 = 1;
@@ -62,7 +65,8 @@ impl Case {
     fn refused(&self, kind: Option<&str>, problem: &str) {
         let output = self.inspect(&[]);
         let (out, err) = texts(&output);
-        assert_eq!(output.status.code(), Some(BAD_USE), "{err}");
+        let code = if kind.is_some() { FINDING } else { BAD_USE };
+        assert_eq!(output.status.code(), Some(code), "{err}");
         assert!(err.starts_with("error: "), "{err}");
         assert!(err.contains(problem), "{err}");
         assert_eq!(err.lines().count(), 1, "{err}");

@@ -6,7 +6,7 @@ use innkeeper_tests::{Host, HostOptions, process::path_from_env};
 use tempfile::TempDir;
 
 /// The exit code of `run` when it cannot start.
-const BAD_USE: i32 = 4;
+const BAD_USE: i32 = 2;
 
 /// A kubeconfig with two contexts and no current context.
 const KUBECONFIG: &str = r#"

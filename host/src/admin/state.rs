@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The state of a running host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct State {
+pub struct HostState {
     /// True once every plugin from a file is active or was tried, and while the host stands by.
     pub started: bool,
     /// True while the host waits for the lease and another process writes.

@@ -27,7 +27,7 @@ impl Fixed {
     }
 }
 
-impl Shown for Fixed {
+impl StatusProvider for Fixed {
     fn alive(&self) -> Vec<Check> {
         self.checks()
     }

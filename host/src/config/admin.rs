@@ -1,36 +1,20 @@
-//! Who may ask the host how it is.
+//! The admin server.
 
 use std::net::SocketAddr;
 
 /// Flags of health, metrics and debugging.
-#[derive(Debug, clap::Args)]
-pub(super) struct AdminArgs {
-    /// Where to answer for health (/livez, /readyz) and metrics (/metrics), as ADDRESS:PORT; by default nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct AdminArgs {
+    /// Serve health (/livez, /readyz) and metrics (/metrics) at ADDRESS:PORT; port 0 selects a free port [default: none].
     ///
-    /// Whoever can connect can read them: they name plugins and kinds, and no objects.
+    /// Everyone who can connect can read them. They name plugins and kinds, but no objects.
     #[arg(
         long = "admin-address",
         value_name = "ADDRESS",
         env = "INNKEEPER_ADMIN_ADDRESS"
     )]
-    address: Option<SocketAddr>,
-    /// Also answer with /debug/state, which names parents, and /debug/log, by which the log's level can be changed.
+    pub address: Option<SocketAddr>,
+    /// Also serve /debug/state, which names parents, and /debug/log, which changes the log filter.
     #[arg(long = "debug-endpoints", requires = "address")]
-    debug: bool,
-}
-
-/// Where the host answers for itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AdminSettings {
-    /// The address; port 0 takes any that is free.
-    pub address: SocketAddr,
-    /// Whether parents are named, and the log can be changed.
     pub debug: bool,
-}
-
-impl AdminArgs {
-    pub(super) fn into_settings(self) -> Option<AdminSettings> {
-        let Self { address, debug } = self;
-        address.map(|address| AdminSettings { address, debug })
-    }
 }

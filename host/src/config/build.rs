@@ -2,81 +2,45 @@
 
 use std::path::PathBuf;
 
-use innkeeper_guest_build::{Environment, Guest};
+use innkeeper_guest_build::Guest;
 
-use super::ResultFormat;
-
-/// How `build` ends.
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  the components are built; their digests are on standard output
-  2  the code does not compile, or what it makes is no plugin; why is on standard error
-  3  a plugin failed to describe itself
-  4  the command line, or a file that it names, cannot be used; or no compiler here can build plugins";
+use super::{ResultFormat, streams::exit_codes};
 
 /// Flags of `build`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
-pub(super) struct BuildArgs {
-    /// The directory of the crate, or of a workspace with plugins.
+#[command(after_help = exit_codes!())]
+pub struct BuildArgs {
+    /// Directory of the crate, or of a workspace with plugins.
     #[arg(value_name = "DIR", default_value = ".")]
-    directory: PathBuf,
-    /// Build only this package, into a file of this name [default: all that make a plugin, each named as its package].
+    pub directory: PathBuf,
+    /// Build only this package, as NAME.wasm [default: every package that makes a plugin, named as its package].
     #[arg(short, long = "package", value_name = "PACKAGE[=NAME]", value_parser = guest)]
-    packages: Vec<Guest>,
-    /// Write the components into this directory, as NAME.wasm [default: DIR/target/plugins].
+    pub packages: Vec<Guest>,
+    /// Write the components to this directory, as NAME.wasm [default: DIR/target/plugins].
     #[arg(long = "out", value_name = "DIR")]
     out_dir: Option<PathBuf>,
-    /// Let cargo keep what it builds in this directory [default: DIR/target/wasm].
+    /// Target directory of cargo [default: DIR/target/wasm].
     #[arg(long, value_name = "DIR")]
     target_dir: Option<PathBuf>,
-    /// Fail instead of changing Cargo.lock: what is built elsewhere is the same only with the same dependencies.
+    /// Fail instead of changing Cargo.lock: other dependencies give another digest.
     #[arg(long)]
-    locked: bool,
-    /// Print in this form.
-    #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
-    output: ResultFormat,
-}
-
-/// What to build.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BuildSettings {
-    /// The directory of the crate or the workspace.
-    pub directory: PathBuf,
-    /// The packages; empty: all that make a plugin.
-    pub packages: Vec<Guest>,
-    /// Where the components go.
-    pub out_dir: PathBuf,
-    /// Where cargo keeps what it builds.
-    pub target_dir: PathBuf,
-    /// Whether the build fails instead of changing `Cargo.lock`.
     pub locked: bool,
-    /// What of the environment a build depends on.
-    pub environment: Environment,
-    /// The form.
+    /// Output format.
+    #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,
 }
 
 impl BuildArgs {
-    pub(super) fn into_settings(self) -> BuildSettings {
-        let Self {
-            directory,
-            packages,
-            out_dir,
-            target_dir,
-            locked,
-            output,
-        } = self;
-        let below = |name: &str| directory.join("target").join(name);
-        BuildSettings {
-            out_dir: out_dir.unwrap_or_else(|| below("plugins")),
-            target_dir: target_dir.unwrap_or_else(|| below("wasm")),
-            directory,
-            packages,
-            locked,
-            environment: Environment::of_process(),
-            output,
-        }
+    /// The directory of the components.
+    pub fn out_dir(&self) -> PathBuf {
+        let usual = || self.directory.join("target/plugins");
+        self.out_dir.clone().unwrap_or_else(usual)
+    }
+
+    /// The target directory of cargo.
+    pub fn target_dir(&self) -> PathBuf {
+        let usual = || self.directory.join("target/wasm");
+        self.target_dir.clone().unwrap_or_else(usual)
     }
 }
 

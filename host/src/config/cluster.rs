@@ -1,111 +1,58 @@
-//! Which cluster, as whom.
+//! The connection to the API server.
 
 use std::{fs, path::PathBuf};
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::Error;
+use super::{Error, values::dns_label};
 
-/// Where a Pod finds its own namespace.
+/// The file with the namespace of a Pod.
 pub(super) const POD_NAMESPACE_FILE: &str =
     "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// The host's namespace outside of a cluster.
 const HOST_NAMESPACE: &str = "innkeeper-system";
 
-/// Flags by which an API server is found.
-#[derive(Clone, Debug, clap::Args)]
+/// Flags that select an API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Cluster")]
-pub(super) struct ConnectionArgs {
-    /// Speak to the cluster of this kubeconfig [default: $KUBECONFIG, then ~/.kube/config, then the Pod's service account].
+pub struct ConnectionArgs {
+    /// Use the cluster of this kubeconfig [default: $KUBECONFIG, then ~/.kube/config, then the Pod's service account].
     #[arg(long, value_name = "FILE")]
-    pub(super) kubeconfig: Option<PathBuf>,
-    /// Use this context of the kubeconfig [default: its current one].
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current context].
     #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    pub context: Option<String>,
 }
 
-/// Flags that name a cluster.
-#[derive(Debug, clap::Args)]
+/// Flags that select a cluster and the host's place in it.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Cluster")]
-pub(super) struct ClusterArgs {
+pub struct ClusterArgs {
+    /// The API server.
     #[command(flatten)]
-    pub(super) connection: ConnectionArgs,
-    /// Keep the hash key and the inventory in this namespace, made when it is missing [default: the Pod's own, or
-    /// innkeeper-system outside of a cluster].
-    #[arg(long, value_name = "NAME", env = "INNKEEPER_HOST_NAMESPACE")]
-    host_namespace: Option<String>,
-}
-
-/// Which cluster, and as whom.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Connection {
-    /// The kubeconfig; none: the usual places.
-    pub kubeconfig: Option<PathBuf>,
-    /// The context; none: the kubeconfig's current one.
-    pub context: Option<String>,
-}
-
-impl ConnectionArgs {
-    pub(super) fn into_settings(self) -> Connection {
-        let Self {
-            kubeconfig,
-            context,
-        } = self;
-        Connection {
-            kubeconfig,
-            context,
-        }
-    }
-}
-
-/// Which cluster, as whom, and where the host lives in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterSettings {
-    /// The kubeconfig; none: the usual places.
-    pub kubeconfig: Option<PathBuf>,
-    /// The context; none: the kubeconfig's current one.
-    pub context: Option<String>,
-    /// The host's namespace.
+    pub connection: ConnectionArgs,
+    /// Namespace of the hash key and the inventory; created if missing [default: the Pod's own, or innkeeper-system
+    /// outside of a cluster].
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "INNKEEPER_HOST_NAMESPACE",
+        default_value_t = usual_namespace(),
+        hide_default_value = true,
+        value_parser = dns_label
+    )]
     pub host_namespace: String,
 }
 
-impl ClusterArgs {
-    pub(super) fn into_settings(self) -> ClusterSettings {
-        let Self {
-            connection,
-            host_namespace,
-        } = self;
-        let Connection {
-            kubeconfig,
-            context,
-        } = connection.into_settings();
-        let host_namespace = host_namespace.unwrap_or_else(|| {
-            fs::read_to_string(POD_NAMESPACE_FILE)
-                .map(|text| text.trim().to_owned())
-                .ok()
-                .filter(|namespace| !namespace.is_empty())
-                .unwrap_or_else(|| HOST_NAMESPACE.to_owned())
-        });
-        ClusterSettings {
-            kubeconfig,
-            context,
-            host_namespace,
-        }
-    }
+fn usual_namespace() -> String {
+    let own = fs::read_to_string(POD_NAMESPACE_FILE).map(|text| text.trim().to_owned());
+    own.ok()
+        .filter(|namespace| !namespace.is_empty())
+        .unwrap_or_else(|| HOST_NAMESPACE.to_owned())
 }
 
-impl ClusterSettings {
-    /// How its API server is found.
-    pub fn connection(&self) -> Connection {
-        Connection {
-            kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
-        }
-    }
-}
-
-/// Whether the context that is asked for, or else the current one, is there.
+/// Fails if the kubeconfig does not have the requested context, or without a request the current one.
 fn check_context(found: &Kubeconfig, context: Option<&str>, from: &str) -> Result<(), Error> {
     let current = found.current_context.as_deref();
     let asked = context
@@ -126,7 +73,7 @@ fn check_context(found: &Kubeconfig, context: Option<&str>, from: &str) -> Resul
     })
 }
 
-/// What the kubeconfig says of the cluster that is used.
+/// Returns the cluster of the context.
 fn cluster_of<'a>(
     found: &'a Kubeconfig,
     context: Option<&str>,
@@ -139,19 +86,19 @@ fn cluster_of<'a>(
     clusters.find(|it| it.name == *name)?.cluster.as_ref()
 }
 
-/// The file with the certificates that the API server is trusted by, where it is one.
+/// Returns the file with the authority of the API server; none if the kubeconfig contains the authority itself.
 fn authority_file(cluster: &kube::config::Cluster) -> Option<PathBuf> {
     let file = cluster.certificate_authority.as_ref();
     let file = file.filter(|_| cluster.certificate_authority_data.is_none())?;
     Some(PathBuf::from(file))
 }
 
-/// Where the API server is and how to speak to it.
+/// Returns the client configuration of the API server.
 ///
-/// Looked for in this order: the kubeconfig given, `$KUBECONFIG`, `~/.kube/config`, the Pod's service account.
-/// Fails if the first of these that is there cannot be used, or if none is.
-pub async fn client_config(connection: &Connection) -> Result<kube::Config, Error> {
-    let Connection {
+/// The first existing source counts: the flag, `$KUBECONFIG`, `~/.kube/config`, the Pod's service account.
+/// Fails if that source is invalid, or if none exists.
+pub async fn client_config(connection: &ConnectionArgs) -> Result<kube::Config, Error> {
+    let ConnectionArgs {
         kubeconfig,
         context,
     } = connection;
@@ -181,7 +128,7 @@ pub async fn client_config(connection: &Connection) -> Result<kube::Config, Erro
     };
     let config = match read {
         Ok(found) => kube::Config::from_custom_kubeconfig(found, &options).await,
-        // Only the usual place may be empty: a file that was named must be there.
+        // Only ~/.kube/config may be missing: a file that the user named must exist.
         Err(KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath)
             if kubeconfig.is_none() && from.starts_with('~') && context.is_none() =>
         {
@@ -200,12 +147,12 @@ pub async fn client_config(connection: &Connection) -> Result<kube::Config, Erro
         from,
         source: Box::new(source),
     })?;
-    // The client takes HTTPS_PROXY, too, and looks for the proxy in NO_PROXY instead of the API server: these variables
-    // are for sources, and the kubeconfig has a field of its own.
+    // The client applies HTTPS_PROXY as well, and compares NO_PROXY with the proxy instead of the API server. These
+    // variables are for sources only; the kubeconfig has its own field for a proxy.
     if !through_proxy {
         config.proxy_url = None;
     }
-    // As in a Pod: who replaces the file need not start anything again.
+    // As in a Pod: a replaced file is read again without a restart.
     config.root_cert_file = authority;
     Ok(config)
 }

@@ -1,5 +1,4 @@
-//! The command `compile`, which the host starts itself and with itself: one plugin from standard input to standard
-//! output, within bounds.
+//! The hidden command `compile`: the host starts its own program with it, once per plugin.
 
 use std::num::NonZeroUsize;
 
@@ -8,21 +7,21 @@ use innkeeper_sandbox::artifact::ChildBounds;
 /// Flags of `compile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 pub struct CompileArgs {
-    /// Take at most this much address space, in bytes
+    /// Largest address space, in bytes
     #[arg(long, value_name = "BYTES")]
-    pub memory_bytes_max: u64,
-    /// Take at most this much CPU time, in seconds
+    memory_bytes_max: u64,
+    /// Longest CPU time, in seconds
     #[arg(long, value_name = "SECONDS")]
-    pub cpu_seconds_max: u64,
-    /// Write at most so many bytes
+    cpu_seconds_max: u64,
+    /// Largest output, in bytes
     #[arg(long, value_name = "BYTES")]
-    pub code_bytes_max: u64,
-    /// Compile with so many threads
+    code_bytes_max: u64,
+    /// Number of compiler threads
     #[arg(long, value_name = "COUNT", default_value = "1")]
-    pub threads: NonZeroUsize,
+    threads: NonZeroUsize,
     /// Compile for an engine that counts fuel
     #[arg(long)]
-    pub fuel: bool,
+    fuel: bool,
 }
 
 impl From<CompileArgs> for ChildBounds {

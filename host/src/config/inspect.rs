@@ -2,83 +2,51 @@
 
 use std::path::PathBuf;
 
-use innkeeper_source::RegistrySettings;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 
-use super::{Error, registry::RegistryArgs};
+use super::{RegistryArgs, streams::exit_codes};
 
-/// How `inspect` ends.
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  the file is a plugin that this host can run
-  2  the artifact in the registry is something else, or has another digest
-  3  the file is a plugin that failed to describe itself
-  4  the file is something else, or cannot be read; what it is stands on standard output, why not on standard error
-  5  the registry does not answer, or refuses to";
-
-/// What a reference to a registry starts with.
+/// The prefix of a reference to an artifact.
 const SCHEME: &str = "oci://";
 
 /// Flags of `inspect`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
-pub(super) struct InspectArgs {
-    /// The file to look at, at most 32 MiB, or oci:// and a reference to an artifact in a registry
-    #[arg(value_name = "FILE|oci://REFERENCE")]
-    target: PathBuf,
-    #[command(flatten)]
-    registry: RegistryArgs,
-    /// Print in this form
-    #[arg(long, short, value_enum, default_value_t = InspectFormat::Text)]
-    output: InspectFormat,
-}
-
-/// What to look at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InspectSettings {
-    /// What to look at.
+#[command(after_help = exit_codes!("the file is no plugin that this host can run; standard output has its known properties"))]
+pub struct InspectArgs {
+    /// File of at most 32 MiB, or an artifact in a registry
+    #[arg(value_name = "FILE|oci://REFERENCE", value_parser = PathBufValueParser::new().map(Inspected::from))]
     pub target: Inspected,
-    /// The form.
+    /// The registry.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = InspectFormat::Text)]
     pub output: InspectFormat,
 }
 
-/// What is looked at.
+/// A file or an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inspected {
     /// A file.
     File(PathBuf),
-    /// An artifact.
-    Artifact {
-        /// Its name.
-        reference: String,
-        /// How its registry is spoken with.
-        registry: RegistrySettings,
-    },
+    /// An artifact, by its reference.
+    Artifact(String),
 }
 
-impl InspectArgs {
-    pub(super) fn into_settings(self) -> Result<InspectSettings, Error> {
-        let Self {
-            target,
-            registry,
-            output,
-        } = self;
-        let reference = target.to_str().and_then(|text| text.strip_prefix(SCHEME));
-        let target = match reference.map(str::to_owned) {
-            Some(reference) => Inspected::Artifact {
-                reference,
-                registry: registry.into_settings()?,
-            },
-            None => Inspected::File(target),
-        };
-        Ok(InspectSettings { target, output })
+impl From<PathBuf> for Inspected {
+    fn from(target: PathBuf) -> Self {
+        match target.to_str().and_then(|text| text.strip_prefix(SCHEME)) {
+            Some(reference) => Self::Artifact(reference.to_owned()),
+            None => Self::File(target),
+        }
     }
 }
 
-/// How the findings are written.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum InspectFormat {
-    /// For people.
+    /// Lines of text.
     Text,
-    /// As one JSON object.
+    /// One JSON object.
     Json,
 }

@@ -1,17 +1,17 @@
-//! Whether hosts take turns, and how fast.
+//! Leader election.
 
 use std::{env, path::Path, time::Duration};
 
 use innkeeper_model::Digest;
 use innkeeper_reconcile::lease::Times;
 
-use super::{Error, cluster::POD_NAMESPACE_FILE};
+use super::{Error, cluster::POD_NAMESPACE_FILE, values::seconds};
 
 /// Flags of leader election.
-#[derive(Debug, clap::Args)]
-pub(super) struct LeaseArgs {
-    /// Whether this host writes only while it holds the lease, so that several can run and one of them works; by
-    /// default it does in a Pod, and does not with a kubeconfig.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct LeaseArgs {
+    /// Write only while this host holds the lease, so that several hosts can run and one is active
+    /// [default: true in a Pod, false with a kubeconfig].
     #[arg(
         long,
         value_name = "BOOL",
@@ -20,90 +20,84 @@ pub(super) struct LeaseArgs {
         default_missing_value = "true"
     )]
     leader_elect: Option<bool>,
-    /// The name of the lease, in the host's namespace. Hosts that take turns have the same one, and hosts that are to
-    /// work side by side do not [default: innkeeper; with --namespaces or --plugin-selector innkeeper-HASH, the same for
-    /// the same values of these].
+    /// Name of the lease in the host's namespace. Hosts that replace each other must have the same lease, and hosts
+    /// that work side by side must not [default: innkeeper; with --namespaces or --plugin-selector innkeeper-HASH, with
+    /// the same hash for the same values].
     #[arg(long, value_name = "NAME")]
     lease_name: Option<String>,
-    /// What this host is called in the lease, followed by random characters; by default the name of its Pod.
-    #[arg(long, value_name = "NAME", env = "INNKEEPER_LEASE_IDENTITY")]
-    lease_identity: Option<String>,
-    /// After so many seconds without a renewal another host takes over.
-    #[arg(long = "lease-duration", value_name = "SECONDS", default_value_t = 15, value_parser = seconds())]
-    duration_seconds: u32,
-    /// After so many seconds without a renewal this host stops to write, and ends.
-    #[arg(long = "lease-renew-deadline", value_name = "SECONDS", default_value_t = 10, value_parser = seconds())]
-    renew_deadline_seconds: u32,
-    /// So many seconds are between two renewals.
-    #[arg(long = "lease-retry", value_name = "SECONDS", default_value_t = 2, value_parser = seconds())]
-    retry_seconds: u32,
-}
-
-fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=3600)
-}
-
-/// A lease, and who asks for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseSettings {
-    /// The lease's name.
-    pub name: String,
-    /// What the host is called in it; what makes it unique is to be added.
+    /// Name of this host in the lease, to which random characters are added [default: the name of the Pod].
+    #[arg(
+        long = "lease-identity",
+        value_name = "NAME",
+        env = "INNKEEPER_LEASE_IDENTITY",
+        default_value_t = pod_name(),
+        hide_default_value = true
+    )]
     pub identity: String,
-    /// How fast it changes hands.
-    pub times: Times,
+    /// Time without a renewal after which another host takes over, in seconds, 1 to 3600.
+    #[arg(long = "lease-duration", value_name = "SECONDS", default_value = "15", value_parser = seconds(1..=3600))]
+    duration: Duration,
+    /// Time without a renewal after which this host stops writing and exits, in seconds, 1 to 3600.
+    #[arg(long = "lease-renew-deadline", value_name = "SECONDS", default_value = "10", value_parser = seconds(1..=3600))]
+    renew_deadline: Duration,
+    /// Time between two renewals, in seconds, 1 to 3600.
+    #[arg(long = "lease-retry", value_name = "SECONDS", default_value = "2", value_parser = seconds(1..=3600))]
+    retry: Duration,
 }
 
 impl LeaseArgs {
-    /// None without leader election.
+    /// Returns the settings of a host without leader election.
+    pub(super) fn off() -> Self {
+        Self {
+            leader_elect: Some(false),
+            ..Self::default()
+        }
+    }
+
+    /// Checks that the holder has the time to stop before another host takes over.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        // No write begins in the last fifth of the deadline, so every renewal must come before it.
+        let is_late = self.retry * 5 >= self.renew_deadline * 4;
+        if self.duration > self.renew_deadline && !is_late {
+            return Ok(());
+        }
+        Err(Error::LeaseTimes {
+            duration_s: self.duration.as_secs(),
+            renew_deadline_s: self.renew_deadline.as_secs(),
+            retry_s: self.retry.as_secs(),
+        })
+    }
+
+    /// Returns true if the host elects a leader.
     ///
-    /// A host outside of the cluster is mostly somebody's who tries something out and is alone there: it should not
-    /// leave a lease behind that the next start has to wait for.
-    pub(super) fn into_settings(
-        self,
-        kubeconfig: Option<&Path>,
-        default_name: String,
-    ) -> Result<Option<LeaseSettings>, Error> {
-        let Self {
-            leader_elect,
-            lease_name,
-            lease_identity,
-            duration_seconds,
-            renew_deadline_seconds,
-            retry_seconds,
-        } = self;
+    /// A host with a kubeconfig is mostly a single host for a test. Its lease would delay its next start.
+    pub(super) fn is_on(&self, kubeconfig: Option<&Path>) -> bool {
         let in_pod = || kubeconfig.is_none() && Path::new(POD_NAMESPACE_FILE).exists();
-        if !leader_elect.unwrap_or_else(in_pod) {
-            return Ok(None);
+        self.leader_elect.unwrap_or_else(in_pod)
+    }
+
+    /// Returns the name of the lease of a host with this scope.
+    pub(super) fn name(&self, namespaces: Option<&[String]>, selector: Option<&str>) -> String {
+        let usual = || lease_name(namespaces, selector);
+        self.lease_name.clone().unwrap_or_else(usual)
+    }
+
+    /// The times of the election.
+    pub const fn times(&self) -> Times {
+        Times {
+            duration: self.duration,
+            renew_deadline: self.renew_deadline,
+            retry: self.retry,
         }
-        // In the last fifth of the deadline no write begins, so that every renewal has to come before it.
-        let is_late = retry_seconds * 5 >= renew_deadline_seconds * 4;
-        if duration_seconds <= renew_deadline_seconds || is_late {
-            return Err(Error::LeaseTimes {
-                duration_s: duration_seconds,
-                renew_deadline_s: renew_deadline_seconds,
-                retry_s: retry_seconds,
-            });
-        }
-        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
-        Ok(Some(LeaseSettings {
-            name: lease_name.unwrap_or(default_name),
-            identity: lease_identity.unwrap_or_else(pod_name),
-            times: Times {
-                duration: seconds(duration_seconds),
-                renew_deadline: seconds(renew_deadline_seconds),
-                retry: seconds(retry_seconds),
-            },
-        }))
     }
 }
 
-/// The name of the lease of hosts that see so much of a cluster.
+/// Returns the default name of the lease of hosts with this scope.
 ///
-/// Hosts that see another part of it do other work, and one must not wait until the other one ends.
+/// Hosts with another scope do other work, and must not wait for each other.
 pub fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&str>) -> String {
-    /// Digits of the hash that are told: enough for the hosts of one namespace.
-    const TOLD: usize = 10;
+    /// The length of the hash in the name: enough for the hosts of one namespace.
+    const HASH_LENGTH: usize = 10;
 
     if namespaces.is_none() && plugin_selector.is_none() {
         return "innkeeper".to_owned();
@@ -111,15 +105,17 @@ pub fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&str>) 
     let namespaces = namespaces.unwrap_or_default().join(",");
     let selector = plugin_selector.unwrap_or_default().trim();
     let hash = Digest::of(format!("{namespaces}\n{selector}").as_bytes()).to_hex();
-    let told: String = hash.chars().take(TOLD).collect();
-    format!("innkeeper-{told}")
+    let hash: String = hash.chars().take(HASH_LENGTH).collect();
+    format!("innkeeper-{hash}")
 }
 
-/// The name of the Pod, which is its host name.
+/// Returns the name of the Pod, which is its host name.
 #[expect(
     clippy::disallowed_methods,
     reason = "config is the only reader of the environment"
 )]
 fn pod_name() -> String {
-    env::var("HOSTNAME").unwrap_or_else(|_| "innkeeper".to_owned())
+    let name = env::var("HOSTNAME").ok();
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "innkeeper".to_owned())
 }

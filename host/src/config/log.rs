@@ -1,27 +1,32 @@
-//! The log: text for people on a terminal, one JSON object per line for everything else.
+//! The log: text on a terminal, else one JSON object per line.
 
-use std::io::{IsTerminal, stderr};
+use std::{
+    env,
+    ffi::OsStr,
+    io::{IsTerminal, stderr},
+};
 
 use tracing_subscriber::{
-    EnvFilter, Registry, layer::SubscriberExt, reload, util::SubscriberInitExt,
+    EnvFilter, Registry, filter::ParseError, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
 use super::Error;
 
 /// Flags of the log, valid for every command.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Log (to standard error)")]
-pub(super) struct LogArgs {
-    /// Log from this level on (error, warn, info, debug, trace), or levels per module as in info,innkeeper=debug
+pub struct LogArgs {
+    /// Log level (error, warn, info, debug, trace), or levels per module as in info,innkeeper=debug
     /// [default: info, dev: warn].
     #[arg(
         long = "log",
         value_name = "FILTER",
         env = "INNKEEPER_LOG",
-        global = true
+        global = true,
+        value_parser = filter
     )]
     filter: Option<String>,
-    /// Write the log in this form [default: text on a terminal, json otherwise].
+    /// Log format [default: text on a terminal, else json].
     #[arg(
         long = "log-format",
         value_name = "FORMAT",
@@ -31,86 +36,105 @@ pub(super) struct LogArgs {
     format: Option<LogFormat>,
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Lines of text.
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// How to log; the log goes to standard error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogSettings {
-    /// What is logged, in `tracing_subscriber`'s form.
-    pub filter: String,
-    /// How it is written.
-    pub format: LogFormat,
-    /// Whether levels are coloured.
-    pub colour: bool,
-}
-
-impl LogArgs {
-    pub(super) fn into_settings(self, filter_default: &str) -> LogSettings {
-        let Self { filter, format } = self;
-        let terminal = stderr().is_terminal();
-        LogSettings {
-            filter: filter.unwrap_or_else(|| filter_default.to_owned()),
-            format: format.unwrap_or(if terminal {
-                LogFormat::Text
-            } else {
-                LogFormat::Json
-            }),
-            colour: terminal,
-        }
-    }
-}
-
-/// The log of the process, which can be told to say more or less while it runs.
+/// The log of the process, whose filter can be changed at any time.
 #[derive(Clone, Debug)]
 pub struct LogControl(reload::Handle<EnvFilter, Registry>);
 
 impl LogControl {
-    /// What is logged.
+    /// The filter.
     pub fn filter(&self) -> String {
-        // Only a log that is gone has no filter, and then nothing is logged.
+        // Only a log that has ended has no filter, and then nothing is logged.
         self.0
             .with_current(ToString::to_string)
             .unwrap_or_else(|_| "off".to_owned())
     }
 
-    /// Changes what is logged, from now on and until the process ends.
-    pub fn set_filter(&self, filter: &str) -> Result<(), Error> {
-        let parsed = parse(filter)?;
-        // As above: nothing is logged anyway.
+    /// Changes the filter until the end of the process.
+    pub fn set_filter(&self, filter: &str) -> Result<(), ParseError> {
+        let parsed = EnvFilter::try_new(filter)?;
+        // As above: a log that has ended has nothing to change.
         self.0.reload(parsed).unwrap_or_default();
         Ok(())
     }
 }
 
-/// Starts the log of the process.
-/// Fails if the filter does not parse, or if the process already has a log.
-pub fn start_log(settings: &LogSettings) -> Result<LogControl, Error> {
-    let LogSettings {
-        filter,
-        format,
-        colour,
-    } = settings;
-    let (filter, control) = reload::Layer::new(parse(filter)?);
+/// Starts the log of the process; fails if the process already has one.
+pub fn start_log(args: &LogArgs, filter_default: &str) -> Result<LogControl, Error> {
+    let LogArgs { filter, format } = args;
+    let filter = filter.as_deref().unwrap_or(filter_default);
+    let is_terminal = stderr().is_terminal();
+    let usual = if is_terminal {
+        LogFormat::Text
+    } else {
+        LogFormat::Json
+    };
+    let (filter, control) = reload::Layer::new(EnvFilter::new(filter));
     let lines = tracing_subscriber::fmt::layer().with_writer(stderr);
     let registry = tracing_subscriber::registry().with(filter);
-    match format {
-        LogFormat::Text => registry.with(lines.with_ansi(*colour)).try_init(),
+    match format.unwrap_or(usual) {
+        LogFormat::Text => {
+            let has_colours = has_colours(is_terminal, no_color().as_deref());
+            registry.with(lines.with_ansi(has_colours)).try_init()
+        }
         LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
     }
     .map_err(Error::StartLog)?;
     Ok(LogControl(control))
 }
 
-fn parse(filter: &str) -> Result<EnvFilter, Error> {
-    EnvFilter::try_new(filter).map_err(|source| Error::LogFilter {
-        filter: filter.to_owned(),
-        source,
-    })
+/// Returns true if levels are coloured: on a terminal, unless NO_COLOR is set and not empty (<https://no-color.org>).
+fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "config is the only reader of the environment"
+)]
+fn no_color() -> Option<std::ffi::OsString> {
+    env::var_os("NO_COLOR")
+}
+
+fn filter(text: &str) -> Result<String, String> {
+    match EnvFilter::try_new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("{error}; write it as info,innkeeper=debug")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_color_disables_colours_unless_it_is_empty() {
+        let has_colours = |value: Option<&str>| has_colours(true, value.map(OsStr::new));
+        assert!(has_colours(None));
+        assert!(has_colours(Some("")));
+        assert!(!has_colours(Some("1")));
+        assert!(!has_colours(Some("0")));
+        assert!(!super::has_colours(false, None));
+    }
+
+    #[test]
+    fn a_filter_that_does_not_parse_is_refused_with_a_remedy() {
+        assert_eq!(
+            filter("info,innkeeper=debug").unwrap(),
+            "info,innkeeper=debug"
+        );
+        let message = filter("innkeeper=loud").unwrap_err();
+        assert!(
+            message.ends_with("write it as info,innkeeper=debug"),
+            "{message}"
+        );
+    }
 }

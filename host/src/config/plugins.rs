@@ -1,260 +1,196 @@
-//! Which plugins, with which configuration, and what they share.
+//! The plugin files, their configuration, and their shared resources.
 
 use std::{
-    collections::BTreeMap, env, fmt, fs, num::NonZeroUsize, path::PathBuf, thread, time::Duration,
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    num::NonZeroUsize,
+    path::PathBuf,
+    thread,
+    time::Duration,
 };
 
-use clap::ArgGroup;
-use innkeeper_model::Limits;
+use clap::{
+    ArgGroup,
+    builder::{PathBufValueParser, TypedValueParser as _},
+};
+use innkeeper_model::{error_chain, yaml};
 use serde_json::{Map, Value};
 
-use super::Error;
+use super::{
+    Error,
+    values::{seconds, wasm_files},
+};
 
-/// The flags by which plugins are given as files.
+/// The largest number of guest worker threads.
+const WORKERS_MAX: u16 = 1024;
+
+/// The paths of several files.
+type Paths = Vec<PathBuf>;
+
+/// The flags that name plugin files.
 pub(super) fn plugin_files() -> ArgGroup {
     ArgGroup::new("plugin-files")
         .multiple(true)
-        .args(["files", "plugin_dir"])
+        .args(["files", "directory"])
 }
 
-/// Flags that name plugins and bound what they use.
-#[derive(Debug, clap::Args)]
+/// Flags that name plugins and limit their resources.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[group(skip)]
 #[command(next_help_heading = "Plugins")]
-pub(super) struct PluginArgs {
-    /// Serve the plugins in these .wasm files; of two that want the same kind of parents the first one gets it.
+pub struct PluginArgs {
+    /// Run the plugins in these .wasm files. If two claim the same parent kind, the first one is active.
     #[arg(long = "plugin", value_name = "FILE", num_args = 1..)]
     files: Vec<PathBuf>,
-    /// Serve every .wasm file of this directory, in the order of their names and after those of --plugin.
-    #[arg(long, value_name = "DIR")]
-    plugin_dir: Option<PathBuf>,
-    /// Configure the plugin of this name by a YAML or JSON file with one object; once per plugin [default: an empty one].
-    #[arg(long = "config", value_name = "PLUGIN=FILE", value_parser = name_and_file)]
-    configs: Vec<(String, PathBuf)>,
-    /// Let the plugin of this name do what this YAML or JSON file says, in the form of `spec.grants` of a Plugin, and
-    /// nothing else; once per plugin.
+    /// Run every .wasm file of this directory, sorted by name, after those of --plugin.
+    #[arg(long = "plugin-dir", value_name = "DIR", value_parser = wasm_files())]
+    directory: Option<Paths>,
+    /// Configure this plugin with a YAML or JSON file with one object; once per plugin [default: an empty object].
+    #[arg(long = "config", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
+    configs: Vec<PluginObject>,
+    /// Grant this plugin the rights in this YAML or JSON file, in the form of `spec.grants` of a Plugin, and no others;
+    /// once per plugin.
     ///
-    /// Without it a plugin may do what it asks for, except for privileged kinds, parents of kinds of Kubernetes itself
-    /// and the values of Secrets.
-    #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = name_and_file)]
-    grants: Vec<(String, PathBuf)>,
-    /// Keep compiled plugins in this directory, which is made when it is missing and may be removed at any time
+    /// Without it, a plugin gets the rights that it asks for, except privileged kinds, parents of built-in kinds and the
+    /// values of Secrets.
+    #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
+    grants: Vec<PluginObject>,
+    /// Directory of compiled plugins; created if missing, and may be removed at any time
     /// [default: $XDG_CACHE_HOME/innkeeper, or ~/.cache/innkeeper].
-    #[arg(long, value_name = "DIR", env = "INNKEEPER_CACHE_DIR")]
-    cache_dir: Option<PathBuf>,
-    /// Run so many plugins at the same time, each on a thread, 1 to 1024; one plugin has at most half of them
-    /// [default: one per processor].
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "INNKEEPER_CACHE_DIR",
+        default_value_os_t = usual_cache_dir(),
+        hide_default_value = true,
+        value_parser = PathBufValueParser::new()
+    )]
+    pub cache_dir: PathBuf,
+    /// Number of guest worker threads, 1 to 1024; one plugin uses at most half of them [default: one per processor].
     #[arg(
         long,
         value_name = "N",
         env = "INNKEEPER_WORKERS",
-        value_parser = clap::value_parser!(u16).range(1..=1024)
+        default_value_t = processors(),
+        hide_default_value = true,
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(WORKERS_MAX)).map(threads)
     )]
-    workers: Option<u16>,
-    /// Let plugins that run at the same time have so much memory together, in MiB, 16 to 1048576; a call that might need
-    /// more than is left waits [default: half of the memory that the container has; without a bound of it, what the
-    /// limits of the plugins come to].
+    pub workers: NonZeroUsize,
+    /// Total memory of concurrently running guests, in MiB, 16 to 1048576; a call that might need more waits
+    /// [default: half of the container's memory; without a container limit, the sum of the plugins' limits].
     #[arg(
         long = "guest-memory",
         value_name = "MIB",
         env = "INNKEEPER_GUEST_MEMORY",
-        value_parser = clap::value_parser!(u32).range(16..=1_048_576)
+        value_parser = clap::value_parser!(u32).range(16..=1_048_576).map(mebibytes)
     )]
-    guest_memory_mib: Option<u32>,
-    /// Wait so many seconds for running passes after the first signal, 0 to 3600, and then cut them off.
-    #[arg(
-        long = "drain-timeout",
-        value_name = "SECONDS",
-        default_value_t = 25,
-        value_parser = clap::value_parser!(u64).range(..=3600)
-    )]
-    drain_seconds: u64,
-    /// Call the plugin in every pass, also when nothing that the pass depends on has changed since the last one.
+    pub guest_memory_bytes_max: Option<usize>,
+    /// Longest wait for running passes after the first signal, in seconds, 0 to 3600.
+    #[arg(long = "drain-timeout", value_name = "SECONDS", default_value = "25", value_parser = seconds(0..=3600))]
+    pub drain: Duration,
+    /// Call the guest in every pass, even if no input of the pass has changed.
     #[arg(long, env = "INNKEEPER_FORGET_PASSES")]
-    forget_passes: bool,
-    /// Let every parent have a pass at least so often, in seconds, 1 to 2592000, a tenth more or less, also when nothing
-    /// is known to have changed; such a pass writes nothing where there is nothing to repair.
+    pub forget_passes: bool,
+    /// Resync interval per parent, in seconds, 1 to 2592000, with 10 % jitter; a resync writes nothing if there is
+    /// nothing to repair.
     #[arg(
-        long = "resync-period",
+        long,
         value_name = "SECONDS",
         env = "INNKEEPER_RESYNC_PERIOD",
-        default_value_t = 36_000,
-        value_parser = clap::value_parser!(u32).range(1..=2_592_000)
+        default_value = "36000",
+        value_parser = seconds(1..=2_592_000)
     )]
-    resync_period_seconds: u32,
-}
-
-/// One plugin as a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PluginFile {
-    /// The component.
-    pub path: PathBuf,
-}
-
-/// Which plugins, and what they may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PluginSettings {
-    /// The plugins, in the order in which they compete for a kind of parent.
-    pub files: Vec<PluginFile>,
-    /// The configuration of plugins by name; a plugin that is not named has an empty one.
-    pub configs: BTreeMap<String, Map<String, Value>>,
-    /// What plugins may do, by name, in the form of `spec.grants`; one that is not named has what it asks for except
-    /// what takes an explicit word.
-    pub grants: BTreeMap<String, Map<String, Value>>,
-    /// Where compiled plugins are kept.
-    pub cache_dir: PathBuf,
-    /// How many guests run at the same time.
-    pub workers: NonZeroUsize,
-    /// What each plugin may use.
-    pub limits: Limits,
-    /// Memory that all guests that run may have together, in bytes; none: what the host takes by itself.
-    pub guest_memory_bytes_max: Option<usize>,
-    /// How long passes may take to end after the first signal.
-    pub drain: Duration,
-    /// Whether a pass that would do nothing is left out.
-    pub remember_passes: bool,
-    /// How long it takes on average until a parent has a pass for nothing but time that has passed.
     pub resync_period: Duration,
 }
 
 impl PluginArgs {
-    pub(super) fn into_settings(self) -> Result<PluginSettings, Error> {
-        let Self {
-            mut files,
-            plugin_dir,
-            configs,
-            grants,
-            cache_dir,
-            workers,
-            guest_memory_mib,
-            drain_seconds,
-            forget_passes,
-            resync_period_seconds,
-        } = self;
-        if let Some(dir) = plugin_dir {
-            files.extend(wasm_files(dir)?);
-        }
-        Ok(PluginSettings {
-            files: files.into_iter().map(|path| PluginFile { path }).collect(),
-            configs: by_plugin(PluginFileKind::Config, configs)?,
-            grants: by_plugin(PluginFileKind::Grants, grants)?,
-            cache_dir: match cache_dir {
-                Some(dir) => dir,
-                None => default_cache_dir()?,
-            },
-            workers: workers
-                .and_then(|workers| NonZeroUsize::new(usize::from(workers)))
-                .or_else(|| thread::available_parallelism().ok())
-                .unwrap_or(NonZeroUsize::MIN),
-            limits: Limits::default(),
-            guest_memory_bytes_max: guest_memory_mib
-                .and_then(|mib| usize::try_from(mib).ok()?.checked_mul(1024 * 1024)),
-            drain: Duration::from_secs(drain_seconds),
-            remember_passes: !forget_passes,
-            resync_period: Duration::from_secs(resync_period_seconds.into()),
-        })
+    /// The plugin files; the first of two with the same parent kind is active.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let directory = self.directory.iter().flatten();
+        self.files.iter().chain(directory).cloned().collect()
+    }
+
+    /// The configurations by plugin.
+    pub fn configs(&self) -> BTreeMap<String, Map<String, Value>> {
+        by_plugin(&self.configs)
+    }
+
+    /// The grants by plugin, in the form of `spec.grants`.
+    pub fn grants(&self) -> BTreeMap<String, Map<String, Value>> {
+        by_plugin(&self.grants)
+    }
+
+    /// Checks that no plugin has two files of a kind.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        check_unique("--config", &self.configs)?;
+        check_unique("--grants", &self.grants)
     }
 }
 
-/// What a file that belongs to a plugin holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PluginFileKind {
-    /// Its configuration.
-    Config,
-    /// What it may do.
-    Grants,
+/// The object of a file for one plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginObject {
+    plugin: String,
+    object: Map<String, Value>,
 }
 
-impl fmt::Display for PluginFileKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Config => "configuration",
-            Self::Grants => "grants",
-        })
-    }
-}
-
-/// Reads files that belong to plugins, at most one for each.
-pub(super) fn by_plugin(
-    what: PluginFileKind,
-    files: Vec<(String, PathBuf)>,
-) -> Result<BTreeMap<String, Map<String, Value>>, Error> {
-    let mut by_plugin = BTreeMap::new();
-    for (plugin, path) in files {
-        let held = read_object(what, &plugin, path)?;
-        if by_plugin.insert(plugin.clone(), held).is_some() {
-            return Err(Error::PluginFileTwice { what, plugin });
-        }
-    }
-    Ok(by_plugin)
-}
-
-pub(super) fn name_and_file(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name, file)) if !name.is_empty() && !file.is_empty() => {
-            Ok((name.to_owned(), PathBuf::from(file)))
-        }
-        _ => Err("write it as PLUGIN=FILE".to_owned()),
-    }
-}
-
-/// The plugins of a directory, sorted, so that the same directory always gives the same order.
-fn wasm_files(path: PathBuf) -> Result<Vec<PathBuf>, Error> {
-    let read = |path: &PathBuf| -> std::io::Result<Vec<PathBuf>> {
-        let mut files = Vec::new();
-        for entry in fs::read_dir(path)? {
-            let file = entry?.path();
-            if file
-                .extension()
-                .is_some_and(|extension| extension == "wasm")
-            {
-                files.push(file);
-            }
-        }
-        files.sort();
-        Ok(files)
+/// Parses PLUGIN=FILE and reads the file.
+pub(super) fn plugin_object(text: &str) -> Result<PluginObject, String> {
+    let Some((plugin, file)) = text.split_once('=') else {
+        return Err("write it as PLUGIN=FILE".to_owned());
     };
-    match read(&path) {
-        Ok(files) if files.is_empty() => Err(Error::EmptyPluginDir { path }),
-        Ok(files) => Ok(files),
-        Err(source) => Err(Error::ReadPluginDir { path, source }),
+    if plugin.is_empty() || file.is_empty() {
+        return Err("write it as PLUGIN=FILE".to_owned());
+    }
+    let text = fs::read_to_string(file).map_err(|error| format!("failed to read {file}: {error}"));
+    let values = yaml::read(&text?)
+        .map_err(|error| format!("failed to parse {file}: {}", error_chain(&error)))?;
+    match <[Value; 1]>::try_from(values) {
+        Ok([Value::Object(object)]) => Ok(PluginObject {
+            plugin: plugin.to_owned(),
+            object,
+        }),
+        _ => Err(format!("{file} must hold exactly one object")),
     }
 }
 
-fn read_object(
-    what: PluginFileKind,
-    plugin: &str,
-    path: PathBuf,
-) -> Result<Map<String, Value>, Error> {
-    let plugin = plugin.to_owned();
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(source) => {
-            return Err(Error::ReadPluginFile {
-                what,
-                plugin,
-                path,
-                source,
-            });
-        }
-    };
-    match innkeeper_model::yaml::read(&text).map(<[Value; 1]>::try_from) {
-        Ok(Ok([Value::Object(held)])) => Ok(held),
-        Ok(_) => Err(Error::PluginFileShape { what, plugin, path }),
-        Err(source) => Err(Error::ParsePluginFile {
-            what,
-            plugin,
-            path,
-            source,
+/// Returns the objects by plugin.
+pub fn by_plugin(given: &[PluginObject]) -> BTreeMap<String, Map<String, Value>> {
+    let pair = |one: &PluginObject| (one.plugin.clone(), one.object.clone());
+    given.iter().map(pair).collect()
+}
+
+pub(super) fn check_unique(flag: &'static str, given: &[PluginObject]) -> Result<(), Error> {
+    let mut known = BTreeSet::new();
+    match given.iter().find(|one| !known.insert(&one.plugin)) {
+        None => Ok(()),
+        Some(twice) => Err(Error::PluginFileTwice {
+            flag,
+            plugin: twice.plugin.clone(),
         }),
     }
 }
 
+fn processors() -> NonZeroUsize {
+    let count = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    threads(u16::try_from(count).unwrap_or(WORKERS_MAX).min(WORKERS_MAX))
+}
+
+fn threads(count: u16) -> NonZeroUsize {
+    NonZeroUsize::new(count.into()).unwrap_or(NonZeroUsize::MIN)
+}
+
+fn mebibytes(count: u32) -> usize {
+    usize::try_from(count).map_or(usize::MAX, |count| count.saturating_mul(1024 * 1024))
+}
+
+/// Returns the usual directory of compiled plugins; empty without a home directory.
+/// The flag's parser rejects an empty path, so that the user has to name one.
 #[expect(
     clippy::disallowed_methods,
     reason = "config is the only reader of the environment"
 )]
-fn default_cache_dir() -> Result<PathBuf, Error> {
+fn usual_cache_dir() -> PathBuf {
     let named = |name| {
         env::var_os(name)
             .map(PathBuf::from)
@@ -263,5 +199,5 @@ fn default_cache_dir() -> Result<PathBuf, Error> {
     named("XDG_CACHE_HOME")
         .or_else(|| named("HOME").map(|home| home.join(".cache")))
         .map(|cache| cache.join("innkeeper"))
-        .ok_or(Error::NoCacheDir)
+        .unwrap_or_default()
 }

@@ -1,88 +1,69 @@
-//! The commands `push`, `pull`, `sign` and `verify`, and how registries are spoken with.
+//! The commands `push`, `pull`, `sign` and `verify`, and the connection to registries.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
+use std::{env, fs, path::PathBuf, sync::Arc};
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use innkeeper_model::Digest;
+use innkeeper_source::{DockerConfigText, PublicKey, RegistrySettings, SigningKey};
+
+use super::{
+    streams::exit_codes,
+    values::{Pem, authorities, private_key, public_key, read},
 };
 
-use innkeeper_source::{DockerConfigText, RegistrySettings};
+/// The proxies for `https` and for `http`, and the list of exceptions.
+pub(super) type Proxies = [Option<String>; 3];
 
-use super::Error;
-
-/// How `push` ends.
-const PUSH_EXIT_CODES: &str = "\
-Exit codes:
-  0  the registry has the plugin; its digests are on standard output
-  3  the plugin failed to describe itself
-  4  the command line, or a file that it names, cannot be used
-  5  the registry does not answer, or refuses to";
-
-/// How `pull` and `verify` end.
-const PULL_EXIT_CODES: &str = "\
-Exit codes:
-  0  the plugin is what it has to be; its digests are on standard output
-  2  it has another digest, no signature by one of the keys, or is no plugin
-  4  the command line, or a file that it names, cannot be used
-  5  the registry does not answer, or refuses to";
-
-/// How `sign` ends.
-const SIGN_EXIT_CODES: &str = "\
-Exit codes:
-  0  the registry has the signature
-  2  what is there has another digest, or is no plugin
-  4  the command line, or a file that it names, cannot be used
-  5  the registry does not answer, or refuses to";
-
-/// Flags by which registries are spoken with.
-#[derive(Clone, Debug, clap::Args)]
-#[command(
-    next_help_heading = "Registry (proxies are taken from HTTPS_PROXY, HTTP_PROXY and NO_PROXY)"
-)]
-pub(super) struct RegistryArgs {
-    /// Speak plain HTTP with the registry; whoever is in between can read and change everything.
+/// Flags for the connection to registries.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Registry (HTTPS_PROXY, HTTP_PROXY and NO_PROXY apply)")]
+pub struct RegistryArgs {
+    /// Use plain HTTP, which can be read and changed on its way.
     #[arg(long)]
-    insecure: bool,
-    /// Trust the authorities of this PEM file as well as those of the system.
-    #[arg(long, value_name = "FILE")]
-    ca_file: Option<PathBuf>,
-    /// Sign in with what this file says for the registry, in the form of ~/.docker/config.json
-    /// [default: $DOCKER_CONFIG/config.json, then ~/.docker/config.json; without them as nobody].
-    #[arg(long, value_name = "FILE")]
-    docker_config: Option<PathBuf>,
+    pub insecure: bool,
+    /// Trust the authorities in this PEM file in addition to those of the system.
+    #[arg(long, value_name = "FILE", value_parser = authorities())]
+    pub ca_file: Option<Pem>,
+    /// Registry credentials file in the form of ~/.docker/config.json
+    /// [default: $DOCKER_CONFIG/config.json, then ~/.docker/config.json; anonymous if none exists].
+    #[arg(long, value_name = "FILE", value_parser = docker_config())]
+    pub docker_config: Option<DockerConfigText>,
+    /// The credentials file in its usual place.
+    #[arg(skip = usual_docker_config())]
+    pub(crate) usual_docker_config: Option<DockerConfigText>,
+    /// The proxies of the environment.
+    #[arg(skip = proxies())]
+    pub(crate) proxies: Proxies,
 }
 
 impl RegistryArgs {
-    pub(super) fn into_settings(self) -> Result<RegistrySettings, Error> {
-        let Self {
-            insecure,
-            ca_file,
-            docker_config,
-        } = self;
-        let certificates_pem = ca_file
-            .map(|path| read("the trusted authorities", &path))
-            .transpose()?
-            .unwrap_or_default();
-        let docker_config = match docker_config {
-            Some(path) => Some(DockerConfigText {
-                text: read("the credentials for registries", &path)?,
-                path,
-                is_named: true,
-            }),
-            None => usual_docker_config(),
-        };
-        Ok(RegistrySettings {
-            insecure,
-            certificates_pem,
-            docker_config,
-            proxies: proxies(),
-        })
+    /// Returns the connection settings.
+    pub fn settings(&self) -> RegistrySettings {
+        let docker_config = self.docker_config.as_ref();
+        RegistrySettings {
+            insecure: self.insecure,
+            certificates_pem: self.ca_file.clone().unwrap_or_default(),
+            docker_config: docker_config.or(self.usual_docker_config.as_ref()).cloned(),
+            proxies: self.proxies.clone(),
+        }
     }
 }
 
-/// What `docker login` wrote, if anybody ever called it.
+fn docker_config() -> impl TypedValueParser<Value = DockerConfigText> {
+    PathBufValueParser::new().try_map(|path| {
+        let text = read(&path)?;
+        Ok::<_, String>(DockerConfigText {
+            path,
+            text,
+            is_named: true,
+        })
+    })
+}
+
+/// Returns the file that `docker login` writes, if it exists.
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is the module that reads the environment"
+    reason = "config is the only reader of the environment"
 )]
 fn usual_docker_config() -> Option<DockerConfigText> {
     let directory = env::var_os("DOCKER_CONFIG").map(PathBuf::from);
@@ -96,33 +77,25 @@ fn usual_docker_config() -> Option<DockerConfigText> {
     })
 }
 
-/// The proxies for `https` and for `http`, and what needs none.
-pub(super) fn proxies() -> [Option<String>; 3] {
+/// Returns the proxies of the environment.
+pub(super) fn proxies() -> Proxies {
     ["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"].map(proxy)
 }
 
-/// A proxy's variable, in upper or in lower case.
+/// Returns the value of a variable, whose name may also be in lower case.
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is the module that reads the environment"
+    reason = "config is the only reader of the environment"
 )]
 fn proxy(name: &str) -> Option<String> {
     let value = env::var(name).or_else(|_| env::var(name.to_lowercase()));
     value.ok().filter(|value| !value.is_empty())
 }
 
-pub(super) fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
-    fs::read(path).map_err(|source| Error::ReadGiven {
-        what,
-        path: path.to_owned(),
-        source,
-    })
-}
-
-/// How a result is written.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ResultFormat {
-    /// Lines for people.
+    /// Lines of text.
     Text,
     /// One JSON object.
     Json,
@@ -130,232 +103,74 @@ pub enum ResultFormat {
 
 /// Flags of `push`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = PUSH_EXIT_CODES)]
-pub(super) struct PushArgs {
+#[command(after_help = exit_codes!("the plugin failed to describe itself"))]
+pub struct PushArgs {
     /// The plugin's .wasm file.
     #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// Where to, with a tag: registry.example/plugins/memcached:1.4.0
-    #[arg(value_name = "REFERENCE")]
-    reference: String,
-    #[command(flatten)]
-    registry: RegistryArgs,
-    /// Print in this form.
-    #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
-    output: ResultFormat,
-}
-
-/// What to push, and where to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PushSettings {
-    /// The file.
     pub file: PathBuf,
-    /// Where to.
+    /// Destination with a tag: registry.example/plugins/memcached:1.4.0
+    #[arg(value_name = "REFERENCE")]
     pub reference: String,
-    /// How registries are spoken with.
-    pub registry: RegistrySettings,
-    /// The form.
+    /// The registry.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
     pub output: ResultFormat,
 }
 
-impl PushArgs {
-    pub(super) fn into_settings(self) -> Result<PushSettings, Error> {
-        let Self {
-            file,
-            reference,
-            registry,
-            output,
-        } = self;
-        Ok(PushSettings {
-            file,
-            reference,
-            registry: registry.into_settings()?,
-            output,
-        })
-    }
-}
-
-/// Flags of `pull` and `verify`.
+/// Flags of every command that fetches a plugin.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct ExpectArgs {
+pub struct FetchArgs {
     /// The plugin: registry.example/plugins/memcached:1.4.0, or @sha256: and the digest of its manifest.
     #[arg(value_name = "REFERENCE")]
-    reference: String,
-    /// Insist on this digest of the .wasm bytes.
+    pub reference: String,
+    /// Require this digest of the .wasm bytes.
     #[arg(long, value_name = "DIGEST")]
-    digest: Option<String>,
+    pub digest: Option<Digest>,
+    /// The registry.
     #[command(flatten)]
-    registry: RegistryArgs,
-    /// Print in this form.
+    pub registry: RegistryArgs,
+    /// Output format.
     #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
-    output: ResultFormat,
+    pub output: ResultFormat,
 }
 
 /// Flags of `pull`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = PULL_EXIT_CODES)]
-pub(super) struct PullArgs {
+#[command(after_help = exit_codes!("the artifact has another digest, no signature by one of the keys, or is no plugin"))]
+pub struct PullArgs {
+    /// The plugin.
     #[command(flatten)]
-    expect: ExpectArgs,
-    /// Insist on a signature by the other half of one of these public keys, as cosign.pub.
-    #[arg(long = "key", value_name = "FILE")]
-    keys: Vec<PathBuf>,
-    /// Write the plugin into this file [default: the last part of the repository's name, with .wasm].
+    pub fetch: FetchArgs,
+    /// Require a valid signature from one of these public keys (PEM, for example cosign.pub).
+    #[arg(long = "key", value_name = "FILE", value_parser = public_key())]
+    pub keys: Vec<PublicKey>,
+    /// Write the plugin to this file [default: the last part of the repository's name, with .wasm].
     #[arg(long, value_name = "FILE")]
-    to: Option<PathBuf>,
+    pub to: Option<PathBuf>,
 }
 
 /// Flags of `verify`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = PULL_EXIT_CODES)]
-pub(super) struct VerifyArgs {
-    #[command(flatten)]
-    expect: ExpectArgs,
-    /// Insist on a signature by the other half of one of these public keys, as cosign.pub.
-    #[arg(long = "key", value_name = "FILE", required = true)]
-    keys: Vec<PathBuf>,
-}
-
-/// What to fetch, and what it has to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PullSettings {
+#[command(after_help = exit_codes!("the artifact has another digest, no signature by one of the keys, or is no plugin"))]
+pub struct VerifyArgs {
     /// The plugin.
-    pub reference: String,
-    /// The digest that it has to have.
-    pub digest: Option<String>,
-    /// The public keys of which one has to have signed; none: signatures are not looked at.
-    pub keys: Vec<KeyText>,
-    /// Whether the plugin is kept, and where; none: only looked at.
-    pub kept: Option<KeptAs>,
-    /// How registries are spoken with.
-    pub registry: RegistrySettings,
-    /// The form.
-    pub output: ResultFormat,
-}
-
-/// Where a pulled plugin goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeptAs {
-    /// Into this file.
-    File(PathBuf),
-    /// Into a file named as the repository.
-    Named,
-}
-
-/// A file with a key.
-#[derive(Clone, PartialEq, Eq)]
-pub struct KeyText {
-    /// The file.
-    pub path: PathBuf,
-    /// What it says.
-    pub text: String,
-}
-
-/// Shows no key.
-impl std::fmt::Debug for KeyText {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KeyText({})", self.path.display())
-    }
-}
-
-fn read_key(path: PathBuf) -> Result<KeyText, Error> {
-    let text = fs::read_to_string(&path).map_err(|source| Error::ReadGiven {
-        what: "the key",
-        path: path.clone(),
-        source,
-    })?;
-    Ok(KeyText { path, text })
-}
-
-impl ExpectArgs {
-    fn into_settings(
-        self,
-        keys: Vec<PathBuf>,
-        kept: Option<KeptAs>,
-    ) -> Result<PullSettings, Error> {
-        let Self {
-            reference,
-            digest,
-            registry,
-            output,
-        } = self;
-        let keys: Result<Vec<_>, _> = keys.into_iter().map(read_key).collect();
-        Ok(PullSettings {
-            reference,
-            digest,
-            keys: keys?,
-            kept,
-            registry: registry.into_settings()?,
-            output,
-        })
-    }
-}
-
-impl PullArgs {
-    pub(super) fn into_settings(self) -> Result<PullSettings, Error> {
-        let Self { expect, keys, to } = self;
-        let kept = to.map_or(KeptAs::Named, KeptAs::File);
-        expect.into_settings(keys, Some(kept))
-    }
-}
-
-impl VerifyArgs {
-    pub(super) fn into_settings(self) -> Result<PullSettings, Error> {
-        let Self { expect, keys } = self;
-        expect.into_settings(keys, None)
-    }
+    #[command(flatten)]
+    pub fetch: FetchArgs,
+    /// Require a valid signature from one of these public keys (PEM, for example cosign.pub).
+    #[arg(long = "key", value_name = "FILE", required = true, value_parser = public_key())]
+    pub keys: Vec<PublicKey>,
 }
 
 /// Flags of `sign`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = SIGN_EXIT_CODES)]
-pub(super) struct SignArgs {
-    /// The plugin: registry.example/plugins/memcached:1.4.0, or @sha256: and the digest of its manifest.
-    #[arg(value_name = "REFERENCE")]
-    reference: String,
-    /// Sign with this private key: PKCS#8 as PEM, not encrypted, ECDSA on P-256 or Ed25519.
-    #[arg(long, value_name = "FILE")]
-    key: PathBuf,
-    /// Sign only if the .wasm bytes have this digest.
-    #[arg(long, value_name = "DIGEST")]
-    digest: Option<String>,
-    #[command(flatten)]
-    registry: RegistryArgs,
-    /// Print in this form.
-    #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
-    output: ResultFormat,
-}
-
-/// What to sign, and with what.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SignSettings {
+#[command(after_help = exit_codes!("the artifact has another digest, or is no plugin"))]
+pub struct SignArgs {
     /// The plugin.
-    pub reference: String,
-    /// The private key.
-    pub key: KeyText,
-    /// The digest that it has to have.
-    pub digest: Option<String>,
-    /// How registries are spoken with.
-    pub registry: RegistrySettings,
-    /// The form.
-    pub output: ResultFormat,
-}
-
-impl SignArgs {
-    pub(super) fn into_settings(self) -> Result<SignSettings, Error> {
-        let Self {
-            reference,
-            key,
-            digest,
-            registry,
-            output,
-        } = self;
-        Ok(SignSettings {
-            reference,
-            key: read_key(key)?,
-            digest,
-            registry: registry.into_settings()?,
-            output,
-        })
-    }
+    #[command(flatten)]
+    pub fetch: FetchArgs,
+    /// Private key: PKCS#8 as PEM, not encrypted, ECDSA on P-256 or Ed25519.
+    #[arg(long, value_name = "FILE", value_parser = private_key())]
+    pub key: Arc<SigningKey>,
 }

@@ -2,82 +2,74 @@
 
 use std::path::PathBuf;
 
-/// How `render` ends.
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  the plugin answered; the answer is on standard output
-  2  the parent is rejected by its schema or a rule, with the words of the API server, or the answer is not the
-     recorded one
-  3  the plugin failed, exceeded a limit, or its answer breaks a rule
-  4  the command line, or a file that it names, cannot be used";
+use super::streams::exit_codes;
 
 /// Flags of `render`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes!("the parent is rejected, the plugin failed or broke a rule, or the answer is not the recorded one"))]
 pub struct RenderArgs {
-    /// Ask the plugin in this .wasm file, with the limits that `run` would give it
+    /// Plugin in this .wasm file, which gets the default limits
     #[arg(long, value_name = "FILE")]
     pub plugin: PathBuf,
-    /// Reconcile this parent: one object as YAML or JSON; - reads standard input
+    /// Parent: a file with one object as YAML or JSON; - reads standard input
     #[arg(long, value_name = "FILE", required_unless_present = "recording")]
     pub parent: Option<PathBuf>,
-    /// Repeat the pass of this recording, and say how the answer differs; - reads standard input
+    /// Repeat the pass of this recording, and report the first difference; - reads standard input
     ///
-    /// A host writes one for every call of a guest to its log where the filter has recording=trace, and for the calls
-    /// of one plugin where it has [pass{plugin=NAME}]=trace.
-    /// It holds all that the guest was shown, with the configuration: the plugin may be another build.
+    /// A host with the log filter recording=trace logs each call of a guest, and with [pass{plugin=NAME}]=trace those of
+    /// one plugin. A recording has all inputs of the guest, so the plugin may be another build.
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["parent", "observed", "config", "grants", "phase", "now", "seed", "hash_key"]
     )]
     pub recording: Option<PathBuf>,
-    /// Let these objects exist: a file, or all .yaml, .yml and .json files of a directory; - reads standard input
+    /// Existing objects: a file, or all .yaml, .yml and .json files of a directory; - reads standard input
     ///
-    /// Those that belong to the parent are its children, all of them answer the plugin's reads.
-    /// May be given more than once [default: nothing exists].
+    /// Those that belong to the parent are its children, and all of them answer the plugin's reads.
+    /// May be given more than once [default: none].
     #[arg(long, value_name = "FILE|DIR")]
     pub observed: Vec<PathBuf>,
-    /// Configure the plugin by a YAML or JSON file with one object [default: an empty one]
+    /// Configuration: a YAML or JSON file with one object [default: an empty object]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Let the plugin do what this YAML or JSON file says, in the form of `spec.grants` of a Plugin [default: as `run`]
+    /// Grants: a YAML or JSON file in the form of `spec.grants` of a Plugin [default: those of `run` without --grants]
     #[arg(long, value_name = "FILE")]
     pub grants: Option<PathBuf>,
-    /// Run the pass for this reason
+    /// Phase of the pass
     #[arg(long, value_enum, default_value_t = RenderPhase::Reconcile)]
     pub phase: RenderPhase,
-    /// Let this be the time, as 2030-01-31T08:00:00Z (RFC 3339) [default: now]
+    /// Time of the pass, as 2030-01-31T08:00:00Z (RFC 3339) [default: now]
     #[arg(long, value_name = "TIME")]
     pub now: Option<jiff::Timestamp>,
-    /// Make random bytes and generated values from this number, 0 to 2^64-1: the same number gives the same values
+    /// Seed of random bytes and generated values, 0 to 2^64-1
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Hash Secrets and ConfigMaps with the bytes of this file, as a cluster does with its key [default: a fixed key]
+    /// Key for the hashes of Secrets and ConfigMaps: the bytes of this file [default: a fixed key]
     #[arg(long, value_name = "FILE")]
     pub hash_key: Option<PathBuf>,
-    /// Keep compiled plugins in this directory, so that the next call starts faster [default: nothing is kept]
+    /// Directory of compiled plugins, for a faster start of the next call [default: none]
     #[arg(long, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
-    /// Print in this form
+    /// Output format
     #[arg(long, short, value_enum, default_value_t = OutputFormat::Yaml)]
     pub output: OutputFormat,
 }
 
-/// Why a rendered pass runs.
+/// The phase of a rendered pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum RenderPhase {
-    /// The parent is to be brought to what it declares.
+    /// The parent is reconciled.
     Reconcile,
     /// The parent is being deleted.
     Finalize,
 }
 
-/// How a result is written.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum OutputFormat {
     /// The children as YAML documents, ready for kubectl apply.
     Yaml,
-    /// The whole outcome as one JSON object: fault, children, status, conditions, events, reads.
+    /// The outcome as one JSON object: fault, children, status, conditions, events, reads.
     Json,
 }

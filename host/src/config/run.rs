@@ -1,87 +1,72 @@
 //! The command `run`.
 
 use super::{
-    AdminSettings, Error,
-    admin::AdminArgs,
-    cluster::{ClusterArgs, ClusterSettings},
-    lease::{LeaseArgs, LeaseSettings, lease_name},
-    plugins::{PluginArgs, PluginSettings},
-    scope::{ScopeArgs, ScopeSettings},
-    sources::{SourceArgs, SourceSettings},
+    AdminArgs, ClusterArgs, Error, LeaseArgs, PluginArgs, ScopeArgs, SourceArgs,
+    streams::exit_codes,
 };
 
-/// How `run` and `dev` end.
-pub(super) const EXIT_CODES: &str = "\
-Signals: the first SIGTERM or SIGINT lets running passes end (--drain-timeout), a second one cuts them off.
-Nothing is lost by that: the next start goes on where this one stopped.
+/// The signals and exit codes of `run`, in its help.
+const HELP: &str = concat!(
+    "The first SIGTERM or SIGINT lets running passes end (--drain-timeout), a second one aborts them.\n",
+    "Nothing is lost: the next start completes them.\n\n",
+    exit_codes!(),
+    "\n  130, 143  aborted by a second SIGINT or SIGTERM"
+);
 
-Exit codes:
-  0    stopped by one signal, or done
-  1    cannot start, or cannot go on; the last line of the log says why
-  4    the command line, or a file that it names, cannot be used
-  130  cut off by a second signal, SIGINT
-  143  cut off by a second signal, SIGTERM";
-
-/// Flags of `run`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
-pub(super) struct RunArgs {
+/// Flags of `run`: the settings of a running host.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[command(after_help = HELP)]
+pub struct RunArgs {
+    /// The cluster.
     #[command(flatten)]
-    cluster: ClusterArgs,
+    pub cluster: ClusterArgs,
+    /// The visible part of the cluster.
     #[command(flatten)]
-    scope: ScopeArgs,
+    pub scope: ScopeArgs,
+    /// The plugin files.
     #[command(flatten)]
-    plugins: PluginArgs,
+    pub plugins: PluginArgs,
+    /// The Plugin resources.
     #[command(flatten)]
-    sources: SourceArgs,
+    pub sources: SourceArgs,
+    /// The leader election.
     #[command(flatten)]
-    lease: LeaseArgs,
+    pub lease: LeaseArgs,
+    /// The admin server.
     #[command(flatten)]
-    admin: AdminArgs,
-}
-
-/// Everything that a running host needs to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunSettings {
-    /// Which cluster.
-    pub cluster: ClusterSettings,
-    /// How much of it is seen.
-    pub scope: ScopeSettings,
-    /// Which plugins.
-    pub plugins: PluginSettings,
-    /// Where the plugins of Plugin resources may come from; none: Plugins are not looked at.
-    pub sources: Option<SourceSettings>,
-    /// By which lease hosts take turns; none: this one is alone.
-    pub lease: Option<LeaseSettings>,
-    /// Where to answer for health and metrics; none: nowhere.
-    pub admin: Option<AdminSettings>,
+    pub admin: AdminArgs,
 }
 
 impl RunArgs {
-    pub(super) fn into_settings(self) -> Result<RunSettings, Error> {
-        let Self {
-            cluster,
-            scope,
-            plugins,
-            sources,
-            lease,
-            admin,
-        } = self;
-        let cluster = cluster.into_settings();
-        let scope = scope.into_settings()?;
-        let plugins = plugins.into_settings()?;
-        let sources = sources.into_settings(!plugins.files.is_empty())?;
-        let selector = sources
-            .as_ref()
-            .and_then(|sources| sources.selector.as_deref());
-        let default_name = lease_name(scope.namespaces.as_deref(), selector);
-        Ok(RunSettings {
-            lease: lease.into_settings(cluster.kubeconfig.as_deref(), default_name)?,
-            cluster,
-            scope,
-            sources,
-            plugins,
-            admin: admin.into_settings(),
-        })
+    /// Checks the flags together.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.plugins.check()?;
+        if !self.serves_resources()
+            && let Some(flag) = self.sources.first_given()
+        {
+            return Err(Error::WithoutResources(flag));
+        }
+        if self.elects_leader() {
+            self.lease.check()?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the host serves Plugin resources: there are no plugin files, or the user asks for both.
+    pub fn serves_resources(&self) -> bool {
+        self.sources.plugin_resources || self.plugins.files().is_empty()
+    }
+
+    /// Returns true if the host writes only while it holds a lease.
+    pub fn elects_leader(&self) -> bool {
+        self.lease
+            .is_on(self.cluster.connection.kubeconfig.as_deref())
+    }
+
+    /// The name of the lease.
+    pub fn lease_name(&self) -> String {
+        // A host without Plugin resources has no selector.
+        let selector = self.sources.selector.as_deref();
+        self.lease.name(self.scope.namespaces.as_deref(), selector)
     }
 }

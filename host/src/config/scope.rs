@@ -1,43 +1,44 @@
-//! How much of a cluster the host sees.
+//! The part of the cluster that the host sees.
 
 use std::collections::BTreeSet;
 
-use innkeeper_model::is_dns_label;
+use super::values::dns_label;
 
-use super::Error;
+/// The names of namespaces, sorted, each once.
+pub type Namespaces = Vec<String>;
 
-/// Flags that limit what the host sees of a cluster.
-#[derive(Clone, Debug, Default, clap::Args)]
+/// Flags that limit the scope of the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Cluster")]
-pub(super) struct ScopeArgs {
-    /// See objects of these namespaces only, and write to no other: parents elsewhere are not reconciled, and what
-    /// plugins read elsewhere is refused. Roles in these namespaces suffice, `innkeeper manifests --namespaces` prints
-    /// them [default: all namespaces].
+pub struct ScopeArgs {
+    /// Watch and write in these namespaces only: parents elsewhere have no passes, and reads of other namespaces are
+    /// refused. Roles in these namespaces are enough; `innkeeper manifests --namespaces` prints them
+    /// [default: all namespaces].
     #[arg(
         long,
         value_name = "NAME,...",
-        value_delimiter = ',',
-        env = "INNKEEPER_NAMESPACES"
+        env = "INNKEEPER_NAMESPACES",
+        value_parser = namespaces
     )]
-    pub(super) namespaces: Option<Vec<String>>,
-    /// Whether the CustomResourceDefinitions that plugins bring are installed and kept as they are there; ignored, they
-    /// are neither written nor read, and whoever installs them answers for that they fit.
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
-    pub(super) crds: Definitions,
+    pub namespaces: Option<Namespaces>,
+    /// Install the CustomResourceDefinitions of plugins and keep them as the plugins state them, or do not install CRDs:
+    /// compatible definitions must already exist.
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t)]
+    pub crds: Definitions,
 }
 
-/// What becomes of CustomResourceDefinitions.
+/// The treatment of CustomResourceDefinitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Definitions {
-    /// Those that plugins bring are installed; all are watched, to see at once when a kind appears.
+    /// Install those of plugins, and watch all, so that a new kind is known at once.
     #[default]
     Install,
-    /// They are left to others. A kind that appears is seen within a minute.
+    /// Neither write nor read them; a new kind is known within a minute.
     Ignore,
 }
 
 impl Definitions {
-    /// The word for it on the command line.
+    /// The value of the flag.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Install => "install",
@@ -46,37 +47,20 @@ impl Definitions {
     }
 }
 
-/// How much of a cluster the host sees.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScopeSettings {
-    /// The namespaces, sorted; none: all.
-    pub namespaces: Option<Vec<String>>,
-    /// What becomes of CustomResourceDefinitions.
-    pub crds: Definitions,
-}
-
-impl ScopeArgs {
-    pub(super) fn into_settings(self) -> Result<ScopeSettings, Error> {
-        let Self { namespaces, crds } = self;
-        let namespaces = namespaces.map(checked).transpose()?;
-        Ok(ScopeSettings { namespaces, crds })
-    }
-}
-
-/// The names in order, each once.
-fn checked(names: Vec<String>) -> Result<Vec<String>, Error> {
-    let mut known = BTreeSet::new();
-    for name in names {
-        let name = name.trim();
+/// Parses the names of namespaces with commas between them.
+pub(super) fn namespaces(text: &str) -> Result<Namespaces, String> {
+    let mut names = BTreeSet::new();
+    for name in text.split(',').map(str::trim) {
         if name.is_empty() {
-            return Err(Error::NoNamespace);
+            let remedy =
+                "it has an empty name: write it as a,b, or omit the flag to see all namespaces";
+            return Err(remedy.to_owned());
         }
-        if !is_dns_label(name) {
-            return Err(Error::NamespaceName(name.to_owned()));
-        }
-        if !known.insert(name.to_owned()) {
-            return Err(Error::NamespaceTwice(name.to_owned()));
+        let name =
+            dns_label(name).map_err(|remedy| format!("\"{name}\" is not a name: {remedy}"))?;
+        if !names.insert(name.clone()) {
+            return Err(format!("it has {name} twice: name each namespace once"));
         }
     }
-    Ok(known.into_iter().collect())
+    Ok(names.into_iter().collect())
 }

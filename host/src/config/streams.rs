@@ -1,4 +1,4 @@
-//! Where a command that only computes reads and writes, and how it ends.
+//! The standard streams of a command, and the exit codes of all commands.
 
 use std::{
     error::Error,
@@ -7,12 +7,13 @@ use std::{
 };
 
 use innkeeper_model::{Blame, error_chain};
+use innkeeper_sandbox as plugin;
 
 /// The standard streams; tests give others.
 pub struct Streams<'a> {
-    /// What `-` stands for as an input.
+    /// The input that `-` names.
     pub stdin: &'a mut dyn Read,
-    /// The result.
+    /// The output of the command.
     pub stdout: &'a mut dyn Write,
     /// Warnings and errors.
     pub stderr: &'a mut dyn Write,
@@ -28,17 +29,13 @@ impl Streams<'_> {
         })
     }
 
-    /// Writes the result, or a part of it that has to be seen at once.
-    ///
-    /// # Errors
-    ///
-    /// The standard output is closed or full.
+    /// Writes a part of the output and flushes it; fails if the standard output is closed or full.
     pub fn write(&mut self, result: &[u8]) -> io::Result<()> {
         self.stdout.write_all(result)?;
         self.stdout.flush()
     }
 
-    /// How a command ended; an error is reported before.
+    /// Returns the end of a command, and reports its error.
     pub fn end<E: Error + 'static>(
         &mut self,
         result: Result<Exit, E>,
@@ -50,55 +47,81 @@ impl Streams<'_> {
         })
     }
 
-    /// Writes an error with everything that led to it as one line.
-    ///
-    /// A standard error that is closed is no reason to fail.
+    /// Writes an error with its causes as one line.
     pub fn report(&mut self, error: &(dyn Error + 'static)) {
         let text = format!("error: {}", error_chain(error));
         self.note(&text);
     }
 
-    /// Writes a line for people to the standard error.
+    /// Writes a line to the standard error.
     pub fn note(&mut self, line: &str) {
+        // A closed standard error must not fail the command.
         drop(writeln!(self.stderr, "{line}"));
     }
 }
 
-/// How a command ended.
+/// The end of a command, which decides the exit code of the process.
+///
+/// The codes are the same for every command:
+///
+/// | code | variant | meaning |
+/// |---|---|---|
+/// | 0 | `Success` | the command did its work, and its answer is good |
+/// | 1 | `Failure` | the command failed: a server does not answer or refuses, a build fails, a disk is full |
+/// | 2 | `Usage` | the command line, the environment, or a file that they name cannot be used |
+/// | 3 | `Finding` | the command did its work, and its answer is bad: not Ready, refused, rejected, different |
+/// | 128 + n | `Signal` | a second signal with number n cut off `run` or `dev`; shells report killed processes so |
+///
+/// The hidden command `compile` is the exception: its codes are a private protocol between the host and the compiler
+/// process, see [`child`](fn@plugin::artifact::child).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It did what it was asked to.
+    /// The command did its work, and its answer is good.
     Success,
-    /// The object was rejected by its schema or a rule.
-    Rejected,
-    /// Something is not as it should be, and that is the answer.
-    NotWell,
-    /// The guest failed.
-    GuestFault,
-    /// Bad use, or an input that cannot be read.
-    BadUse,
-    /// A server that is needed does not answer, or refuses to.
-    NoAnswer,
+    /// The command failed.
+    Failure,
+    /// The command line, the environment, or a file that they name cannot be used.
+    Usage,
+    /// The command did its work, and its answer is bad.
+    Finding,
+    /// A second signal with this number cut off the host.
+    Signal(u8),
 }
 
 impl Exit {
-    /// How a command ends that did not get what it asked others for.
+    /// Returns the end of a command after a failure of a source.
     pub const fn of_blame(blame: Blame) -> Self {
         match blame {
-            Blame::Guest => Self::NotWell,
-            Blame::Parent | Blame::Host => Self::BadUse,
-            Blame::Cluster => Self::NoAnswer,
+            Blame::Guest => Self::Finding,
+            Blame::Parent | Blame::Host => Self::Usage,
+            Blame::Cluster => Self::Failure,
         }
     }
 
-    /// The code that the process ends with.
+    /// Returns the end of a command that could not start or describe a plugin.
+    pub const fn of_plugin(error: &plugin::Error) -> Self {
+        match error {
+            plugin::Error::UnknownContract { .. }
+            | plugin::Error::Link { .. }
+            | plugin::Error::Describe { .. }
+            | plugin::Error::Manifest { .. }
+            | plugin::Error::Embedded { .. } => Self::Finding,
+            plugin::Error::Config { .. } => Self::Usage,
+            plugin::Error::ConfigureEngine { .. }
+            | plugin::Error::MapAgain { .. }
+            | plugin::Error::StartThread { .. }
+            | plugin::Error::PoolClosed => Self::Failure,
+        }
+    }
+
+    /// The exit code of the process.
     pub const fn code(self) -> u8 {
         match self {
             Self::Success => 0,
-            Self::Rejected | Self::NotWell => 2,
-            Self::GuestFault => 3,
-            Self::BadUse => 4,
-            Self::NoAnswer => 5,
+            Self::Failure => 1,
+            Self::Usage => 2,
+            Self::Finding => 3,
+            Self::Signal(number) => 128_u8.saturating_add(number),
         }
     }
 }
@@ -108,3 +131,18 @@ impl From<Exit> for ExitCode {
         Self::from(exit.code())
     }
 }
+
+/// The exit codes in the help of a command, with the meaning of a finding if the command has findings.
+macro_rules! exit_codes {
+    () => {
+        "Exit codes:\n  0  success\n  1  failure\n  2  the command line, or a file that it names, cannot be used"
+    };
+    ($finding:literal) => {
+        concat!(
+            $crate::config::streams::exit_codes!(),
+            "\n  3  ",
+            $finding
+        )
+    };
+}
+pub(super) use exit_codes;

@@ -1,33 +1,15 @@
-//! The commands `status` and `get`.
+//! The command `status`.
 
-use std::{
-    io::{IsTerminal, stdout},
-    time::Duration,
-};
+use std::time::Duration;
 
-use super::cluster::{Connection, ConnectionArgs};
-
-/// How `status` ends.
-const STATUS_EXIT_CODES: &str = "\
-Exit codes:
-  0  every plugin serves and every parent is Ready
-  2  a plugin does not serve, or a parent is not Ready; with --watch never
-  4  the command line, or a file that it names, cannot be used
-  5  no host and no API server answers, or it refuses to";
-
-/// How `get` ends.
-const GET_EXIT_CODES: &str = "\
-Exit codes:
-  0  what there is is on standard output
-  4  the command line, or a file that it names, cannot be used
-  5  no API server answers, or it refuses to";
+use super::{ConnectionArgs, streams::exit_codes, values::seconds};
 
 /// Flags of `status`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = STATUS_EXIT_CODES)]
-pub(super) struct StatusArgs {
-    /// Ask the host that runs with this --admin-address and with --debug-endpoints, as HOST:PORT
-    /// [default: ask the cluster, which knows no faults of plugins that were given as files].
+#[command(after_help = exit_codes!("a plugin is not active, or a parent is not Ready; never with --watch"))]
+pub struct StatusArgs {
+    /// Ask the host with this --admin-address, which must run with --debug-endpoints, as HOST:PORT
+    /// [default: ask the cluster, which does not know the faults of plugin files].
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -35,139 +17,28 @@ pub(super) struct StatusArgs {
         value_parser = host_and_port,
         conflicts_with_all = ["kubeconfig", "context"]
     )]
-    admin_address: Option<String>,
+    pub admin_address: Option<String>,
+    /// The cluster.
     #[command(flatten)]
-    connection: ConnectionArgs,
-    /// Go on and show every change, until stopped by Ctrl-C.
+    pub connection: ConnectionArgs,
+    /// Show every change until Ctrl-C.
     #[arg(long, short)]
-    watch: bool,
-    /// With --watch, look every so many seconds, 1 to 3600.
-    #[arg(
-        long = "interval",
-        value_name = "SECONDS",
-        default_value_t = 2,
-        value_parser = clap::value_parser!(u64).range(1..=3600),
-        requires = "watch"
-    )]
-    interval_seconds: u64,
-    /// Print in this form; with --watch, JSON is one line for every change.
+    pub watch: bool,
+    /// With --watch: time between two requests, in seconds, 1 to 3600.
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds(1..=3600), requires = "watch")]
+    pub interval: Duration,
+    /// Output format; with --watch, JSON is one line per change.
     #[arg(long, short, value_enum, default_value_t = SurveyFormat::Text)]
-    output: SurveyFormat,
+    pub output: SurveyFormat,
 }
 
-/// Flags of `get`.
-#[derive(Clone, Debug, clap::Args)]
-#[command(after_help = GET_EXIT_CODES)]
-pub(super) struct GetArgs {
-    /// What to list.
-    #[arg(value_name = "WHAT", value_enum)]
-    what: Listed,
-    /// Only this plugin, or parents of this plugin.
-    #[arg(long, value_name = "NAME")]
-    plugin: Option<String>,
-    /// Only parents in this namespace [default: in all, and cluster-scoped ones].
-    #[arg(long, short, value_name = "NAME")]
-    namespace: Option<String>,
-    #[command(flatten)]
-    connection: ConnectionArgs,
-    /// Print in this form.
-    #[arg(long, short, value_enum, default_value_t = SurveyFormat::Text)]
-    output: SurveyFormat,
-}
-
-/// What `get` lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Listed {
-    /// Plugins: those of Plugin resources, and those that brought a kind of parents.
-    Plugins,
-    /// The parents of all plugins.
-    Parents,
-}
-
-/// How a survey is written.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SurveyFormat {
-    /// Tables for people.
+    /// Tables.
     Text,
     /// One JSON document.
     Json,
-}
-
-/// What `status` is to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatusSettings {
-    /// Who is asked.
-    pub asked: Asked,
-    /// How often to look again; none: once.
-    pub every: Option<Duration>,
-    /// Whether what was shown is replaced on the screen.
-    pub redraw: bool,
-    /// The form.
-    pub output: SurveyFormat,
-}
-
-/// Who is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// A running host, at HOST:PORT.
-    Host(String),
-    /// The API server.
-    Cluster(Connection),
-}
-
-/// What `get` is to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GetSettings {
-    /// What to list.
-    pub what: Listed,
-    /// Only of this plugin.
-    pub plugin: Option<String>,
-    /// Only in this namespace.
-    pub namespace: Option<String>,
-    /// The API server.
-    pub connection: Connection,
-    /// The form.
-    pub output: SurveyFormat,
-}
-
-impl StatusArgs {
-    pub(super) fn into_settings(self) -> StatusSettings {
-        let Self {
-            admin_address,
-            connection,
-            watch,
-            interval_seconds,
-            output,
-        } = self;
-        StatusSettings {
-            asked: match admin_address {
-                Some(address) => Asked::Host(address),
-                None => Asked::Cluster(connection.into_settings()),
-            },
-            every: watch.then(|| Duration::from_secs(interval_seconds)),
-            redraw: watch && output == SurveyFormat::Text && stdout().is_terminal(),
-            output,
-        }
-    }
-}
-
-impl GetArgs {
-    pub(super) fn into_settings(self) -> GetSettings {
-        let Self {
-            what,
-            plugin,
-            namespace,
-            connection,
-            output,
-        } = self;
-        GetSettings {
-            what,
-            plugin,
-            namespace,
-            connection: connection.into_settings(),
-            output,
-        }
-    }
 }
 
 fn host_and_port(text: &str) -> Result<String, String> {

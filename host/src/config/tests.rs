@@ -1,18 +1,24 @@
-//! Command lines and what becomes of them.
+//! Command lines and their settings.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use innkeeper_source::tests::{P256_KEY, P256_PUB};
 
 use super::*;
 
-fn parse(arguments: &[&str]) -> Result<Config, Error> {
+fn parse(arguments: &[&str]) -> Result<Cli, Error> {
     let given = ["innkeeper", "--log", "info"].iter().chain(arguments);
     read(given.map(OsString::from))
 }
 
-fn run(arguments: &[&str]) -> RunSettings {
+fn run(arguments: &[&str]) -> RunArgs {
     let fixed = ["run", "--cache-dir", "/cache", "--host-namespace", "host"];
     match parse(&[&fixed[..], arguments].concat()).unwrap().command {
-        Command::Run(settings) => settings,
+        Command::Run(args) => args,
         other => panic!("{other:?}"),
     }
 }
@@ -32,55 +38,51 @@ fn file(dir: &Path, name: &str, text: &str) -> String {
 
 #[test]
 fn fills_in_every_limit() {
-    let settings = run(&["--plugin", "a.wasm", "b.wasm", "--plugin", "c.wasm"]);
-    let files: Vec<_> = settings
-        .plugins
-        .files
-        .iter()
-        .map(|file| &file.path)
-        .collect();
+    let args = run(&["--plugin", "a.wasm", "b.wasm", "--plugin", "c.wasm"]);
     assert_eq!(
-        files,
+        args.plugins.files(),
         [
             Path::new("a.wasm"),
             Path::new("b.wasm"),
             Path::new("c.wasm")
         ]
     );
-    assert_eq!(settings.cluster.host_namespace, "host");
-    assert_eq!(settings.plugins.drain.as_secs(), 25);
-    assert!(settings.plugins.workers.get() >= 1);
-    assert!(settings.plugins.remember_passes);
-    assert_eq!(settings.plugins.resync_period, Duration::from_hours(10));
-    let forgetful = run(&["--plugin", "a.wasm", "--forget-passes"]);
-    assert!(!forgetful.plugins.remember_passes);
+    assert_eq!(args.cluster.host_namespace, "host");
+    assert_eq!(args.plugins.drain.as_secs(), 25);
+    assert!(args.plugins.workers.get() >= 1);
+    assert!(!args.plugins.forget_passes);
+    assert_eq!(args.plugins.resync_period, Duration::from_hours(10));
+    let given = "--plugin a.wasm --forget-passes --guest-memory 16 --workers 3 --drain-timeout 0";
+    let given = run(&given.split(' ').collect::<Vec<_>>());
+    assert!(given.plugins.forget_passes);
+    assert_eq!(given.plugins.guest_memory_bytes_max, Some(16 << 20));
+    assert_eq!(given.plugins.workers.get(), 3);
+    assert_eq!(given.plugins.drain, Duration::ZERO);
 }
 
 #[test]
 fn plugin_resources_are_served_where_no_plugin_files_are_given_or_as_said() {
-    let settings = run(&["--source-dir", "/plugins"]);
-    assert!(settings.plugins.files.is_empty());
-    let sources = settings.sources.unwrap();
-    assert_eq!(sources.dir.as_deref(), Some(Path::new("/plugins")));
-    assert!(!sources.allow_local);
-    let usual = run(&[]).sources.unwrap();
-    let expected = SourceSettings {
-        // Those of whoever runs this.
-        proxies: usual.proxies.clone(),
-        ..SourceSettings::default()
+    let args = run(&["--source-dir", "/plugins"]);
+    assert!(args.serves_resources() && args.plugins.files().is_empty());
+    let settings = args.sources.settings();
+    assert_eq!(settings.source_dir.as_deref(), Some(Path::new("/plugins")));
+    assert!(!settings.allow_local);
+    let usual = run(&[]);
+    assert!(usual.serves_resources());
+    let settings = usual.sources.settings();
+    let expected = innkeeper_source::Settings {
+        // Those of the environment of this test.
+        proxies: settings.proxies.clone(),
+        ..innkeeper_source::Settings::default()
     };
-    assert_eq!(usual, expected);
-    assert_eq!(run(&["--plugin", "a.wasm"]).sources, None);
-    let both = run(&[
-        "--plugin",
-        "a.wasm",
-        "--plugin-resources",
-        "--source-dir",
-        "/plugins",
-    ]);
-    assert_eq!(both.plugins.files.len(), 1);
-    let dir = both.sources.unwrap().dir;
-    assert_eq!(dir.as_deref(), Some(Path::new("/plugins")));
+    assert_eq!(settings, expected);
+    assert!(!run(&["--plugin", "a.wasm"]).serves_resources());
+    let both = "--plugin a.wasm --plugin-resources --source-dir /plugins";
+    let both = run(&both.split(' ').collect::<Vec<_>>());
+    assert_eq!(both.plugins.files().len(), 1);
+    assert!(both.serves_resources());
+    let directory = both.sources.source_dir;
+    assert_eq!(directory.as_deref(), Some(Path::new("/plugins")));
 }
 
 #[test]
@@ -89,7 +91,7 @@ fn says_how_sources_are_reached() {
     let pem = "an authority\n-----BEGIN CERTIFICATE-----\n";
     let authority = file(dir.path(), "ca.pem", pem);
     let mirrors = "ghcr.io=a.example,quay.io=http://b.example/quay";
-    let settings = run(&[
+    let args = run(&[
         "--source-ca-file",
         &authority,
         "--source-mirror",
@@ -97,23 +99,25 @@ fn says_how_sources_are_reached() {
         "--source-mirror",
         "ghcr.io=c.example",
     ]);
-    let sources = settings.sources.unwrap();
-    assert_eq!(sources.certificates_pem, pem.as_bytes());
-    assert_eq!(sources.mirrors["ghcr.io"], ["a.example", "c.example"]);
-    assert_eq!(sources.mirrors["quay.io"], ["http://b.example/quay"]);
+    let settings = args.sources.settings();
+    assert_eq!(settings.certificates_pem, pem.as_bytes());
+    assert_eq!(settings.mirrors["ghcr.io"], ["a.example", "c.example"]);
+    assert_eq!(settings.mirrors["quay.io"], ["http://b.example/quay"]);
+    let none = run(&["--source-mirror", ""]);
+    assert!(none.sources.settings().mirrors.is_empty());
 
     let missing = rejection(&["run", "--source-ca-file", "/none"]);
-    assert_eq!(missing, "failed to read /none, the trusted authorities");
+    let said = "invalid value '/none' for '--source-ca-file <FILE>': failed to read the file: ";
+    assert!(missing.contains(said), "{missing}");
     let empty = file(dir.path(), "empty.pem", "");
     let refused = rejection(&["run", "--source-ca-file", &empty]);
-    assert!(
-        refused.ends_with("empty.pem: give the authorities as PEM"),
-        "{refused}"
-    );
+    let said = "empty.pem' for '--source-ca-file <FILE>': it contains no certificate: give the authorities as PEM";
+    assert!(refused.contains(said), "{refused}");
     for text in ["ghcr.io", "=a", "a=", "ghcr.io/a=b", "a=b,c"] {
         let refused = rejection(&["run", "--source-mirror", text]);
-        let said = "of --source-mirror is not REGISTRY=MIRROR: write it as ghcr.io=mirror.example";
+        let said = "is not REGISTRY=MIRROR: write it as ghcr.io=mirror.example";
         assert!(refused.contains(said), "{refused}");
+        assert!(refused.contains("--source-mirror"), "{refused}");
     }
     let alone = rejection(&["run", "--plugin", "a.wasm", "--source-ca-file", &authority]);
     let said = "--source-ca-file is for Plugin resources";
@@ -126,13 +130,9 @@ fn takes_the_wasm_files_of_a_directory_in_order() {
     for name in ["b.wasm", "a.wasm", "readme.md"] {
         file(dir.path(), name, "");
     }
-    let settings = run(&["--plugin-dir", dir.path().to_str().unwrap()]);
-    let names: Vec<_> = settings
-        .plugins
-        .files
-        .iter()
-        .map(|file| file.path.file_name().unwrap())
-        .collect();
+    let args = run(&["--plugin-dir", dir.path().to_str().unwrap()]);
+    let files = args.plugins.files();
+    let names: Vec<_> = files.iter().map(|file| file.file_name().unwrap()).collect();
     assert_eq!(names, ["a.wasm", "b.wasm"]);
 }
 
@@ -141,7 +141,7 @@ fn reads_the_configuration_of_plugins() {
     let dir = tempfile::tempdir().unwrap();
     let given = file(dir.path(), "a.yaml", "image: x\n");
     let settings = run(&["--plugin", "a.wasm", "--config", &format!("a={given}")]);
-    assert_eq!(settings.plugins.configs["a"]["image"], "x");
+    assert_eq!(settings.plugins.configs()["a"]["image"], "x");
 }
 
 #[test]
@@ -150,13 +150,16 @@ fn reads_what_plugins_may_do() {
     let given = file(dir.path(), "a.yaml", "children: [{kind: Pod}]\n");
     let named = format!("a={given}");
     let settings = run(&["--plugin", "a.wasm", "--grants", &named]);
-    let granted = &settings.plugins.grants["a"];
-    assert_eq!(granted["children"][0]["kind"], "Pod");
+    let granted = settings.plugins.grants();
+    assert_eq!(granted["a"]["children"][0]["kind"], "Pod");
     let twice = [
         "run", "--plugin", "a", "--grants", &named, "--grants", &named,
     ];
     let message = rejection(&twice);
-    assert!(message.contains("two files of its grants"), "{message}");
+    assert!(
+        message.contains("--grants names plugin a twice"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -173,11 +176,17 @@ fn rejects_what_it_does_not_understand() {
         ),
         (&["run", "--plugin", "a", "--unknown"], "--unknown"),
         (&["run", "--plugin", "a", "--workers", "0"], "workers"),
+        (&["run", "--drain-timeout", "3601"], "not in 0..=3600"),
+        (&["run", "--guest-memory", "15"], "--guest-memory <MIB>"),
+        (
+            &["run", "--host-namespace", "A"],
+            "use at most 63 lower-case",
+        ),
         (&["run", "--plugin", "a", "--config", "a"], "PLUGIN=FILE"),
         (&["run", "--plugin", "a", "--grants", "a"], "PLUGIN=FILE"),
         (
             &["run", "--plugin", "a", "--grants", "a=/none"],
-            "the grants of",
+            "'--grants <PLUGIN=FILE>': failed to read /none",
         ),
         (
             &["run", "--plugin-dir", "/does/not/exist"],
@@ -218,26 +227,50 @@ fn rejects_what_it_does_not_understand() {
 }
 
 #[test]
+fn names_of_the_manifests_are_checked() {
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["manifests", "--plugin", "a", "--namespace", "Inn"],
+            "invalid value 'Inn' for '--namespace <NAME>': use at most 63 lower-case",
+        ),
+        (
+            &["manifests", "--plugin", "a", "--name", "Inn"],
+            "invalid value 'Inn' for '--name <NAME>': use at most 63 lower-case",
+        ),
+        (
+            &[
+                "manifests",
+                "--plugin",
+                "a",
+                "--plugin-resources",
+                "--account",
+                "a=b",
+            ],
+            "PLUGIN=NAMESPACE/NAME",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let message = rejection(arguments);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
 fn l2_hosts_with_a_kubeconfig_take_turns_only_when_told_to() {
-    let lease = |arguments: &[&str]| {
-        let fixed = [
-            "--plugin",
-            "a",
-            "--kubeconfig",
-            "k",
-            "--lease-identity",
-            "a",
-        ];
-        run(&[&fixed[..], arguments].concat()).lease
+    let args = |arguments: &[&str]| {
+        let fixed = "--plugin a --kubeconfig k --lease-identity a";
+        let fixed = fixed.split(' ').collect::<Vec<_>>();
+        run(&[&*fixed, arguments].concat())
     };
-    assert_eq!(lease(&[]), None);
-    assert_eq!(lease(&["--leader-elect=false"]), None);
-    let LeaseSettings {
-        name,
-        identity,
-        times,
-    } = lease(&["--leader-elect"]).unwrap();
-    assert_eq!((&*name, &*identity), ("innkeeper", "a"));
+    assert!(!args(&[]).elects_leader());
+    assert!(!args(&["--leader-elect=false"]).elects_leader());
+    let args = args(&["--leader-elect"]);
+    assert!(args.elects_leader());
+    assert_eq!(
+        (&*args.lease_name(), &*args.lease.identity),
+        ("innkeeper", "a")
+    );
+    let times = args.lease.times();
     let seconds = [times.duration, times.renew_deadline, times.retry].map(|time| time.as_secs());
     assert_eq!(seconds, [15, 10, 2]);
 }
@@ -261,14 +294,14 @@ fn l2_rejects_a_lease_that_leaves_the_holder_no_time_to_stop() {
 
 #[tokio::test]
 async fn a_kubeconfig_that_is_named_must_be_there() {
-    let settings = Connection {
+    let settings = ConnectionArgs {
         kubeconfig: Some(PathBuf::from("/does/not/exist")),
         context: None,
     };
     let error = client_config(&settings).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "failed to use the kubeconfig /does/not/exist (--kubeconfig): mend it, or give another by --kubeconfig or KUBECONFIG"
+        "failed to use the kubeconfig /does/not/exist (--kubeconfig): repair it, or give another by --kubeconfig or KUBECONFIG"
     );
 }
 
@@ -288,7 +321,7 @@ async fn l6_an_authority_that_is_a_file_is_read_again_and_others_are_not() {
              clusters: [{{name: c, cluster: {{server: 'https://h', {authority}}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
         );
         fs::write(&path, text).unwrap();
-        let connection = Connection {
+        let connection = ConnectionArgs {
             kubeconfig: Some(path),
             context: None,
         };
@@ -301,7 +334,7 @@ async fn l6_an_authority_that_is_a_file_is_read_again_and_others_are_not() {
         read("certificate-authority: ca.crt").await,
         Some(directory.path().join("ca.crt"))
     );
-    // As for everybody who reads kubeconfigs, the text counts where there is both.
+    // As for kubectl, the text has priority over the file.
     assert_eq!(
         read(&format!("certificate-authority: ca.crt, {data}")).await,
         None
@@ -310,7 +343,7 @@ async fn l6_an_authority_that_is_a_file_is_read_again_and_others_are_not() {
 
 #[test]
 fn namespaces_are_taken_in_order_and_bad_ones_are_named() {
-    assert_eq!(run(&["--plugin", "a.wasm"]).scope, ScopeSettings::default());
+    assert_eq!(run(&["--plugin", "a.wasm"]).scope, ScopeArgs::default());
     let settings = run(&[
         "--plugin",
         "a.wasm",
@@ -319,32 +352,27 @@ fn namespaces_are_taken_in_order_and_bad_ones_are_named() {
         "--crds",
         "ignore",
     ]);
-    let expected = ScopeSettings {
+    let expected = ScopeArgs {
         namespaces: Some(vec!["a-1".to_owned(), "b".to_owned()]),
         crds: Definitions::Ignore,
     };
     assert_eq!(settings.scope, expected);
     let long = "x".repeat(64);
     for (given, part) in [
-        ("", "names no namespace: name one or more"),
-        ("a,,b", "names no namespace: name one or more"),
-        (
-            "a,B",
-            "\"B\" of --namespaces is not the name of a namespace: use",
-        ),
-        (
-            "a b",
-            "\"a b\" of --namespaces is not the name of a namespace: use",
-        ),
-        ("-a", "\"-a\" of --namespaces"),
-        ("a.b", "\"a.b\" of --namespaces"),
-        (&long, "is not the name of a namespace: use"),
-        ("a,b,a", "names a twice: name each namespace once"),
+        ("", "it has an empty name: write it as a,b"),
+        ("a,,b", "it has an empty name: write it as a,b"),
+        ("a,B", "\"B\" is not a name: use at most 63 lower-case"),
+        ("a b", "\"a b\" is not a name: use at most 63 lower-case"),
+        ("-a", "\"-a\" is not a name"),
+        ("a.b", "\"a.b\" is not a name"),
+        (&long, "is not a name: use at most 63 lower-case"),
+        ("a,b,a", "it has a twice: name each namespace once"),
     ] {
         for command in ["run", "manifests"] {
             let given = format!("--namespaces={given}");
             let said = rejection(&[command, "--plugin", "a.wasm", &given]);
             assert!(said.contains(part), "{command} {given}: {said}");
+            assert!(said.contains("--namespaces"), "{said}");
         }
     }
 }
@@ -352,11 +380,14 @@ fn namespaces_are_taken_in_order_and_bad_ones_are_named() {
 #[test]
 fn a_plugin_selector_is_read_as_kubectl_reads_one() {
     let settings = run(&["--plugin-selector", " team in (a, b),!old "]);
-    let selector = settings.sources.unwrap().selector;
+    let selector = settings.sources.selector;
     assert_eq!(selector.as_deref(), Some("team in (a, b),!old"));
     for (given, part) in [
-        ("", "--plugin-selector is empty: leave it out"),
-        ("team in a", "failed to understand --plugin-selector"),
+        ("", "it selects everything: omit the flag"),
+        (
+            "team in a",
+            "'team in a' for '--plugin-selector <SELECTOR>': ",
+        ),
     ] {
         let given = format!("--plugin-selector={given}");
         let said = rejection(&["run", &given]);
@@ -371,7 +402,7 @@ fn a_plugin_selector_is_read_as_kubectl_reads_one() {
 fn l2_hosts_that_do_other_work_do_not_wait_for_each_other() {
     let name = |arguments: &[&str]| {
         let arguments = [&["--leader-elect"], arguments].concat();
-        run(&arguments).lease.unwrap().name
+        run(&arguments).lease_name()
     };
     assert_eq!(name(&[]), "innkeeper");
     let names = [
@@ -391,4 +422,94 @@ fn l2_hosts_that_do_other_work_do_not_wait_for_each_other() {
     assert_eq!(name(&["--namespaces", "b,a"]), names[3]);
     let given = ["--plugin-selector", "team=a", "--lease-name", "mine"];
     assert_eq!(name(&given), "mine");
+}
+
+#[test]
+fn keys_and_digests_are_read_before_a_registry_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let public = file(dir.path(), "a.pub", P256_PUB);
+    let private = file(dir.path(), "a.key", P256_KEY);
+    let reference = "ghcr.io/plugins/pond:1";
+    for (arguments, expected) in [
+        (
+            &["sign", reference, "--key", &public][..],
+            "a.pub' for '--key <FILE>': this is not a private key",
+        ),
+        (
+            &["pull", reference, "--key", &private],
+            "a.key' for '--key <FILE>': this is not a public key",
+        ),
+        (
+            &["verify", reference, "--key", "/none"],
+            "'/none' for '--key <FILE>': failed to read the file",
+        ),
+        (&["verify", reference], "--key <FILE>"),
+        (
+            &["pull", reference, "--digest", "sha256:1"],
+            "'sha256:1' for '--digest <DIGEST>': ",
+        ),
+        (
+            &["push", "pond.wasm", reference, "--docker-config", "/none"],
+            "'/none' for '--docker-config <FILE>': failed to read the file",
+        ),
+    ] {
+        let message = rejection(arguments);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+        assert!(!message.contains("BEGIN"), "{message}");
+    }
+    let given = parse(&["sign", reference, "--key", &private]).unwrap();
+    assert!(!format!("{given:?}").contains("BEGIN"), "{given:?}");
+}
+
+/// The help of a command, on one line.
+fn help(command: &str) -> String {
+    let message = rejection(&[command, "--help"]);
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `dev` requires a cluster, so that it applies no examples to whatever cluster is the current one.
+#[test]
+fn the_help_promises_a_usual_kubeconfig_only_where_there_is_one() {
+    let usual = "[default: $KUBECONFIG, then ~/.kube/config";
+    for command in ["run", "status"] {
+        assert!(help(command).contains(usual), "{command}");
+        parse(&[command]).unwrap();
+    }
+    assert!(!help("dev").contains(usual), "{}", help("dev"));
+    assert!(help("dev").contains("--kubeconfig <FILE>"));
+    let message = rejection(&["dev", "--plugin", "a"]);
+    assert!(message.contains("--kubeconfig <FILE>"), "{message}");
+}
+
+/// Two flattened groups with a field of the same name would share its value, and release builds of clap do not notice.
+#[test]
+fn no_two_flags_of_a_command_have_one_id() {
+    for command in <Cli as clap::CommandFactory>::command().get_subcommands() {
+        let mut known = std::collections::BTreeSet::new();
+        for argument in command.get_arguments() {
+            let id = argument.get_id().as_str().to_owned();
+            assert!(known.insert(id), "{} {argument}", command.get_name());
+        }
+    }
+}
+
+#[test]
+fn every_help_lists_the_same_exit_codes() {
+    for command in [
+        "run",
+        "dev",
+        "render",
+        "inspect",
+        "manifests",
+        "build",
+        "push",
+        "pull",
+        "sign",
+        "verify",
+        "status",
+    ] {
+        let help = help(command);
+        let codes = "Exit codes: 0 success 1 failure 2 the command line, or a file that it names, cannot be used";
+        assert!(help.contains(codes), "{command}: {help}");
+    }
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::Error;
-use crate::run::Gallery;
+use crate::run::StatusRegistry;
 
 /// The field manager of `dev`.
 const MANAGER: &str = "innkeeper-dev";
@@ -103,8 +103,8 @@ fn shape(document: Value) -> Result<Shape, &'static str> {
 }
 
 /// Applies the examples in the given order.
-pub(super) async fn apply(gallery: &Gallery, examples: &[Example]) -> Result<(), Error> {
-    let Some(shared) = gallery.shared() else {
+pub(super) async fn apply(status: &StatusRegistry, examples: &[Example]) -> Result<(), Error> {
+    let Some(shared) = status.shared() else {
         return Ok(());
     };
     for example in examples {

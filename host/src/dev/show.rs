@@ -25,7 +25,7 @@ struct Terminal {
 }
 
 /// A running step of the start.
-pub(super) struct Step {
+pub(super) struct ProgressStep {
     name: &'static str,
     began: Instant,
     bar: Option<ProgressBar>,
@@ -44,7 +44,7 @@ impl Show {
     }
 
     /// Shows the begin of a step.
-    pub(super) fn step(&self, name: &'static str) -> Result<Step, Error> {
+    pub(super) fn step(&self, name: &'static str) -> Result<ProgressStep, Error> {
         let bar = self.terminal.as_ref().map(|terminal| {
             let bar = terminal.bars.add(ProgressBar::new_spinner());
             bar.set_message(name);
@@ -54,7 +54,7 @@ impl Show {
         if bar.is_none() {
             print(format_args!("{name} ..."))?;
         }
-        Ok(Step {
+        Ok(ProgressStep {
             name,
             began: Instant::now(),
             bar,
@@ -62,8 +62,8 @@ impl Show {
     }
 
     /// Shows the end of a step and its duration.
-    pub(super) fn done(&self, step: Step) -> Result<(), Error> {
-        let Step { name, began, bar } = step;
+    pub(super) fn done(&self, step: ProgressStep) -> Result<(), Error> {
+        let ProgressStep { name, began, bar } = step;
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }

@@ -6,7 +6,7 @@ use innkeeper_cluster::{Observed, ParentConditions};
 use innkeeper_model::{Object, ObjectId};
 
 use super::examples::Example;
-use crate::run::Gallery;
+use crate::run::StatusRegistry;
 
 /// The row of a parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,9 +108,9 @@ fn count(children: &[Object]) -> String {
 }
 
 /// Returns the rows of the parents among the examples; without examples, of all parents.
-pub(super) async fn rows(gallery: &Gallery, examples: &[Example]) -> Vec<Row> {
+pub(super) async fn rows(status: &StatusRegistry, examples: &[Example]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for serving in gallery.serving() {
+    for serving in status.active() {
         for reconciler in &serving.reconcilers {
             let registration = reconciler.registration();
             for parent in registration.parents() {
@@ -128,8 +128,8 @@ pub(super) async fn rows(gallery: &Gallery, examples: &[Example]) -> Vec<Row> {
     }
     // An example that the watches have not delivered yet counts as not Ready.
     for example in examples {
-        let is_parent = gallery
-            .serving()
+        let is_parent = status
+            .active()
             .iter()
             .any(|serving| serving.parents(example.kind()));
         if is_parent && !rows.iter().any(|row| example.is(&row.parent)) {

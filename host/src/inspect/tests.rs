@@ -8,6 +8,7 @@ use innkeeper_sandbox::fixture::guest;
 use innkeeper_source::{Package, tests::shared::TestRegistry};
 
 use super::*;
+use crate::config::RegistryArgs;
 
 fn inspect(bytes: &[u8], output: InspectFormat) -> (Exit, String, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -16,14 +17,26 @@ fn inspect(bytes: &[u8], output: InspectFormat) -> (Exit, String, String) {
 }
 
 fn look_at(target: Inspected, output: InspectFormat) -> (Exit, String, String) {
-    let settings = InspectSettings { target, output };
+    look_at_in(RegistryArgs::default(), target, output)
+}
+
+fn look_at_in(
+    registry: RegistryArgs,
+    target: Inspected,
+    output: InspectFormat,
+) -> (Exit, String, String) {
+    let args = InspectArgs {
+        target,
+        registry,
+        output,
+    };
     let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
     let mut streams = Streams {
         stdin: &mut stdin,
         stdout: &mut stdout,
         stderr: &mut stderr,
     };
-    let exit = run(&settings, &mut streams);
+    let exit = run(&args, &mut streams);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (exit, text(stdout), text(stderr))
 }
@@ -31,7 +44,7 @@ fn look_at(target: Inspected, output: InspectFormat) -> (Exit, String, String) {
 #[test]
 fn describes_a_core_module() {
     let (exit, out, err) = inspect(b"\0asm\x01\0\0\0", InspectFormat::Text);
-    assert_eq!(exit, Exit::BadUse);
+    assert_eq!(exit, Exit::Finding);
     expect![[r"
         what          core module
         size          8 bytes
@@ -46,7 +59,7 @@ fn describes_a_core_module() {
 #[test]
 fn describes_any_other_file_as_json() {
     let (exit, out, err) = inspect(b"apiVersion: v1", InspectFormat::Json);
-    assert_eq!(exit, Exit::BadUse);
+    assert_eq!(exit, Exit::Finding);
     expect![[r#"
         {
           "contract": null,
@@ -70,32 +83,29 @@ fn describes_any_other_file_as_json() {
 fn the_error_names_a_missing_file() {
     let target = Inspected::File("/nowhere/pond.wasm".into());
     let (exit, _, message) = look_at(target, InspectFormat::Text);
-    assert_eq!(exit, Exit::BadUse);
+    assert_eq!(exit, Exit::Usage);
     assert!(message.contains("/nowhere/pond.wasm"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inspects_an_artifact_in_its_registry() {
     let found = TestRegistry::start(false).await;
-    let registry = RegistrySettings {
+    let registry = RegistryArgs {
         insecure: true,
-        ..RegistrySettings::default()
+        ..RegistryArgs::default()
     };
     let reference = found.reference(":1");
     let package = Package {
         bytes: guest().build(),
         ..Package::default()
     };
-    let shelf = RegistryArtifact::open(&reference, &registry).unwrap();
+    let shelf = RegistryArtifact::open(&reference, &registry.settings()).unwrap();
     let pushed = shelf.push(&package).await.unwrap();
     assert_eq!(pushed.digest, Digest::of(&package.bytes));
     let look = |reference: String| {
         let registry = registry.clone();
-        let target = Inspected::Artifact {
-            reference,
-            registry,
-        };
-        tokio::task::spawn_blocking(move || look_at(target, InspectFormat::Json))
+        let target = Inspected::Artifact(reference);
+        tokio::task::spawn_blocking(move || look_at_in(registry, target, InspectFormat::Json))
     };
     let (exit, out, err) = look(reference).await.unwrap();
     assert_eq!(exit, Exit::Success, "{err}");
@@ -104,7 +114,7 @@ async fn inspects_an_artifact_in_its_registry() {
     assert_eq!(seen["plugin"]["name"], "web");
     assert_eq!(seen["embedded"], json!(false));
     let (exit, _, err) = look(found.reference(":2")).await.unwrap();
-    assert_eq!(exit, Exit::NoAnswer, "{err}");
+    assert_eq!(exit, Exit::Failure, "{err}");
     let (exit, _, err) = look("pond".to_owned()).await.unwrap();
-    assert_eq!(exit, Exit::BadUse, "{err}");
+    assert_eq!(exit, Exit::Usage, "{err}");
 }

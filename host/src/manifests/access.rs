@@ -1,73 +1,72 @@
-//! The rights of the host: what follows from the plugins' grants, and what it needs for itself.
+//! The rights of the host: those for its plugins, which follow from their grants, and those for itself.
 //!
-//! Server-side apply asks for `patch`, and for `create` too where the object is missing, both with the object's name:
-//! that is why `create` can be limited to names here.
-//! Parents are reconciled in every namespace, so that their roles are bound in the whole cluster; a host that is limited
-//! to namespaces has Roles in these, and a ClusterRole for what is in none, if there is anything.
+//! Server-side apply requires `patch`, and `create` as well if the object does not exist. Both requests have the name of
+//! the object, so `create` can be limited to names here.
+//! Roles are bound in the whole cluster, because parents are reconciled in every namespace. A host that is limited to
+//! namespaces has Roles in them, and a ClusterRole only for cluster-scoped objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_model::{ANNOTATION_PLUGINS, Gvk, Scope};
 use innkeeper_plugin_controller::resource;
+use innkeeper_reconcile::INVENTORY;
 use innkeeper_schema::Kinds;
 use serde_json::{Value, json};
 
-use super::{Granted, Setup};
-use crate::config::{Definitions, ResourceRoles};
+use super::Granted;
+use crate::{
+    config::{Definitions, ManifestsArgs, ResourceArgs},
+    run::HASH_KEY_SECRET,
+};
 
-/// The objects of the host's own namespace that it keeps.
-const HASH_KEY: &str = "innkeeper-hash-key";
-const INVENTORY: &str = "innkeeper-inventory";
-
-/// Where the API server takes events about objects that are in no namespace.
+/// The namespace of events about cluster-scoped objects.
 const EVENTS_NAMESPACE: &str = "default";
 
-/// The verbs of children. Delete is there for all kinds, although retained children are never deleted: which children
-/// are retained is decided by each answer.
+/// The verbs of children. They include `delete` for all kinds, because each answer decides which children are retained.
 const CHILD_VERBS: [&str; 6] = ["create", "delete", "get", "list", "patch", "watch"];
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 
-/// Account, roles and bindings of the host itself.
-pub(super) fn host(setup: &Setup<'_>, crds: &[&str], plugins: &[Granted<'_>]) -> Vec<Value> {
-    let (namespace, host) = (setup.namespace, setup.subject());
+/// Returns account, roles and bindings of the host itself.
+pub(super) fn host(args: &ManifestsArgs, crds: &[&str], plugins: &[Granted<'_>]) -> Vec<Value> {
+    let (namespace, host) = (&args.namespace, args.subject());
     let mut objects = vec![json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": {"name": setup.name, "namespace": namespace, "labels": setup.labels()},
+        "metadata": {"name": args.name, "namespace": namespace, "labels": args.labels()},
     })];
-    let rules = everywhere_rules(setup, crds);
+    let rules = everywhere_rules(args, crds);
     if !rules.is_empty() {
-        objects.extend(in_cluster(setup, setup.name, rules, &host));
+        objects.extend(in_cluster(args, &args.name, rules, &host));
     }
     objects.extend(in_namespace(
-        setup,
-        setup.name,
+        args,
+        &args.name,
         namespace,
-        own_rules(setup),
+        own_rules(args),
         &host,
     ));
     let events = || rule("events.k8s.io", &["events"], &["create", "patch"]);
-    for name in setup.scope.namespaces.iter().flatten() {
+    for name in args.namespaces.iter().flatten() {
         let rules = vec![events(), named("", "namespaces", &["get"], &[name])];
-        let role = format!("{}-namespace", setup.name);
-        objects.extend(in_namespace(setup, &role, name, rules, &host));
+        let role = format!("{}-namespace", args.name);
+        objects.extend(in_namespace(args, &role, name, rules, &host));
     }
     let mut parents = plugins.iter().flat_map(|plugin| &plugin.manifest.parents);
-    if setup.scope.namespaces.is_some() && parents.any(|parent| parent.scope == Scope::Cluster) {
-        let role = format!("{}-events", setup.name);
+    if args.namespaces.is_some() && parents.any(|parent| parent.scope == Scope::Cluster) {
+        let role = format!("{}-events", args.name);
         let rules = vec![events()];
-        objects.extend(in_namespace(setup, &role, EVENTS_NAMESPACE, rules, &host));
+        objects.extend(in_namespace(args, &role, EVENTS_NAMESPACE, rules, &host));
     }
     objects
 }
 
-/// What the host needs for itself in the whole cluster.
-fn everywhere_rules(setup: &Setup<'_>, crds: &[&str]) -> Vec<Value> {
-    let is_limited = setup.scope.namespaces.is_some();
-    let has_definitions = setup.scope.crds == Definitions::Install;
+/// Returns the rules for the host itself in the whole cluster.
+fn everywhere_rules(args: &ManifestsArgs, crds: &[&str]) -> Vec<Value> {
+    let is_limited = args.namespaces.is_some();
+    let has_definitions = args.crds == Definitions::Install;
     let mut rules = Vec::new();
     if has_definitions {
-        // To see at once when a kind appears or goes.
+        // A new or removed kind must be known at once.
         rules.push(rule(
             "apiextensions.k8s.io",
             &["customresourcedefinitions"],
@@ -77,7 +76,7 @@ fn everywhere_rules(setup: &Setup<'_>, crds: &[&str]) -> Vec<Value> {
     if !is_limited {
         rules.push(rule("events.k8s.io", &["events"], &["create", "patch"]));
     }
-    if !is_limited || setup.resources.is_some() {
+    if !is_limited || args.resources().is_some() {
         rules.extend([
             rule(
                 resource::GROUP,
@@ -85,10 +84,11 @@ fn everywhere_rules(setup: &Setup<'_>, crds: &[&str]) -> Vec<Value> {
                 &["get", "list", "patch", "watch"],
             ),
             rule(resource::GROUP, &["plugins/status"], &["patch"]),
-            // Where owner references that block deletion are protected, this is what making one takes.
+            // The admission plugin OwnerReferencesPermissionEnforcement requires it for an owner reference that blocks
+            // deletion.
             rule(resource::GROUP, &["plugins/finalizers"], &["update"]),
-            // A Plugin may choose parents by the labels of their namespaces. And the host makes sure of its namespace
-            // before it puts its key there, and makes it only where it runs outside.
+            // A Plugin may select parents by the labels of their namespaces. The host also checks its own namespace
+            // before it creates its key there. Only a host outside of the cluster creates the namespace.
             rule("", &["namespaces"], &READ_VERBS),
         ]);
     }
@@ -103,23 +103,23 @@ fn everywhere_rules(setup: &Setup<'_>, crds: &[&str]) -> Vec<Value> {
     rules
 }
 
-/// What the host needs in its own namespace.
-fn own_rules(setup: &Setup<'_>) -> Vec<Value> {
+/// Returns the rules for the host in its own namespace.
+fn own_rules(args: &ManifestsArgs) -> Vec<Value> {
     let kept = ["create", "get", "patch"];
     let mut rules = vec![
-        named("", "secrets", &kept, &[HASH_KEY]),
+        named("", "secrets", &kept, &[HASH_KEY_SECRET]),
         named("", "configmaps", &kept, &[INVENTORY]),
-        named("coordination.k8s.io", "leases", &kept, &[setup.name]),
+        named("coordination.k8s.io", "leases", &kept, &[&args.name]),
     ];
-    if setup.scope.namespaces.is_some() {
-        // A request for a namespace is one in it, so that a Role is enough.
-        rules.push(named("", "namespaces", &["get"], &[setup.namespace]));
+    if args.namespaces.is_some() {
+        // The API server authorizes a request for a namespace within that namespace, so a Role is enough.
+        rules.push(named("", "namespaces", &["get"], &[&args.namespace]));
     }
-    if let Some(ResourceRoles {
+    if let Some(ResourceArgs {
         secrets,
         config_maps,
         ..
-    }) = setup.resources
+    }) = args.resources()
     {
         for (resource, names) in [("secrets", secrets), ("configmaps", config_maps)] {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -131,18 +131,18 @@ fn own_rules(setup: &Setup<'_>) -> Vec<Value> {
     rules
 }
 
-/// The roles for one plugin, and their bindings: those of the host, and those of the account as which it writes children.
-pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, setup: &Setup<'_>) -> Vec<Value> {
-    let name = format!("{}-plugin-{}", setup.name, plugin.manifest.name);
-    let account = setup.account(plugin);
+/// Returns the roles and bindings for one plugin: those of the host, and those of the account that writes its children.
+pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) -> Vec<Value> {
+    let name = format!("{}-plugin-{}", args.name, plugin.manifest.name);
+    let account = args.account(plugin);
     let verbs: &[&'static str] = if account.is_some() {
         &READ_VERBS
     } else {
         &CHILD_VERBS
     };
-    let host = setup.subject();
+    let host = args.subject();
     let rules = |is_asked: fn(Scope) -> bool| plugin_rules(plugin, kinds, is_asked, verbs);
-    let mut objects = where_it_sees(setup, &name, &host, rules);
+    let mut objects = where_it_sees(args, &name, &host, rules);
     let Some(account) = account else {
         return objects;
     };
@@ -155,13 +155,13 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, setup: &Setup<'_>) -> 
         "metadata": {
             "name": account.name,
             "namespace": account.namespace,
-            "labels": setup.labels(),
+            "labels": args.labels(),
             "annotations": {ANNOTATION_PLUGINS: plugin.manifest.name.as_str()},
         },
     }));
     let rules = |is_asked: fn(Scope) -> bool| child_rules(plugin, kinds, is_asked);
     objects.extend(where_it_sees(
-        setup,
+        args,
         &format!("{name}-children"),
         &writer,
         rules,
@@ -173,51 +173,51 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, setup: &Setup<'_>) -> 
         &[&account.name],
     )];
     let role = format!("{name}-account");
-    objects.extend(in_namespace(setup, &role, &account.namespace, rules, &host));
+    objects.extend(in_namespace(args, &role, &account.namespace, rules, &host));
     objects
 }
 
-/// Gives somebody rights wherever the host sees anything.
+/// Returns roles and bindings of a subject in the whole scope of the host.
 fn where_it_sees(
-    setup: &Setup<'_>,
+    args: &ManifestsArgs,
     name: &str,
     subject: &Value,
     rules: impl Fn(fn(Scope) -> bool) -> Vec<Value>,
 ) -> Vec<Value> {
-    let Some(limited) = &setup.scope.namespaces else {
-        return in_cluster(setup, name, rules(|_| true), subject);
+    let Some(limited) = &args.namespaces else {
+        return in_cluster(args, name, rules(|_| true), subject);
     };
     let mut objects = Vec::new();
     let everywhere = rules(|scope| scope == Scope::Cluster);
     if !everywhere.is_empty() {
-        objects.extend(in_cluster(setup, name, everywhere, subject));
+        objects.extend(in_cluster(args, name, everywhere, subject));
     }
     let rules = rules(|scope| scope == Scope::Namespaced);
     for namespace in limited.iter().filter(|_| !rules.is_empty()) {
-        objects.extend(in_namespace(setup, name, namespace, rules.clone(), subject));
+        objects.extend(in_namespace(args, name, namespace, rules.clone(), subject));
     }
     objects
 }
 
-/// Gives somebody rights in the whole cluster.
-fn in_cluster(setup: &Setup<'_>, name: &str, rules: Vec<Value>, subject: &Value) -> Vec<Value> {
-    let metadata = json!({"name": name, "labels": setup.labels()});
+/// Returns a role and its binding in the whole cluster.
+fn in_cluster(args: &ManifestsArgs, name: &str, rules: Vec<Value>, subject: &Value) -> Vec<Value> {
+    let metadata = json!({"name": name, "labels": args.labels()});
     bound("ClusterRole", &metadata, rules, subject)
 }
 
-/// Gives somebody rights in a namespace.
+/// Returns a role and its binding in a namespace.
 fn in_namespace(
-    setup: &Setup<'_>,
+    args: &ManifestsArgs,
     name: &str,
     namespace: &str,
     rules: Vec<Value>,
     subject: &Value,
 ) -> Vec<Value> {
-    let metadata = json!({"name": name, "namespace": namespace, "labels": setup.labels()});
+    let metadata = json!({"name": name, "namespace": namespace, "labels": args.labels()});
     bound("Role", &metadata, rules, subject)
 }
 
-/// A role of this kind, and its binding.
+/// Returns a role of this kind and its binding.
 fn bound(kind: &str, metadata: &Value, rules: Vec<Value>, subject: &Value) -> Vec<Value> {
     const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -238,7 +238,7 @@ fn bound(kind: &str, metadata: &Value, rules: Vec<Value>, subject: &Value) -> Ve
     ]
 }
 
-/// What the host needs for the kinds of a plugin that live where it is asked about.
+/// Returns the rules of the host for those kinds of a plugin whose scope fits.
 fn plugin_rules(
     plugin: &Granted<'_>,
     kinds: &Kinds,
@@ -251,7 +251,7 @@ fn plugin_rules(
     let is_asked = |kind: &Gvk| is_asked(kinds.resource_of(kind).scope);
     for parent in plugin.parents().filter(|kind| is_asked(kind)) {
         let (group, plural) = (&*parent.group, plural(parent));
-        // The finalizer is a patch of the parent.
+        // The finalizer is added by a patch of the parent.
         allow(
             &mut verbs,
             group,
@@ -259,7 +259,8 @@ fn plugin_rules(
             &["get", "list", "patch", "watch"],
         );
         allow(&mut verbs, group, &format!("{plural}/status"), &["patch"]);
-        // Where owner references that block deletion are protected, this is what making one takes.
+        // The admission plugin OwnerReferencesPermissionEnforcement requires it for an owner reference that blocks
+        // deletion.
         allow(
             &mut verbs,
             group,
@@ -284,7 +285,7 @@ fn plugin_rules(
     rules(verbs)
 }
 
-/// What it takes to write the children of a plugin, and to name their parents as owners.
+/// Returns the rules to write the children of a plugin with owner references to their parents.
 fn child_rules(
     plugin: &Granted<'_>,
     kinds: &Kinds,
@@ -318,7 +319,7 @@ fn allow(verbs: &mut Verbs, group: &str, resource: &str, allowed: &[&'static str
         .extend(allowed);
 }
 
-/// One rule per group and set of verbs.
+/// Returns one rule per group and set of verbs.
 fn rules(verbs: Verbs) -> Vec<Value> {
     let mut merged: BTreeMap<(String, BTreeSet<&str>), Vec<String>> = BTreeMap::new();
     for ((group, resource), verbs) in verbs {

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions: those that plugins bring, and the host's own.
+//! The CustomResourceDefinitions of the plugins, and the host's own.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::host::labels;
 
-/// Those of plugins by name, with the label by which the host knows them for its own.
+/// Returns those of the plugins by name, with the label by which the host recognizes them.
 ///
-/// Where two plugins bring one of the same name, it is the first plugin's, as it is in the host.
+/// If two plugins have a definition of the same name, the first plugin's counts, as in the host.
 pub(super) fn all(manifests: &[&Manifest]) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     for manifest in manifests {
@@ -29,7 +29,7 @@ pub(super) fn all(manifests: &[&Manifest]) -> BTreeMap<String, Value> {
     all
 }
 
-/// Those of plugins and the host's own, which nothing that a plugin brings takes the place of.
+/// Returns those of the plugins and the host's own, which no plugin can replace.
 pub(super) fn with_own(of_plugins: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     let mut own = Value::Object(resource::crd());
     own["metadata"]["labels"] = labels();

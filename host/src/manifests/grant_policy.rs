@@ -1,7 +1,7 @@
-//! Who may grant: whoever sets or changes `spec.grants` of a Plugin has the host's power.
+//! The admission policy for grants: a user who sets or changes `spec.grants` of a Plugin can use all rights of the host.
 //!
-//! The right to write Plugins is not enough for that. The policy asks for the verb `grant` on the Plugin as well, which a
-//! role gives as it gives any verb, also for single names.
+//! The right to write Plugins is not enough for that: the policy also requires the verb `grant` on the Plugin. Roles give
+//! it like every other verb, also for single names.
 
 use innkeeper_plugin_controller::resource;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::host::labels;
 
 const NAME: &str = "plugin-grants.innkeeper.dev";
 
-/// The policy and its binding.
+/// Returns the policy and its binding.
 pub(super) fn objects() -> Vec<Value> {
     let expression = "request.operation == 'CREATE' ? !has(object.spec.grants) \
         : has(object.spec.grants) == has(oldObject.spec.grants) \

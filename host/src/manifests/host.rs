@@ -1,26 +1,25 @@
-//! The host in a cluster: its namespace, its Deployment, and how its metrics are found.
+//! The host in a cluster: its namespace, its Deployment, and the objects for its metrics.
 
 use serde_json::{Value, json};
 
-use super::Setup;
-use crate::config::{Definitions, ScopeSettings, lease_name};
+use crate::config::{Definitions, ManifestsArgs, lease_name};
 
-/// The name of the product, and the default of what a host is called.
+/// The name of the product, and the default name of a host.
 pub(super) const NAME: &str = "innkeeper";
 
-/// Seconds until a stopped host is killed: more than it takes to drain.
+/// Seconds until a stopped host is killed: more than the default of `--drain-timeout`.
 const GRACE_SECONDS: u32 = 40;
 
-/// Where the host answers for health and metrics, and what the port is called.
+/// The port of the admin server, and its name.
 const ADMIN_PORT: u16 = 8080;
 const ADMIN: &str = "admin";
 
-/// Labels of everything that belongs to the host.
+/// Returns the labels of all objects of the host.
 pub(super) fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME})
 }
 
-/// The host's namespace, which takes Pods without privileges only.
+/// Returns the host's namespace, which accepts only Pods without privileges.
 pub(super) fn namespace(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -35,16 +34,16 @@ pub(super) fn namespace(name: &str) -> Value {
     })
 }
 
-/// The host with the plugins of its image's directory `/plugins`, or with those of Plugin resources.
+/// Returns the Deployment of a host with the plugins in its image's directory `/plugins`, or with Plugin resources.
 ///
-/// Two Pods, of which the one with the lease writes and the other one is ready to take over; an update replaces them one
-/// by one, and begins with the one more that it may have, so that there is always one that is ready.
-pub(super) fn deployment(setup: &Setup<'_>) -> Value {
-    let (namespace, labels) = (setup.namespace, setup.labels());
+/// It has two Pods: the holder of the lease is active, the other one stands by. An update starts an additional Pod before
+/// it stops an old one, so that one Pod is always ready.
+pub(super) fn deployment(args: &ManifestsArgs) -> Value {
+    let (namespace, labels) = (&args.namespace, args.labels());
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": setup.name, "namespace": namespace, "labels": labels},
+        "metadata": {"name": args.name, "namespace": namespace, "labels": labels},
         "spec": {
             "replicas": 2,
             "strategy": {
@@ -55,7 +54,7 @@ pub(super) fn deployment(setup: &Setup<'_>) -> Value {
             "template": {
                 "metadata": {"labels": labels},
                 "spec": {
-                    "serviceAccountName": setup.name,
+                    "serviceAccountName": args.name,
                     "terminationGracePeriodSeconds": GRACE_SECONDS,
                     "securityContext": {
                         "runAsNonRoot": true,
@@ -70,7 +69,7 @@ pub(super) fn deployment(setup: &Setup<'_>) -> Value {
                         "whenUnsatisfiable": "ScheduleAnyway",
                         "labelSelector": {"matchLabels": labels},
                     }],
-                    "containers": [container(setup)],
+                    "containers": [container(args)],
                     "volumes": [{"name": "cache", "emptyDir": {"sizeLimit": "1Gi"}}],
                 },
             },
@@ -78,44 +77,44 @@ pub(super) fn deployment(setup: &Setup<'_>) -> Value {
     })
 }
 
-/// The arguments of the host.
-fn arguments(setup: &Setup<'_>) -> Vec<String> {
+/// Returns the arguments of the host.
+fn arguments(args: &ManifestsArgs) -> Vec<String> {
     let mut arguments = vec!["run".to_owned()];
     let mut add = |flag: &str, value: &str| arguments.extend([flag.to_owned(), value.to_owned()]);
-    match setup.resources {
-        None => add("--plugin-dir", "/plugins"),
-        Some(roles) => {
-            if let Some(selector) = &roles.selector {
-                add("--plugin-selector", selector);
-            }
-        }
+    let selector = args
+        .resources()
+        .and_then(|resources| resources.selector.as_deref());
+    if args.resources().is_none() {
+        add("--plugin-dir", "/plugins");
+    }
+    if let Some(selector) = selector {
+        add("--plugin-selector", selector);
     }
     add("--cache-dir", "/cache");
     add("--admin-address", &format!("0.0.0.0:{ADMIN_PORT}"));
-    let ScopeSettings { namespaces, crds } = setup.scope;
+    let namespaces = args.namespaces.as_deref();
     if let Some(namespaces) = namespaces {
         add("--namespaces", &namespaces.join(","));
     }
-    if *crds != Definitions::default() {
-        add("--crds", crds.as_str());
+    if args.crds != Definitions::default() {
+        add("--crds", args.crds.as_str());
     }
-    let selector = setup.resources.and_then(|roles| roles.selector.as_deref());
-    if lease_name(namespaces.as_deref(), selector) != setup.name {
-        // Its Pods take turns also while an update gives them other namespaces or another selector.
-        add("--lease-name", setup.name);
+    if lease_name(namespaces, selector) != args.name {
+        // With a fixed name, old and new Pods share the lease also while an update changes namespaces or selector.
+        add("--lease-name", &args.name);
     }
     arguments
 }
 
-fn container(setup: &Setup<'_>) -> Value {
+fn container(args: &ManifestsArgs) -> Value {
     json!({
         "name": NAME,
-        "image": setup.image,
-        "args": arguments(setup),
+        "image": args.image,
+        "args": arguments(args),
         "ports": [{"name": ADMIN, "containerPort": ADMIN_PORT}],
-        // It answers before anything else, so that this waits for the image's first page and for little more.
+        // The admin server starts before all slow steps, so the probe waits for little more than the image.
         "startupProbe": probe("/livez", 2, 30),
-        // Asked for long enough that a busy node is no reason to start over.
+        // Three failures take long enough that a busy node causes no restart.
         "livenessProbe": probe("/livez", 10, 3),
         "readinessProbe": probe("/readyz", 5, 2),
         "env": [
@@ -141,7 +140,7 @@ fn container(setup: &Setup<'_>) -> Value {
     })
 }
 
-/// Asks the host so often, and takes so many failures in a row for an answer.
+/// Returns a probe with this period and this number of allowed consecutive failures.
 fn probe(path: &str, period_s: u32, failures: u32) -> Value {
     json!({
         "httpGet": {"path": path, "port": ADMIN},
@@ -151,37 +150,37 @@ fn probe(path: &str, period_s: u32, failures: u32) -> Value {
     })
 }
 
-/// Names each Pod for whoever collects metrics, also one that is not ready.
-pub(super) fn metrics_service(setup: &Setup<'_>) -> Value {
+/// Returns the Service that lists each Pod for a metrics scraper, also Pods that are not ready.
+pub(super) fn metrics_service(args: &ManifestsArgs) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
-            "name": format!("{}-metrics", setup.name),
-            "namespace": setup.namespace,
-            "labels": setup.labels(),
+            "name": format!("{}-metrics", args.name),
+            "namespace": args.namespace,
+            "labels": args.labels(),
         },
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": true,
-            "selector": setup.labels(),
+            "selector": args.labels(),
             "ports": [{"name": ADMIN, "port": ADMIN_PORT, "targetPort": ADMIN}],
         },
     })
 }
 
-/// The same for the Prometheus operator, where there is one.
-pub(super) fn service_monitor(setup: &Setup<'_>) -> Value {
+/// Returns the object by which the Prometheus operator finds the Service.
+pub(super) fn service_monitor(args: &ManifestsArgs) -> Value {
     json!({
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "ServiceMonitor",
         "metadata": {
-            "name": setup.name,
-            "namespace": setup.namespace,
-            "labels": setup.labels(),
+            "name": args.name,
+            "namespace": args.namespace,
+            "labels": args.labels(),
         },
         "spec": {
-            "selector": {"matchLabels": setup.labels()},
+            "selector": {"matchLabels": args.labels()},
             "endpoints": [{"port": ADMIN, "path": "/metrics"}],
         },
     })

@@ -4,7 +4,7 @@ use expect_test::{expect, expect_file};
 use innkeeper_model::{Access, ChildKind, Gvk, ParentKind, ReadKind, ReadScope, Scope};
 
 use super::*;
-use crate::config::Definitions;
+use crate::config::{self, Command};
 
 fn pond() -> Manifest {
     let child = |api_version: &str, kind: &str| ChildKind {
@@ -56,23 +56,22 @@ fn pond() -> Manifest {
     }
 }
 
-fn all_files() -> Vec<File> {
+fn all_files() -> Vec<ManifestFile> {
     files_of(&BTreeMap::new())
 }
 
-fn files_of(grants: &BTreeMap<String, Map<String, Value>>) -> Vec<File> {
+fn files_of(grants: &BTreeMap<String, Map<String, Value>>) -> Vec<ManifestFile> {
     let pond = pond();
     let granted = Granted::new(&pond, grants).unwrap();
-    files(&[granted], &setup(&ScopeSettings::default()))
+    files(&[granted], &setup(&[]))
 }
 
-fn setup(scope: &ScopeSettings) -> Setup<'_> {
-    Setup {
-        name: host::NAME,
-        namespace: "inn",
-        image: "innkeeper:1",
-        scope,
-        resources: None,
+fn setup(more: &[&str]) -> ManifestsArgs {
+    let fixed = "innkeeper manifests --plugin pond.wasm --namespace inn --image innkeeper:1";
+    let arguments = fixed.split(' ').chain(more.iter().copied());
+    match config::read(arguments.map(Into::into)).unwrap().command {
+        Command::Manifests(args) => args,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -130,9 +129,9 @@ fn the_definition_of_plugins_is_the_hosts() {
     let mut pond = pond();
     pond.crds.push(crd);
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let files = files(&[granted], &setup(&ScopeSettings::default()));
+    let files = files(&[granted], &setup(&[]));
     let path = "crds/plugins.innkeeper.dev.yaml";
-    let own: Vec<&File> = files.iter().filter(|file| file.path == path).collect();
+    let own: Vec<&ManifestFile> = files.iter().filter(|file| file.path == path).collect();
     assert_eq!(own.len(), 1);
     assert_eq!(own[0].documents[0]["spec"]["names"]["kind"], "Plugin");
 }
@@ -192,7 +191,7 @@ fn nothing_is_allowed_by_a_wildcard() {
 
 #[test]
 fn the_pod_is_restricted() {
-    let deployment = host::deployment(&setup(&ScopeSettings::default()));
+    let deployment = host::deployment(&setup(&[]));
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(
@@ -206,7 +205,7 @@ fn the_pod_is_restricted() {
 
 #[test]
 fn o1_the_pod_is_asked_where_the_host_answers() {
-    let deployment = host::deployment(&setup(&ScopeSettings::default()));
+    let deployment = host::deployment(&setup(&[]));
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let port = &container["ports"][0];
     let address = format!("0.0.0.0:{}", port["containerPort"]);
@@ -220,9 +219,9 @@ fn o1_the_pod_is_asked_where_the_host_answers() {
         let asked = &container[probe]["httpGet"];
         assert_eq!(*asked, json!({"path": path, "port": port["name"]}));
     }
-    let service = host::metrics_service(&setup(&ScopeSettings::default()));
+    let service = host::metrics_service(&setup(&[]));
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
-    let monitor = host::service_monitor(&setup(&ScopeSettings::default()));
+    let monitor = host::service_monitor(&setup(&[]));
     assert_eq!(
         monitor["spec"]["endpoints"][0]["port"],
         service["spec"]["ports"][0]["name"]
@@ -231,7 +230,7 @@ fn o1_the_pod_is_asked_where_the_host_answers() {
 
 #[test]
 fn what_most_clusters_do_not_know_is_not_applied() {
-    let of_kind = |file: &File, kind| {
+    let of_kind = |file: &ManifestFile, kind| {
         file.documents
             .iter()
             .any(|document| document["kind"] == kind)
@@ -245,7 +244,7 @@ fn what_most_clusters_do_not_know_is_not_applied() {
 
 #[test]
 fn l2_two_pods_take_turns_and_each_says_its_name_in_the_lease() {
-    let deployment = host::deployment(&setup(&ScopeSettings::default()));
+    let deployment = host::deployment(&setup(&[]));
     assert_eq!(deployment["spec"]["replicas"], 2);
     let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
     let name = json!({
@@ -273,7 +272,7 @@ fn files_of_plugins_that_are_gone_are_removed() {
     assert!(directory.path().join("rbac-pond.yaml").exists());
 }
 
-fn failure(args: &ManifestsSettings) -> (Exit, String) {
+fn failure(args: &ManifestsArgs) -> (Exit, String) {
     let (mut stdin, mut stdout, mut stderr) = (io::empty(), Vec::new(), Vec::new());
     let mut streams = Streams {
         stdin: &mut stdin,
@@ -284,40 +283,21 @@ fn failure(args: &ManifestsSettings) -> (Exit, String) {
     (exit, String::from_utf8(stderr).unwrap())
 }
 
-fn args(plugin: &str, namespace: &str) -> ManifestsSettings {
-    ManifestsSettings {
-        plugins: vec![plugin.into()],
-        grants: BTreeMap::new(),
-        name: host::NAME.to_owned(),
-        namespace: namespace.to_owned(),
-        scope: ScopeSettings::default(),
-        resources: None,
-        image: "innkeeper:1".to_owned(),
-        out: None,
-    }
-}
-
-#[test]
-fn rejects_namespace() {
-    let (exit, message) = failure(&args("pond.wasm", "Inn"));
-    assert_eq!(exit, Exit::BadUse);
-    assert!(
-        message.contains("\"Inn\" is not the name of a namespace"),
-        "{message}"
-    );
-}
-
 #[test]
 fn rejects_load_artifact() {
-    let (exit, message) = failure(&args("/nowhere/pond.wasm", "inn"));
-    assert_eq!(exit, Exit::BadUse);
+    let args = ManifestsArgs {
+        plugins: vec!["/nowhere/pond.wasm".into()],
+        ..setup(&[])
+    };
+    let (exit, message) = failure(&args);
+    assert_eq!(exit, Exit::Usage);
     assert!(message.contains("/nowhere/pond.wasm"), "{message}");
 }
 
 #[test]
 fn without_crds_there_are_no_rights_to_make_any() {
     let rights = |crds: &[&str]| {
-        access::host(&setup(&ScopeSettings::default()), crds, &[])[1]["rules"]
+        access::host(&setup(&[]), crds, &[])[1]["rules"]
             .as_array()
             .unwrap()
             .len()
@@ -326,7 +306,7 @@ fn without_crds_there_are_no_rights_to_make_any() {
 }
 
 /// The objects of some kind as `namespace/name`.
-fn of_kind(files: &[File], kind: &str) -> Vec<String> {
+fn of_kind(files: &[ManifestFile], kind: &str) -> Vec<String> {
     let documents = files.iter().flat_map(|file| &file.documents);
     let of_kind = documents.filter(|document| document["kind"] == kind);
     let text = |document: &Value| {
@@ -341,21 +321,17 @@ fn of_kind(files: &[File], kind: &str) -> Vec<String> {
     of_kind.map(text).collect()
 }
 
-fn limited(crds: Definitions) -> ScopeSettings {
-    ScopeSettings {
-        namespaces: Some(["a", "b"].map(str::to_owned).into()),
-        crds,
-    }
-}
+const LIMITED: [&str; 2] = ["--namespaces", "a,b"];
+const WITHOUT_CRDS: [&str; 4] = ["--namespaces", "a,b", "--crds", "ignore"];
 
 #[test]
 fn a_host_that_is_limited_to_namespaces_has_roles_in_them() {
     let pond = pond();
-    let files = |crds| {
+    let files = |arguments: &[&str]| {
         let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-        files(&[granted], &setup(&limited(crds)))
+        files(&[granted], &setup(arguments))
     };
-    let all = files(Definitions::Install);
+    let all = files(&LIMITED);
     let roles = [
         "inn/innkeeper",
         "a/innkeeper-namespace",
@@ -377,7 +353,7 @@ fn a_host_that_is_limited_to_namespaces_has_roles_in_them() {
         ["customresourcedefinitions", "customresourcedefinitions"]
     );
 
-    let all = files(Definitions::Ignore);
+    let all = files(&WITHOUT_CRDS);
     assert_eq!(
         of_kind(&all, "ClusterRole"),
         [""; 0],
@@ -385,8 +361,7 @@ fn a_host_that_is_limited_to_namespaces_has_roles_in_them() {
     );
     assert_eq!(of_kind(&all, "ClusterRoleBinding"), [""; 0]);
     assert_eq!(of_kind(&all, "Role"), roles);
-    let scope = limited(Definitions::Ignore);
-    let deployment = host::deployment(&setup(&scope));
+    let deployment = host::deployment(&setup(&WITHOUT_CRDS));
     let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
     assert!(
         args.contains(r#""--namespaces","a,b","--crds","ignore","--lease-name","innkeeper""#),
@@ -409,7 +384,7 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
         scope: Scope::Cluster,
     });
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let files = files(&[granted], &setup(&limited(Definitions::Ignore)));
+    let files = files(&[granted], &setup(&WITHOUT_CRDS));
     let mut resources: Vec<String> = files
         .iter()
         .flat_map(|file| &file.documents)
@@ -423,7 +398,7 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
         resources,
         ["seas", "seas/finalizers", "seas/status", "storageclasses"]
     );
-    // Events about what is in no namespace have to be there.
+    // Events about cluster-scoped objects are in this namespace.
     assert!(of_kind(&files, "Role").contains(&"default/innkeeper-events".to_owned()));
 }
 
@@ -431,18 +406,9 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
 fn to_run_from_plugin_resources_takes_no_more_than_they_name() {
     let pond = pond();
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let scope = limited(Definitions::Ignore);
-    let roles = ResourceRoles {
-        selector: Some("team=a".to_owned()),
-        accounts: BTreeMap::new(),
-        secrets: vec!["pull".to_owned()],
-        config_maps: vec!["pond".to_owned()],
-    };
-    let setup = Setup {
-        name: "red",
-        resources: Some(&roles),
-        ..setup(&scope)
-    };
+    let resources = "--name red --plugin-resources --plugin-selector team=a --source-secret pull --source-config-map pond";
+    let resources: Vec<&str> = resources.split(' ').collect();
+    let setup = setup(&[&WITHOUT_CRDS[..], &resources].concat());
     let files = files(&[granted], &setup);
     let rbac = files.iter().find(|file| file.path == "rbac.yaml").unwrap();
     let rules_of = |kind: &str| {
@@ -478,25 +444,12 @@ fn to_run_from_plugin_resources_takes_no_more_than_they_name() {
 }
 
 /// The file of roles of a plugin whose children are written as an account, for a host that sees `a` and `b`.
-fn roles_with_account() -> File {
+fn roles_with_account() -> ManifestFile {
     let pond = pond();
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let account = Account {
-        namespace: "teams".to_owned(),
-        name: "pond-writer".to_owned(),
-    };
-    let needs = ResourceRoles {
-        accounts: BTreeMap::from([("pond".to_owned(), account)]),
-        ..ResourceRoles::default()
-    };
-    let scope = limited(Definitions::Ignore);
-    let files = files(
-        &[granted],
-        &Setup {
-            resources: Some(&needs),
-            ..setup(&scope)
-        },
-    );
+    let account = ["--plugin-resources", "--account", "pond=teams/pond-writer"];
+    let setup = setup(&[&WITHOUT_CRDS[..], &account].concat());
+    let files = files(&[granted], &setup);
     let mut files = files.into_iter();
     files.find(|file| file.path == "rbac-pond.yaml").unwrap()
 }

@@ -1,11 +1,12 @@
-use std::fs;
+use std::{fs, sync::Arc};
 
 use innkeeper_sandbox::fixture::guest;
 use innkeeper_source::tests::{OTHER_PUB, P256_KEY, P256_PUB, shared::TestRegistry};
-use innkeeper_source::{DockerConfigText, RegistrySettings};
+use innkeeper_source::{DockerConfigText, SigningKey};
 use tempfile::TempDir;
 
 use super::*;
+use crate::config::RegistryArgs;
 
 /// The exit code and the output of a command.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ async fn run(command: impl FnOnce(&mut Streams<'_>) -> Exit + Send + 'static) ->
 struct Site {
     registry: TestRegistry,
     directory: TempDir,
-    settings: RegistrySettings,
+    settings: RegistryArgs,
 }
 
 impl Site {
@@ -47,9 +48,9 @@ impl Site {
         Self {
             registry: TestRegistry::start(is_private).await,
             directory,
-            settings: RegistrySettings {
+            settings: RegistryArgs {
                 insecure: true,
-                ..RegistrySettings::default()
+                ..RegistryArgs::default()
             },
         }
     }
@@ -59,46 +60,51 @@ impl Site {
     }
 
     async fn push(&self, file: &str, version: &str) -> Said {
-        let settings = PushSettings {
+        let args = PushArgs {
             file: self.file(file),
             reference: self.registry.reference(version),
             registry: self.settings.clone(),
             output: ResultFormat::Json,
         };
-        run(move |streams| push(&settings, streams)).await
+        run(move |streams| push(&args, streams)).await
     }
 
-    fn expecting(&self, version: &str, keys: &[&str]) -> PullSettings {
-        let key = |text: &&str| KeyText {
-            path: PathBuf::from("a.pub"),
-            text: (*text).to_owned(),
-        };
-        PullSettings {
+    fn fetch(&self, version: &str) -> FetchArgs {
+        FetchArgs {
             reference: self.registry.reference(version),
             digest: None,
-            keys: keys.iter().map(key).collect(),
-            kept: None,
             registry: self.settings.clone(),
             output: ResultFormat::Json,
         }
     }
 
-    async fn pull(&self, settings: PullSettings) -> Said {
-        run(move |streams| pull(&settings, streams)).await
+    async fn pull(&self, version: &str, digest: Option<Digest>) -> Said {
+        let args = PullArgs {
+            fetch: FetchArgs {
+                digest,
+                ..self.fetch(version)
+            },
+            keys: Vec::new(),
+            to: Some(self.file("pulled.wasm")),
+        };
+        run(move |streams| pull(&args, streams)).await
+    }
+
+    async fn verify(&self, version: &str, keys: &[&str]) -> Said {
+        let keys = keys.iter().map(|text| PublicKey::from_pem(text).unwrap());
+        let args = VerifyArgs {
+            fetch: self.fetch(version),
+            keys: keys.collect(),
+        };
+        run(move |streams| verify(&args, streams)).await
     }
 
     async fn sign(&self, version: &str, key: &str) -> Said {
-        let settings = SignSettings {
-            reference: self.registry.reference(version),
-            key: KeyText {
-                path: PathBuf::from("a.key"),
-                text: key.to_owned(),
-            },
-            digest: None,
-            registry: self.settings.clone(),
-            output: ResultFormat::Json,
+        let args = SignArgs {
+            fetch: self.fetch(version),
+            key: Arc::new(SigningKey::from_pem(key).unwrap()),
         };
-        run(move |streams| sign(&settings, streams)).await
+        run(move |streams| sign(&args, streams)).await
     }
 }
 
@@ -114,30 +120,18 @@ async fn a_pushed_plugin_is_pulled_by_tag_and_by_digest() {
 
     let manifest = pushed.out["manifestDigest"].as_str().unwrap();
     for version in [":1", &format!("@{manifest}")] {
-        let pulled = site
-            .pull(PullSettings {
-                digest: Some(Digest::of(&bytes).to_string()),
-                kept: Some(KeptAs::File(site.file("pulled.wasm"))),
-                ..site.expecting(version, &[])
-            })
-            .await;
+        let pulled = site.pull(version, Some(Digest::of(&bytes))).await;
         assert_eq!(pulled.exit, Exit::Success, "{pulled:?}");
         assert_eq!(pulled.out["manifestDigest"], manifest);
         assert_eq!(fs::read(site.file("pulled.wasm")).unwrap(), bytes);
         fs::remove_file(site.file("pulled.wasm")).unwrap();
     }
 
-    let wrong = site
-        .pull(PullSettings {
-            digest: Some(Digest::of(b"other").to_string()),
-            kept: Some(KeptAs::File(site.file("pulled.wasm"))),
-            ..site.expecting(":1", &[])
-        })
-        .await;
-    assert_eq!(wrong.exit, Exit::NotWell, "{wrong:?}");
+    let wrong = site.pull(":1", Some(Digest::of(b"other"))).await;
+    assert_eq!(wrong.exit, Exit::Finding, "{wrong:?}");
     assert!(!site.file("pulled.wasm").exists());
-    let missing = site.pull(site.expecting(":2", &[])).await;
-    assert_eq!(missing.exit, Exit::NoAnswer, "{missing:?}");
+    let missing = site.pull(":2", None).await;
+    assert_eq!(missing.exit, Exit::Failure, "{missing:?}");
     assert!(missing.error.contains("is not there"), "{missing:?}");
 }
 
@@ -145,8 +139,8 @@ async fn a_pushed_plugin_is_pulled_by_tag_and_by_digest() {
 async fn a_signature_is_valid_only_for_its_key() {
     let site = Site::start(false).await;
     site.push("pond.wasm", ":1").await;
-    let unsigned = site.pull(site.expecting(":1", &[P256_PUB])).await;
-    assert_eq!(unsigned.exit, Exit::NotWell, "{unsigned:?}");
+    let unsigned = site.verify(":1", &[P256_PUB]).await;
+    assert_eq!(unsigned.exit, Exit::Finding, "{unsigned:?}");
     assert!(
         unsigned.error.contains("no signature found"),
         "{unsigned:?}"
@@ -154,23 +148,21 @@ async fn a_signature_is_valid_only_for_its_key() {
 
     let signed = site.sign(":1", P256_KEY).await;
     assert_eq!(signed.exit, Exit::Success, "{signed:?}");
-    let verified = site
-        .pull(site.expecting(":1", &[OTHER_PUB, P256_PUB]))
-        .await;
+    let verified = site.verify(":1", &[OTHER_PUB, P256_PUB]).await;
     assert_eq!(verified.exit, Exit::Success, "{verified:?}");
     let key = PublicKey::from_pem(P256_PUB).unwrap().id().to_string();
     assert_eq!(verified.out["signedBy"], key);
     assert_eq!(signed.out["signedBy"], key);
     assert_eq!(verified.out["file"], Value::Null);
-    let other = site.pull(site.expecting(":1", &[OTHER_PUB])).await;
-    assert_eq!(other.exit, Exit::NotWell, "{other:?}");
+    let other = site.verify(":1", &[OTHER_PUB]).await;
+    assert_eq!(other.exit, Exit::Finding, "{other:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_password_for_a_registry_comes_from_the_docker_config() {
     let mut site = Site::start(true).await;
     let stranger = site.push("pond.wasm", ":1").await;
-    assert_eq!(stranger.exit, Exit::NoAnswer, "{stranger:?}");
+    assert_eq!(stranger.exit, Exit::Failure, "{stranger:?}");
     assert!(stranger.error.contains("answered 401"), "{stranger:?}");
     site.settings.docker_config = Some(DockerConfigText {
         path: PathBuf::from("config.json"),
@@ -188,40 +180,30 @@ async fn the_error_names_the_unusable_argument() {
     let site = Site::start(false).await;
     fs::write(site.file("text.wasm"), "apiVersion: v1").unwrap();
     let text = site.push("text.wasm", ":1").await;
-    assert_eq!(text.exit, Exit::BadUse, "{text:?}");
+    assert_eq!(text.exit, Exit::Usage, "{text:?}");
     assert!(
         text.error.contains("text.wasm: this is not WebAssembly"),
         "{text:?}"
     );
     let nothing = site.push("none.wasm", ":1").await;
-    assert_eq!(nothing.exit, Exit::BadUse, "{nothing:?}");
+    assert_eq!(nothing.exit, Exit::Usage, "{nothing:?}");
     let digest = format!(":1@{}", Digest::of(b"x"));
     let pinned = site.push("pond.wasm", &digest).await;
-    assert_eq!(pinned.exit, Exit::BadUse, "{pinned:?}");
+    assert_eq!(pinned.exit, Exit::Usage, "{pinned:?}");
     assert!(
         pinned.error.contains("name one, and no digest"),
         "{pinned:?}"
     );
-    let public = site.sign(":1", P256_PUB).await;
-    assert_eq!(public.exit, Exit::BadUse, "{public:?}");
-    assert!(
-        public.error.contains("a.key: this is not a private key"),
-        "{public:?}"
-    );
-    let private = site.pull(site.expecting(":1", &[P256_KEY])).await;
-    assert_eq!(private.exit, Exit::BadUse, "{private:?}");
-    let odd = PullSettings {
-        digest: Some("sha256:1".to_owned()),
-        ..site.expecting(":1", &[])
-    };
-    let odd = site.pull(odd).await;
-    assert_eq!(odd.exit, Exit::BadUse, "{odd:?}");
-    let elsewhere = PullSettings {
+    let elsewhere = FetchArgs {
         reference: "127.0.0.1:1/plugins/pond:1".to_owned(),
-        ..site.expecting(":1", &[])
+        ..site.fetch(":1")
     };
-    let elsewhere = site.pull(elsewhere).await;
-    assert_eq!(elsewhere.exit, Exit::NoAnswer, "{elsewhere:?}");
+    let args = VerifyArgs {
+        fetch: elsewhere,
+        keys: vec![PublicKey::from_pem(P256_PUB).unwrap()],
+    };
+    let elsewhere = run(move |streams| verify(&args, streams)).await;
+    assert_eq!(elsewhere.exit, Exit::Failure, "{elsewhere:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::{Error, input, reads::OfflineReads};
 use crate::config::{RenderArgs, Streams};
 
 /// The plugin's part of a pass.
-pub(super) trait Guest {
+pub(super) trait OfflineGuest {
     /// The description of the plugin.
     fn manifest(&self) -> &Manifest;
 
@@ -26,7 +26,7 @@ pub(super) trait Guest {
     ) -> Result<(CallReport, OfflineReads), plugin::Error>;
 }
 
-impl Guest for Plugin {
+impl OfflineGuest for Plugin {
     fn manifest(&self) -> &Manifest {
         self.manifest()
     }

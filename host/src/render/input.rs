@@ -25,19 +25,19 @@ const PREFIX_BYTES_MAX: usize = 58;
 const NAMESPACE: &str = "default";
 
 /// The objects that are given to a pass.
-pub(super) struct World {
+pub(super) struct GivenObjects {
     pub(super) parent: Document,
     pub(super) others: Vec<Document>,
 }
 
 /// Reads the parent and the observed objects.
-pub(super) fn world(
+pub(super) fn given(
     args: &RenderArgs,
     parent: &Path,
     manifest: &Manifest,
     kinds: &Kinds,
     streams: &mut Streams<'_>,
-) -> Result<World, Error> {
+) -> Result<GivenObjects, Error> {
     let from = parent.display().to_string();
     let is_parent = |document: &Document| {
         manifest
@@ -84,7 +84,7 @@ pub(super) fn world(
         name_and_place(&mut other, kinds, &namespace, args.seed);
         admitted.push(schemas.admit(other, streams)?);
     }
-    Ok(World {
+    Ok(GivenObjects {
         parent,
         others: admitted,
     })

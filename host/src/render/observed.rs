@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{Error, document::Document, parent::Parent};
 
 /// All objects that a pass can see.
-pub(super) struct Scene {
+pub(super) struct ObservedObjects {
     pub(super) parent: Object,
     /// The children as the guest gets them, in the contract's order.
     pub(super) children: Vec<ObservedChild>,
@@ -21,7 +21,7 @@ pub(super) struct Scene {
     pub(super) objects: Vec<Document>,
 }
 
-impl Scene {
+impl ObservedObjects {
     /// Finds the children and converts them to the form that the cache gives to guests.
     pub(super) fn new(
         parent: Parent,

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     document::Document,
-    observed::{Scene, present},
+    observed::{ObservedObjects, present},
 };
 
 /// The source of the reads of one pass.
@@ -52,16 +52,16 @@ impl Covering<'_> {
 
 impl OfflineReads {
     pub(super) fn new(
-        scene: &Scene,
+        observed: &ObservedObjects,
         manifest: &Manifest,
         grants: &Grants,
         kinds: &Kinds,
         hash_key: &HashKey,
     ) -> Self {
         Self {
-            objects: scene.objects.clone(),
+            objects: observed.objects.clone(),
             granted: granted(manifest, grants),
-            own_namespace: scene.parent.namespace.clone(),
+            own_namespace: observed.parent.namespace.clone(),
             kinds: kinds.clone(),
             hash_key: hash_key.clone(),
             made: Vec::new(),

@@ -62,9 +62,8 @@ pub(super) fn run(
     };
     streams.write(text.as_bytes()).map_err(Error::Write)?;
     Ok(match (difference, said.fault) {
-        (Some(_), _) => Exit::NotWell,
-        (None, Some(_)) => Exit::GuestFault,
         (None, None) => Exit::Success,
+        _ => Exit::Finding,
     })
 }
 

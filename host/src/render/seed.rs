@@ -6,12 +6,12 @@ use sha2::{Digest as _, Sha256};
 
 /// The seed of the guest's random numbers.
 pub(super) fn of_pass(seed: u64) -> [u8; 32] {
-    Stream::new(seed, "pass").block()
+    SeedStream::new(seed, "pass").block()
 }
 
 /// A generated value of a Secret.
 pub(super) fn generated(seed: u64, secret: &ObjectId, entry: &Generated) -> String {
-    let mut stream = Stream::new(
+    let mut stream = SeedStream::new(
         seed,
         &format!("generate {}/{}", secret.identity(), entry.key),
     );
@@ -26,16 +26,16 @@ pub(super) fn name_suffix(seed: u64, prefix: &str) -> String {
         // The alphabet of the API server: without vowels and the digits that resemble them, so that no words appear.
         alphabet: "bcdfghjklmnpqrstvwxz2456789".to_owned(),
     };
-    let mut stream = Stream::new(seed, &format!("name {prefix}"));
+    let mut stream = SeedStream::new(seed, &format!("name {prefix}"));
     plan::generate(&entry, &mut |bytes| stream.fill(bytes))
 }
 
-struct Stream {
+struct SeedStream {
     key: Vec<u8>,
     counter: u64,
 }
 
-impl Stream {
+impl SeedStream {
     fn new(seed: u64, purpose: &str) -> Self {
         let mut key = seed.to_le_bytes().to_vec();
         key.extend_from_slice(purpose.as_bytes());

@@ -23,7 +23,7 @@ struct Pond {
     answer: Answer,
 }
 
-impl Guest for Pond {
+impl OfflineGuest for Pond {
     fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -266,7 +266,7 @@ fn a_parent_in_phase_finalize_is_being_deleted() {
 fn rejects_rejected() {
     let parent = format!("{PARENT}spec: {{size: 12}}\n");
     let (exit, out, err) = given(&parent).render(&pond(|_, _, _| desired(Vec::new())));
-    assert_eq!((exit, out.as_str()), (Exit::Rejected, ""));
+    assert_eq!((exit, out.as_str()), (Exit::Finding, ""));
     expect![[r#"
         error: Pond.example.com "koi" is invalid: spec: a pond is no lake
     "#]]
@@ -485,7 +485,7 @@ fn a_guest_fault_is_reported_and_ends_with_3() {
     let (exit, out, err) = given(PARENT)
         .with(|args| args.output = OutputFormat::Json)
         .render(&guest);
-    assert_eq!(exit, Exit::GuestFault);
+    assert_eq!(exit, Exit::Finding);
     let out: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(out["outcome"], Value::Null);
     assert_eq!(
@@ -503,7 +503,7 @@ fn a_guest_over_its_deadline_ends_with_3() {
         })
     });
     let (exit, out, err) = given(PARENT).render(&guest);
-    assert_eq!((exit, out.as_str()), (Exit::GuestFault, ""));
+    assert_eq!((exit, out.as_str()), (Exit::Finding, ""));
     assert!(err.starts_with("fault: DeadlineExceeded: "), "{err}");
 }
 
@@ -516,7 +516,7 @@ fn an_answer_that_the_host_would_reject_ends_with_3() {
         )])
     });
     let (exit, _, err) = given(PARENT).render(&guest);
-    assert_eq!(exit, Exit::GuestFault);
+    assert_eq!(exit, Exit::Finding);
     assert!(err.starts_with("fault: ChildForbidden: "), "{err}");
 }
 
@@ -567,7 +567,7 @@ fn everything_else_in_the_parents_file_is_observed() {
 }
 
 #[test]
-fn bad_input_is_reported_and_ends_with_4() {
+fn bad_input_is_reported_and_ends_with_2() {
     let guest = pond(|_, _, _| desired(Vec::new()));
     let two = format!("{PARENT}---\n{}", PARENT.replace("koi", "carp"));
     let table = [
@@ -585,7 +585,7 @@ fn bad_input_is_reported_and_ends_with_4() {
     ];
     let mut messages = String::new();
     for (exit, out, err) in table {
-        assert_eq!((exit, out.as_str()), (Exit::BadUse, ""), "{err}");
+        assert_eq!((exit, out.as_str()), (Exit::Usage, ""), "{err}");
         // The name of the directory differs in every run.
         let named = err.replace('\\', "/");
         let words: Vec<&str> = named

@@ -6,12 +6,16 @@ use innkeeper_plan as plan;
 use innkeeper_sandbox::Said;
 use serde_json::{Map, Value};
 
-use super::{Error, document::Document, observed::Scene, seed};
+use super::{Error, document::Document, observed::ObservedObjects, seed};
 
 /// Returns all children that the host would write, in the order of the answer, regardless of their dependencies.
 ///
 /// Children on hold are omitted, and so are existing children with the policy "once".
-pub(super) fn children(said: &Said, scene: &Scene, seed: u64) -> Result<String, Error> {
+pub(super) fn children(
+    said: &Said,
+    observed: &ObservedObjects,
+    seed: u64,
+) -> Result<String, Error> {
     let manifests: Vec<Value> = said
         .children
         .iter()
@@ -21,7 +25,7 @@ pub(super) fn children(said: &Said, scene: &Scene, seed: u64) -> Result<String, 
                 child.namespace.as_deref(),
                 &child.name,
             );
-            let existing = scene.objects.iter().find(|object| object.id() == id);
+            let existing = observed.objects.iter().find(|object| object.id() == id);
             let written = match child.apply {
                 ApplyPolicy::Always => true,
                 ApplyPolicy::Once => existing.is_none(),

@@ -12,7 +12,7 @@ use kube::client::ClientBuilder;
 use tracing::info;
 
 use super::{Error, counted::Counting, random::random_u64};
-use crate::config::{self, ClusterSettings, LeaseSettings};
+use crate::config::{self, RunArgs};
 
 /// The clients, created from one configuration.
 pub(super) struct Clients {
@@ -24,20 +24,16 @@ pub(super) struct Clients {
 
 impl Clients {
     /// Reads the client configuration of the cluster.
-    pub(super) async fn find(
-        cluster: &ClusterSettings,
-        lease: Option<&LeaseSettings>,
-        metrics: Arc<Metrics>,
-    ) -> Result<Self, Error> {
-        let mut config = config::client_config(&cluster.connection())
+    pub(super) async fn find(args: &RunArgs, metrics: Arc<Metrics>) -> Result<Self, Error> {
+        let mut config = config::client_config(&args.cluster.connection)
             .await
             .map_err(Error::Config)?;
         config.connect_timeout = Some(Duration::from_secs(10));
         // The reconcile loop retries. Retries of the client would repeat writes without the loop's knowledge.
         config.default_retry = false;
         // A restarted container keeps its name but is another process: the random suffix tells them apart.
-        let unique = |lease: &LeaseSettings| format!("{}_{:016x}", lease.identity, random_u64());
-        let identity = lease.map(unique);
+        let unique = || format!("{}_{:016x}", args.lease.identity, random_u64());
+        let identity = args.elects_leader().then(unique);
         config
             .headers
             .push((USER_AGENT, agent(identity.as_deref())));
@@ -58,15 +54,13 @@ impl Clients {
     }
 
     /// Returns the claim to write and the election that renews it with a lease in the host's namespace.
-    /// Without lease settings, the claim is unlimited and there is no election.
-    pub(super) fn claim(
-        &self,
-        lease: Option<&LeaseSettings>,
-        namespace: &str,
-    ) -> Result<(Claim, Option<Election>), Error> {
-        let Some(LeaseSettings { name, times, .. }) = lease else {
+    /// Without leader election, the claim is unlimited.
+    pub(super) fn claim(&self, args: &RunArgs) -> Result<(Claim, Option<Election>), Error> {
+        if !args.elects_leader() {
             return Ok((Claim::unlimited(), None));
-        };
+        }
+        let (name, namespace) = (args.lease_name(), &args.cluster.host_namespace);
+        let times = args.lease.times();
         // Half, so that a renewal that hangs leaves time for a second one before the deadline.
         let request_timeout = times.renew_deadline / 2;
         let client = self.client()?;
@@ -79,12 +73,12 @@ impl Clients {
             },
         );
         let parts = ElectionParts {
-            reader: LeaseReader::new(client, request_timeout, namespace, name),
+            reader: LeaseReader::new(client, request_timeout, namespace, &name),
             writer,
-            namespace: namespace.to_owned(),
-            name: name.clone(),
+            namespace: namespace.clone(),
+            name,
             identity: self.identity.clone().unwrap_or_default(),
-            times: *times,
+            times,
             now: Timestamp::now,
             seed: random_u64(),
             metrics: Arc::clone(&self.metrics),

@@ -11,7 +11,7 @@ use innkeeper_reconcile::{
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Gallery, random::random_u64};
+use super::{Error, StatusRegistry, random::random_u64};
 
 /// Runs the passes of a plugin until `stop` is cancelled, and then until the running passes have ended.
 pub(super) async fn run(
@@ -19,9 +19,9 @@ pub(super) async fn run(
     served: &Arc<Served>,
     limits: &Limits,
     stop: CancellationToken,
-    gallery: &Gallery,
+    status: &StatusRegistry,
 ) -> Result<(), Error> {
-    gallery.serve(served);
+    status.add(served);
     let places = Arc::new(Semaphore::new(limits.concurrency_max));
     let mut controllers = JoinSet::new();
     for reconciler in &served.reconcilers {
@@ -32,7 +32,7 @@ pub(super) async fn run(
             queue: queue_options(),
         };
         let work = Arc::clone(reconciler);
-        let witness = gallery.witness(reconciler, limits.concurrency_max);
+        let witness = status.observe(reconciler, limits.concurrency_max);
         controllers.spawn(controller::run(work, bounds, witness, stop.clone()));
     }
     let died = |source| Error::Controller {

@@ -15,7 +15,7 @@ use tower::{Layer, Service};
 pub(super) struct Counting(pub(super) Arc<Metrics>);
 
 /// A client whose requests are counted.
-pub(super) struct Counted<S> {
+pub(super) struct CountedClient<S> {
     inner: S,
     metrics: Arc<Metrics>,
 }
@@ -28,17 +28,17 @@ struct Sent {
 }
 
 impl<S> Layer<S> for Counting {
-    type Service = Counted<S>;
+    type Service = CountedClient<S>;
 
-    fn layer(&self, inner: S) -> Counted<S> {
-        Counted {
+    fn layer(&self, inner: S) -> CountedClient<S> {
+        CountedClient {
             inner,
             metrics: Arc::clone(&self.0),
         }
     }
 }
 
-impl<S, A, B> Service<Request<A>> for Counted<S>
+impl<S, A, B> Service<Request<A>> for CountedClient<S>
 where
     S: Service<Request<A>, Response = Response<B>>,
     S::Future: Send + 'static,

@@ -1,4 +1,4 @@
-//! The errors that end the host, and their exit codes.
+//! The errors that end the host.
 
 use std::io;
 
@@ -10,7 +10,10 @@ use innkeeper_sandbox::{self as plugin, artifact};
 use innkeeper_source as source;
 
 use super::{key, namespaces};
-use crate::{admin, config};
+use crate::{
+    admin,
+    config::{self, Exit},
+};
 
 /// The reason for the end of the host.
 #[derive(Debug, thiserror::Error)]
@@ -105,13 +108,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the exit code of the process: 4 for unusable settings, 128 plus the signal number after a second signal
-    /// (as shells report it), and 1 for all other errors.
-    pub const fn exit_code(&self) -> u8 {
+    /// Returns the end of the command.
+    pub const fn exit(&self) -> Exit {
         match self {
-            Self::Aborted { signal } => 128_u8.saturating_add(*signal),
-            Self::Config(_) | Self::UnknownPlugin(_) | Self::Namespace(_) => 4,
-            _ => 1,
+            Self::Aborted { signal } => Exit::Signal(*signal),
+            Self::Config(_) | Self::UnknownPlugin(_) | Self::Namespace(_) => Exit::Usage,
+            _ => Exit::Failure,
         }
     }
 }

@@ -6,15 +6,15 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use innkeeper_apply::{self as apply, Writer};
 use innkeeper_cluster::{self as cluster, Cluster};
 use innkeeper_model::{Gvk, HashKey, error_chain};
-use innkeeper_reconcile::Shared;
+use innkeeper_reconcile::{INVENTORY, Shared};
 use serde::Deserialize;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use super::tasks::MayPass;
+use super::tasks::MaybeTemporary;
 
-/// The name of the Secret in the host's namespace.
-const SECRET: &str = "innkeeper-hash-key";
+/// The name of the hash key's Secret in the host's namespace.
+pub const SECRET: &str = "innkeeper-hash-key";
 
 /// The key in the Secret's data.
 const DATA_KEY: &str = "key";
@@ -23,7 +23,7 @@ const DATA_KEY: &str = "key";
 const LENGTH: usize = 32;
 
 /// Interval of the attempts to read a missing key.
-pub(super) const LOOKED_FOR_EVERY: Duration = Duration::from_secs(30);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A failure to read or create the hash key.
 #[derive(Debug, thiserror::Error)]
@@ -74,8 +74,8 @@ pub enum Error {
     },
 }
 
-impl MayPass for Error {
-    fn may_pass(&self) -> bool {
+impl MaybeTemporary for Error {
+    fn is_temporary(&self) -> bool {
         match self {
             Self::Malformed { .. } => false,
             Self::Read { .. }
@@ -102,7 +102,7 @@ pub(super) async fn obtain(
         error!(
             "the Secret {namespace}/{SECRET} is missing although plugins have created children: nothing is reconciled \
             until it is restored; to use a new key, which changes every hash that plugins have used, delete the \
-            ConfigMap {namespace}/innkeeper-inventory and restart"
+            ConfigMap {namespace}/{INVENTORY} and restart"
         );
         return Ok(None);
     }
@@ -152,7 +152,7 @@ pub(super) async fn wait_until_restored(
     namespace: String,
 ) -> Result<(), super::Error> {
     loop {
-        sleep(LOOKED_FOR_EVERY).await;
+        sleep(POLL_INTERVAL).await;
         match read(&shared.cluster, &namespace).await {
             Ok(Some(key)) => {
                 info!("the hash key was restored");
@@ -186,10 +186,10 @@ pub(super) async fn read(cluster: &Cluster, namespace: &str) -> Result<Option<Ha
 
 fn parse(json: &str) -> Option<HashKey> {
     #[derive(Deserialize)]
-    struct Secret {
+    struct KeySecret {
         data: BTreeMap<String, String>,
     }
-    let Secret { data } = serde_json::from_str(json).ok()?;
+    let KeySecret { data } = serde_json::from_str(json).ok()?;
     let key = BASE64_STANDARD.decode(data.get(DATA_KEY)?).ok()?;
     (key.len() == LENGTH).then(|| HashKey::new(key))
 }

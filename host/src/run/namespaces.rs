@@ -5,7 +5,7 @@
 use innkeeper_cluster::{self as cluster, Cluster};
 use innkeeper_model::Gvk;
 
-use super::tasks::{MayPass, patiently, wait_for_api_server};
+use super::tasks::{MaybeTemporary, retry, wait_for_api_server};
 
 /// The reason for which the host cannot use a namespace.
 #[derive(Debug, thiserror::Error)]
@@ -40,8 +40,8 @@ pub enum Error {
     },
 }
 
-impl MayPass for Error {
-    fn may_pass(&self) -> bool {
+impl MaybeTemporary for Error {
+    fn is_temporary(&self) -> bool {
         matches!(self, Self::Find { .. })
     }
 }
@@ -49,7 +49,7 @@ impl MayPass for Error {
 /// Waits until the API server answers, and fails unless every namespace exists.
 pub(super) async fn wait_for_all(cluster: &Cluster) -> Result<(), super::Error> {
     wait_for_api_server(cluster).await?;
-    patiently("read the namespaces", || look(cluster)).await?;
+    retry("read the namespaces", || look(cluster)).await?;
     Ok(())
 }
 

@@ -10,13 +10,13 @@ use innkeeper_cluster::Cluster;
 use innkeeper_model::{GroupKind, PluginName};
 use innkeeper_plugin_controller::{
     self as plugins, LoaderContext,
-    manager::{Loader, Manager, OnceMade, ManagerContext, Start, Warm, Warmer},
+    manager::{Loader, Manager, ManagerContext, OnceMade, Start, Warm, Warmer},
 };
 use innkeeper_reconcile::{
     Shared,
     controller::{self, Bounds},
 };
-use innkeeper_source::{self as source, Fetcher};
+use innkeeper_source::Fetcher;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -24,8 +24,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Gallery, Stop, controllers};
-use crate::config::SourceSettings;
+use super::{Error, Shutdown, StatusRegistry, controllers};
+use crate::config::SourceArgs;
 
 /// The subscriber name of the manager's watch on Plugins.
 const NAME: &str = "innkeeper";
@@ -43,7 +43,7 @@ const WARM_FOR: Duration = Duration::from_mins(1);
 const PASSES_PER_SECOND_MAX: u32 = 100;
 
 /// The parts that serve Plugin resources.
-pub(super) struct Resources {
+pub(super) struct PluginResources {
     name: PluginName,
     loader: Arc<Loader>,
     selector: Option<String>,
@@ -64,15 +64,15 @@ struct Tended {
     warm: Warm,
 }
 
-impl Resources {
+impl PluginResources {
     /// Creates the fetcher and the loader; fails if the fetcher cannot be created.
     pub(super) fn new(
-        settings: &SourceSettings,
+        args: &SourceArgs,
         cluster: &Cluster,
         workshop: Arc<LoaderContext>,
         namespace: &str,
     ) -> Result<Self, Error> {
-        let fetcher = Fetcher::new(source_settings(settings));
+        let fetcher = Fetcher::new(args.settings());
         let fetcher = fetcher.map_err(|error| Error::Sources(Box::new(error)))?;
         let loader = Loader {
             cluster: cluster.clone(),
@@ -83,7 +83,7 @@ impl Resources {
         Ok(Self {
             name: PluginName::new(NAME).map_err(Error::Name)?,
             loader: Arc::new(loader),
-            selector: settings.selector.clone(),
+            selector: args.selector.clone(),
         })
     }
 
@@ -91,12 +91,12 @@ impl Resources {
     pub(super) fn warm(
         &self,
         once_made: OnceMade,
-        gallery: &Gallery,
+        status: &StatusRegistry,
     ) -> (Arc<Warmer>, impl Future<Output = Result<(), Error>> + use<>) {
         let (name, selector) = (self.name.clone(), self.selector.clone());
         let warmer = Warmer::new(Arc::clone(&self.loader), name, selector, once_made);
         let warmer = Arc::new(warmer);
-        let witness = gallery.witness_of("innkeeper/standby", PLACES);
+        let witness = status.observe_named("innkeeper/standby", PLACES);
         let never = CancellationToken::new();
         let warming = controller::run(Arc::clone(&warmer), bounds(), witness, never);
         (warmer, async { warming.await.map_err(Error::Manager) })
@@ -109,8 +109,8 @@ impl Resources {
         self,
         shared: Arc<Shared>,
         before: Before,
-        stop: &Stop,
-        gallery: Arc<Gallery>,
+        stop: &Shutdown,
+        status: Arc<StatusRegistry>,
     ) -> impl Future<Output = Result<(), Error>> + use<> {
         let (sender, starts) = mpsc::channel(STARTS_MAX);
         let parts = ManagerContext {
@@ -127,7 +127,7 @@ impl Resources {
             starts,
             warm: before.warm,
         };
-        manage(shared, tended, stop.first_token(), gallery)
+        manage(shared, tended, stop.first_token(), status)
     }
 }
 
@@ -141,43 +141,23 @@ fn bounds() -> Bounds {
     }
 }
 
-/// Converts the settings of the host to those of the fetcher; the limits of a fetch are always the defaults.
-fn source_settings(settings: &SourceSettings) -> source::Settings {
-    let SourceSettings {
-        dir,
-        allow_local,
-        certificates_pem,
-        proxies,
-        mirrors,
-        selector: _,
-    } = settings.clone();
-    source::Settings {
-        source_dir: dir,
-        allow_local,
-        certificates_pem,
-        proxies: proxies.into(),
-        mirrors,
-        ..source::Settings::default()
-    }
-}
-
 async fn manage(
     shared: Arc<Shared>,
     tended: Tended,
     stop: CancellationToken,
-    gallery: Arc<Gallery>,
+    status: Arc<StatusRegistry>,
 ) -> Result<(), Error> {
     let Tended {
         manager,
         mut starts,
         mut warm,
     } = tended;
-    let witness = gallery.witness_of("innkeeper/plugin", PLACES);
+    let witness = status.observe_named("innkeeper/plugin", PLACES);
     let managing = controller::run(Arc::clone(&manager), bounds(), witness, stop.clone());
     let cold = Instant::now() + WARM_FOR;
     let mut managing = Box::pin(managing);
     let mut orphans = Box::pin(plugins::tend_orphans(&shared, |name| {
-        gallery.serves(name) || !manager.may_be_own(name)
+        status.is_active(name) || !manager.may_be_own(name)
     }));
     let mut serving: JoinSet<Result<(), Error>> = JoinSet::new();
     loop {
@@ -190,8 +170,8 @@ async fn manage(
             Some(start) = starts.recv() => {
                 // Only now: the plugin's own registrations keep the same watches alive.
                 warm.remove(&start.served.name);
-                let (shared, gallery) = (Arc::clone(&shared), Arc::clone(&gallery));
-                serving.spawn(async move { run(&shared, start, &gallery).await });
+                let (shared, status) = (Arc::clone(&shared), Arc::clone(&status));
+                serving.spawn(async move { run(&shared, start, &status).await });
             }
             Some(ended) = serving.join_next() => ended.map_err(Error::Task)??,
         }
@@ -205,15 +185,15 @@ async fn manage(
     Ok(())
 }
 
-async fn run(shared: &Shared, start: Start, gallery: &Gallery) -> Result<(), Error> {
+async fn run(shared: &Shared, start: Start, status: &StatusRegistry) -> Result<(), Error> {
     let Start {
         served,
         limits,
         stop,
         ended,
     } = start;
-    let end = controllers::run(shared, &served, &limits, stop, gallery).await;
-    gallery.hide(&served);
+    let end = controllers::run(shared, &served, &limits, stop, status).await;
+    status.remove(&served);
     drop(ended);
     end
 }

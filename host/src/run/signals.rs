@@ -13,14 +13,14 @@ use tracing::warn;
 
 /// A request to stop the host; clones share their state.
 #[derive(Clone, Debug, Default)]
-pub struct Stop {
+pub struct Shutdown {
     first: CancellationToken,
     second: CancellationToken,
     /// The number of the second signal.
     insisted: Arc<OnceLock<u8>>,
 }
 
-impl Stop {
+impl Shutdown {
     /// Requests a drain.
     pub fn ask(&self) {
         self.first.cancel();
@@ -57,7 +57,7 @@ impl Stop {
 ///
 /// SIGXFSZ is received and ignored, because it would end the process: a write over the file size limit then fails with
 /// an error instead. Child processes do not inherit the handler.
-pub fn listen(stop: Stop) -> io::Result<impl Future<Output = Infallible>> {
+pub fn listen(stop: Shutdown) -> io::Result<impl Future<Output = Infallible>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
@@ -86,7 +86,7 @@ mod tests {
     /// L3: the first signal drains, the second one aborts.
     #[tokio::test]
     async fn the_second_signal_aborts() {
-        let stop = Stop::default();
+        let stop = Shutdown::default();
         let other = stop.clone();
         stop.signal(15);
         assert!(other.first.is_cancelled() && !other.second.is_cancelled());

@@ -14,7 +14,7 @@ use innkeeper_reconcile::Inventory;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::{Error, Gallery, key, resources::Resources};
+use super::{Error, StatusRegistry, key, resources::PluginResources};
 
 /// Waits for the claim with running watches, and returns their registrations.
 pub(super) async fn wait(
@@ -22,8 +22,8 @@ pub(super) async fn wait(
     writer: &Arc<Writer>,
     claim: &Claim,
     namespace: &str,
-    (plugins, resources): (&[Loaded], Option<&Resources>),
-    gallery: &Gallery,
+    (plugins, resources): (&[Loaded], Option<&PluginResources>),
+    status: &StatusRegistry,
 ) -> Result<Warm, Error> {
     if claim.is_held() {
         return Ok(Warm::new());
@@ -47,20 +47,20 @@ pub(super) async fn wait(
             .map(|interest| cluster.register(interest));
         warm.insert(plugin.name.clone(), registrations.collect());
     }
-    gallery.stand_by(true);
+    status.stand_by(true);
     let each = join_all(warm.values().map(|registrations| idle(registrations)));
     let tend = async {
         join(each, find_key(cluster, namespace)).await;
         pending::<Infallible>().await
     };
-    let warmer = resources.map(|resources| resources.warm(Box::new(once_made), gallery));
+    let warmer = resources.map(|resources| resources.warm(Box::new(once_made), status));
     let (warmer, warming) = warmer.unzip();
     tokio::select! {
         never = tend => match never {},
         ended = OptionFuture::from(warming), if warmer.is_some() => ended.unwrap_or(Ok(()))?,
         () = claim.acquired() => {}
     }
-    gallery.stand_by(false);
+    status.stand_by(false);
     cluster.require_freshness_checks();
     warm.extend(warmer.iter().flat_map(|warmer| warmer.take()));
     Ok(warm)
@@ -95,6 +95,6 @@ async fn find_key(cluster: &Cluster, namespace: &str) {
                 warn!(error = %error_chain(&error), "failed to read the hash key, retrying");
             }
         }
-        sleep(key::LOOKED_FOR_EVERY).await;
+        sleep(key::POLL_INTERVAL).await;
     }
 }

@@ -13,10 +13,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Error, Stop, random::random_u64};
+use super::{Error, Shutdown, random::random_u64};
 use crate::{
-    admin::Beat,
-    config::{Definitions, ScopeSettings},
+    admin::Heartbeat,
+    config::{Definitions, ScopeArgs},
 };
 
 /// The longest delay between two attempts at a step that the start of the host needs.
@@ -50,10 +50,10 @@ impl Tasks {
     pub(super) fn read(
         &mut self,
         client: kube::Client,
-        scope: &ScopeSettings,
-        beat: Beat,
+        scope: &ScopeArgs,
+        heartbeat: Heartbeat,
     ) -> Cluster {
-        let ScopeSettings { namespaces, crds } = scope;
+        let ScopeArgs { namespaces, crds } = scope;
         let names = |names: &Vec<String>| names.iter().map(|name| name.as_str().into()).collect();
         let options = cluster::Options {
             namespaces: namespaces.as_ref().map(names),
@@ -62,7 +62,7 @@ impl Tasks {
         };
         let (cluster, driver) = Cluster::new(client, options);
         self.background(async move {
-            match driver.run(move || beat.beat()).await {
+            match driver.run(move || heartbeat.send()).await {
                 Ok(never) => match never {},
                 Err(error) => Err(Error::Cluster(Box::new(error))),
             }
@@ -94,7 +94,7 @@ impl Tasks {
     }
 
     /// Waits for the request to stop; fails if a task fails before that.
-    pub(super) async fn first_death_before(&mut self, stop: &Stop) -> Result<(), Error> {
+    pub(super) async fn first_death_before(&mut self, stop: &Shutdown) -> Result<(), Error> {
         tokio::select! {
             // After the request to stop, idle plugin tasks end at once, and both branches can be ready together.
             // Only the order of the branches tells this from a failure.
@@ -114,12 +114,12 @@ impl Tasks {
 }
 
 /// The task that renews the lease; dropping it ends the task without releasing the lease.
-pub(super) struct Keeper {
+pub(super) struct LeaseKeeper {
     task: JoinSet<()>,
     let_go: CancellationToken,
 }
 
-impl Keeper {
+impl LeaseKeeper {
     /// Starts the election; without one there is no task.
     pub(super) fn start(election: Option<Election>) -> Self {
         let let_go = CancellationToken::new();
@@ -159,15 +159,15 @@ pub(super) fn backoff() -> ExponentialBackoff {
 }
 
 /// Retries with backoff until the attempt succeeds, or fails with an error that waiting cannot fix.
-pub(super) async fn patiently<T, E, F>(what: &str, mut attempt: impl FnMut() -> F) -> Result<T, E>
+pub(super) async fn retry<T, E, F>(what: &str, mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
-    E: std::error::Error + MayPass + 'static,
+    E: std::error::Error + MaybeTemporary + 'static,
 {
     let mut backoff = backoff();
     loop {
         match attempt().await {
-            Err(error) if error.may_pass() => {
+            Err(error) if error.is_temporary() => {
                 let delay = backoff.next().unwrap_or(BACKOFF_MAX);
                 warn!(error = %error_chain(&error), again_in = ?delay, "failed to {what}");
                 sleep(delay).await;
@@ -178,12 +178,12 @@ where
 }
 
 /// An error that may be temporary.
-pub(super) trait MayPass {
-    fn may_pass(&self) -> bool;
+pub(super) trait MaybeTemporary {
+    fn is_temporary(&self) -> bool;
 }
 
-impl MayPass for innkeeper_reconcile::InventoryError {
-    fn may_pass(&self) -> bool {
+impl MaybeTemporary for innkeeper_reconcile::InventoryError {
+    fn is_temporary(&self) -> bool {
         matches!(self, Self::Read { .. })
     }
 }
@@ -212,7 +212,7 @@ mod tests {
     async fn plugins_that_end_during_a_stop_are_no_failure() {
         // Repeated, because a random order of the branches is right every other time.
         for _ in 0..64 {
-            let (mut tasks, stop) = (Tasks::default(), Stop::default());
+            let (mut tasks, stop) = (Tasks::default(), Shutdown::default());
             tasks.plugin(async { Ok(()) });
             tokio::task::yield_now().await;
             stop.ask();
@@ -254,8 +254,8 @@ mod tests {
     #[error("{0}")]
     struct Attempt(io::ErrorKind);
 
-    impl MayPass for Attempt {
-        fn may_pass(&self) -> bool {
+    impl MaybeTemporary for Attempt {
+        fn is_temporary(&self) -> bool {
             self.0 == io::ErrorKind::ConnectionRefused
         }
     }
@@ -263,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn retries_only_temporary_errors() {
         let mut attempts = 0;
-        let ended = patiently("connect", || {
+        let ended = retry("connect", || {
             attempts += 1;
             let kind = match attempts {
                 1 => io::ErrorKind::ConnectionRefused,

@@ -4,10 +4,7 @@
 //! plugin. A plugin may also install kinds that it only reads. A labelled kind without a grant is therefore omitted if
 //! none of its objects has the condition Synced.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_cluster::{ParentConditions, Viewer, labels};
 use innkeeper_model::{GroupKind, LABEL_PLUGIN, Object, reason};
@@ -17,13 +14,12 @@ use innkeeper_schema::kind_of_crd;
 use serde_json::{Map, Value};
 
 use super::{Error, FaultRow, ParentRow, PluginRow, Survey};
-use crate::config::{self, Connection};
+use crate::config::{self, ConnectionArgs};
 
-/// Returns the survey of the cluster, with the parents of one namespace or of all.
+/// Returns the survey of the cluster.
 pub(super) async fn survey(
-    connection: &Connection,
+    connection: &ConnectionArgs,
     patience: Duration,
-    namespace: Option<&str>,
 ) -> Result<Survey, Error> {
     let mut config = config::client_config(connection)
         .await
@@ -36,23 +32,23 @@ pub(super) async fn survey(
         kube::Client::try_from(config).map_err(|source| Error::Client(Box::new(source)))?;
     let viewer = Viewer::open(client, patience).await.map_err(cluster)?;
 
-    let mut found = Found::default();
-    for object in list(&viewer, &plugin_kind(), None, None).await? {
+    let mut found = ClusterSurvey::default();
+    for object in list(&viewer, &plugin_kind(), None).await? {
         found.plugin(&object);
     }
     let crds = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
-    for object in list(&viewer, &crds, Some(LABEL_PLUGIN), None).await? {
+    for object in list(&viewer, &crds, Some(LABEL_PLUGIN)).await? {
         found.crd(&object);
     }
     let kinds = std::mem::take(&mut found.kinds);
     let mut asks = kinds.values().flatten();
     if asks.any(|owner| owner.selection.asks_for_namespaces()) {
-        let listed = list(&viewer, &GroupKind::new("", "Namespace"), None, None).await;
+        let listed = list(&viewer, &GroupKind::new("", "Namespace"), None).await;
         // Without permission to list namespaces, the parents' conditions tell which parents are selected.
         found.namespaces = listed.unwrap_or_default();
     }
     for (kind, owners) in kinds {
-        let parents = list(&viewer, &kind, None, namespace).await?;
+        let parents = list(&viewer, &kind, None).await?;
         found.parents(&kind, &owners, &parents);
     }
     Ok(found.into_survey(from))
@@ -67,12 +63,11 @@ async fn list(
     viewer: &Viewer,
     kind: &GroupKind,
     selector: Option<&str>,
-    namespace: Option<&str>,
 ) -> Result<Vec<Object>, Error> {
     let Some(served) = viewer.served(kind) else {
         return Ok(Vec::new());
     };
-    let objects = viewer.list(served, selector, namespace).await;
+    let objects = viewer.list(served, selector, None).await;
     objects.map_err(cluster)
 }
 
@@ -82,18 +77,19 @@ fn cluster(source: innkeeper_cluster::Error) -> Error {
 
 /// The intermediate result.
 #[derive(Default)]
-struct Found {
+struct ClusterSurvey {
     plugins: BTreeMap<String, PluginRow>,
     /// The candidate plugins of each parent kind; never empty.
-    kinds: BTreeMap<GroupKind, Vec<Owner>>,
+    kinds: BTreeMap<GroupKind, Vec<KindOwner>>,
     namespaces: Vec<Object>,
+    /// The selected parents that are not Ready.
     parents: Vec<ParentRow>,
     faults: Vec<FaultRow>,
 }
 
 /// A plugin that may own the parents of a kind.
 #[derive(Clone)]
-struct Owner {
+struct KindOwner {
     plugin: String,
     /// True if the grants of the plugin name the kind as a parent kind.
     is_sure: bool,
@@ -101,7 +97,7 @@ struct Owner {
     selection: Selection,
 }
 
-impl Owner {
+impl KindOwner {
     /// Returns whether the plugin selects the parent; none if the labels of its namespace are needed and unknown.
     fn selects(&self, parent: &Object, namespaces: &[Object]) -> Option<bool> {
         let own = labels(&parent.json);
@@ -118,7 +114,7 @@ impl Owner {
     }
 }
 
-impl Found {
+impl ClusterSurvey {
     fn plugin(&mut self, object: &Object) {
         let name = object.name.to_string();
         let mut row = PluginRow {
@@ -133,7 +129,7 @@ impl Found {
                 let granted = plugin.spec.grants.iter().flat_map(|grants| &grants.parents);
                 for parent in granted {
                     let kind = GroupKind::new(&*parent.group, &*parent.kind);
-                    self.kinds.entry(kind).or_default().push(Owner {
+                    self.kinds.entry(kind).or_default().push(KindOwner {
                         plugin: name.clone(),
                         is_sure: true,
                         selection: selection.clone(),
@@ -173,7 +169,7 @@ impl Found {
             return;
         };
         let found = || {
-            vec![Owner {
+            vec![KindOwner {
                 plugin: plugin.to_string(),
                 is_sure: false,
                 selection: Selection::default(),
@@ -182,61 +178,59 @@ impl Found {
         self.kinds.entry(kind).or_insert_with(found);
     }
 
-    fn parents(&mut self, kind: &GroupKind, owners: &[Owner], parents: &[Object]) {
+    fn parents(&mut self, kind: &GroupKind, owners: &[KindOwner], parents: &[Object]) {
         let standings: Vec<ParentConditions> = parents.iter().map(ParentConditions::of).collect();
         let is_kind_of_parents = standings.iter().any(|standing| standing.synced.is_some());
         if !owners.iter().any(|owner| owner.is_sure) && !is_kind_of_parents {
             return;
         }
         for (parent, standing) in parents.iter().zip(&standings) {
-            self.parents
-                .extend(self.parent(kind, owners, parent, standing));
+            self.parent(kind, owners, parent, standing);
         }
     }
 
-    /// Returns the row of a parent, with the first plugin that may select it, or else with the first candidate.
+    /// Counts a parent for the first plugin that may select it, or else for the first candidate.
     fn parent(
-        &self,
+        &mut self,
         kind: &GroupKind,
-        owners: &[Owner],
+        owners: &[KindOwner],
         parent: &Object,
         standing: &ParentConditions,
-    ) -> Option<ParentRow> {
-        let selects = |owner: &Owner| owner.selects(parent, &self.namespaces);
+    ) {
+        let selects = |owner: &KindOwner| owner.selects(parent, &self.namespaces);
         let owner = owners.iter().find(|owner| selects(owner) != Some(false));
-        let owner = owner.or_else(|| owners.first())?;
-        let mut row = parent_row(kind, owner, parent, standing);
-        let is_said = row.reason == reason::NOT_SELECTED;
-        row.left_out = selects(owner).map_or(is_said, |selected| !selected);
-        if row.left_out && !is_said {
-            reason::NOT_SELECTED.clone_into(&mut row.reason);
-            row.message.clear();
+        let Some(owner) = owner.or_else(|| owners.first()) else {
+            return;
+        };
+        let row = parent_row(kind, owner, parent, standing);
+        let is_selected = selects(owner).unwrap_or(row.reason != reason::NOT_SELECTED);
+        // A plugin without a Plugin resource was given to a host as a file, and only that host knows its state.
+        let plugin = self
+            .plugins
+            .entry(owner.plugin.clone())
+            .or_insert_with(|| PluginRow {
+                name: owner.plugin.clone(),
+                ..PluginRow::default()
+            });
+        if !is_selected {
+            return;
         }
-        Some(row)
+        plugin.parents += 1;
+        if row.is_ready() {
+            plugin.ready += 1;
+        } else {
+            self.parents.push(row);
+        }
     }
 
     fn into_survey(self, from: String) -> Survey {
         let Self {
-            mut plugins,
+            plugins,
             kinds: _,
             namespaces: _,
             mut parents,
             mut faults,
         } = self;
-        let named: BTreeSet<&String> = parents.iter().map(|parent| &parent.plugin).collect();
-        for name in named {
-            // The plugin has no Plugin resource: it was given to a host as a file, and only that host knows its state.
-            plugins.entry(name.clone()).or_insert_with(|| PluginRow {
-                name: name.clone(),
-                ..PluginRow::default()
-            });
-        }
-        for parent in parents.iter().filter(|parent| !parent.left_out) {
-            if let Some(plugin) = plugins.get_mut(&parent.plugin) {
-                plugin.parents += 1;
-                plugin.ready += usize::from(parent.is_ready());
-            }
-        }
         parents.sort();
         faults.sort_by(|a, b| b.time.cmp(&a.time));
         Survey {
@@ -252,7 +246,7 @@ impl Found {
 
 fn parent_row(
     kind: &GroupKind,
-    owner: &Owner,
+    owner: &KindOwner,
     parent: &Object,
     standing: &ParentConditions,
 ) -> ParentRow {
@@ -268,7 +262,6 @@ fn parent_row(
         reason: why.reason,
         message: why.message,
         last_pass: None,
-        left_out: false,
     }
 }
 

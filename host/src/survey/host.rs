@@ -159,6 +159,5 @@ fn parent_row(plugin: &str, parent: ParentState) -> ParentRow {
         reason,
         message,
         last_pass,
-        left_out: false,
     }
 }

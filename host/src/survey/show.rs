@@ -16,7 +16,7 @@ const NOTHING: &str = "-";
 pub(super) fn status(survey: &Survey) -> String {
     let mut out = format!("{}\n", heading(survey));
     if survey.plugins.is_empty() {
-        out.push_str("No plugin serves.\n");
+        out.push_str("No plugin is active.\n");
         return out;
     }
     out.push('\n');
@@ -52,7 +52,7 @@ fn heading(survey: &Survey) -> String {
         None => "",
         Some(host) if host.stands_by => " stands by: another host writes",
         Some(host) if !host.started => " is starting",
-        Some(_) => " serves",
+        Some(_) => " is active",
     };
     let left_out = match survey
         .host
@@ -60,14 +60,13 @@ fn heading(survey: &Survey) -> String {
         .map_or(0, |host| host.plugins_not_served)
     {
         0 => String::new(),
-        1 => "; 1 plugin is not served, see the log of the host".to_owned(),
-        many => format!("; {many} plugins are not served, see the log of the host"),
+        1 => "; 1 plugin is not active, see the log of the host".to_owned(),
+        many => format!("; {many} plugins are not active, see the log of the host"),
     };
     format!("{}{does}{left_out}", survey.from)
 }
 
-/// Returns the table of plugins.
-pub(super) fn plugins(plugins: &[PluginRow]) -> String {
+fn plugins(plugins: &[PluginRow]) -> String {
     let rows = plugins.iter().map(|plugin| {
         [
             plugin.name.clone(),
@@ -95,8 +94,7 @@ pub(super) fn plugins(plugins: &[PluginRow]) -> String {
     )
 }
 
-/// Returns the table of parents.
-pub(super) fn parents(parents: &[ParentRow]) -> String {
+fn parents(parents: &[ParentRow]) -> String {
     let rows = parents.iter().map(|parent| {
         let place = match &parent.namespace {
             Some(namespace) => format!("{namespace}/{}", parent.name),

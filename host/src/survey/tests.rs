@@ -47,7 +47,7 @@ fn lists_parents_that_are_not_ready_with_the_reason() {
     let survey = host::of_state("127.0.0.1:8080", state());
     assert!(!survey.is_well());
     expect![[r"
-        host 127.0.0.1:8080 serves
+        host 127.0.0.1:8080 is active
 
         PLUGIN     SERVING  PARENTS  READY  FAULTS  REVISION
         etcd       True     2        2      0       ff
@@ -77,7 +77,7 @@ fn reports_that_all_parents_are_ready() {
     assert!(!survey.is_well());
     let text = show::status(&survey);
     assert!(
-        text.starts_with("host h:1 serves; 1 plugin is not served"),
+        text.starts_with("host h:1 is active; 1 plugin is not active"),
         "{text}"
     );
 }
@@ -101,7 +101,7 @@ fn a_plugin_that_waits_for_the_cache_is_not_well() {
 async fn reports_that_no_host_answers() {
     // No process listens on port 1.
     let error = host::survey("127.0.0.1:1", PATIENCE).await.unwrap_err();
-    assert_eq!(error.exit(), Exit::NoAnswer);
+    assert_eq!(error.exit(), Exit::Failure);
     let text = error.to_string();
     assert!(
         text.starts_with("no host answers at 127.0.0.1:1: check that it is running"),

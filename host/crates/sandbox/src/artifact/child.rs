@@ -27,9 +27,10 @@ const CPU_SECONDS_EXTRA: u64 = 2;
 const OOM_SCORE: &[u8] = b"1000";
 
 /// The exit code of a process whose compiler refused the component.
-const REFUSED: u8 = 2;
+/// Not 2: an unusable command line ends with 2, and that is no verdict on the component.
+const REFUSED: u8 = 3;
 /// The exit code of a process that failed for another reason.
-const FAILED: u8 = 4;
+const FAILED: u8 = 1;
 
 /// Bounds of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -125,7 +125,7 @@ fn a_process_knows_its_bounds_and_nothing_else() {
 #[test]
 fn an_engine_that_counts_fuel_gets_code_that_does() {
     let case = Case::new();
-    let compiler = case.compiler("echo \"$@\" >$DIR/arguments; exit 2", BOUNDS);
+    let compiler = case.compiler("echo \"$@\" >$DIR/arguments; exit 3", BOUNDS);
     let metered = engine(Metering::Fuel);
     let refused = compiler.compile(&metered, &guest().build(), &Limits::default());
     assert!(refused.is_err());
@@ -149,7 +149,7 @@ fn check_found(script: &str, expected: &str) {
 #[test]
 fn what_the_compiler_refuses_is_remembered() {
     check_found(
-        "echo first >&2; echo 'error: there is no such thing' >&2; exit 2",
+        "echo first >&2; echo 'error: there is no such thing' >&2; exit 3",
         "the compiler refused the component: there is no such thing",
     );
 }
@@ -170,7 +170,7 @@ fn what_takes_too_much_memory_is_remembered() {
         expected,
     );
     check_found(
-        "echo 'error: out of memory (failed to allocate 64 bytes)' >&2; exit 2",
+        "echo 'error: out of memory (failed to allocate 64 bytes)' >&2; exit 3",
         expected,
     );
 }
@@ -282,7 +282,7 @@ fn a_process_that_does_not_end_is_killed() {
 fn what_the_host_lacks_is_no_verdict() {
     let case = Case::new();
     let error = case
-        .compile("echo 'error: no such limit' >&2; exit 4")
+        .compile("echo 'error: no such limit' >&2; exit 1")
         .err()
         .unwrap();
     assert!(matches!(error, Error::RunCompiler { .. }), "{error}");
@@ -322,7 +322,7 @@ fn no_more_than_so_many_compile_at_a_time() {
 #[test]
 fn nothing_that_is_refused_without_compiling_gets_a_process() {
     let case = Case::new();
-    let compiler = case.compiler("exit 2", BOUNDS);
+    let compiler = case.compiler("exit 3", BOUNDS);
     let limits = Limits {
         functions_max: 0,
         ..Limits::default()

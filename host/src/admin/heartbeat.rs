@@ -14,59 +14,60 @@ use super::Check;
 
 /// The set of expected heartbeats.
 #[derive(Clone)]
-pub struct Heart {
+pub struct Heartbeats {
     start: Instant,
-    beats: Arc<Mutex<Vec<Watched>>>,
+    senders: Arc<Mutex<Vec<Sender>>>,
 }
 
-struct Watched {
+/// The expectation for one sender.
+struct Sender {
     name: String,
     patience: Duration,
     last: Arc<AtomicU64>,
 }
 
 /// A sender of heartbeats; as long as it is held, silence fails the check.
-pub struct Beat {
+pub struct Heartbeat {
     start: Instant,
     last: Arc<AtomicU64>,
-    beats: Arc<Mutex<Vec<Watched>>>,
+    senders: Arc<Mutex<Vec<Sender>>>,
 }
 
-impl Default for Heart {
+impl Default for Heartbeats {
     fn default() -> Self {
         Self {
             start: Instant::now(),
-            beats: Arc::default(),
+            senders: Arc::default(),
         }
     }
 }
 
-impl Heart {
+impl Heartbeats {
     /// Expects a heartbeat at least once per `patience`, from now on.
-    pub fn expect(&self, name: impl Into<String>, patience: Duration) -> Beat {
+    pub fn expect(&self, name: impl Into<String>, patience: Duration) -> Heartbeat {
         let last = Arc::new(AtomicU64::new(millis(self.start.elapsed())));
-        self.beats.lock().push(Watched {
+        self.senders.lock().push(Sender {
             name: name.into(),
             patience,
             last: Arc::clone(&last),
         });
-        Beat {
+        Heartbeat {
             start: self.start,
             last,
-            beats: Arc::clone(&self.beats),
+            senders: Arc::clone(&self.senders),
         }
     }
 
     /// Returns one check per sender, which fails after a silence longer than its `patience`.
     pub fn checks(&self) -> Vec<Check> {
         let now = millis(self.start.elapsed());
-        let beats = self.beats.lock();
-        let checks = beats.iter().map(|watched| {
-            let silent = now.saturating_sub(watched.last.load(Ordering::Relaxed));
+        let senders = self.senders.lock();
+        let checks = senders.iter().map(|sender| {
+            let silent = now.saturating_sub(sender.last.load(Ordering::Relaxed));
             let silent = Duration::from_millis(silent);
-            let is_late = silent > watched.patience;
+            let is_late = silent > sender.patience;
             Check {
-                name: watched.name.clone(),
+                name: sender.name.clone(),
                 problem: is_late.then(|| format!("no heartbeat for {} s", silent.as_secs())),
             }
         });
@@ -74,18 +75,18 @@ impl Heart {
     }
 }
 
-impl Beat {
+impl Heartbeat {
     /// Sends a heartbeat.
-    pub fn beat(&self) {
+    pub fn send(&self) {
         self.last
             .store(millis(self.start.elapsed()), Ordering::Relaxed);
     }
 }
 
-impl Drop for Beat {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
-        let mut beats = self.beats.lock();
-        beats.retain(|watched| !Arc::ptr_eq(&watched.last, &self.last));
+        let mut senders = self.senders.lock();
+        senders.retain(|sender| !Arc::ptr_eq(&sender.last, &self.last));
     }
 }
 
@@ -99,11 +100,11 @@ mod tests {
 
     #[test]
     fn o1_silence_is_a_problem_as_long_as_the_beat_is_held() {
-        let heart = Heart::default();
-        let patient = heart.expect("patient", Duration::from_mins(1));
-        let silent = heart.expect("silent", Duration::ZERO);
+        let heartbeats = Heartbeats::default();
+        let patient = heartbeats.expect("patient", Duration::from_mins(1));
+        let silent = heartbeats.expect("silent", Duration::ZERO);
         let problem = |name: &str| {
-            let checks = heart.checks();
+            let checks = heartbeats.checks();
             let check = checks.into_iter().find(|check| check.name == name);
             check.map(|check| check.problem.is_some())
         };
@@ -113,7 +114,7 @@ mod tests {
         }
         assert_eq!(problem("patient"), Some(false));
         assert_eq!(problem("silent"), Some(true));
-        patient.beat();
+        patient.send();
         drop(silent);
         assert_eq!(problem("silent"), None);
     }

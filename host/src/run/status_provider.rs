@@ -10,17 +10,17 @@ use innkeeper_reconcile::{Next, RecentFault, Reconciler};
 use tokio::time::{Instant, interval};
 use tracing::error;
 
-use super::Gallery;
+use super::StatusRegistry;
 use crate::{
     admin::{
-        Beat, Check, ControllerState, FaultState, HostState, KindState, ParentState, PassState,
-        PluginState, Shown, WatchState,
+        Check, ControllerState, FaultState, Heartbeat, HostState, KindState, ParentState,
+        PassState, PluginState, StatusProvider, WatchState,
     },
     config::LogControl,
 };
 
 /// Interval of the runtime's heartbeat.
-const BEAT_EVERY: Duration = Duration::from_secs(1);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The largest number of parents per kind that are listed as not Ready.
 /// More than a person reads; it bounds the size of the answer.
@@ -30,51 +30,51 @@ const PARENTS_MAX: usize = 500;
 const PARKED: &str = Next::Parked(Duration::ZERO).word();
 
 /// The running host as [`admin`](crate::admin) shows it.
-pub(super) struct House {
-    gallery: Arc<Gallery>,
+pub(super) struct RunningHost {
+    status: Arc<StatusRegistry>,
     log: LogControl,
 }
 
-impl House {
-    pub(super) fn new(gallery: Arc<Gallery>, log: LogControl) -> Self {
-        let source = Arc::new(Counted(Arc::clone(&gallery)));
-        gallery.metrics().add_source(source);
-        Self { gallery, log }
+impl RunningHost {
+    pub(super) fn new(status: Arc<StatusRegistry>, log: LogControl) -> Self {
+        let source = Arc::new(StatusMetrics(Arc::clone(&status)));
+        status.metrics().add_source(source);
+        Self { status, log }
     }
 
     fn watches(&self) -> Vec<WatchStatus> {
-        watches(&self.gallery)
+        watches(&self.status)
     }
 }
 
 /// Sends heartbeats as long as the runtime still runs tasks.
-pub(super) async fn beat(beat: Beat) -> std::convert::Infallible {
-    let mut ticks = interval(BEAT_EVERY);
+pub(super) async fn send_heartbeats(heartbeat: Heartbeat) -> std::convert::Infallible {
+    let mut ticks = interval(HEARTBEAT_INTERVAL);
     loop {
         ticks.tick().await;
-        beat.beat();
+        heartbeat.send();
     }
 }
 
-impl Shown for House {
+impl StatusProvider for RunningHost {
     fn alive(&self) -> Vec<Check> {
-        self.gallery.heart().checks()
+        self.status.heartbeats().checks()
     }
 
     fn ready(&self) -> Vec<Check> {
         let started = Check {
             name: "start".to_owned(),
-            problem: (!self.gallery.is_started()).then(|| {
+            problem: (!self.status.is_started()).then(|| {
                 "the API server has not answered yet, or plugins are still loading".to_owned()
             }),
         };
         // On standby, one check covers all watches, because no plugin is active. An active host has a check per plugin.
-        let standby = self.gallery.stands_by().then(|| Check {
+        let standby = self.status.stands_by().then(|| Check {
             name: "standby".to_owned(),
             problem: still_warming(&self.watches()),
         });
-        let serving = self.gallery.serving();
-        let plugins = serving.iter().map(|plugin| Check {
+        let active = self.status.active();
+        let plugins = active.iter().map(|plugin| Check {
             name: format!("plugin/{}", plugin.name),
             problem: still_reading(plugin),
         });
@@ -83,20 +83,20 @@ impl Shown for House {
     }
 
     fn metrics(&self) -> String {
-        self.gallery.metrics().encode().unwrap_or_else(|error| {
+        self.status.metrics().encode().unwrap_or_else(|error| {
             error!(error = %error_chain(&error), "failed to encode the metrics");
             String::new()
         })
     }
 
     fn state(&self) -> HostState {
-        let serving = self.gallery.serving();
-        let controllers = self.gallery.controllers();
+        let active = self.status.active();
+        let controllers = self.status.controllers();
         HostState {
-            started: self.gallery.is_started(),
-            stands_by: self.gallery.stands_by(),
-            plugins_not_served: self.gallery.left_out(),
-            plugins: serving.iter().map(|plugin| plugin_state(plugin)).collect(),
+            started: self.status.is_started(),
+            stands_by: self.status.stands_by(),
+            plugins_not_served: self.status.inactive_count(),
+            plugins: active.iter().map(|plugin| plugin_state(plugin)).collect(),
             controllers: controllers.iter().map(controller_state).collect(),
             watches: self.watches().iter().map(watch_state).collect(),
         }
@@ -107,9 +107,9 @@ impl Shown for House {
     }
 
     fn set_log_filter(&self, filter: &str) -> Result<(), String> {
-        self.log
-            .set_filter(filter)
-            .map_err(|error| error_chain(&error).to_string())
+        self.log.set_filter(filter).map_err(|error| {
+            format!("failed to parse the log filter \"{filter}\": {error}; write it as info,innkeeper=debug")
+        })
     }
 }
 
@@ -140,8 +140,8 @@ fn still_warming(watches: &[WatchStatus]) -> Option<String> {
 }
 
 /// Returns the state of every watch; empty before the host has begun to read.
-fn watches(gallery: &Gallery) -> Vec<WatchStatus> {
-    let cluster = gallery.cluster();
+fn watches(status: &StatusRegistry) -> Vec<WatchStatus> {
+    let cluster = status.cluster();
     cluster
         .map(|cluster| cluster.status().watches)
         .unwrap_or_default()
@@ -264,11 +264,11 @@ fn watch_state(watch: &WatchStatus) -> WatchState {
 }
 
 /// The metrics that are computed at each scrape.
-struct Counted(Arc<Gallery>);
+struct StatusMetrics(Arc<StatusRegistry>);
 
-impl SampleSource for Counted {
+impl SampleSource for StatusMetrics {
     fn sample(&self) -> Sample {
-        let plugins = self.0.serving();
+        let plugins = self.0.active();
         Sample {
             watches: watches(&self.0).iter().map(watch_sample).collect(),
             plugins: plugins
@@ -288,7 +288,7 @@ impl SampleSource for Counted {
                         .sum(),
                 })
                 .collect(),
-            left_out: self.0.left_out(),
+            left_out: self.0.inactive_count(),
             unfinished: self.0.controllers().iter().map(unfinished).collect(),
         }
     }

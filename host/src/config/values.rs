@@ -1,0 +1,110 @@
+//! The parsers of values that several flags share.
+//!
+//! clap prefixes each message with the value and its flag, so a message has the cause and the remedy only.
+
+use std::{
+    fs,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use innkeeper_model::{LabelSelector, error_chain, is_dns_label};
+use innkeeper_source::{PublicKey, SigningKey};
+
+/// A text in PEM form.
+pub(super) type Pem = Vec<u8>;
+
+/// Parses a number of whole seconds within the range.
+pub(super) fn seconds(range: RangeInclusive<u64>) -> impl TypedValueParser<Value = Duration> {
+    clap::value_parser!(u64)
+        .range(range)
+        .map(Duration::from_secs)
+}
+
+/// Parses the name of a namespace, an account, or a Service: a DNS label.
+pub(super) fn dns_label(text: &str) -> Result<String, String> {
+    if is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "use at most 63 lower-case letters, digits and dashes, starting and ending with a letter or digit"
+                .to_owned(),
+        )
+    }
+}
+
+/// Parses a label selector that does not select everything.
+pub(super) fn selector(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("it selects everything: omit the flag to serve all Plugins".to_owned());
+    }
+    match LabelSelector::parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error_chain(&error).to_string()),
+    }
+}
+
+/// Reads a file of trusted authorities.
+pub(super) fn authorities() -> impl TypedValueParser<Value = Pem> {
+    const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
+    PathBufValueParser::new().try_map(|path| {
+        let pem = read(&path)?;
+        // Without this check, a host would report the empty file late or never.
+        if pem.windows(BEGIN.len()).any(|part| part == BEGIN) {
+            Ok(pem)
+        } else {
+            Err("it contains no certificate: give the authorities as PEM".to_owned())
+        }
+    })
+}
+
+/// Reads a file with a public key.
+pub(super) fn public_key() -> impl TypedValueParser<Value = PublicKey> {
+    PathBufValueParser::new().try_map(|path| {
+        let text = read_text(&path)?;
+        PublicKey::from_pem(&text).map_err(|error| error_chain(&error).to_string())
+    })
+}
+
+/// Reads a file with a private key.
+pub(super) fn private_key() -> impl TypedValueParser<Value = Arc<SigningKey>> {
+    PathBufValueParser::new().try_map(|path| {
+        let text = read_text(&path)?;
+        let key = SigningKey::from_pem(&text);
+        key.map(Arc::new)
+            .map_err(|error| error_chain(&error).to_string())
+    })
+}
+
+/// Lists the plugins of a directory, sorted, so that the same directory always gives the same order.
+pub(super) fn wasm_files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
+    let list = |path: &Path| -> std::io::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let file = entry?.path();
+            if file.extension().is_some_and(|found| found == "wasm") {
+                files.push(file);
+            }
+        }
+        files.sort();
+        Ok(files)
+    };
+    PathBufValueParser::new().try_map(move |path| match list(&path) {
+        Ok(files) if files.is_empty() => Err("it contains no file that ends in .wasm".to_owned()),
+        Ok(files) => Ok(files),
+        Err(error) => Err(format!("failed to read the directory: {error}")),
+    })
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("failed to read the file: {error}"))
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("failed to read the file: {error}"))
+}
