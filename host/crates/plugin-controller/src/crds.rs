@@ -128,7 +128,7 @@ async fn apply(
     Ok(true)
 }
 
-fn refused(plugin: &PluginName, name: &str, source: crd::Refusal) -> Error {
+fn refused(plugin: &PluginName, name: &str, source: crd::CrdRefusal) -> Error {
     Error::CrdRefused {
         plugin: plugin.clone(),
         name: name.to_owned(),

@@ -94,7 +94,7 @@ fn kept(world: &World, kind: &str) -> Vec<String> {
 
 #[test]
 fn w1_there_is_one_request_for_each_kind_and_namespace_and_none_for_all() {
-    let (mut world, _) = limited(ReadScope::Cluster);
+    let mut world = limited(ReadScope::Cluster);
     let asked = |world: &World| -> BTreeSet<String> {
         let orders = world.state.orders().into_values();
         let line = |order: Order| {
