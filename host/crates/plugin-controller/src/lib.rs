@@ -262,7 +262,8 @@ fn read(
     let compiled = context.compiler.compile(engine, &bytes, limits)?;
     let described = Described::load(engine, &compiled, &context.limits)?;
     let config = context.configs.get(described.manifest().name.as_str());
-    Ok(described.configure(config.unwrap_or(&Map::new()))?)
+    let defaults = Map::new();
+    Ok(described.configure(config.unwrap_or(&defaults))?)
 }
 
 /// Returns the grants of a plugin given as a file: those given for its name, else [`Grants::for_file`].

@@ -133,7 +133,7 @@ pub(crate) async fn run(
         for ((pass, span), (report, reads)) in called.zip(turn.called) {
             let id = pass.id.clone();
             let planned = plan(pass, &span, report, reads.into_recording());
-            let result = planned.map_or_else(|stopped| stopped.dry_run(), |pass| pass.dry_run());
+            let result = planned.map_or_else(Pass::<Stopped>::dry_run, Pass::<Planned>::dry_run);
             results.push((id, result));
         }
         jobs = turn.left;

@@ -65,7 +65,7 @@ pub(crate) enum End<'a> {
         again: bool,
     },
     /// The plan was applied, as far as that was possible.
-    Applied(Applied<'a>),
+    Applied(Box<Applied<'a>>),
 }
 
 /// The findings about a plan that was applied.
@@ -143,8 +143,9 @@ impl<'a> Findings<'a> {
         match &self.end {
             End::Kept { report, .. }
             | End::Finalizing { report }
-            | End::NotApplied { report, .. }
-            | End::Applied(Applied { report, .. }) => &report.events,
+            | End::NotApplied { report, .. } => &report.events,
+            End::Applied(applied) => &applied.report.events,
+
             End::Stopped {
                 reason: Stop::Fault { fault, .. },
                 ..

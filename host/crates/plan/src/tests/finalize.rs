@@ -86,6 +86,7 @@ fn nothing_is_created_during_a_foreground_deletion() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_parent_gets_the_pass_for_its_state_l1() {
     let skip = |parent: Parent| {
         parent.with(

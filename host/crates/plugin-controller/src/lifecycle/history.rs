@@ -331,7 +331,7 @@ mod tests {
         history.begin(&larger, &Activation::Declared, at(21));
         assert_eq!(history.0.len(), 1);
 
-        let mut entries = history.0.to_vec();
+        let mut entries = history.0.clone();
         entries[0].config.clear();
         assert_eq!(History(entries.clone()).past().next(), None);
         entries[0].digest = "none".to_owned();

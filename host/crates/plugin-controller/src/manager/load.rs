@@ -62,8 +62,7 @@ impl Manager {
                 None
             }
             Err(failure) => {
-                let (plugin, stage) = (&declared.name, failure.stage);
-                warn!(%plugin, ?stage, error = failure.message, "failed to load the component of a Plugin");
+                warn!(plugin = %declared.name, stage = ?failure.stage, error = failure.message, "failed to load the component of a Plugin");
                 state.retry_at(failure.retry)
             }
         };

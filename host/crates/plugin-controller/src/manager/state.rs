@@ -189,7 +189,7 @@ impl PluginState {
             return NextStep::Load;
         }
         let loaded = loaded.filter(|plugin| self.rollback(plugin).is_none());
-        let Some(next) = loaded.or(Some(&active.plugin).filter(is_granted)) else {
+        let Some(next) = loaded.or_else(|| Some(&active.plugin).filter(is_granted)) else {
             return NextStep::Stop;
         };
         if next.revision() != active.plugin.revision() || declared.terms != active.terms {

@@ -1,8 +1,4 @@
 //! The Plugin resource: its definition, its declaration, and the specs that both the API server and the host reject.
-#![expect(
-    clippy::needless_raw_string_hashes,
-    reason = "expect-test writes its expectations like this"
-)]
 
 use std::{sync::Arc, time::Duration};
 

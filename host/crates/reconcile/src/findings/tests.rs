@@ -79,6 +79,7 @@ fn fault(kind: FaultKind, phase: Phase) -> Stop {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
     use FaultKind::{Fatal, Invalid, Retry};
     use Phase::{Finalize, Reconcile};
@@ -161,13 +162,7 @@ fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
             "HashKeyMissing",
             Next::Backoff,
         ),
-        (
-            Stop::Unchanged(soon.clone()),
-            Some(&mine),
-            0,
-            "",
-            soon.clone(),
-        ),
+        (Stop::Unchanged(soon.clone()), Some(&mine), 0, "", soon),
         (Stop::NotReported(Next::Backoff), None, 0, "", Next::Backoff),
         (Stop::NotCalled, Some(&mine), 0, "", Next::Backoff),
         (refused, Some(&mine), 0, "GuestTrapped", Next::Backoff),
@@ -243,6 +238,7 @@ fn a_pass_that_changes_no_child_follows_the_guest_and_the_finalizer() {
 
 /// The facts of an applied plan: retry of a failure, rate limit, field conflict, request of the guest, report left.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn failures_limits_conflicts_and_requests_merge_in_this_order() {
     let (hour, minute) = (MINUTE * 60, Some(60_000));
     let held = held_back(Duration::from_secs(5));
@@ -340,13 +336,13 @@ fn failures_limits_conflicts_and_requests_merge_in_this_order() {
         ),
     ] {
         let report = report(asked);
-        let end = End::Applied(Applied {
+        let end = End::Applied(Box::new(Applied {
             report: &report,
             conclusion: conclusion(retry),
             held_back: is_held.then(|| held.clone()),
             conflict: contested.then(conflict),
             left,
-        });
+        }));
         let case = format!("{retry:?} {is_held} {contested} {asked:?}");
         let concluded = concluded(Some(&parent(None)), end);
         assert_eq!(concluded, (expected.to_owned(), next), "{case}");

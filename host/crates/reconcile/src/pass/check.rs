@@ -19,12 +19,12 @@ pub(crate) struct Checked {
     pub(super) reads: Option<Vec<(ReadKey, Answer)>>,
 }
 
-impl From<Rejection> for Stop {
+impl From<Rejection> for Box<Stop> {
     fn from(rejection: Rejection) -> Self {
-        Self::Refused {
+        Self::new(Stop::Refused {
             reason: rejection.reason(),
             message: rejection.message().to_owned(),
-        }
+        })
     }
 }
 
@@ -43,13 +43,13 @@ impl<'a> Pass<'a, Answered> {
                 outcome,
                 reads,
             })),
-            Err(reason) => Err(pass.stop(|()| Some(entered.observation.parent), reason)),
+            Err(reason) => Err(pass.stop(|()| Some(entered.observation.parent), *reason)),
         }
     }
 }
 
 impl Pass<'_, ()> {
-    fn accept(&self, phase: Phase, end: End) -> Result<Accepted<Outcome>, Stop> {
+    fn accept(&self, phase: Phase, end: End) -> Result<Accepted<Outcome>, Box<Stop>> {
         let serving = &self.epoch.serving;
         let rules = policy::Rules {
             manifest: serving.plugin.manifest(),
@@ -59,17 +59,18 @@ impl Pass<'_, ()> {
             parent: self.id,
             phase,
         };
-        match end {
-            End::Answered(outcome) => Ok(policy::check(outcome, &rules)?),
-            End::GuestFault(fault) => Err(Stop::Fault {
+        let reason = match end {
+            End::Answered(outcome) => return Ok(policy::check(outcome, &rules)?),
+            End::GuestFault(fault) => Stop::Fault {
                 fault: policy::check_fault(fault)?,
                 phase,
-            }),
-            End::Faulted(fault) => Err(Stop::Refused {
+            },
+            End::Faulted(fault) => Stop::Refused {
                 reason: fault.category(),
                 message: fault.to_string(),
-            }),
-            End::Parked(kind) => Err(Stop::ReadNotCached(kind)),
-        }
+            },
+            End::Parked(kind) => Stop::ReadNotCached(kind),
+        };
+        Err(Box::new(reason))
     }
 }

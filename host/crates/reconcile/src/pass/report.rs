@@ -150,7 +150,10 @@ impl Pass<'_, ()> {
                 applied.left = applied.is_complete()
                     && execution.comes_back()
                     && ledger.lock().leave(self.id, &report.events);
-                (End::Applied(applied), !execution.results.is_empty())
+                (
+                    End::Applied(Box::new(applied)),
+                    !execution.results.is_empty(),
+                )
             }
         }
     }
