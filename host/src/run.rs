@@ -228,7 +228,7 @@ fn share(
         metrics: Arc::clone(status.metrics()),
         events: Events::new("innkeeper".to_owned()),
         hash_key,
-        trials: tokio::sync::Notify::new(),
+        analyses: tokio::sync::Notify::new(),
         remember_passes: !args.forget_passes,
         resync_period: args.resync_period,
         now: Timestamp::now,

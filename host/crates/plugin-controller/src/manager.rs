@@ -43,7 +43,7 @@ use innkeeper_model::{
     Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, error_chain,
 };
 use innkeeper_reconcile::{
-    Next, Shared, Turn,
+    Attempt, Next, Shared,
     controller::{self, Work, queue::Class},
 };
 
@@ -260,7 +260,7 @@ impl Work for Manager {
     async fn triggers(&self) -> Vec<(ObjectId, Class)> {
         tokio::select! {
             triggers = controller::triggers(&self.registration) => triggers,
-            () = self.context.shared.trials.notified() => {
+            () = self.context.shared.analyses.notified() => {
                 let on_trial = self.on_trial.lock();
                 on_trial.iter().map(|id| (id.clone(), Class::Swapped)).collect()
             }
@@ -271,7 +271,7 @@ impl Work for Manager {
         }
     }
 
-    async fn pass(&self, id: ObjectId, turn: Turn) -> Next {
+    async fn pass(&self, id: ObjectId, attempt: Attempt) -> Next {
         let observation = match self.registration.observe(&id).await {
             Observed::Ready(observation) => observation,
             Observed::Gone => {
@@ -295,7 +295,7 @@ impl Work for Manager {
         let Some(mut state) = state else {
             return Next::Backoff;
         };
-        state.change = turn.changed;
+        state.change = attempt.changed;
         let next = self.reconcile(plugin, &mut state).await;
         self.withdraw_unless_waiting(&id, &state);
         self.track(&id, &state);

@@ -49,7 +49,7 @@ impl Context {
     /// Leaves a parent out of the rollout analysis of an epoch: it is gone, or its passes are stopped.
     pub(crate) fn excuse(&self, epoch: &Epoch, parent: &ObjectId) {
         if epoch.analysis.lock().excuse(parent) {
-            self.shared.trials.notify_one();
+            self.shared.analyses.notify_one();
         }
     }
 

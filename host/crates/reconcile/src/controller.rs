@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::{Next, Reconciler, Turn};
+use crate::{Attempt, Next, Reconciler};
 use queue::{Class, Queue, QueueOptions, Ticket};
 use resync::Resync;
 
@@ -38,7 +38,7 @@ pub trait Work: Send + Sync + 'static {
     fn triggers(&self) -> impl Future<Output = Vec<(ObjectId, Class)>> + Send;
 
     /// Runs one pass.
-    fn pass(&self, parent: ObjectId, turn: Turn) -> impl Future<Output = Next> + Send;
+    fn pass(&self, parent: ObjectId, attempt: Attempt) -> impl Future<Output = Next> + Send;
 
     /// Queues every parent without a known change; they come back as triggers.
     /// Called once per [`Bounds::resync_period`], if that is set.
@@ -209,7 +209,7 @@ impl<W: Work> PassLoop<W> {
             return;
         };
         self.bucket.take(1, self.rate, now);
-        let turn = Turn {
+        let attempt = Attempt {
             failures,
             parked: parked_since.map(|since| now.saturating_sub(since)),
             changed: self.changed.remove(&key),
@@ -217,13 +217,13 @@ impl<W: Work> PassLoop<W> {
         let work = Arc::clone(&self.work);
         let running = self.metrics.begin(waited, self.queue.depth());
         self.passes.spawn(async move {
-            let next = work.pass(key.clone(), turn).await;
+            let next = work.pass(key.clone(), attempt).await;
             running.end(result(&next));
             drop(place);
             EndedPass {
                 parent: key,
                 next,
-                changed: turn.changed,
+                changed: attempt.changed,
             }
         });
     }
@@ -281,8 +281,8 @@ impl Work for Reconciler {
         triggers(self.registration()).await
     }
 
-    async fn pass(&self, parent: ObjectId, turn: Turn) -> Next {
-        Self::pass(self, &parent, turn).await
+    async fn pass(&self, parent: ObjectId, attempt: Attempt) -> Next {
+        Self::pass(self, &parent, attempt).await
     }
 
     fn resync(&self) {

@@ -42,7 +42,7 @@ impl Candidate {
 
 /// The result of a dry run for one parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rehearsal {
+pub enum DryRunOutcome {
     /// The host would accept the answer and make these changes.
     Planned(Changes),
     /// The guest would fail or break a limit, or the host would reject its answer.
@@ -99,7 +99,7 @@ pub(crate) async fn run(
     context: &Context,
     candidate: &Candidate,
     parents: Vec<ObjectId>,
-) -> Vec<(ObjectId, Rehearsal)> {
+) -> Vec<(ObjectId, DryRunOutcome)> {
     let mut results = Vec::with_capacity(parents.len());
     let (mut jobs, mut entered) = (VecDeque::new(), VecDeque::new());
     for parent in &parents {
@@ -115,7 +115,7 @@ pub(crate) async fn run(
     }
     while !jobs.is_empty() {
         let plugin = candidate.serving().plugin.clone();
-        let turn = match context.shared.pool.rehearse(plugin, jobs).await {
+        let turn = match context.shared.pool.dry_run(plugin, jobs).await {
             Ok(turn) => turn,
             Err(error) => {
                 let why = error_chain(&error).to_string();
@@ -168,13 +168,13 @@ fn plan<'a>(
 }
 
 impl Pass<'_, Planned> {
-    fn dry_run(self) -> Rehearsal {
-        Rehearsal::Planned(Changes::of(&self.state.plan))
+    fn dry_run(self) -> DryRunOutcome {
+        DryRunOutcome::Planned(Changes::of(&self.state.plan))
     }
 }
 
 impl Pass<'_, Stopped> {
-    fn dry_run(self: Box<Self>) -> Rehearsal {
+    fn dry_run(self: Box<Self>) -> DryRunOutcome {
         let Self {
             registration,
             id,
@@ -184,7 +184,7 @@ impl Pass<'_, Stopped> {
         match state.reason {
             Stop::NotSelected { .. } => {
                 registration.commit(id, &Recording::default());
-                Rehearsal::Idle
+                DryRunOutcome::Idle
             }
             Stop::Gone
             | Stop::Ignored
@@ -193,7 +193,7 @@ impl Pass<'_, Stopped> {
             // Neither stops a dry run: a candidate has no earlier passes, and reports nothing.
             | Stop::Unchanged(_)
             | Stop::GivenUp(_)
-            | Stop::NotReported(_) => Rehearsal::Idle,
+            | Stop::NotReported(_) => DryRunOutcome::Idle,
             Stop::Behind { .. } => parked("the host's own last writes are not seen yet"),
             Stop::NotCached(waiting) => parked(&named(&waiting)),
             Stop::NamespaceNotSeen { .. } => parked("the namespace of the parent is not seen yet"),
@@ -204,18 +204,18 @@ impl Pass<'_, Stopped> {
             Stop::NotCalled => parked("the host failed to call the plugin"),
             Stop::Fault { fault, .. } => {
                 let fault = fault.into_inner();
-                Rehearsal::Fault {
+                DryRunOutcome::Fault {
                     kind: fault.kind,
                     message: fault.message,
                 }
             }
-            Stop::Refused { reason, message } => Rehearsal::Refused { reason, message },
+            Stop::Refused { reason, message } => DryRunOutcome::Refused { reason, message },
         }
     }
 }
 
-fn parked(waiting: &str) -> Rehearsal {
-    Rehearsal::Parked {
+fn parked(waiting: &str) -> DryRunOutcome {
+    DryRunOutcome::Parked {
         waiting: waiting.to_owned(),
     }
 }

@@ -31,11 +31,11 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::{Analysis as Trial, AnalysisFault as TrialFault};
-pub use dry_run::{Candidate, Changes, Rehearsal};
+pub use analysis::{Analysis, AnalysisFault};
+pub use dry_run::{Candidate, Changes, DryRunOutcome};
 pub use epoch::Serving;
 pub use faults::RecentFault;
 pub use inventory::{CONFIG_MAP as INVENTORY, Error as InventoryError, Inventory};
-pub use next::{Next, Turn};
+pub use next::{Attempt, Next};
 pub use reconciler::Reconciler;
 pub use shared::{HashKeySlot, Shared};

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// The facts about a parent's earlier passes that its next pass gets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Turn {
+pub struct Attempt {
     /// The number of failed passes in a row.
     pub failures: u32,
     /// The time that passes have been parked; none if the last one was not.

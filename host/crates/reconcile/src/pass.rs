@@ -27,16 +27,16 @@ pub(crate) use state::{Pass, Step, Stopped};
 
 use crate::{
     context::Context,
-    next::{Next, Turn},
+    next::{Attempt, Next},
 };
 
 /// Runs a pass and returns the time of the next one.
 ///
 /// Never fails: every problem becomes a condition of the parent and decides the next pass.
-pub(crate) async fn run(context: &Context, id: &ObjectId, turn: Turn) -> Next {
+pub(crate) async fn run(context: &Context, id: &ObjectId, attempt: Attempt) -> Next {
     match steps(context, id).await {
         Ok(next) => next,
-        Err(stopped) => stopped.report(turn).await,
+        Err(stopped) => stopped.report(attempt).await,
     }
 }
 

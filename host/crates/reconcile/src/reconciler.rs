@@ -17,11 +17,11 @@ use tracing::{Instrument, debug, info_span};
 use super::{
     analysis::Analysis,
     context::Context,
-    dry_run::{self, Candidate, Rehearsal},
+    dry_run::{self, Candidate, DryRunOutcome},
     epoch::{Active, Epoch, Serving},
     faults::{RecentFault, RecentFaults},
     interest::interest,
-    next::{Next, Turn},
+    next::{Attempt, Next},
     pass, selection,
     shared::Shared,
 };
@@ -86,12 +86,12 @@ impl Reconciler {
     }
 
     /// Returns the results of the first passes since the last swap, or since the analysis was restarted.
-    pub fn trial(&self) -> Analysis {
+    pub fn analysis(&self) -> Analysis {
         self.context.active.current().analysis.lock().clone()
     }
 
     /// Restarts the rollout analysis of the active revision: the next pass of each parent counts as its first.
-    pub fn put_on_trial(&self) {
+    pub fn restart_analysis(&self) {
         *self.context.active.current().analysis.lock() = Analysis::unopened();
     }
 
@@ -165,12 +165,12 @@ impl Reconciler {
     /// Runs one pass for a parent and returns the time of the next one.
     ///
     /// Never fails: every problem becomes a condition of the parent and decides the next pass.
-    pub async fn pass(&self, parent: &ObjectId, turn: Turn) -> Next {
+    pub async fn pass(&self, parent: &ObjectId, attempt: Attempt) -> Next {
         let context = &self.context;
         let span = info_span!("pass", plugin = %context.plugin, %parent);
         let begin = Instant::now();
-        context.ledger.lock().begin(parent, turn.changed);
-        let next = pass::run(context, parent, turn)
+        context.ledger.lock().begin(parent, attempt.changed);
+        let next = pass::run(context, parent, attempt)
             .instrument(span.clone())
             .await;
         span.in_scope(|| debug!(?next, elapsed = ?begin.elapsed(), "pass ended"));
@@ -199,11 +199,11 @@ impl Reconciler {
     /// The dry run writes nothing, sets no condition, keeps no subscription and moves no counter of the plugin; the log
     /// lines of the guest get the level debug.
     /// Many parents in one call cost less than single calls: a guest thread is dispatched once for all of them.
-    pub async fn rehearse(
+    pub async fn dry_run(
         &self,
         candidate: &Candidate,
         parents: Vec<ObjectId>,
-    ) -> Vec<(ObjectId, Rehearsal)> {
+    ) -> Vec<(ObjectId, DryRunOutcome)> {
         dry_run::run(&self.context, candidate, parents).await
     }
 

@@ -32,7 +32,7 @@ pub struct Shared {
     /// The cluster's hash key.
     pub hash_key: HashKeySlot,
     /// Notified when a rollout analysis should be evaluated.
-    pub trials: Notify,
+    pub analyses: Notify,
     /// Skips a pass whose inputs are those of the last one, which wrote nothing.
     pub remember_passes: bool,
     /// The mean time between two passes of a parent without any known change.

@@ -1,9 +1,9 @@
 //! Whole passes of real guests with an API server in memory.
 
 mod counting;
+mod dry_runs;
 mod finalizing;
 mod managers;
-mod rehearsals;
 mod remembering;
 mod selecting;
 mod server;
@@ -74,7 +74,7 @@ impl World {
             metrics: Arc::default(),
             events: Events::new("test"),
             hash_key: slot,
-            trials: tokio::sync::Notify::new(),
+            analyses: tokio::sync::Notify::new(),
             remember_passes: true,
             resync_period: Duration::from_hours(10),
             now: Timestamp::now,
@@ -135,7 +135,7 @@ impl World {
                 let soon = Duration::from_millis(20);
                 let due = timeout(soon, reconciler.registration().triggers(99)).await;
                 for (parent, _) in due.unwrap_or_default() {
-                    reconciler.pass(&parent, Turn::default()).await;
+                    reconciler.pass(&parent, Attempt::default()).await;
                 }
             }
         };

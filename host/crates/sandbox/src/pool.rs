@@ -160,7 +160,7 @@ impl Pool {
     /// of their shares. A group that takes long ends early, but after at least one call, and returns the remaining jobs.
     ///
     /// A call that exceeds its deadline here does not make the active revision of its plugin slow.
-    pub async fn rehearse<R: Reads + 'static>(
+    pub async fn dry_run<R: Reads + 'static>(
         &self,
         plugin: Arc<Plugin>,
         mut jobs: VecDeque<Job<R>>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use innkeeper_model::{ObjectId, Retry};
-use innkeeper_reconcile::{Candidate, Reconciler, Rehearsal, Serving};
+use innkeeper_reconcile::{Candidate, DryRunOutcome, Reconciler, Serving};
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
@@ -141,18 +141,18 @@ impl DryRun {
         Ok(dry_run)
     }
 
-    fn add(&mut self, result: Rehearsal) -> Result<(), StageFailure> {
+    fn add(&mut self, result: DryRunOutcome) -> Result<(), StageFailure> {
         let counts = &mut self.counts;
         match result {
-            Rehearsal::Planned(changes) => {
+            DryRunOutcome::Planned(changes) => {
                 counts.creates += number(changes.creates);
                 counts.updates += number(changes.updates);
                 counts.deletes += number(changes.deletes.len());
                 self.deletes.extend(changes.deletes);
             }
-            Rehearsal::Refused { .. } | Rehearsal::Fault { .. } => counts.faults += 1,
-            Rehearsal::Idle => return Ok(()),
-            Rehearsal::Parked { waiting } => return Err(waits(&waiting)),
+            DryRunOutcome::Refused { .. } | DryRunOutcome::Fault { .. } => counts.faults += 1,
+            DryRunOutcome::Idle => return Ok(()),
+            DryRunOutcome::Parked { waiting } => return Err(waits(&waiting)),
         }
         counts.parents += 1;
         Ok(())
@@ -186,13 +186,13 @@ async fn run_group(
     candidate: &Candidate,
     mut parents: Vec<ObjectId>,
     until: Instant,
-) -> Vec<Rehearsal> {
+) -> Vec<DryRunOutcome> {
     let mut ended = Vec::with_capacity(parents.len());
     loop {
-        let results = reconciler.rehearse(candidate, parents).await;
+        let results = reconciler.dry_run(candidate, parents).await;
         parents = Vec::new();
         for (parent, result) in results {
-            if matches!(result, Rehearsal::Parked { .. }) && Instant::now() < until {
+            if matches!(result, DryRunOutcome::Parked { .. }) && Instant::now() < until {
                 parents.push(parent);
             } else {
                 ended.push(result);

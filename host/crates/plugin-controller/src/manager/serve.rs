@@ -121,7 +121,7 @@ impl Manager {
                 let served = Served::new(&self.context.shared, &declared.name, serving);
                 if state.history.is_on_trial() {
                     for reconciler in &served.reconcilers {
-                        reconciler.put_on_trial();
+                        reconciler.restart_analysis();
                     }
                 }
                 (Arc::new(served), None)

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use backon::{BackoffBuilder, ExponentialBackoff};
 use innkeeper_apply::Target;
 use innkeeper_model::{Condition, ConditionStatus, Digest, Object, Retry, Uid};
-use innkeeper_reconcile::TrialFault;
+use innkeeper_reconcile::AnalysisFault;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
 
@@ -395,22 +395,22 @@ impl PluginState {
     }
 
     /// Returns none while the set of parents is not known.
-    fn first_passes(&self) -> Option<(FirstPasses, Option<TrialFault>)> {
+    fn first_passes(&self) -> Option<(FirstPasses, Option<AnalysisFault>)> {
         let mut passes = FirstPasses::default();
         let mut first_fault = None;
         for reconciler in &self.active.as_ref()?.served.reconcilers {
-            let trial = reconciler.trial();
+            let analysis = reconciler.analysis();
             let registration = reconciler.registration();
             // The first pass opens a trial, and without parents there is none.
             let has_no_parents =
                 || registration.waiting().is_empty() && registration.parents().is_empty();
-            if !trial.is_open() && !has_no_parents() {
+            if !analysis.is_open() && !has_no_parents() {
                 return None;
             }
-            passes.pending += trial.pending();
-            passes.well += trial.well();
-            passes.faulted += trial.faulted();
-            first_fault = first_fault.or_else(|| trial.first_fault().cloned());
+            passes.pending += analysis.pending();
+            passes.well += analysis.well();
+            passes.faulted += analysis.faulted();
+            first_fault = first_fault.or_else(|| analysis.first_fault().cloned());
         }
         Some((passes, first_fault))
     }

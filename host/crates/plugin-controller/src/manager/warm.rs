@@ -10,7 +10,7 @@ use futures::FutureExt;
 use innkeeper_cluster::{Observed, Registration};
 use innkeeper_model::{Gvk, ObjectId, PluginName};
 use innkeeper_reconcile::{
-    Next, Turn,
+    Attempt, Next,
     controller::{self, Work, queue::Class},
 };
 use parking_lot::Mutex;
@@ -126,7 +126,7 @@ impl Work for Warmer {
         controller::triggers(&self.registration).await
     }
 
-    async fn pass(&self, id: ObjectId, _: Turn) -> Next {
+    async fn pass(&self, id: ObjectId, _: Attempt) -> Next {
         let plugin = match self.registration.observe(&id).await {
             Observed::Ready(observation) => observation.parent,
             Observed::Gone => {

@@ -73,7 +73,7 @@ impl Work for Fake {
         }
     }
 
-    async fn pass(&self, parent: ObjectId, _: Turn) -> Next {
+    async fn pass(&self, parent: ObjectId, _: Attempt) -> Next {
         let name = parent.name.to_string();
         {
             let mut running = self.running.lock();

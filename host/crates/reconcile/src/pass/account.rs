@@ -71,7 +71,7 @@ impl<S> Pass<'_, S> {
         let revision = epoch.serving.plugin.revision();
         context.ledger.lock().answered(self.id, revision, faulted);
         if epoch.analysis.lock().record(self.id, ended) {
-            context.shared.trials.notify_one();
+            context.shared.analyses.notify_one();
         }
     }
 }

@@ -11,13 +11,13 @@ use super::{
 use crate::{
     context::Context,
     findings::{End, Findings},
-    next::{Next, Turn},
+    next::{Attempt, Next},
     stop::Stop,
 };
 
 impl Pass<'_, Stopped> {
     /// Reports the reason where the parent has to know it, and returns the time of the next pass.
-    pub(super) async fn report(self: Box<Self>, turn: Turn) -> Next {
+    pub(super) async fn report(self: Box<Self>, attempt: Attempt) -> Next {
         self.settle();
         let Self {
             context,
@@ -38,7 +38,7 @@ impl Pass<'_, Stopped> {
             Some(parent) if releases => End::Released(release(context, parent).await),
             _ => End::Stopped {
                 reason: &reason,
-                parked: turn.parked.unwrap_or_default(),
+                parked: attempt.parked.unwrap_or_default(),
                 now: Instant::now(),
             },
         };

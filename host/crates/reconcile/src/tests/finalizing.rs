@@ -23,7 +23,7 @@ async fn pass_of(world: &World, guest: Guest, deleted: bool) -> Next {
     let due = async {
         loop {
             reconciler.registration().triggers(99).await;
-            match reconciler.pass(&parent("a"), Turn::default()).await {
+            match reconciler.pass(&parent("a"), Attempt::default()).await {
                 Next::Parked(_) | Next::Again(_) | Next::Forget => {}
                 next => return next,
             }

@@ -23,7 +23,7 @@ pub(super) async fn until_skipped(world: &World, reconciler: &Reconciler) -> Nex
     let skipped = reconciler.passes_skipped();
     let running = async {
         loop {
-            let next = reconciler.pass(&parent("a"), Turn::default()).await;
+            let next = reconciler.pass(&parent("a"), Attempt::default()).await;
             if reconciler.passes_skipped() > skipped {
                 return next;
             }
@@ -48,7 +48,7 @@ async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_change
     assert_eq!(until_skipped(&world, &reconciler).await, requeue);
     let skipped = reconciler.passes_skipped();
     assert_eq!(
-        reconciler.pass(&parent("a"), Turn::default()).await,
+        reconciler.pass(&parent("a"), Attempt::default()).await,
         requeue
     );
     assert_eq!(reconciler.passes_skipped(), skipped + 1);
@@ -73,7 +73,7 @@ async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_change
         .await
         .expect("a skipped pass should keep its subscriptions");
     let skipped = reconciler.passes_skipped();
-    reconciler.pass(&parent("a"), Turn::default()).await;
+    reconciler.pass(&parent("a"), Attempt::default()).await;
     assert_eq!(reconciler.passes_skipped(), skipped);
     until_skipped(&world, &reconciler).await;
 
@@ -89,7 +89,7 @@ async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_change
     // The first pass of another revision is not skipped.
     reconciler.swap(serving_of(reading().with_pages(3)), None);
     let skipped = reconciler.passes_skipped();
-    reconciler.pass(&parent("a"), Turn::default()).await;
+    reconciler.pass(&parent("a"), Attempt::default()).await;
     assert_eq!(reconciler.passes_skipped(), skipped);
 }
 
@@ -105,7 +105,7 @@ async fn a_guest_that_asks_for_the_time_is_called_in_every_pass() {
         })
         .await;
     for _ in 0..20 {
-        reconciler.pass(&parent("a"), Turn::default()).await;
+        reconciler.pass(&parent("a"), Attempt::default()).await;
     }
     assert_eq!(reconciler.passes_skipped(), 0);
 }
@@ -122,7 +122,7 @@ async fn no_pass_is_skipped_without_the_memory_of_passes() {
         })
         .await;
     for _ in 0..20 {
-        reconciler.pass(&parent("a"), Turn::default()).await;
+        reconciler.pass(&parent("a"), Attempt::default()).await;
     }
     assert_eq!(reconciler.passes_skipped(), 0);
 }

@@ -5,7 +5,7 @@ use innkeeper_cluster::Answer;
 use innkeeper_model::{LabelSelector, ObjectRef, ReadFailure, ReadKey, ReadKind};
 use innkeeper_policy::Selection;
 
-use super::{rehearsals::rehearse_candidate, remembering::until_skipped, *};
+use super::{dry_runs::dry_run_candidate, remembering::until_skipped, *};
 
 fn selection(namespaces: &str, parents: &str) -> Selection {
     Selection {
@@ -65,7 +65,7 @@ async fn rest(reconciler: &Reconciler) -> usize {
     let soon = Duration::from_millis(200);
     while let Ok(due) = timeout(soon, reconciler.registration().triggers(99)).await {
         for (parent, _) in due {
-            reconciler.pass(&parent, Turn::default()).await;
+            reconciler.pass(&parent, Attempt::default()).await;
             passes += 1;
         }
     }
@@ -181,7 +181,9 @@ async fn changed_labels_of_a_namespace_trigger_only_the_parents_in_it() {
         let due = timeout(PATIENCE, due).await.unwrap();
         let due: Vec<ObjectId> = due.into_iter().map(|(parent, _)| parent).collect();
         assert_eq!(due, [parent(namespace)]);
-        reconciler.pass(&parent(namespace), Turn::default()).await;
+        reconciler
+            .pass(&parent(namespace), Attempt::default())
+            .await;
     }
     let others = timeout(
         Duration::from_millis(200),
@@ -218,13 +220,13 @@ async fn a_dry_run_skips_parents_that_the_candidate_does_not_select() {
     let nothing = guest().answering(desired(Vec::new()));
     let told = async |selected: Selection| {
         let candidate = serving_of(nothing.clone()).selecting(selected);
-        rehearse_candidate(&reconciler, &reconciler.candidate(candidate)).await
+        dry_run_candidate(&reconciler, &reconciler.candidate(candidate)).await
     };
     for (namespaces, parents) in [("team=b", ""), ("", "tier=2"), ("team=b", "tier")] {
         let told = told(selection(namespaces, parents)).await;
-        assert_eq!(told, Rehearsal::Idle, "{namespaces:?} {parents:?}");
+        assert_eq!(told, DryRunOutcome::Idle, "{namespaces:?} {parents:?}");
     }
-    let Rehearsal::Planned(changes) = told(selection("team=a", "tier=1")).await else {
+    let DryRunOutcome::Planned(changes) = told(selection("team=a", "tier=1")).await else {
         panic!("the candidate should select the parent");
     };
     assert_eq!(changes.deletes.len(), 1);

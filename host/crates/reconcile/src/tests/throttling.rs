@@ -43,7 +43,7 @@ async fn q6_a_parent_that_never_settles_is_throttled() {
     );
     let writes = world.server.writes().len();
     for _ in 0..20 {
-        let next = reconciler.pass(&parent("a"), Turn::default()).await;
+        let next = reconciler.pass(&parent("a"), Attempt::default()).await;
         match next {
             Next::RequeueAfter(wait) => assert!(wait <= Duration::from_secs(30), "{wait:?}"),
             // The cache has not shown the last write yet.
@@ -118,7 +118,7 @@ async fn q6_conditions_that_change_in_every_pass_are_throttled() {
     let mut waits = Vec::new();
     let until_quiet = async {
         for reconciler in reconcilers.iter().cycle() {
-            match reconciler.pass(&parent("a"), Turn::default()).await {
+            match reconciler.pass(&parent("a"), Attempt::default()).await {
                 // The cache has not shown the write of the other one yet.
                 Next::Again(_) | Next::Backoff => {
                     tokio::time::sleep(Duration::from_millis(5)).await;

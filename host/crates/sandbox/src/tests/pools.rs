@@ -205,7 +205,7 @@ async fn what_is_tried_out_takes_one_thread_and_makes_nobody_slow() {
     let gauge = Arc::new(Gauge::default());
     let reads = || SlowReads(Arc::clone(&gauge));
     let calls = (0..6).map(|_| {
-        pool.rehearse(
+        pool.dry_run(
             Arc::clone(&plugin),
             VecDeque::from([job(reads(), Duration::from_secs(5))]),
         )
@@ -216,7 +216,7 @@ async fn what_is_tried_out_takes_one_thread_and_makes_nobody_slow() {
     let looping = named("tried", "(loop $again (br $again))");
     let job_of = |reads| job(reads, Duration::from_millis(10));
     let jobs = (0..3).map(|_| job_of(FakeReads::default()));
-    let turn = pool.rehearse(looping, jobs.collect()).await.unwrap();
+    let turn = pool.dry_run(looping, jobs.collect()).await.unwrap();
     let (report, _) = &turn.called[0];
     assert!(matches!(report.end, End::Faulted(_)), "{:?}", report.end);
     let (called, left) = (turn.called.len(), turn.left.len());

@@ -45,7 +45,7 @@ impl Work for Watched {
         Work::triggers(&*self.reconciler).await
     }
 
-    async fn pass(&self, parent: ObjectId, turn: Turn) -> Next {
+    async fn pass(&self, parent: ObjectId, attempt: Attempt) -> Next {
         {
             let mut running = self.running.lock();
             assert!(
@@ -56,7 +56,7 @@ impl Work for Watched {
         }
         let namespace = parent.namespace.as_deref().unwrap_or_default().to_owned();
         self.began.lock().push((namespace, self.revision()));
-        let next = self.reconciler.pass(&parent, turn).await;
+        let next = self.reconciler.pass(&parent, attempt).await;
         self.running.lock().retain(|other| *other != parent);
         next
     }
@@ -142,12 +142,12 @@ async fn l5_a_pass_ends_on_the_revision_that_it_began_with_and_the_next_is_on_th
         drop(held);
         until("the new revision should be active", || all_say("new")).await;
         until("every parent should have its first pass", || {
-            watched.reconciler.trial().pending() == 0
+            watched.reconciler.analysis().pending() == 0
         })
         .await;
     })
     .await;
-    assert_eq!(watched.reconciler.trial().well(), 3);
+    assert_eq!(watched.reconciler.analysis().well(), 3);
     assert_eq!(
         writes_to("a/child"),
         3,
@@ -171,11 +171,11 @@ async fn l5_every_parent_has_exactly_one_pass_after_a_swap_the_longest_waiting_f
     controlled(&watched, 1, async {
         until("all parents should be applied", synced).await;
         let idle =
-            || watched.reconciler.trial().pending() == 0 && watched.running.lock().is_empty();
+            || watched.reconciler.analysis().pending() == 0 && watched.running.lock().is_empty();
         until_quiet(&watched).await;
         for namespace in ["c", "a", "b"] {
             let parent = parent(namespace);
-            Box::pin(watched.reconciler.pass(&parent, Turn::default())).await;
+            Box::pin(watched.reconciler.pass(&parent, Attempt::default())).await;
         }
         let writes = world.server.writes();
         // Another component with the same children.
@@ -213,12 +213,12 @@ async fn l5_the_first_passes_of_a_revision_that_breaks_down_are_counted() {
             .reconciler
             .swap(serving_of(saying("new").doing("(unreachable)", &[])), None);
         until("every parent should have its first pass", || {
-            watched.reconciler.trial().pending() == 0
+            watched.reconciler.analysis().pending() == 0
         })
         .await;
-        let trial = watched.reconciler.trial();
-        assert_eq!((trial.well(), trial.faulted()), (0, 2));
-        let fault = trial.first_fault().unwrap();
+        let analysis = watched.reconciler.analysis();
+        assert_eq!((analysis.well(), analysis.faulted()), (0, 2));
+        let fault = analysis.first_fault().unwrap();
         assert_eq!(fault.reason, "GuestTrapped");
         watched.reconciler.swap(serving_of(saying("old")), None);
         until("the old revision should be active again", || {
@@ -227,7 +227,7 @@ async fn l5_the_first_passes_of_a_revision_that_breaks_down_are_counted() {
                 .all(|namespace| world.synced(namespace) == "Applied")
         })
         .await;
-        assert_eq!(watched.reconciler.trial().faulted(), 0);
+        assert_eq!(watched.reconciler.analysis().faulted(), 0);
     })
     .await;
 }

@@ -82,7 +82,7 @@ struct Candidate {
 type Events = BTreeMap<(Ms, u64), (usize, Event)>;
 
 enum Event {
-    Turn,
+    Attempt,
     Arrive {
         request: Request,
         sent: Duration,
@@ -117,7 +117,7 @@ impl World {
             count: 0,
         };
         for (index, nature) in natures.into_iter().enumerate() {
-            world.add(nature.starts, index, Event::Turn);
+            world.add(nature.starts, index, Event::Attempt);
             world.candidates.push(Candidate {
                 machine: Machine::new(format!("candidate {index}"), TIMES),
                 nature,
@@ -140,7 +140,7 @@ impl World {
                 return;
             }
             match event {
-                Event::Turn => self.turn(now, index),
+                Event::Attempt => self.turn(now, index),
                 Event::Arrive {
                     request,
                     sent,
@@ -282,7 +282,7 @@ impl World {
         } else {
             retry / 4
         };
-        self.add(now + pause, index, Event::Turn);
+        self.add(now + pause, index, Event::Attempt);
     }
 }
 

@@ -19,22 +19,22 @@ async fn applied() -> (World, Arc<Reconciler>) {
     (world, reconciler)
 }
 
-async fn rehearse_once(reconciler: &Reconciler, candidate: &Candidate, name: &str) -> Rehearsal {
-    let mut told = reconciler.rehearse(candidate, vec![parent(name)]).await;
+async fn dry_run_once(reconciler: &Reconciler, candidate: &Candidate, name: &str) -> DryRunOutcome {
+    let mut told = reconciler.dry_run(candidate, vec![parent(name)]).await;
     let (id, told) = told.pop().unwrap();
     assert_eq!(id, parent(name));
     told
 }
 
 /// Repeats the dry run for parent `a` until it is not parked.
-pub(super) async fn rehearse_candidate(
+pub(super) async fn dry_run_candidate(
     reconciler: &Reconciler,
     candidate: &Candidate,
-) -> Rehearsal {
+) -> DryRunOutcome {
     let told = async {
         loop {
-            match rehearse_once(reconciler, candidate, "a").await {
-                Rehearsal::Parked { .. } => sleep(Duration::from_millis(5)).await,
+            match dry_run_once(reconciler, candidate, "a").await {
+                DryRunOutcome::Parked { .. } => sleep(Duration::from_millis(5)).await,
                 told => return told,
             }
         }
@@ -42,8 +42,8 @@ pub(super) async fn rehearse_candidate(
     timeout(PATIENCE, told).await.unwrap()
 }
 
-async fn rehearse(reconciler: &Reconciler, guest: Guest) -> Rehearsal {
-    rehearse_candidate(reconciler, &reconciler.candidate(serving_of(guest))).await
+async fn dry_run(reconciler: &Reconciler, guest: Guest) -> DryRunOutcome {
+    dry_run_candidate(reconciler, &reconciler.candidate(serving_of(guest))).await
 }
 
 fn config_map(name: &str, says: &str) -> String {
@@ -59,26 +59,26 @@ async fn a_dry_run_returns_the_changes_and_writes_nothing() {
     let writes = world.server.writes();
     let before = world.server.get("webs", "a", "web");
 
-    let same = rehearse(&reconciler, saying("old")).await;
-    assert_eq!(same, Rehearsal::Planned(Changes::default()));
+    let same = dry_run(&reconciler, saying("old")).await;
+    assert_eq!(same, DryRunOutcome::Planned(Changes::default()));
     let both = desired(vec![
         owned_child("child", &config_map("child", "new")),
         owned_child("more", &config_map("more", "new")),
     ]);
-    let more = rehearse(&reconciler, guest().answering(both)).await;
+    let more = dry_run(&reconciler, guest().answering(both)).await;
     let expected = Changes {
         creates: 1,
         updates: 1,
         deletes: Vec::new(),
     };
-    assert_eq!(more, Rehearsal::Planned(expected));
-    let nothing = rehearse(&reconciler, guest().answering(desired(Vec::new()))).await;
+    assert_eq!(more, DryRunOutcome::Planned(expected));
+    let nothing = dry_run(&reconciler, guest().answering(desired(Vec::new()))).await;
     let child = ObjectId::new(GroupKind::new("", "ConfigMap"), Some("a"), "child");
     let expected = Changes {
         deletes: vec![child],
         ..Changes::default()
     };
-    assert_eq!(nothing, Rehearsal::Planned(expected));
+    assert_eq!(nothing, DryRunOutcome::Planned(expected));
 
     assert_eq!(world.server.writes(), writes);
     assert_eq!(world.server.get("webs", "a", "web"), before);
@@ -96,30 +96,30 @@ async fn a_dry_run_returns_the_changes_and_writes_nothing() {
 async fn a_dry_run_returns_the_faults_of_a_candidate() {
     let (world, reconciler) = applied().await;
     let writes = world.server.writes();
-    let reason = |told: Rehearsal| match told {
-        Rehearsal::Refused { reason, .. } => reason,
+    let reason = |told: DryRunOutcome| match told {
+        DryRunOutcome::Refused { reason, .. } => reason,
         other => panic!("{other:?}"),
     };
     let traps = saying("new").doing("(unreachable)", &[]);
-    assert_eq!(reason(rehearse(&reconciler, traps).await), "GuestTrapped");
+    assert_eq!(reason(dry_run(&reconciler, traps).await), "GuestTrapped");
     let loops = saying("new").doing("(loop $again (br $again))", &[]);
     assert_eq!(
-        reason(rehearse(&reconciler, loops).await),
+        reason(dry_run(&reconciler, loops).await),
         "DeadlineExceeded"
     );
     let undeclared = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}});
     let undeclared = desired(vec![owned_child("s", &undeclared.to_string())]);
     let undeclared = guest().answering(undeclared);
     assert_eq!(
-        reason(rehearse(&reconciler, undeclared).await),
+        reason(dry_run(&reconciler, undeclared).await),
         "ChildForbidden"
     );
-    let expected = Rehearsal::Fault {
+    let expected = DryRunOutcome::Fault {
         kind: FaultKind::Invalid,
         message: "no".to_owned(),
     };
     let invalid = guest().answering(fault(1, "no"));
-    assert_eq!(rehearse(&reconciler, invalid).await, expected);
+    assert_eq!(dry_run(&reconciler, invalid).await, expected);
     assert_eq!(world.server.writes(), writes);
     assert_eq!(world.synced("a"), "Applied");
 }
@@ -135,12 +135,12 @@ async fn only_the_candidate_waits_for_kinds_that_are_not_watched_yet() {
     let service = desired(vec![owned_child("s", &service.to_string())]);
     let candidate = guest().describing(services).answering(service);
     let candidate = reconciler.candidate(serving_of(candidate));
-    let told = rehearse_once(&reconciler, &candidate, "a").await;
-    assert!(matches!(told, Rehearsal::Parked { .. }), "{told:?}");
+    let told = dry_run_once(&reconciler, &candidate, "a").await;
+    assert!(matches!(told, DryRunOutcome::Parked { .. }), "{told:?}");
     assert_eq!(reconciler.registration().waiting(), []);
-    let told = rehearse_candidate(&reconciler, &candidate).await;
+    let told = dry_run_candidate(&reconciler, &candidate).await;
     // The active revision created the ConfigMap, so its kind is in the inventory.
-    let Rehearsal::Planned(changes) = told else {
+    let DryRunOutcome::Planned(changes) = told else {
         panic!("{told:?}");
     };
     assert_eq!((changes.creates, changes.deletes.len()), (1, 1));
@@ -154,10 +154,13 @@ async fn parents_without_a_pass_have_no_dry_run() {
     world
         .drive(&reconciler, "paused", |world| world.synced("a") == "Paused")
         .await;
-    assert_eq!(rehearse(&reconciler, saying("new")).await, Rehearsal::Idle);
+    assert_eq!(
+        dry_run(&reconciler, saying("new")).await,
+        DryRunOutcome::Idle
+    );
     let candidate = reconciler.candidate(serving_of(saying("new")));
-    let gone = rehearse_once(&reconciler, &candidate, "gone").await;
-    assert_eq!(gone, Rehearsal::Idle);
+    let gone = dry_run_once(&reconciler, &candidate, "gone").await;
+    assert_eq!(gone, DryRunOutcome::Idle);
 }
 
 #[tokio::test]
@@ -170,19 +173,19 @@ async fn a_dry_run_for_many_parents_has_a_result_for_each() {
     let seen = || reconciler.registration().parents().len() > names.len();
     world.drive(&reconciler, "all are seen", |_| seen()).await;
     let candidate = reconciler.candidate(serving_of(saying("new")));
-    rehearse_candidate(&reconciler, &candidate).await;
+    dry_run_candidate(&reconciler, &candidate).await;
     let mut parents = reconciler.registration().parents();
     parents.insert(7, parent("gone"));
-    let mut told = reconciler.rehearse(&candidate, parents.clone()).await;
+    let mut told = reconciler.dry_run(&candidate, parents.clone()).await;
     told.sort_by(|(one, _), (other, _)| one.cmp(other));
     parents.sort();
     let ids: Vec<ObjectId> = told.iter().map(|(id, _)| id.clone()).collect();
     assert_eq!(ids, parents, "each parent should have one result");
     for (id, told) in told {
         if id == parent("gone") {
-            assert_eq!(told, Rehearsal::Idle);
+            assert_eq!(told, DryRunOutcome::Idle);
         } else {
-            assert!(matches!(told, Rehearsal::Planned(_)), "{id}: {told:?}");
+            assert!(matches!(told, DryRunOutcome::Planned(_)), "{id}: {told:?}");
         }
     }
 }
