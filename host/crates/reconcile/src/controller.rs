@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::{Attempt, Next, Reconciler};
+use crate::{Attempt, Next};
 use queue::{Class, Queue, QueueOptions, Ticket};
 use resync::Resync;
 
@@ -273,20 +273,6 @@ async fn free_place(places: &Arc<Semaphore>, wait: Option<Duration>) -> OwnedSem
         Ok(place) => place,
         // The semaphore is never closed; a closed one would allow no pass.
         Err(_) => std::future::pending().await,
-    }
-}
-
-impl Work for Reconciler {
-    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
-        triggers(self.registration()).await
-    }
-
-    async fn pass(&self, parent: ObjectId, attempt: Attempt) -> Next {
-        Self::pass(self, &parent, attempt).await
-    }
-
-    fn resync(&self) {
-        Self::resync(self);
     }
 }
 

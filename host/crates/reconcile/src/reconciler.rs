@@ -17,6 +17,7 @@ use tracing::{Instrument, debug, info_span};
 use super::{
     analysis::Analysis,
     context::Context,
+    controller::{self, Work, queue::Class},
     dry_run::{self, Candidate, DryRunOutcome},
     epoch::{Active, Epoch, Serving},
     faults::{RecentFault, RecentFaults},
@@ -248,5 +249,19 @@ impl Reconciler {
     /// Returns the number of passes that were skipped because their inputs had not changed.
     pub fn passes_skipped(&self) -> u64 {
         self.context.skipped.load(Ordering::Relaxed)
+    }
+}
+
+impl Work for Reconciler {
+    async fn triggers(&self) -> Vec<(ObjectId, Class)> {
+        controller::triggers(self.registration()).await
+    }
+
+    async fn pass(&self, parent: ObjectId, attempt: Attempt) -> Next {
+        Self::pass(self, &parent, attempt).await
+    }
+
+    fn resync(&self) {
+        Self::resync(self);
     }
 }
