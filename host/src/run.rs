@@ -475,7 +475,7 @@ async fn install(
             status.count_inactive();
         }
         let file = loaded.path.display();
-        let delay = backoff.next().unwrap_or(tasks::BACKOFF_MAX);
+        let delay = backoff.delay();
         let delay = match error.retry() {
             Retry::Never | Retry::OnChange => {
                 error!(%file, error = %error_chain(&error), "plugin is not served");

@@ -2,9 +2,8 @@
 
 use std::{future::Future, time::Duration};
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use innkeeper_cluster::{self as cluster, Cluster};
-use innkeeper_model::error_chain;
+use innkeeper_model::{Backoff, error_chain};
 use innkeeper_reconcile::lease::Election;
 use tokio::{
     task::JoinSet,
@@ -20,7 +19,7 @@ use crate::{
 };
 
 /// The longest delay between two attempts at a step that the start of the host needs.
-pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(30);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// All tasks of the process; aborted on drop.
 #[derive(Default)]
@@ -149,13 +148,9 @@ impl LeaseKeeper {
     }
 }
 
-/// Returns the delays between attempts: exponential, without an end.
-pub(super) fn backoff() -> ExponentialBackoff {
-    ExponentialBuilder::new()
-        .with_min_delay(Duration::from_millis(250))
-        .with_max_delay(BACKOFF_MAX)
-        .without_max_times()
-        .build()
+/// Returns the delays between attempts.
+pub(super) fn backoff() -> Backoff {
+    Backoff::new(Duration::from_millis(250), BACKOFF_MAX)
 }
 
 /// Retries with backoff until the attempt succeeds, or fails with an error that waiting cannot fix.
@@ -168,7 +163,7 @@ where
     loop {
         match attempt().await {
             Err(error) if error.is_temporary() => {
-                let delay = backoff.next().unwrap_or(BACKOFF_MAX);
+                let delay = backoff.delay();
                 warn!(error = %error_chain(&error), again_in = ?delay, "failed to {what}");
                 sleep(delay).await;
             }

@@ -154,7 +154,7 @@ async fn discover(shared: Arc<CacheShared>, mut rng: Rng) {
                 }
                 // The backoff comes on top of the requested pause, so that waiting hosts do not come back together.
                 let asked = problem.retry_after().unwrap_or_default();
-                let pause = failures.next().unwrap_or(shared.options.retry_max);
+                let pause = failures.delay();
                 sleep(asked.min(shared.options.retry_max) + pause).await;
                 continue;
             }

@@ -44,7 +44,7 @@ pub(super) async fn check(shared: &CacheShared, unchecked: UncheckedWatch) {
                 tracing::debug!(error = %chain(&failure), "failed to check the freshness of a kind, trying again");
             }
         }
-        sleep(pauses.next().unwrap_or(shared.options.retry_max)).await;
+        sleep(pauses.delay()).await;
     }
 }
 

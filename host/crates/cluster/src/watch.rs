@@ -4,9 +4,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use fastrand::Rng;
-use innkeeper_model::{Access, Gvk, ResourceVersion};
+use innkeeper_model::{Access, Backoff, Gvk, ResourceVersion};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -99,13 +98,13 @@ impl Watcher {
                 Pause::Brief => {}
                 Pause::First => {
                     pauses = self.pauses();
-                    sleep(self.pause(&mut pauses)).await;
+                    sleep(pauses.delay()).await;
                 }
-                Pause::Backoff => sleep(self.pause(&mut pauses)).await,
+                Pause::Backoff => sleep(pauses.delay()).await,
                 // The jittered backoff comes on top, because all watches that were told to wait would come back
                 // together.
                 Pause::AtLeast(wait) => {
-                    sleep(wait.min(self.shared.options.retry_max) + self.pause(&mut pauses)).await;
+                    sleep(wait.min(self.shared.options.retry_max) + pauses.delay()).await;
                 }
             }
         }
@@ -293,25 +292,14 @@ impl Watcher {
         min + max.saturating_sub(min).mul_f64(self.rng.f64())
     }
 
-    fn pause(&self, pauses: &mut ExponentialBackoff) -> Duration {
-        let max = self.shared.options.retry_max;
-        pauses.next().unwrap_or(max).min(max)
-    }
-
-    fn pauses(&mut self) -> ExponentialBackoff {
+    fn pauses(&mut self) -> Backoff {
         pauses(&self.shared.options, self.rng.u64(..))
     }
 }
 
-/// Returns growing pauses with jitter, without an end.
-pub(super) fn pauses(options: &super::options::Options, seed: u64) -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(options.retry_min)
-        .with_max_delay(options.retry_max)
-        .with_jitter()
-        .with_jitter_seed(seed)
-        .without_max_times()
-        .build()
+/// Returns the delays between requests that fail.
+pub(super) fn pauses(options: &super::options::Options, seed: u64) -> Backoff {
+    Backoff::with_jitter(options.retry_min, options.retry_max, seed)
 }
 
 /// The kind of CustomResourceDefinitions.

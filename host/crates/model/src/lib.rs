@@ -5,6 +5,7 @@
 //! This crate does no I/O, never waits, and does not depend on the Kubernetes client, the Kubernetes types or wasmtime.
 
 mod answer;
+mod backoff;
 mod blame;
 mod chain;
 mod condition;
@@ -26,6 +27,7 @@ pub use answer::{
     ApplyPolicy, Child, Desired, Event, EventType, Fault, FaultKind, Generated, Outcome, Phase,
     Readiness, RemovalPolicy, Report,
 };
+pub use backoff::Backoff;
 pub use blame::{Blame, Retry};
 pub use chain::{Chain, causes, error_chain};
 pub use condition::{Condition, ConditionStatus, reason, whole_seconds};

@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use backon::{BackoffBuilder, ExponentialBackoff};
 use innkeeper_apply::Target;
-use innkeeper_model::{Condition, ConditionStatus, Digest, Object, Retry, Uid};
+use innkeeper_model::{Backoff, Condition, ConditionStatus, Digest, Object, Retry, Uid};
 use innkeeper_reconcile::AnalysisFault;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
@@ -69,7 +68,7 @@ pub(super) struct PluginState {
     /// The dry-run result of a refused revision.
     pub(super) candidate: Option<CandidateStatus>,
     /// The back-off of failed steps; none after a success.
-    pub(super) delays: Option<ExponentialBackoff>,
+    pub(super) delays: Option<Backoff>,
 }
 
 /// An attempt to load a declaration.
@@ -431,8 +430,9 @@ impl PluginState {
             Retry::Backoff => Duration::ZERO,
             Retry::At(least) => least,
         };
-        let delay = self.delays.get_or_insert_with(delays).next();
-        Some(Instant::now() + delay.unwrap_or(BACKOFF_MAX).max(least))
+        let delays = || Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
+        let delay = self.delays.get_or_insert_with(delays).delay();
+        Some(Instant::now() + delay.max(least))
     }
 
     /// Returns the time of the next pass if nothing changes before.
@@ -487,12 +487,4 @@ fn condition(kind: &str, status: ConditionStatus, reason: &str, message: &str) -
         reason: reason.to_owned(),
         message: message.to_owned(),
     }
-}
-
-fn delays() -> ExponentialBackoff {
-    backon::ExponentialBuilder::new()
-        .with_min_delay(BACKOFF_MIN)
-        .with_max_delay(BACKOFF_MAX)
-        .without_max_times()
-        .build()
 }

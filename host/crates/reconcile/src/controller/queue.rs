@@ -48,7 +48,7 @@ use std::{
     time::Duration,
 };
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use innkeeper_model::Backoff;
 use slab::Slab;
 
 use crate::Next;
@@ -174,7 +174,7 @@ struct QueueEntry<K> {
     key: K,
     state: KeyState,
     failures: u32,
-    backoff: Option<ExponentialBackoff>,
+    backoff: Option<Backoff>,
     parked_since: Option<Duration>,
 }
 
@@ -456,18 +456,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         };
         entry
             .backoff
-            .get_or_insert_with(|| {
-                ExponentialBuilder::new()
-                    .with_min_delay(backoff_min)
-                    // Jitter adds up to the same time again.
-                    .with_max_delay(backoff_max / 2)
-                    .without_max_times()
-                    .with_jitter()
-                    .with_jitter_seed(seed)
-                    .build()
-            })
-            .next()
-            .unwrap_or(backoff_max)
+            .get_or_insert_with(|| Backoff::with_jitter(backoff_min, backoff_max, seed))
+            .delay()
     }
 
     fn next_sequence(&mut self) -> u64 {
