@@ -10,8 +10,10 @@ use innkeeper_cluster::Registration;
 use innkeeper_metrics::PluginMetrics;
 use innkeeper_model::{Object, ObjectId, PluginName, ResourceVersion};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{
+    budget::Allowance,
     epoch::{Active, Epoch},
     faults::RecentFaults,
     ledger::Ledger,
@@ -20,8 +22,9 @@ use super::{
 
 /// The parts that all passes of one plugin and kind of parent share.
 ///
-/// Lock order: the active revision before the state of the cache, because a swap updates the watches before the first
-/// pass of the new revision begins. The ledger and the analysis of an epoch are locked alone.
+/// Lock order: the active revision before the inventory and the state of the cache, because a swap updates the watches
+/// before the first pass of the new revision begins; the analysis of an epoch before the state of the cache, whose parents
+/// it starts with. The ledger is locked alone, and only for moments: passes of all parents share it.
 pub(crate) struct Context {
     pub(crate) plugin: PluginName,
     pub(crate) active: Active,
@@ -40,10 +43,13 @@ impl Context {
         Target::new(parent, &self.shared.resource_of(parent))
     }
 
-    /// Returns the limit of writes per minute of a parent under the present rules.
-    pub(crate) fn writes_per_minute_max(&self) -> u32 {
+    /// Takes writes of a parent, as far as the present limit allows; returns the limit per minute, too.
+    pub(crate) fn take_writes(&self, parent: &ObjectId, wanted: usize) -> (Allowance, u32) {
         let epoch = self.active.current();
-        epoch.serving.limits.writes_per_minute_max
+        let limit = epoch.serving.limits.writes_per_minute_max;
+        let mut ledger = self.ledger.lock();
+        let allowance = ledger.budget(parent).take(wanted, limit, Instant::now());
+        (allowance, limit)
     }
 
     /// Leaves a parent out of the rollout analysis of an epoch: it is gone, or its passes are stopped.

@@ -115,8 +115,8 @@ pub(crate) async fn run(
     }
     while !jobs.is_empty() {
         let plugin = candidate.serving().plugin.clone();
-        let turn = match context.shared.pool.dry_run(plugin, jobs).await {
-            Ok(turn) => turn,
+        let group = match context.shared.pool.dry_run(plugin, jobs).await {
+            Ok(group) => group,
             Err(error) => {
                 let why = error_chain(&error).to_string();
                 results.extend(
@@ -129,14 +129,14 @@ pub(crate) async fn run(
         };
         // Another group may wait for the thread: it gets the thread before this task evaluates its own results.
         tokio::task::yield_now().await;
-        let called = entered.drain(..turn.called.len());
-        for ((pass, span), (report, reads)) in called.zip(turn.called) {
+        let ran = entered.drain(..group.called.len());
+        for ((pass, span), (report, reads)) in ran.zip(group.called) {
             let id = pass.id.clone();
             let planned = plan(pass, &span, report, reads.into_recording());
             let result = planned.map_or_else(Pass::<Stopped>::dry_run, Pass::<Planned>::dry_run);
             results.push((id, result));
         }
-        jobs = turn.left;
+        jobs = group.left;
     }
     results
 }
@@ -181,23 +181,22 @@ impl Pass<'_, Stopped> {
             state,
             ..
         } = *self;
+        // The candidate keeps no subscription: its caller repeats a parked dry run.
+        registration.commit(id, &Recording::default());
         match state.reason {
-            Stop::NotSelected { .. } => {
-                registration.commit(id, &Recording::default());
-                DryRunOutcome::Idle
-            }
             Stop::Gone
+            | Stop::NotSelected { .. }
             | Stop::Ignored
             | Stop::Released
             | Stop::Paused
-            // Neither stops a dry run: a candidate has no earlier passes, and reports nothing.
+            // These stop no dry run, which has no earlier passes and ends before the report.
             | Stop::Unchanged(_)
             | Stop::GivenUp(_)
             | Stop::NotReported(_) => DryRunOutcome::Idle,
             Stop::Behind { .. } => parked("the host's own last writes are not seen yet"),
             Stop::NotCached(waiting) => parked(&named(&waiting)),
-            Stop::NamespaceNotSeen { .. } => parked("the namespace of the parent is not seen yet"),
-            Stop::NamespacesNotCached { kind, .. } | Stop::ReadNotCached(kind) => {
+            Stop::NamespaceNotSeen => parked("the namespace of the parent is not seen yet"),
+            Stop::NamespacesNotCached(kind) | Stop::ReadNotCached(kind) => {
                 parked(&kind.to_string())
             }
             Stop::HashKeyMissing => parked("the cluster's hash key is missing"),

@@ -283,25 +283,25 @@ mod tests {
     #[test]
     fn an_earlier_epoch_is_watched_until_its_last_pass_has_ended() {
         let (old, new) = (serving_of(saying("old")), serving_of(saying("new")));
-        let slot = Active::new(old);
+        let active = Active::new(old);
         let told = Mutex::new(Vec::new());
         let watch = |_: &Serving, others: &[Arc<Epoch>]| told.lock().push(others.len());
-        let passes = [slot.current(), slot.current()];
-        slot.switch(new.clone(), None, Analysis::default(), watch);
-        assert!(!slot.is_current(&passes[0]));
+        let passes = [active.current(), active.current()];
+        active.switch(new.clone(), None, Analysis::default(), watch);
+        assert!(!active.is_current(&passes[0]));
         assert_eq!(
-            slot.current().serving.plugin.revision(),
+            active.current().serving.plugin.revision(),
             new.plugin.revision()
         );
         for pass in passes {
-            slot.settle(watch);
+            active.settle(watch);
             drop(pass);
         }
-        slot.settle(watch);
-        slot.settle(watch);
+        active.settle(watch);
+        active.settle(watch);
         // No pass runs with the earlier epoch now.
-        slot.switch(new, None, Analysis::default(), watch);
-        slot.settle(watch);
+        active.switch(new, None, Analysis::default(), watch);
+        active.settle(watch);
         assert_eq!(*told.lock(), [1, 0, 0]);
     }
 }

@@ -1,6 +1,6 @@
 //! The facts that a pass found, and the conclusion from them: the conditions of the parent and its next pass.
 //!
-//! Pure: this is the only place that decides the condition `Synced` of a pass and the time of the next one.
+//! Pure: only [`Findings::conclude`] makes the condition `Synced` of a pass and the time of the next one.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(crate) enum End<'a> {
     Kept { phase: Phase, report: &'a Report },
     /// The guest has finalized the parent; the status goes first, because the parent is gone without its finalizer.
     Finalizing { report: &'a Report },
-    /// The plan was not tried.
+    /// The plan was not tried to its end, because the host failed to prepare a write.
     NotApplied { report: &'a Report, error: String },
     /// All failures say that the cluster has changed since the observation.
     Superseded {
@@ -145,7 +145,6 @@ impl<'a> Findings<'a> {
             | End::Finalizing { report }
             | End::NotApplied { report, .. } => &report.events,
             End::Applied(applied) => &applied.report.events,
-
             End::Stopped {
                 reason: Stop::Fault { fault, .. },
                 ..
@@ -203,7 +202,7 @@ impl<'a> Findings<'a> {
                     since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
                 self.waiting(&named(waiting), waited.max(parked), true)
             }
-            Stop::NamespacesNotCached { kind, .. } => {
+            Stop::NamespacesNotCached(kind) => {
                 let what = format!(
                     "{kind}, whose labels spec.parents.namespaceSelector selects; the host needs get, list and watch of namespaces (innkeeper manifests prints the role)"
                 );
@@ -213,7 +212,7 @@ impl<'a> Findings<'a> {
                 self.waiting(&what, parked, is_unclaimed)
             }
             Stop::ReadNotCached(kind) => self.waiting(&kind.to_string(), parked, true),
-            Stop::Ignored | Stop::Released | Stop::NamespaceNotSeen { .. } => {
+            Stop::Ignored | Stop::Released | Stop::NamespaceNotSeen => {
                 Conclusion::silent(Next::UntilChanged)
             }
             Stop::Paused => Conclusion::of_host(paused(), Next::UntilChanged),

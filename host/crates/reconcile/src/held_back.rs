@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use innkeeper_model::{Condition, ConditionStatus, Object, Operation, reason};
 use innkeeper_plan::{self as plan, Plan};
-use tokio::time::Instant;
 
-use super::budget::Budget;
+use super::budget::Allowance;
 
 /// Writes that have to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,15 +19,13 @@ pub(crate) struct HeldBack {
 }
 
 impl HeldBack {
-    /// Leaves as many operations in a plan as the parent may write now.
+    /// Leaves the allowed operations in a plan; none: all of them.
     pub(crate) fn of_plan(
-        budget: &mut Budget,
+        allowance: Allowance,
         per_minute_max: u32,
         plan: &mut Plan,
         observed: &[Object],
-        now: Instant,
     ) -> Option<Self> {
-        let allowance = budget.take(plan.operations.len(), per_minute_max, now);
         let wait = allowance.wait?;
         let rest = plan.operations.split_off(allowance.writes);
         let (first, others) = rest.split_first()?;
@@ -43,14 +40,13 @@ impl HeldBack {
         })
     }
 
-    /// Takes one write for a status with the condition `synced`; none: it may be written now.
+    /// Holds a status with the condition `synced` back; none: it may be written now.
     pub(crate) fn of_status(
-        budget: &mut Budget,
+        allowance: Allowance,
         per_minute_max: u32,
         synced: &Condition,
-        now: Instant,
     ) -> Option<Self> {
-        let wait = budget.take(1, per_minute_max, now).wait?;
+        let wait = allowance.wait?;
         let writes = if synced.status == ConditionStatus::True {
             "the status".to_owned()
         } else {

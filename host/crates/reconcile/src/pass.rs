@@ -1,7 +1,7 @@
 //! One pass for one parent: observe, enter, recall, call, check, plan, apply, report.
 //!
 //! Each step is a function in a file of its name. It consumes a [`Pass`] in one state and returns it in the next, or
-//! stops the pass with a reason. A dry run takes the same steps up to the plan.
+//! stops the pass with a reason. A dry run takes `enter`, `check` and `plan`; its calls go to the guest in groups.
 //! A pass needs nothing from earlier passes: memory, ledger and subscriptions only save work.
 
 mod account;

@@ -32,12 +32,9 @@ pub(crate) enum Stop {
         reads: Recording,
     },
     /// The namespace of the parent has not been seen yet; a trigger follows when it is.
-    NamespaceNotSeen {
-        /// True if the parent is paused as well.
-        paused: bool,
-    },
+    NamespaceNotSeen,
     /// Namespaces are not cached; a trigger follows when they are.
-    NamespacesNotCached { kind: Gvk, paused: bool },
+    NamespacesNotCached(Gvk),
     /// The hash key of the cluster is missing.
     HashKeyMissing,
     /// The pass has the inputs of the last one, which wrote nothing and asked for this next pass.

@@ -4,6 +4,7 @@ use innkeeper_policy::check_fault;
 use serde_json::json;
 
 use super::*;
+use crate::budget::Allowance;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -141,7 +142,7 @@ fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
         (Stop::Ignored, Some(&mine), 0, "", Next::UntilChanged),
         (Stop::Paused, Some(&mine), 0, "Paused", Next::UntilChanged),
         (
-            Stop::NamespaceNotSeen { paused: false },
+            Stop::NamespaceNotSeen,
             Some(&mine),
             0,
             "",
@@ -363,13 +364,11 @@ fn conclusion(retry: Option<Retry>) -> plan::Conclusion {
 }
 
 fn held_back(wait: Duration) -> HeldBack {
-    let now = Instant::now();
-    let mut bucket = crate::budget::Budget::default();
-    bucket.take(1, 1, now);
-    let synced = applied();
-    let mut held = HeldBack::of_status(&mut bucket, 1, &synced, now).unwrap();
-    held.wait = wait;
-    held
+    let allowance = Allowance {
+        writes: 0,
+        wait: Some(wait),
+    };
+    HeldBack::of_status(allowance, 1, &applied()).unwrap()
 }
 
 #[test]

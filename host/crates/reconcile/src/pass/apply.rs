@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 use super::{plan::Planned, state::Pass};
 use crate::{context::Context, held_back::HeldBack};
 
-/// The reason why the operations of a plan were not tried.
+/// The reason why the operations of a plan were not tried to the end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("failed to record the kinds of the plan before the first child is made")]
@@ -113,10 +113,9 @@ impl<'a> Pass<'a, Planned> {
         let Outcome::Desired(_) = &*self.state.outcome else {
             return None;
         };
-        let limit = self.context.writes_per_minute_max();
-        let mut ledger = self.context.ledger.lock();
-        let bucket = ledger.budget(self.id);
-        HeldBack::of_plan(bucket, limit, plan, &self.state.observed, Instant::now())
+        let wanted = plan.operations.len();
+        let (allowance, limit) = self.context.take_writes(self.id, wanted);
+        HeldBack::of_plan(allowance, limit, plan, &self.state.observed)
     }
 
     async fn execute(&mut self, plan: &Plan) -> Result<Execution, Error> {
@@ -152,7 +151,8 @@ impl<'a> Pass<'a, Planned> {
             };
             match result {
                 Ok(written) => {
-                    debug!(%operation, "done");
+                    let version = written.as_ref().map(|written| written.resource_version);
+                    debug!(%operation, ?version, "done");
                     note_success(context, id, operation, written.as_ref());
                 }
                 Err(error) => {
@@ -160,7 +160,7 @@ impl<'a> Pass<'a, Planned> {
                     context.note_failure(id, child, observed, error);
                     // The next plan reads an object that exists; it reports the object if it belongs to another owner.
                     if error.is_silent() || error.kind == apply::ErrorKind::Exists {
-                        debug!(%operation, category = error.category(), "skipped: the object changed since it was observed");
+                        debug!(%operation, category = error.category(), "not confirmed, the next pass observes it");
                     } else {
                         warn!(%operation, error = %error_chain(error), "failed");
                     }

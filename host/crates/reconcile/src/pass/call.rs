@@ -12,9 +12,10 @@ use tracing::{Level, debug, error, info, trace, warn};
 
 use super::{
     enter::Entered,
-    state::{Pass, Step, Stopped},
+    recall::Recalled,
+    state::{Pass, Step},
 };
-use crate::{context::Context, epoch::Serving, stop::Stop};
+use crate::{context::Context, epoch::Serving, memory::Inputs, stop::Stop};
 
 /// The target of recorded calls in the log, a target that no default filter enables.
 const RECORDING: &str = "recording";
@@ -26,16 +27,20 @@ pub(crate) struct Answered {
     /// The reads with their answers; none if the guest also asked for the time or for random bytes, so that equal reads
     /// do not mean an equal answer.
     pub(crate) reads: Option<Vec<(ReadKey, Answer)>>,
+    /// The inputs, if the pass may be remembered.
+    pub(super) inputs: Option<Inputs>,
 }
 
-impl<'a> Pass<'a, Entered> {
+impl<'a> Pass<'a, Recalled> {
     /// Calls the guest. The parent is subscribed to its reads and to those of the host.
     ///
     /// Stops the pass without a fault of the guest if the guest threads are gone, or if the code of the plugin cannot be
     /// mapped again.
     pub(super) async fn call(self) -> Step<'a, Pass<'a, Answered>> {
-        let (context, serving) = (self.context, &self.epoch.serving);
-        let job = self.job();
+        let (pass, Recalled { entered, inputs }) = self.split();
+        let pass = pass.advance(|()| entered);
+        let (context, serving) = (pass.context, &pass.epoch.serving);
+        let job = pass.job();
         // Before the call, which consumes the job.
         let recorder =
             tracing::enabled!(target: RECORDING, Level::TRACE).then(|| Recorder::new(&job));
@@ -47,7 +52,7 @@ impl<'a> Pass<'a, Entered> {
                 // The guest has not run, so nothing counts against the parent or the revision. If a guest thread is
                 // gone, the owner of the pool ends the process.
                 warn!(error = %error_chain(&error), "failed to call the plugin");
-                return Err(self.stop_entered(Stop::NotCalled));
+                return Err(pass.stop_entered(Stop::NotCalled));
             }
         };
         let recording = reads.into_recording();
@@ -55,11 +60,14 @@ impl<'a> Pass<'a, Entered> {
             record(context, serving, recorder, &report, &recording);
         }
         // After every call, also after a failed one: a change of its reads can make the next one succeed.
-        self.registration.commit(self.id, &recording);
+        pass.registration.commit(pass.id, &recording);
         count(context, &report);
-        Ok(self.answered(report, recording))
+        let pass = pass.answered(report, recording);
+        Ok(pass.advance(|answered| Answered { inputs, ..answered }))
     }
+}
 
+impl<'a> Pass<'a, Entered> {
     /// Returns the call of the guest for this pass.
     pub(crate) fn job(&self) -> Job<PassReads> {
         let (shared, serving) = (&self.context.shared, &self.epoch.serving);
@@ -105,14 +113,12 @@ impl<'a> Pass<'a, Entered> {
             entered,
             end,
             reads,
+            inputs: None,
         })
-    }
-
-    pub(super) fn stop_entered(self, reason: Stop) -> Box<Pass<'a, Stopped>> {
-        self.stop(|entered| Some(entered.observation.parent), reason)
     }
 }
 
+/// Counts a call and writes the guest's log.
 fn count(context: &Context, report: &CallReport) {
     context.metrics.called(
         report.cpu,

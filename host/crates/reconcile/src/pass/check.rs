@@ -10,13 +10,14 @@ use super::{
     enter::Entered,
     state::{Pass, Step},
 };
-use crate::stop::Stop;
+use crate::{memory::Inputs, stop::Stop};
 
 /// A pass whose answer may be acted on.
 pub(crate) struct Checked {
     pub(super) entered: Entered,
     pub(super) outcome: Accepted<Outcome>,
     pub(super) reads: Option<Vec<(ReadKey, Answer)>>,
+    pub(super) inputs: Option<Inputs>,
 }
 
 impl From<Rejection> for Box<Stop> {
@@ -36,12 +37,14 @@ impl<'a> Pass<'a, Answered> {
             entered,
             end,
             reads,
+            inputs,
         } = answered;
         match pass.accept(entered.phase, end) {
             Ok(outcome) => Ok(pass.advance(|()| Checked {
                 entered,
                 outcome,
                 reads,
+                inputs,
             })),
             Err(reason) => Err(pass.stop(|()| Some(entered.observation.parent), *reason)),
         }

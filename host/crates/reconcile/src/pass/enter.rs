@@ -1,4 +1,4 @@
-//! Enter: the decision if the guest is called for a parent.
+//! Enter: the decision whether the guest is called for a parent.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use super::{
     state::{Pass, Step, Stopped},
 };
 use crate::{
-    memory::Inputs,
     selection::{Choice, choose},
     stop::Stop,
 };
@@ -25,8 +24,6 @@ pub(crate) struct Entered {
     pub(crate) hash_key: HashKey,
     /// The field manager of the children.
     pub(crate) manager: Arc<str>,
-    /// The inputs, if the pass may be remembered.
-    pub(crate) inputs: Option<Inputs>,
 }
 
 impl<'a> Pass<'a, Observed> {
@@ -35,13 +32,15 @@ impl<'a> Pass<'a, Observed> {
         let (context, serving) = (self.context, &self.epoch.serving);
         let parent = &self.state.observation.parent;
         let entry = plan::enter(parent, &context.plugin, serving.plugin.manifest());
+        if !matches!(entry, PassEntry::Pass(_)) {
+            context.excuse(&self.epoch, self.id);
+        }
         match entry {
             PassEntry::Ignore => return Err(self.stop_observed(Stop::Ignored)),
             // The plugin that set the finalizer removes it, also from a parent that it no longer selects.
             PassEntry::Release => return Err(self.stop_observed(Stop::Released)),
             PassEntry::Paused | PassEntry::Pass(_) => {}
         }
-        let paused = entry == PassEntry::Paused;
         let (choice, own_reads) = choose(serving, self.registration, parent);
         match choice {
             Choice::Selected => {}
@@ -51,9 +50,9 @@ impl<'a> Pass<'a, Observed> {
                     reads: own_reads,
                 }));
             }
-            Choice::NotSeen => return Err(self.stop_observed(Stop::NamespaceNotSeen { paused })),
+            Choice::NotSeen => return Err(self.stop_observed(Stop::NamespaceNotSeen)),
             Choice::NotCached(kind) => {
-                return Err(self.stop_observed(Stop::NamespacesNotCached { kind, paused }));
+                return Err(self.stop_observed(Stop::NamespacesNotCached(kind)));
             }
         }
         let PassEntry::Pass(phase) = entry else {
@@ -69,11 +68,16 @@ impl<'a> Pass<'a, Observed> {
             own_reads,
             hash_key,
             manager,
-            inputs: None,
         }))
     }
 
     fn stop_observed(self, reason: Stop) -> Box<Pass<'a, Stopped>> {
         self.stop(|observed| Some(observed.observation.parent), reason)
+    }
+}
+
+impl<'a> Pass<'a, Entered> {
+    pub(super) fn stop_entered(self, reason: Stop) -> Box<Pass<'a, Stopped>> {
+        self.stop(|entered| Some(entered.observation.parent), reason)
     }
 }

@@ -10,12 +10,15 @@ use innkeeper_policy::Checked as Accepted;
 use tracing::info;
 
 use super::{check::Checked, enter::Entered, state::Pass};
+use crate::memory::Inputs;
 
 /// A pass with a plan that has not been applied.
 pub(crate) struct Planned {
+    /// The observation without its children, which are in `observed`.
     pub(super) entered: Entered,
     pub(super) outcome: Accepted<Outcome>,
     pub(super) reads: Option<Vec<(ReadKey, Answer)>>,
+    pub(super) inputs: Option<Inputs>,
     /// The children as observed, and as this pass has changed them since.
     pub(super) observed: Vec<Object>,
     pub(crate) plan: Plan,
@@ -35,6 +38,7 @@ impl<'a> Pass<'a, Checked> {
             entered: checked.entered,
             outcome: checked.outcome,
             reads: checked.reads,
+            inputs: checked.inputs,
             plan: Plan::default(),
             round: 0,
         })

@@ -9,11 +9,18 @@ use super::{
 };
 use crate::{memory::Inputs, next::Next, stop::Stop};
 
+/// A pass that needs its call.
+pub(crate) struct Recalled {
+    pub(super) entered: Entered,
+    /// The inputs, if the pass may be remembered.
+    pub(super) inputs: Option<Inputs>,
+}
+
 impl<'a> Pass<'a, Entered> {
     /// Stops the pass if the guest has given the parent up, or if the last pass had the same inputs and wrote nothing.
-    pub(super) fn recall(mut self) -> Step<'a, Self> {
-        self.state.inputs = self.inputs(&self.state.hash_key);
-        if let Some(next) = self.skip() {
+    pub(super) fn recall(self) -> Step<'a, Pass<'a, Recalled>> {
+        let inputs = self.inputs(&self.state.hash_key);
+        if let Some(next) = inputs.as_ref().and_then(|inputs| self.skip(inputs)) {
             return Err(self.stop_entered(Stop::Unchanged(next)));
         }
         let entered = &self.state;
@@ -22,7 +29,7 @@ impl<'a> Pass<'a, Entered> {
         {
             return Err(self.stop_entered(Stop::GivenUp(synced)));
         }
-        Ok(self)
+        Ok(self.advance(|entered| Recalled { entered, inputs }))
     }
 
     /// Returns the inputs of the pass besides its reads; none if passes are not remembered.
@@ -43,10 +50,9 @@ impl<'a> Pass<'a, Entered> {
     }
 
     /// Returns the time of the next pass if this one would change nothing.
-    fn skip(&self) -> Option<Next> {
+    fn skip(&self, inputs: &Inputs) -> Option<Next> {
         let (context, entered) = (self.context, &self.state);
         let parent = &entered.observation.parent;
-        let inputs = entered.inputs.as_ref()?;
         let mut reads = self
             .registration
             .reads(parent, &self.epoch.serving.reads)

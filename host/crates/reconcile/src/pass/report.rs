@@ -2,7 +2,7 @@
 
 use innkeeper_apply::{self as apply, Execution, Target};
 use innkeeper_model::{ConditionStatus, Event, Object, Outcome, Retry, error_chain};
-use innkeeper_plan::{self as plan, StatusWrite, StatusWrites};
+use innkeeper_plan::{self as plan, Plan, StatusWrite, StatusWrites};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -24,7 +24,7 @@ use crate::{
 /// The end of a pass.
 pub(super) struct Reported {
     pub(super) next: Next,
-    /// True if the pass wrote something, or tried to.
+    /// True if the pass wrote something, tried to, or had to wait with it.
     pub(super) wrote: bool,
 }
 
@@ -69,19 +69,17 @@ impl Pass<'_, Applied> {
             entered,
             outcome,
             reads,
+            inputs,
             plan,
             mut target,
             ..
         } = planned;
         let context = pass.context;
         let (end, fresh) = match result {
-            Ok(execution) => {
-                let conclusion = plan::conclude(&plan, &execution.effects());
-                pass.applied(&entered, &outcome, conclusion, &execution, held_back)
-            }
+            Ok(execution) => pass.applied(&entered, &outcome, &plan, &execution, held_back),
             Err(error) => {
                 let error = error_chain(&error).to_string();
-                warn!(error, "failed to apply");
+                warn!(error, "failed to apply the plan, or to finalize");
                 (not_applied(&outcome, error), false)
             }
         };
@@ -89,7 +87,7 @@ impl Pass<'_, Applied> {
         let findings = Findings::of(&context.plugin, Some(parent), end);
         let waits = findings.waits();
         let reported = write(context, &mut target, parent, findings, fresh).await;
-        if let (Some(inputs), Some(reads)) = (entered.inputs, reads)
+        if let (Some(inputs), Some(reads)) = (inputs, reads)
             && reported.is_repeatable()
             && !waits
         {
@@ -103,6 +101,7 @@ impl Pass<'_, Applied> {
 fn not_applied(outcome: &Outcome, error: String) -> End<'_> {
     match outcome {
         Outcome::Finalized(_) => End::Released(Err(Retry::Backoff)),
+        // Not reached: the empty plan of `Keep` cannot fail.
         Outcome::Keep(report) => End::NotApplied { report, error },
         Outcome::Desired(desired) => {
             let report = &desired.report;
@@ -117,7 +116,7 @@ impl Pass<'_, ()> {
         &self,
         entered: &Entered,
         outcome: &'p Outcome,
-        conclusion: plan::Conclusion,
+        plan: &Plan,
         execution: &Execution,
         held_back: Option<HeldBack>,
     ) -> (End<'p>, bool) {
@@ -139,7 +138,7 @@ impl Pass<'_, ()> {
                 let report = &desired.report;
                 let mut applied = findings::Applied {
                     report,
-                    conclusion,
+                    conclusion: plan::conclude(plan, &execution.effects()),
                     held_back,
                     conflict: self.field_conflict(),
                     left: false,
@@ -246,10 +245,8 @@ fn log_problem(status: &Status<'_>) {
 }
 
 fn hold_back(context: &Context, parent: &Object, status: &Status<'_>) -> Option<HeldBack> {
-    let limit = context.writes_per_minute_max();
-    let mut ledger = context.ledger.lock();
-    let bucket = ledger.budget(&parent.id());
-    HeldBack::of_status(bucket, limit, &status.synced, Instant::now())
+    let (allowance, limit) = context.take_writes(&parent.id(), 1);
+    HeldBack::of_status(allowance, limit, &status.synced)
 }
 
 async fn write_status(

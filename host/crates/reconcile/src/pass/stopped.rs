@@ -43,15 +43,16 @@ impl Pass<'_, Stopped> {
             },
         };
         let findings = Findings::of(&context.plugin, parent.as_ref(), end);
-        let Some(parent) = &parent else {
-            return findings.conclude().next;
+        let conclusion = findings.conclude();
+        let (Some(parent), Some(_)) = (&parent, &conclusion.status) else {
+            return conclusion.next;
         };
         let mut target = context.target(parent);
         let reported = report::write(context, &mut target, parent, findings, false).await;
         reported.next
     }
 
-    /// Forgets the facts that the reason makes obsolete.
+    /// Forgets the facts that the reason makes obsolete, and excuses the parent from the rollout analysis.
     fn settle(&self) {
         let (context, epoch, id) = (self.context, &self.epoch, self.id);
         match &self.state.reason {
@@ -66,11 +67,6 @@ impl Pass<'_, Stopped> {
                 // The subscriptions of the guest's reads end.
                 self.registration.commit(id, reads);
             }
-            Stop::Ignored
-            | Stop::Released
-            | Stop::Paused
-            | Stop::NamespaceNotSeen { paused: true }
-            | Stop::NamespacesNotCached { paused: true, .. } => context.excuse(epoch, id),
             _ => {}
         }
     }

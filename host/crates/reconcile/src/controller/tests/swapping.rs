@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Serving,
+    Reconciler, Serving,
     tests::{World, parent, saying, serving_of},
 };
 
