@@ -70,13 +70,12 @@ impl Manager {
 
     /// Remembers if the Plugin gets a pass when a first pass ends, and which bytes to keep for it.
     pub(super) fn track(&self, id: &ObjectId, state: &PluginState) {
-        {
-            let mut on_trial = self.on_trial.lock();
-            if state.analysis().is_some() {
-                on_trial.insert(id.clone());
-            } else {
-                on_trial.remove(id);
-            }
+        // Before the lock, because the analysis takes locks of the reconcilers.
+        let is_on_trial = state.analysis().is_some();
+        if is_on_trial {
+            self.on_trial.lock().insert(id.clone());
+        } else {
+            self.on_trial.lock().remove(id);
         }
         let attempt = state.attempt.as_ref();
         let component = attempt.and_then(|attempt| attempt.component.as_ref());
