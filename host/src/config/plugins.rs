@@ -2,7 +2,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     num::NonZeroUsize,
     path::PathBuf,
     thread,
@@ -11,7 +13,7 @@ use std::{
 
 use clap::{
     ArgGroup,
-    builder::{PathBufValueParser, TypedValueParser as _},
+    builder::{OsStringValueParser, TypedValueParser as _},
 };
 use innkeeper_model::{error_chain, yaml};
 use serde_json::{Map, Value};
@@ -63,7 +65,7 @@ pub struct PluginArgs {
         env = "INNKEEPER_CACHE_DIR",
         default_value_os_t = usual_cache_dir(),
         hide_default_value = true,
-        value_parser = PathBufValueParser::new()
+        value_parser = OsStringValueParser::new().try_map(cache_dir)
     )]
     pub cache_dir: PathBuf,
     /// Number of guest worker threads, 1 to 1024; one plugin uses at most half of them [default: one per processor].
@@ -184,8 +186,17 @@ fn mebibytes(count: u32) -> usize {
     usize::try_from(count).map_or(usize::MAX, |count| count.saturating_mul(1024 * 1024))
 }
 
+/// Rejects the empty path, which is the default without a home directory.
+fn cache_dir(path: OsString) -> Result<PathBuf, &'static str> {
+    if path.is_empty() {
+        return Err(
+            "there is no usual directory for compiled plugins, because HOME is not set: name a directory",
+        );
+    }
+    Ok(path.into())
+}
+
 /// Returns the usual directory of compiled plugins; empty without a home directory.
-/// The flag's parser rejects an empty path, so that the user has to name one.
 #[expect(
     clippy::disallowed_methods,
     reason = "config is the only reader of the environment"

@@ -135,7 +135,7 @@ impl From<Exit> for ExitCode {
 /// The exit codes in the help of a command, with the meaning of a finding if the command has findings.
 macro_rules! exit_codes {
     () => {
-        "Exit codes:\n  0  success\n  1  failure\n  2  the command line, or a file that it names, cannot be used"
+        "Exit codes:\n  0  success\n  1  failure\n  2  the command line, the environment, or a file that they name cannot be used"
     };
     ($finding:literal) => {
         concat!(

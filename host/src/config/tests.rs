@@ -465,6 +465,16 @@ fn keys_and_digests_are_read_before_a_registry_is_asked() {
     assert!(!format!("{given:?}").contains(content), "{given:?}");
 }
 
+/// The default is empty where `HOME` is not set, as in a Pod without a home directory.
+#[test]
+fn a_missing_cache_directory_is_reported_with_a_remedy() {
+    let message = rejection(&["run", "--cache-dir", ""]);
+    assert!(
+        message.contains("HOME is not set: name a directory"),
+        "{message}"
+    );
+}
+
 /// The help of a command, on one line.
 fn help(command: &str) -> String {
     let message = rejection(&[command, "--help"]);
@@ -513,7 +523,7 @@ fn every_help_lists_the_same_exit_codes() {
         "status",
     ] {
         let help = help(command);
-        let codes = "Exit codes: 0 success 1 failure 2 the command line, or a file that it names, cannot be used";
+        let codes = "Exit codes: 0 success 1 failure 2 the command line, the environment, or a file that they name cannot be used";
         assert!(help.contains(codes), "{command}: {help}");
     }
 }
