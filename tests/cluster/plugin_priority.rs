@@ -118,10 +118,7 @@ fn plugins_are_served_beside_plugin_files_which_have_priority() {
     site.apply_as(FILE, &json!({}));
     site.wait_conditions_of(FILE, &host, &["Serving=False/NameTaken"]);
     let message = site.serving(FILE);
-    assert!(
-        message.contains("give the Plugin another name"),
-        "{message}"
-    );
+    assert!(message.contains("rename the Plugin"), "{message}");
 
     // A Plugin for other parents is served.
     site.put_bytes(&moody::guest("moody"));
