@@ -2,8 +2,7 @@
 //!
 //! The Plugin controller decides which revisions need a dry run, and judges the results.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use innkeeper_cluster::{Recording, Registration};
 use innkeeper_model::{FaultKind, ObjectId, Operation, error_chain};
@@ -164,7 +163,7 @@ fn plan<'a>(
     for LogLine { level, message } in &report.log {
         debug!(target: "guest", ?level, "{message}");
     }
-    Ok(pass.answered(report, recording).check()?.plan())
+    Ok(pass.answered(report, recording, None).check()?.plan())
 }
 
 impl Pass<'_, Planned> {

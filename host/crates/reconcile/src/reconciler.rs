@@ -191,7 +191,7 @@ impl Reconciler {
     pub fn candidate(&self, serving: Serving) -> Candidate {
         let context = &self.context;
         let once_made = context.shared.inventory.of(&context.plugin);
-        let interest = interest(&context.plugin, &self.parent, &serving, [], &once_made);
+        let interest = serving.interest(&context.plugin, &self.parent, &once_made);
         Candidate::new(serving, context.shared.cluster.register(interest))
     }
 

@@ -85,9 +85,7 @@ impl<'a> Pass<'a, Planned> {
             return child.to_string();
         };
         // The cache keeps only the entries of the host's own managers, so the object is read live.
-        let namespace = child.namespace.as_deref();
-        let cluster = &self.context.shared.cluster;
-        let live = match cluster.live_get(kind, namespace, &child.name).await {
+        let live = match live(self.context, kind, child).await {
             Ok(Some(live)) => live,
             Ok(None) => return child.to_string(),
             Err(error) => {

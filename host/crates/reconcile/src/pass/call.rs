@@ -62,8 +62,7 @@ impl<'a> Pass<'a, Recalled> {
         // After every call, also after a failed one: a change of its reads can make the next one succeed.
         pass.registration.commit(pass.id, &recording);
         count(context, &report);
-        let pass = pass.answered(report, recording);
-        Ok(pass.advance(|answered| Answered { inputs, ..answered }))
+        Ok(pass.answered(report, recording, inputs))
     }
 }
 
@@ -95,7 +94,12 @@ impl<'a> Pass<'a, Entered> {
     }
 
     /// Continues with the end of the call.
-    pub(crate) fn answered(self, report: CallReport, recording: Recording) -> Pass<'a, Answered> {
+    pub(crate) fn answered(
+        self,
+        report: CallReport,
+        recording: Recording,
+        inputs: Option<Inputs>,
+    ) -> Pass<'a, Answered> {
         let CallReport {
             mut end,
             cpu,
@@ -113,7 +117,7 @@ impl<'a> Pass<'a, Entered> {
             entered,
             end,
             reads,
-            inputs: None,
+            inputs,
         })
     }
 }

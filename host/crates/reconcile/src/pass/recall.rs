@@ -1,6 +1,6 @@
 //! Recall: the passes that need no call, because an earlier pass of the same revision answers for them.
 
-use innkeeper_model::{HashKey, Phase};
+use innkeeper_model::Phase;
 use tracing::debug;
 
 use super::{
@@ -19,7 +19,7 @@ pub(crate) struct Recalled {
 impl<'a> Pass<'a, Entered> {
     /// Stops the pass if the guest has given the parent up, or if the last pass had the same inputs and wrote nothing.
     pub(super) fn recall(self) -> Step<'a, Pass<'a, Recalled>> {
-        let inputs = self.inputs(&self.state.hash_key);
+        let inputs = self.inputs();
         if let Some(next) = inputs.as_ref().and_then(|inputs| self.skip(inputs)) {
             return Err(self.stop_entered(Stop::Unchanged(next)));
         }
@@ -33,13 +33,13 @@ impl<'a> Pass<'a, Entered> {
     }
 
     /// Returns the inputs of the pass besides its reads; none if passes are not remembered.
-    fn inputs(&self, hash_key: &HashKey) -> Option<Inputs> {
+    fn inputs(&self) -> Option<Inputs> {
         if !self.context.shared.remember_passes {
             return None;
         }
         let (plugin, entered) = (&self.epoch.serving.plugin, &self.state);
         let revision = plugin.revision().as_bytes();
-        let mut inputs = Inputs::of_revision(plugin.contract(), revision, hash_key);
+        let mut inputs = Inputs::of_revision(plugin.contract(), revision, &entered.hash_key);
         let observation = &entered.observation;
         inputs.observed(entered.phase, &observation.parent, &observation.children);
         for child in &plugin.manifest().children {
