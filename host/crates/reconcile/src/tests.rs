@@ -144,6 +144,23 @@ impl World {
     }
 }
 
+/// A world with the parent of namespace `a`, to which a plugin of this name has been applied.
+pub(crate) async fn applied(name: &str, serving: Serving) -> (World, Arc<Reconciler>) {
+    let world = World::start().await;
+    applied_in(world, name, serving).await
+}
+
+async fn applied_in(world: World, name: &str, serving: Serving) -> (World, Arc<Reconciler>) {
+    world.put_parent("a", 1);
+    let reconciler = world.reconciler(name, serving);
+    world
+        .drive(&reconciler, "applied", |world| {
+            world.synced("a") == "Applied"
+        })
+        .await;
+    (world, reconciler)
+}
+
 pub(crate) fn parent(namespace: &str) -> ObjectId {
     ObjectId::new(GroupKind::new("example.com", "Web"), Some(namespace), "web")
 }
@@ -172,15 +189,8 @@ pub(crate) fn saying(text: &str) -> Guest {
 
 #[tokio::test]
 async fn labels_managers_and_the_inventory_have_the_name_of_the_plugin_not_of_its_component() {
-    let world = World::start().await;
-    world.put_parent("a", 1);
     // The component has the name "web".
-    let reconciler = world.reconciler("east", serving_of(saying("hello")));
-    world
-        .drive(&reconciler, "applied", |world| {
-            world.synced("a") == "Applied"
-        })
-        .await;
+    let (world, _reconciler) = applied("east", serving_of(saying("hello"))).await;
     let child = world.server.get("configmaps", "a", "child").unwrap();
     let managers = |object: &Value| -> Vec<String> {
         let entries = object["metadata"]["managedFields"].as_array().unwrap();

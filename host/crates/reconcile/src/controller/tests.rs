@@ -127,8 +127,12 @@ fn witness() -> Witness {
 
 /// Runs a controller beside the test and stops it at the end of the test.
 async fn with_controller<F: Future<Output = ()>>(fake: &Arc<Fake>, places: usize, test: F) {
+    with_bounds(fake, bounds(places), test).await;
+}
+
+async fn with_bounds<F: Future<Output = ()>>(fake: &Arc<Fake>, bounds: Bounds, test: F) {
     let stop = CancellationToken::new();
-    let running = run(Arc::clone(fake), bounds(places), witness(), stop.clone());
+    let running = run(Arc::clone(fake), bounds, witness(), stop.clone());
     let test = async {
         test.await;
         stop.cancel();
@@ -282,6 +286,31 @@ async fn finishes_running_passes_and_begins_none_after_a_stop() {
     ended.unwrap();
     assert_eq!(fake.runs(), ["a"]);
     assert!(fake.running.lock().is_empty());
+}
+
+#[tokio::test]
+async fn begins_a_second_of_passes_at_once_and_then_one_per_interval() {
+    const INTERVAL: Duration = Duration::from_millis(100);
+
+    let limited = Bounds {
+        passes_per_second_max: 10,
+        ..bounds(20)
+    };
+    let fake = Arc::new(Fake::default());
+    let begin = Instant::now();
+    with_bounds(&fake, limited, async {
+        for number in 0..12 {
+            fake.trigger(&format!("p{number}"), Class::User);
+        }
+        fake.until(|fake| fake.ran.lock().len() == 12).await;
+    })
+    .await;
+
+    let ran = fake.ran.lock();
+    let since_begin = |pass: usize| ran[pass].1 - begin;
+    assert!(since_begin(9) < 9 * INTERVAL, "{:?}", since_begin(9));
+    assert!(since_begin(10) >= INTERVAL, "{:?}", since_begin(10));
+    assert!(since_begin(11) >= 2 * INTERVAL, "{:?}", since_begin(11));
 }
 
 #[tokio::test]

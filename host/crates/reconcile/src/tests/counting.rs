@@ -4,14 +4,7 @@ use super::{remembering::until_skipped, *};
 
 #[tokio::test]
 async fn o2_writes_calls_skips_and_faults_are_counted_under_the_plugins_name() {
-    let world = World::start().await;
-    world.put_parent("a", 1);
-    let reconciler = world.reconciler("east", serving_of(saying("hello")));
-    world
-        .drive(&reconciler, "applied", |world| {
-            world.synced("a") == "Applied"
-        })
-        .await;
+    let (world, reconciler) = applied("east", serving_of(saying("hello"))).await;
     until_skipped(&world, &reconciler).await;
     let counted = world.shared.metrics.encode().unwrap();
     assert!(!counted.contains("plugin_faults_total{"), "{counted}");

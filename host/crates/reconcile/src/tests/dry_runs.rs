@@ -7,16 +7,8 @@ use tokio::time::sleep;
 use super::*;
 
 /// Returns a world with one parent whose child is applied.
-async fn applied() -> (World, Arc<Reconciler>) {
-    let world = World::start().await;
-    world.put_parent("a", 1);
-    let reconciler = world.reconciler("web", serving_of(saying("old")));
-    world
-        .drive(&reconciler, "applied", |world| {
-            world.synced("a") == "Applied"
-        })
-        .await;
-    (world, reconciler)
+async fn old_applied() -> (World, Arc<Reconciler>) {
+    applied("web", serving_of(saying("old"))).await
 }
 
 async fn dry_run_once(reconciler: &Reconciler, candidate: &Candidate, name: &str) -> DryRunOutcome {
@@ -55,7 +47,7 @@ fn config_map(name: &str, says: &str) -> String {
 
 #[tokio::test]
 async fn a_dry_run_returns_the_changes_and_writes_nothing() {
-    let (world, reconciler) = applied().await;
+    let (world, reconciler) = old_applied().await;
     let writes = world.server.writes();
     let before = world.server.get("webs", "a", "web");
 
@@ -94,7 +86,7 @@ async fn a_dry_run_returns_the_changes_and_writes_nothing() {
 
 #[tokio::test]
 async fn a_dry_run_returns_the_faults_of_a_candidate() {
-    let (world, reconciler) = applied().await;
+    let (world, reconciler) = old_applied().await;
     let writes = world.server.writes();
     let reason = |told: DryRunOutcome| match told {
         DryRunOutcome::Refused { reason, .. } => reason,
@@ -126,7 +118,7 @@ async fn a_dry_run_returns_the_faults_of_a_candidate() {
 
 #[tokio::test]
 async fn only_the_candidate_waits_for_kinds_that_are_not_watched_yet() {
-    let (_world, reconciler) = applied().await;
+    let (_world, reconciler) = old_applied().await;
     let services = Description {
         children: vec![["v1", "Service"].map(str::to_owned)],
         ..Description::default()
@@ -148,7 +140,7 @@ async fn only_the_candidate_waits_for_kinds_that_are_not_watched_yet() {
 
 #[tokio::test]
 async fn parents_without_a_pass_have_no_dry_run() {
-    let (world, reconciler) = applied().await;
+    let (world, reconciler) = old_applied().await;
     let paused = json!({"metadata": {"annotations": {"innkeeper.dev/paused": "true"}}, "spec": {}});
     world.server.put("webs", "a", "web", paused);
     world
@@ -165,7 +157,7 @@ async fn parents_without_a_pass_have_no_dry_run() {
 
 #[tokio::test]
 async fn a_dry_run_for_many_parents_has_a_result_for_each() {
-    let (world, reconciler) = applied().await;
+    let (world, reconciler) = old_applied().await;
     let names: Vec<String> = (0..40).map(|number| format!("more-{number}")).collect();
     for name in &names {
         world.put_parent(name, 1);

@@ -17,14 +17,7 @@ fn written(world: &World, before: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn a_changed_field_manager_applies_each_child_once_and_a_restart_applies_none() {
-    let world = World::start().await;
-    world.put_parent("a", 1);
-    let reconciler = world.reconciler("web", serving_of(saying("hello")));
-    world
-        .drive(&reconciler, "applied", |world| {
-            world.synced("a") == "Applied"
-        })
-        .await;
+    let (world, reconciler) = applied("web", serving_of(saying("hello"))).await;
     until_skipped(&world, &reconciler).await;
     assert_eq!(managers(&world, "a"), ["innkeeper:web"]);
 

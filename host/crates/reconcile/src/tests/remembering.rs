@@ -36,14 +36,7 @@ pub(super) async fn until_skipped(world: &World, reconciler: &Reconciler) -> Nex
 
 #[tokio::test]
 async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_changes() {
-    let world = World::start().await;
-    world.put_parent("a", 1);
-    let reconciler = world.reconciler("web", serving_of(reading()));
-    world
-        .drive(&reconciler, "applied", |world| {
-            world.synced("a") == "Applied"
-        })
-        .await;
+    let (world, reconciler) = applied("web", serving_of(reading())).await;
     let requeue = Next::RequeueAfter(Duration::from_secs(5));
     assert_eq!(until_skipped(&world, &reconciler).await, requeue);
     let skipped = reconciler.passes_skipped();
@@ -95,15 +88,8 @@ async fn a_pass_with_the_inputs_of_the_last_one_is_skipped_until_an_input_change
 
 #[tokio::test]
 async fn a_guest_that_asks_for_the_time_is_called_in_every_pass() {
-    let world = World::start().await;
-    world.put_parent("a", 1);
     let timely = saying("hello").doing("(drop (call $now))", &[]);
-    let reconciler = world.reconciler("web", serving_of(timely));
-    world
-        .drive(&reconciler, "applied", |world| {
-            world.synced("a") == "Applied"
-        })
-        .await;
+    let (_world, reconciler) = applied("web", serving_of(timely)).await;
     for _ in 0..20 {
         reconciler.pass(&parent("a"), Attempt::default()).await;
     }
@@ -114,13 +100,7 @@ async fn a_guest_that_asks_for_the_time_is_called_in_every_pass() {
 async fn no_pass_is_skipped_without_the_memory_of_passes() {
     let mut world = World::start().await;
     Arc::get_mut(&mut world.shared).unwrap().remember_passes = false;
-    world.put_parent("a", 1);
-    let reconciler = world.reconciler("web", serving_of(saying("hello")));
-    world
-        .drive(&reconciler, "applied", |world| {
-            world.synced("a") == "Applied"
-        })
-        .await;
+    let (_world, reconciler) = applied_in(world, "web", serving_of(saying("hello"))).await;
     for _ in 0..20 {
         reconciler.pass(&parent("a"), Attempt::default()).await;
     }
