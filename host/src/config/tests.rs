@@ -30,6 +30,15 @@ fn rejection(arguments: &[&str]) -> String {
     }
 }
 
+/// Checks that each command line is rejected with a message that contains the text beside it.
+#[track_caller]
+fn check_rejections(cases: &[(&[&str], &str)]) {
+    for (arguments, expected) in cases {
+        let message = rejection(arguments);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+}
+
 fn file(dir: &Path, name: &str, text: &str) -> String {
     let path = dir.join(name);
     fs::write(&path, text).unwrap();
@@ -220,10 +229,7 @@ fn rejects_what_it_does_not_understand() {
             "cannot be used",
         ),
     ];
-    for (arguments, expected) in cases {
-        let message = rejection(arguments);
-        assert!(message.contains(expected), "{arguments:?}: {message}");
-    }
+    check_rejections(cases);
 }
 
 #[test]
@@ -249,10 +255,7 @@ fn names_of_the_manifests_are_checked() {
             "PLUGIN=NAMESPACE/NAME",
         ),
     ];
-    for (arguments, expected) in cases {
-        let message = rejection(arguments);
-        assert!(message.contains(expected), "{arguments:?}: {message}");
-    }
+    check_rejections(cases);
 }
 
 #[test]
