@@ -74,8 +74,15 @@ impl Context {
         }
     }
 
-    /// Records a write until the cache shows it, so that no pass plans from an older state.
-    pub(crate) fn note_written(&self, parent: &ObjectId, id: &ObjectId, written: &Written) {
+    /// Counts a write, and records it until the cache shows it, so that no pass plans from an older state.
+    pub(crate) fn note_written(
+        &self,
+        parent: &ObjectId,
+        id: &ObjectId,
+        verb: &str,
+        written: &Written,
+    ) {
+        self.count_write(parent, verb);
         let version = written.resource_version;
         if written.gone {
             // The answer shows the last state of the object, so only its removal proves that the cache is current.

@@ -13,7 +13,6 @@ pub mod controller;
 mod dry_run;
 mod epoch;
 mod faults;
-mod field_conflict;
 mod findings;
 mod given_up;
 mod held_back;
@@ -31,7 +30,7 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::{Analysis, AnalysisFault};
+pub use analysis::Analysis;
 pub use dry_run::{Candidate, Changes, DryRunOutcome};
 pub use epoch::Serving;
 pub use faults::RecentFault;

@@ -98,7 +98,9 @@ fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
     for (stop, parent, parked_s, expected, next) in [
         (Stop::Gone, None, 0, "", Next::Forget),
         (
-            Stop::Behind { until: None },
+            Stop::Behind {
+                until: Instant::now(),
+            },
             None,
             0,
             "",

@@ -177,18 +177,20 @@ fn note_success(
     written: Option<&apply::Written>,
 ) {
     let id = operation.child().unwrap_or(parent);
-    context.count_write(parent, operation.verb());
     if operation.is_restoration() {
         let mut ledger = context.ledger.lock();
         if ledger.conflicts(parent).restored(id, Instant::now()) {
             context.metrics.contested();
         }
     }
-    match (operation, written) {
-        (_, Some(written)) => context.note_written(parent, id, written),
-        (Operation::Prune { uid, .. }, None) => context.registration.note_delete(parent, id, uid),
-        (_, None) => {}
-    }
+    let Some(written) = written else {
+        context.count_write(parent, operation.verb());
+        if let Operation::Prune { uid, .. } = operation {
+            context.registration.note_delete(parent, id, uid);
+        }
+        return;
+    };
+    context.note_written(parent, id, operation.verb(), written);
 }
 
 /// Reads the present values of generated Secrets that are about to be written.
