@@ -256,6 +256,7 @@ fn pass(
         limits: &limits,
         resources: &kinds,
         parent: &observed.parent.id(),
+        depth: observed.parent.depth(),
         phase,
     };
     for line in &report.log {

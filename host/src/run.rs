@@ -48,7 +48,7 @@ use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, Served, manager::Warm};
-use innkeeper_reconcile::{HashKeySlot, Inventory, Shared};
+use innkeeper_reconcile::{HashKeySlot, Inventory, NamespaceBudgets, Shared};
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
     artifact::{self, CompileBounds, Compiler, Program},
@@ -227,6 +227,7 @@ fn share(
         inventory,
         metrics: Arc::clone(status.metrics()),
         events: Events::new("innkeeper".to_owned()),
+        namespace_budgets: NamespaceBudgets::default(),
         hash_key,
         analyses: tokio::sync::Notify::new(),
         remember_passes: !args.forget_passes,

@@ -1,6 +1,6 @@
 //! The handle of one controller: queued parents, observations, reads, and own writes.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_model::{GroupKind, Gvk, Object, ObjectId, ReadKind, ResourceVersion, Uid};
 use tokio::{
@@ -14,6 +14,7 @@ use super::{
     reads::{PassReads, Recording},
     shared::CacheShared,
     state::{ExpectationStatus, ExpectedState, Reader, SubscriberId},
+    store::CacheSize,
     stored::keep,
     triggers::{Cause, Trigger},
     wire::WireFailure,
@@ -227,6 +228,19 @@ impl Registration {
             .state
             .lock()
             .child_count(self.0.subscriber_id, kind)
+    }
+
+    /// Returns the number and the size of the plugin's children in a namespace, as the cache shows them; the empty name is
+    /// that of cluster-scoped children.
+    pub fn made(&self, namespace: &str) -> CacheSize {
+        let state = self.0.shared.state.lock();
+        state.made(self.0.subscriber_id, namespace)
+    }
+
+    /// Returns the number and the size of the plugin's children by namespace.
+    pub fn made_everywhere(&self) -> BTreeMap<Arc<str>, CacheSize> {
+        let state = self.0.shared.state.lock();
+        state.made_everywhere(self.0.subscriber_id)
     }
 
     /// Returns the kinds that block every pass; empty when passes can run.

@@ -34,6 +34,13 @@ pub(super) struct LeaseLabels {
     pub(super) name: String,
 }
 
+/// The labels of a limit of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct PluginLimitLabels {
+    pub(super) plugin: String,
+    pub(super) limit: &'static str,
+}
+
 /// The labels of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PluginLabels {

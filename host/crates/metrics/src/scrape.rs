@@ -8,7 +8,7 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge},
 };
 
-use super::labels::{PluginLabels, QueueLabels, WatchLabels};
+use super::labels::{PluginLabels, PluginLimitLabels, QueueLabels, WatchLabels};
 
 /// A module that knows the current values.
 pub trait SampleSource: Send + Sync + 'static {
@@ -65,6 +65,8 @@ pub struct PluginSample {
     pub parents: usize,
     /// The number of kinds that must be synced before its passes can run.
     pub waiting: usize,
+    /// The used part of each limit, from 0 to 1, in the namespace that has used most of it.
+    pub limits: Vec<(&'static str, f64)>,
 }
 
 /// The adapter of a source to the registry.
@@ -197,6 +199,20 @@ fn encode_plugins(encoder: &mut DescriptorEncoder<'_>, plugins: &[PluginSample])
         plugins
             .iter()
             .map(|plugin| (label(plugin), count(plugin.waiting))),
+    )?;
+    let limits = plugins.iter().flat_map(|plugin| {
+        let label = |limit| PluginLimitLabels {
+            plugin: plugin.plugin.clone(),
+            limit,
+        };
+        let limits = plugin.limits.iter();
+        limits.map(move |(limit, used)| (label(*limit), *used))
+    });
+    gauges(
+        encoder,
+        "innkeeper_plugin_limit_use_ratio",
+        "Used part of a limit in the namespace that has used most of it, from 0 to 1",
+        limits,
     )
 }
 

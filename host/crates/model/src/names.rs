@@ -30,6 +30,10 @@ pub const ANNOTATION_ADOPT: &str = "innkeeper.dev/adopt";
 /// Annotation on a ServiceAccount: the Plugins, separated by commas, whose children the host may write as that account.
 pub const ANNOTATION_PLUGINS: &str = "innkeeper.dev/plugins";
 
+/// Annotation on a child of a kind of parents of its own plugin: the number of such parents above it. An object that a
+/// user made has none.
+pub const ANNOTATION_DEPTH: &str = "innkeeper.dev/depth";
+
 /// Returns true if a text can name a namespace: 1 to 63 lower-case letters, digits and dashes, without a dash at either
 /// end.
 pub fn is_dns_label(text: &str) -> bool {

@@ -96,6 +96,15 @@ impl Object {
         self.annotations.get(name).map(|value| &**value)
     }
 
+    /// Returns the number of parents above this one that the same plugin reconciles; 0 for an object that a user made.
+    ///
+    /// The annotation decides, so the depth needs no walk through the owners and no state of the host. An annotation that
+    /// is no number counts as the greatest depth.
+    pub fn depth(&self) -> u32 {
+        let depth = self.annotation(ANNOTATION_DEPTH);
+        depth.map_or(0, |text| text.parse().unwrap_or(u32::MAX))
+    }
+
     /// Returns true if the object has the finalizer.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|finalizer| &**finalizer == name)

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use innkeeper_model::{
-    ANNOTATION_APPLIED, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Child, Generated, HashKey,
-    LABEL_PLUGIN, Object, RemovalPolicy,
+    ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Child,
+    Generated, HashKey, LABEL_PLUGIN, Object, RemovalPolicy,
 };
 use serde_json::{Map, Value, json};
 use sha2::Sha256;
@@ -119,6 +119,12 @@ fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
         put(&mut object, &annotations, name, value.into());
     };
     annotate(ANNOTATION_KEY, &child.key);
+    let kind = child.kind.group_kind();
+    let mut parents = context.manifest.parents.iter();
+    if parents.any(|parent| parent.kind.group_kind() == kind) {
+        let depth = context.parent.depth().saturating_add(1);
+        annotate(ANNOTATION_DEPTH, &depth.to_string());
+    }
     match child.removal {
         RemovalPolicy::Retain => {
             annotate(ANNOTATION_RETAINED_FOR, &context.parent.id().identity());

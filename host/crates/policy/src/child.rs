@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, io};
 use innkeeper_model::{Child, DOMAIN_PREFIX, Generated, Scope, is_dns_label};
 use serde_json::{Map, Value};
 
-use super::{Rejection, Rules, names};
+use super::{Rejection, Rules, depth, names};
 
 /// The maximum number of values that the host generates for one Secret, and of the characters of each. Chosen: more than any
 /// known Secret has, and together far below the limit of an object.
@@ -47,6 +47,7 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     check_kind(&child, rules)?;
     check_name(&child)?;
     let child = place(child, rules)?;
+    depth::check(&child, rules)?;
     check_size(&child, rules)?;
     check_object(&child.object)?;
     check_generate(&child)?;

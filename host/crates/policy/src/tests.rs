@@ -7,6 +7,7 @@
 use expect_test::{Expect, expect};
 use serde_json::{Map, Value, json};
 
+mod depth;
 mod grants;
 
 use innkeeper_model::{
@@ -152,6 +153,7 @@ fn scene() -> Scene {
     let mut grants = Grants::for_file(&manifest);
     let privileged = ChildGrant {
         privileged: true,
+        depth: 1,
         ..ChildGrant::default()
     };
     let all = manifest.children.iter();
@@ -182,6 +184,7 @@ impl Scene {
             limits: &self.limits,
             resources: &Cluster,
             parent: &self.parent,
+            depth: 0,
             phase: self.phase,
         }
     }

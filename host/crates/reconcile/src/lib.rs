@@ -6,6 +6,7 @@
 //! It carries `model` values between the sandbox, the cache and the writer, which do not know each other.
 
 mod analysis;
+mod bound;
 mod budget;
 mod conflicts;
 mod context;
@@ -23,6 +24,7 @@ mod ledger;
 mod memory;
 mod next;
 mod pass;
+mod quota;
 mod reconciler;
 mod selection;
 mod shared;
@@ -31,6 +33,8 @@ mod stop;
 mod tests;
 
 pub use analysis::Analysis;
+pub use bound::Usage;
+pub use budget::{NamespaceBudgets, Share};
 pub use dry_run::{Candidate, Changes, DryRunOutcome};
 pub use epoch::Serving;
 pub use faults::RecentFault;

@@ -16,6 +16,7 @@ use tracing::{Instrument, debug, info_span};
 
 use super::{
     analysis::Analysis,
+    bound::Usage,
     context::Context,
     controller::{self, Work, queue::Class},
     dry_run::{self, Candidate, DryRunOutcome},
@@ -244,6 +245,11 @@ impl Reconciler {
             parents.retain(|id| parent(id).is_some_and(|it| self.selects(&it) != Some(false)));
         }
         parents.len()
+    }
+
+    /// Returns the use of the limits of the plugin in the namespaces that have used most of them.
+    pub fn usage(&self) -> Vec<Usage> {
+        self.context.usage()
     }
 
     /// Returns the number of passes that were skipped because their inputs had not changed.

@@ -106,7 +106,7 @@ impl CacheState {
                     stored.is_some_and(|stored| stored.uid == *uid && stored.version == *version)
                 };
                 namespace_watch.health == Health::Synced
-                    && slot.store.size_of(namespace.as_deref()).0 == contents.len()
+                    && slot.store.size_of(namespace.as_deref()).objects == contents.len()
                     && contents.iter().all(is_there)
             });
         if same {

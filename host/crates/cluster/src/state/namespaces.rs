@@ -12,6 +12,7 @@ use super::{CacheState, SlotId, SubscriberId, WatchSlot, slots::Health};
 use crate::{
     interest::Why,
     report::WatchStatus,
+    store::CacheSize,
     triggers::{Cause, Trigger},
     wire::WatchTarget,
 };
@@ -185,7 +186,7 @@ impl CacheState {
         for slot in self.slots.values() {
             for namespace_watch in &slot.namespace_watches {
                 let namespace = namespace_watch.namespace.as_deref();
-                let (objects, bytes) = slot.store.size_of(namespace);
+                let CacheSize { objects, bytes } = slot.store.size_of(namespace);
                 statuses.push(WatchStatus {
                     kind: slot.key.kind.clone(),
                     namespace: namespace.map(str::to_owned),

@@ -8,7 +8,10 @@ use kube::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::forms::{GROUP, KIND, NAME, NAMESPACE};
+use super::forms::{GROUP, KIND, NAME, NAMESPACE, NumberBounds};
+
+/// Each generation may be 256 times as large as the one before.
+pub(super) const DEPTH: NumberBounds = NumberBounds::new(0, 16);
 
 /// The permissions of a plugin; everything else is denied.
 ///
@@ -113,6 +116,11 @@ pub struct ChildAccess {
     /// Lets a parent with the annotation innkeeper.dev/adopt take over objects that have no owner.
     #[serde(default)]
     pub adopt: bool,
+    /// For a kind of parents of the plugin itself: the number of generations of such children below an object that a user
+    /// made. 0 refuses them.
+    #[serde(default)]
+    #[schemars(range(min = DEPTH.min, max = DEPTH.max))]
+    pub depth: i32,
     /// Has to be true for a privileged kind.
     #[serde(default)]
     pub privileged: bool,

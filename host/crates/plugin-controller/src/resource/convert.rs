@@ -17,13 +17,15 @@ use super::{
     ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, LimitsSpec, LocalRef, OciSource,
     ParentsSpec, Plugin, PruneBudget, ReadAccess, ReadForm, ReadPlace, Rollout, RolloutSpec,
     ServiceAccountRef, SourceSpec, Terms, VerifySpec,
+    access::DEPTH,
     forms::{
         DATA_KEY, DIGEST, FIELD_MANAGER, GROUP, KIND, NAME, NAMESPACE, PATH, PERCENTAGE,
         PUBLIC_KEY, REFERENCE, RESERVED_MANAGER, REVISION, URL,
     },
     options::{
-        CHILDREN, CONCURRENCY, DEADLINE, HOST_CALL_BYTES, HOST_CALLS, LOGS, LOGS_PER_SECOND,
-        MEMORY, OBJECT, OUTPUT, PASSES_PER_SECOND, WRITES_PER_MINUTE,
+        BYTES_PER_NAMESPACE, CHILDREN, CONCURRENCY, DEADLINE, HOST_CALL_BYTES, HOST_CALLS, LOGS,
+        LOGS_PER_SECOND, MEMORY, OBJECT, OBJECTS_PER_NAMESPACE, OUTPUT, PASSES_PER_SECOND,
+        RETAINED, WRITES_PER_MINUTE, WRITES_PER_SECOND,
     },
     source::{PULL_INTERVAL, PULL_INTERVAL_DEFAULT, PullPolicy},
 };
@@ -236,6 +238,13 @@ impl LimitsSpec {
                 .read(&at("passesPerSecond"), self.passes_per_second)?,
             writes_per_minute_max: WRITES_PER_MINUTE
                 .read(&at("writesPerMinute"), self.writes_per_minute)?,
+            writes_per_second_max: WRITES_PER_SECOND
+                .read(&at("writesPerSecond"), self.writes_per_second)?,
+            namespace_objects_max: OBJECTS_PER_NAMESPACE
+                .read(&at("objectsPerNamespace"), self.objects_per_namespace)?,
+            namespace_bytes_max: BYTES_PER_NAMESPACE
+                .bytes(&at("bytesPerNamespace"), &self.bytes_per_namespace)?,
+            retained_max: RETAINED.read(&at("retained"), self.retained)?,
         })
     }
 }
@@ -277,9 +286,13 @@ impl GrantsSpec {
             let privileged = crd.privileged;
             (&crd.group, &crd.kind, privileged, CrdGrant { privileged })
         });
+        for (index, child) in self.children.iter().enumerate() {
+            DEPTH.read::<u32>(&format!("{path}.children[{index}].depth"), child.depth)?;
+        }
         let children = self.children.iter().map(|child| {
             let grant = ChildGrant {
                 adopt: child.adopt,
+                depth: child.depth.try_into().unwrap_or_default(),
                 privileged: child.privileged,
             };
             (&child.group, &child.kind, child.privileged, grant)

@@ -57,6 +57,10 @@ pub(super) const HOST_CALL_BYTES: TextBounds = TextBounds::size("1Ki", "256Mi");
 pub(super) const CONCURRENCY: NumberBounds = NumberBounds::new(1, 64);
 pub(super) const PASSES_PER_SECOND: NumberBounds = NumberBounds::new(1, 100_000);
 pub(super) const WRITES_PER_MINUTE: NumberBounds = NumberBounds::new(1, 6_000);
+pub(super) const WRITES_PER_SECOND: NumberBounds = NumberBounds::new(1, 10_000);
+pub(super) const OBJECTS_PER_NAMESPACE: NumberBounds = NumberBounds::new(1, 1_000_000);
+pub(super) const BYTES_PER_NAMESPACE: TextBounds = TextBounds::size("1Ki", "16Gi");
+pub(super) const RETAINED: NumberBounds = NumberBounds::new(0, 10_000);
 
 /// Resource limits of a plugin. Sizes are in bytes or end in Ki, Mi or Gi; durations end in ms, s, m or h.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
@@ -105,6 +109,20 @@ pub struct LimitsSpec {
     /// Writes per minute for one parent.
     #[schemars(range(min = WRITES_PER_MINUTE.min, max = WRITES_PER_MINUTE.max))]
     pub writes_per_minute: i32,
+    /// Writes per second for all parents of one namespace, or for all cluster-scoped ones. A namespace saves up the unused
+    /// writes of 100 seconds.
+    #[schemars(range(min = WRITES_PER_SECOND.min, max = WRITES_PER_SECOND.max))]
+    pub writes_per_second: i32,
+    /// Children in one namespace, or cluster-scoped ones.
+    #[schemars(range(min = OBJECTS_PER_NAMESPACE.min, max = OBJECTS_PER_NAMESPACE.max))]
+    pub objects_per_namespace: i32,
+    /// JSON text of all children in one namespace, or of all cluster-scoped ones; at most 16Gi.
+    #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
+    #[x_kube(validation = BYTES_PER_NAMESPACE.rule())]
+    pub bytes_per_namespace: String,
+    /// Children that one parent retains.
+    #[schemars(range(min = RETAINED.min, max = RETAINED.max))]
+    pub retained: i32,
 }
 
 impl Default for LimitsSpec {
@@ -122,6 +140,10 @@ impl Default for LimitsSpec {
             concurrency: 4,
             passes_per_second: 10_000,
             writes_per_minute: 120,
+            writes_per_second: 500,
+            objects_per_namespace: 50_000,
+            bytes_per_namespace: "256Mi".to_owned(),
+            retained: 512,
         }
     }
 }

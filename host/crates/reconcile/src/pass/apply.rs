@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{plan::Planned, state::Pass};
-use crate::{context::Context, held_back::HeldBack};
+use crate::{context::Context, held_back::HeldBack, quota::Quota};
 
 /// The reason why the operations of a plan were not tried to the end.
 #[derive(Debug, thiserror::Error)]
@@ -105,15 +105,22 @@ impl<'a> Pass<'a, Planned> {
         }
     }
 
-    /// Leaves as many operations in a plan as the parent may write now.
+    /// Leaves those operations in a plan that the parent may write now.
     fn hold_back(&self, plan: &mut Plan) -> Option<HeldBack> {
         // A parent that may go writes nothing but the removal of its finalizer.
         let Outcome::Desired(_) = &*self.state.outcome else {
             return None;
         };
-        let wanted = plan.operations.len();
-        let (allowance, limit) = self.context.take_writes(self.id, wanted);
-        HeldBack::of_plan(allowance, limit, plan, &self.state.observed)
+        let (context, observed) = (self.context, &self.state.observed);
+        let quota = Quota {
+            plugin: &context.plugin,
+            limits: &context.active.current().serving.limits,
+            observed,
+        };
+        let over_quota = quota.hold_back(plan, |namespace| context.registration.made(namespace));
+        let granted = context.take_writes(self.id, plan.operations.len());
+        let over_rate = HeldBack::of_plan(granted, plan, observed);
+        HeldBack::of_both(over_quota, over_rate)
     }
 
     async fn execute(&mut self, plan: &Plan) -> Result<Execution, Error> {

@@ -198,8 +198,8 @@ pub(super) async fn write(
         }
         // A status is charged once, also if its first write is refused.
         let wanted = usize::from(!mem::replace(&mut charged, true));
-        let (allowance, limit) = context.take_writes(&parent.id(), wanted);
-        let held = HeldBack::of_status(allowance, limit, &status.synced);
+        let granted = context.take_writes(&parent.id(), wanted);
+        let held = HeldBack::of_status(granted, &status.synced);
         let finding = match held {
             Some(held) => StatusFinding::HeldBack(held),
             None => match write_status(context, target, parent, writes, &mut written).await {
