@@ -55,7 +55,7 @@ fn a7_f16_keeps_children_when_the_guest_makes_copies_of_its_parent() {
         ("False", "ChildForbidden"),
         "grant children of this kind with depth: 1 or more",
     );
-    let kind = Kind::new("test.innkeeper.dev/v1", GARBAGE.kind, &case.namespace);
+    let kind = Kind::new("test.innkeeper.dev/v1", "Garbage", &case.namespace);
     let all = shared().plane.user().list(kind, "").unwrap();
     let names: Vec<&str> = all
         .iter()

@@ -282,7 +282,7 @@ impl CacheState {
     fn child_stores(&self, subscriber_id: SubscriberId) -> impl Iterator<Item = &Store> {
         let subscriber = self.subscribers.get(&subscriber_id);
         let children = subscriber.into_iter().flat_map(|it| &it.held.children);
-        children.filter_map(|(_, slot)| Some(&self.slots.get(slot)?.store))
+        children.filter_map(move |(_, slot)| Some(&self.slots.get(slot)?.store))
     }
 
     /// Returns the children of a parent, controlled or retained.

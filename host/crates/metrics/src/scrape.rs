@@ -17,7 +17,7 @@ pub trait SampleSource: Send + Sync + 'static {
 }
 
 /// The values of one scrape.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// All watches.
     pub watches: Vec<WatchSample>,
@@ -55,7 +55,7 @@ pub struct WatchSample {
 }
 
 /// The state of one plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PluginSample {
     /// The plugin's name.
     pub plugin: String,
@@ -201,7 +201,7 @@ fn encode_plugins(encoder: &mut DescriptorEncoder<'_>, plugins: &[PluginSample])
             .map(|plugin| (label(plugin), count(plugin.waiting))),
     )?;
     let limits = plugins.iter().flat_map(|plugin| {
-        let label = |limit| PluginLimitLabels {
+        let label = move |limit| PluginLimitLabels {
             plugin: plugin.plugin.clone(),
             limit,
         };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::{Access, Gvk, ObjectId};
+use super::{ANNOTATION_DEPTH, Access, Gvk, ObjectId};
 
 /// The UID of an object: unlike a name, the API server never uses it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

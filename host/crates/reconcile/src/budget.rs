@@ -154,9 +154,8 @@ impl NamespaceBudgets {
     ) -> Option<(Arc<str>, Share)> {
         let mut budgets = self.0.lock();
         // A full bucket equals a new one.
-        budgets.retain(|(owner, _), budget| {
-            owner != plugin || budget.used(rate, now) > Share::default() || budget.open
-        });
+        let is_full = |budget: &Budget| budget.bucket.available(rate, now) == rate.burst;
+        budgets.retain(|(owner, _), budget| owner != plugin || !is_full(budget));
         let own = budgets.iter().filter(|((owner, _), _)| owner == plugin);
         own.map(|((_, namespace), budget)| (Arc::clone(namespace), budget.used(rate, now)))
             .max_by_key(|(_, used)| *used)
@@ -273,7 +272,7 @@ mod tests {
             burst: 10,
             refill: MINUTE,
         };
-        let mut take = |parent: &mut Budget, wanted| {
+        let take = |parent: &mut Budget, wanted| {
             let own = |writes| parent.take(writes, per_minute(4), now);
             let (allowance, is_namespace) = budgets.take(place, rate, wanted, now, own);
             (allowance.writes, allowance.wait.is_some(), is_namespace)

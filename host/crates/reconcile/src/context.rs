@@ -17,7 +17,7 @@ use super::{
     budget::{Share, namespace_rate, parent_rate, to_u64},
     epoch::{Active, Epoch},
     faults::RecentFaults,
-    held_back::Granted,
+    held_back::Permit,
     ledger::Ledger,
     shared::Shared,
 };
@@ -47,7 +47,7 @@ impl Context {
     }
 
     /// Takes writes of a parent, as far as the present limits allow.
-    pub(crate) fn take_writes(&self, parent: &ObjectId, wanted: usize) -> Granted {
+    pub(crate) fn take_writes(&self, parent: &ObjectId, wanted: usize) -> Permit {
         let (epoch, now) = (self.active.current(), Instant::now());
         let limits = &epoch.serving.limits;
         let own = |wanted| {
@@ -65,7 +65,7 @@ impl Context {
                 Bound::parent_writes(limits)
             }
         };
-        Granted {
+        Permit {
             writes: allowance.writes,
             held: allowance.wait.map(|wait| (wait, bound())),
         }

@@ -9,7 +9,7 @@ use super::bound::Bound;
 
 /// The writes that a parent may make now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Granted {
+pub(crate) struct Permit {
     pub(crate) writes: usize,
     /// The time until more writes are allowed, and the limit; none if all wanted writes are.
     pub(crate) held: Option<(Duration, Bound)>,
@@ -45,15 +45,15 @@ impl HeldBack {
     }
 
     /// Leaves the granted operations in a plan; none: all of them.
-    pub(crate) fn of_plan(granted: Granted, plan: &mut Plan, observed: &[Object]) -> Option<Self> {
-        let held = granted.held?;
-        let rest = plan.operations.split_off(granted.writes);
+    pub(crate) fn of_plan(permit: Permit, plan: &mut Plan, observed: &[Object]) -> Option<Self> {
+        let held = permit.held?;
+        let rest = plan.operations.split_off(permit.writes);
         Self::of_operations(held, &rest, observed)
     }
 
     /// Holds a status with the condition `synced` back; none: it may be written now.
-    pub(crate) fn of_status(granted: Granted, synced: &Condition) -> Option<Self> {
-        let (wait, bound) = granted.held?;
+    pub(crate) fn of_status(permit: Permit, synced: &Condition) -> Option<Self> {
+        let (wait, bound) = permit.held?;
         let writes = if synced.status == ConditionStatus::True {
             "the status".to_owned()
         } else {

@@ -4,7 +4,7 @@ use innkeeper_policy::check_fault;
 use serde_json::json;
 
 use super::*;
-use crate::{bound::Bound, held_back::Granted};
+use crate::{bound::Bound, held_back::Permit};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -367,7 +367,7 @@ fn conclusion(retry: Option<Retry>) -> plan::Conclusion {
 
 fn held_back(wait: Duration) -> HeldBack {
     let bound = Bound::parent_writes(&innkeeper_model::Limits::default());
-    let granted = Granted {
+    let granted = Permit {
         writes: 0,
         held: Some((wait, bound)),
     };

@@ -112,9 +112,10 @@ impl<'a> Pass<'a, Planned> {
             return None;
         };
         let (context, observed) = (self.context, &self.state.observed);
+        let epoch = context.active.current();
         let quota = Quota {
             plugin: &context.plugin,
-            limits: &context.active.current().serving.limits,
+            limits: &epoch.serving.limits,
             observed,
         };
         let over_quota = quota.hold_back(plan, |namespace| context.registration.made(namespace));

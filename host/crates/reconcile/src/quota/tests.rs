@@ -175,9 +175,9 @@ fn a_parent_over_its_number_of_retained_objects_makes_others_only() {
     };
     for (retained_max, left) in [
         (4, &["r1", "r2", "a"][..]),
-        (3, &["r1", "a"]),
-        (2, &["a"]),
-        (0, &["a"]),
+        (3, &["r1", "a"][..]),
+        (2, &["a"][..]),
+        (0, &["a"][..]),
     ] {
         let limits = Limits {
             retained_max,
