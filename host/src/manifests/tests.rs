@@ -134,7 +134,6 @@ fn the_definition_of_plugins_is_the_hosts() {
     let own: Vec<&ManifestFile> = files.iter().filter(|file| file.path == path).collect();
     assert_eq!(own.len(), 1);
     assert_eq!(own[0].documents[0]["spec"]["names"]["kind"], "Plugin");
-    std::fs::write("/tmp/rec/crd.yaml", file(path)).unwrap();
 }
 
 #[test]

@@ -138,6 +138,9 @@ fn adoption(plan: &Plan, granted: bool) -> Option<WriteFailure> {
     })
 }
 
+/// Selects the children of one state.
+type IsBlocked = fn(&Progress) -> bool;
+
 fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
     let not_synced = |reason, message| synced(ConditionStatus::False, reason, message);
     if let Some((first, others)) = failures.split_first() {
@@ -147,7 +150,7 @@ fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
         };
         return not_synced(first.reason, message);
     }
-    let blocked: [(fn(&Progress) -> bool, _, _); 3] = [
+    let blocked: [(IsBlocked, _, _); 3] = [
         (
             |progress| *progress == Progress::Deleting,
             reason::CHILD_DELETING,

@@ -247,9 +247,9 @@ mod tests {
         let (budgets, limits) = (NamespaceBudgets::default(), Limits::default());
         let start = Instant::now();
         let mut written = 0;
-        for millis in 0..400_000_u32 {
-            let now = start + Duration::from_millis(1) * millis;
-            written += take(&budgets, &limits, 10, now);
+        for hundredth in 0..40_000_u32 {
+            let now = start + SECOND / 100 * hundredth;
+            written += take(&budgets, &limits, 100, now);
         }
         // The burst of 50,000, and 500 per second.
         assert!(written <= 50_000 + 500 * 400, "{written}");

@@ -121,13 +121,9 @@ impl Reconciler {
     }
 
     fn trigger_all(&self, cause: Cause) {
-        let Context {
-            registration,
-            ledger,
-            ..
-        } = &self.context;
+        let registration = self.registration();
         let parents = registration.parents();
-        let parents = ledger.lock().longest_ago_first(parents);
+        let parents = self.context.ledger.lock().longest_ago_first(parents);
         registration.trigger(parents, cause);
     }
 
@@ -135,17 +131,13 @@ impl Reconciler {
     ///
     /// It leaves out parents for which the revision before it failed as well: their failures prove nothing.
     fn analysis_of(&self, serving: &Serving) -> Analysis {
-        let Context {
-            registration,
-            ledger,
-            ..
-        } = &self.context;
+        let registration = self.registration();
         if !registration.waiting().is_empty() {
             return Analysis::unopened();
         }
         let mut parents = registration.parents();
         let revision = serving.plugin.revision();
-        let ledger = ledger.lock();
+        let ledger = self.context.ledger.lock();
         parents.retain(|parent| !ledger.faulted_before(parent, revision));
         Analysis::of(parents)
     }
@@ -234,13 +226,9 @@ impl Reconciler {
 
     /// Returns the number of parents, without those that are known not to be selected.
     pub fn parent_count(&self) -> usize {
-        let Context {
-            registration,
-            active,
-            ..
-        } = &self.context;
+        let registration = self.registration();
         let mut parents = registration.parents();
-        if !active.current().serving.selection.is_all() {
+        if !self.context.active.current().serving.selection.is_all() {
             let parent = |id: &ObjectId| registration.parent(id);
             parents.retain(|id| parent(id).is_some_and(|it| self.selects(&it) != Some(false)));
         }

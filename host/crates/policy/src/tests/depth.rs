@@ -41,7 +41,7 @@ fn an_object_at_the_granted_depth_has_no_children_of_its_kind() {
             "{granted} {depth}"
         );
     }
-    expect![[r#"ChildForbidden: child "copy": Web demo/shop is at depth 1, so it may have no children of kind example.dev/v1 Web: raise the depth in the grant, which is 1, or leave the child out"#]]
+    expect![[r#"ChildForbidden: child "copy": Web.example.dev demo/shop is at depth 1, so it may have no children of kind example.dev/v1 Web: raise the depth in the grant, which is 1, or leave the child out"#]]
         .assert_eq(&verdict(1, 1).unwrap_err());
 }
 
