@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use innkeeper_model::{Gvk, Limits, Reads};
-use wasmtime::{Store, Trap, WasmBacktrace};
+use wasmtime::{Store, Trap, WasmBacktrace, component::ResourceTableError};
 
 use crate::{
     CallFault, CallLimit, CallReport, Context, End, Engine, Metering, Timing,
     deadline::{self, Stopwatch},
     state::{AnyReads, Ending, StoreState},
+    wasi,
 };
 
 /// Bytes that may be lifted from a guest at once beyond the limit of an answer. An answer that is a little too large is
@@ -62,7 +63,7 @@ pub(super) fn run<T>(
     let cpu = watch.cpu();
     let left = metered.then(|| store.get_fuel().ok()).flatten();
     let mut state = store.into_data();
-    state.output.finish(&mut state.log);
+    state.log.lock().finish();
     let timing = timing(watch.started_at(), &state, ended_at);
     let waited_for_memory = memory.has_waited();
     let ended = match (state.ending.take(), result) {
@@ -94,7 +95,7 @@ impl Ran {
             timing,
             waited_for_memory,
         } = self;
-        let (log, log_dropped) = state.log.into_parts();
+        let (log, log_dropped) = state.log.lock().take();
         let report = CallReport {
             end,
             fuel,
@@ -135,6 +136,12 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
             limit_bytes: state.meter.bytes_max(),
         };
     }
+    if let Some(ResourceTableError::Full) = error.downcast_ref() {
+        return CallFault::LimitExceeded {
+            limit: CallLimit::Handles,
+            allowed: wasi::HANDLES_MAX,
+        };
+    }
     let trap = error.downcast_ref::<Trap>();
     let frames = error.downcast_ref::<WasmBacktrace>();
     if trap.is_none() && frames.is_none() && state.instantiated_at.is_some() {
@@ -151,7 +158,8 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
             allowed: lift_bytes_max,
         };
     }
-    let message = match (trap, state.log.take_last_error()) {
+    let last_error = state.log.lock().take_last_error();
+    let message = match (trap, last_error) {
         // A panic of a Rust guest ends in this instruction, after its hook wrote the message.
         (Some(Trap::UnreachableCodeReached), Some(last_words)) => last_words,
         (Some(trap), _) => trap.to_string(),
