@@ -14,3 +14,4 @@ mod files;
 mod kubeconfigs;
 mod readme;
 mod registries;
+mod wasip2;
