@@ -59,7 +59,7 @@ impl Guest for Plugin {
                 plural: "wasip2s".to_owned(),
                 scope: Scope::Namespaced,
             }],
-            crds: vec![crd().to_string()],
+            crds: Vec::new(),
             children: vec![ChildKind {
                 api_version: "v1".to_owned(),
                 kind: "ConfigMap".to_owned(),
@@ -141,27 +141,6 @@ fn child(object: &Value) -> Child {
         readiness: Readiness::Derive,
         after: Vec::new(),
     }
-}
-
-fn crd() -> Value {
-    let free_form = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": "wasip2s.test.innkeeper.dev" },
-        "spec": {
-            "group": "test.innkeeper.dev",
-            "names": { "kind": "Wasip2", "plural": "wasip2s", "singular": "wasip2" },
-            "scope": "Namespaced",
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": {
-                    "type": "object",
-                    "properties": { "spec": free_form, "status": free_form },
-                } },
-            }],
-        },
-    })
 }
 
 #[cfg(target_arch = "wasm32")]
