@@ -169,6 +169,28 @@ pub(super) fn metrics_service(args: &ManifestsArgs) -> Value {
     })
 }
 
+/// Returns the policy that closes the Pods' ports but the admin port, and the admin port to all Pods but those of
+/// namespaces with the label `metrics: enabled`, which kubebuilder's projects use. Probes of the kubelet always pass.
+pub(super) fn network_policy(args: &ManifestsArgs) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": args.name,
+            "namespace": args.namespace,
+            "labels": args.labels(),
+        },
+        "spec": {
+            "podSelector": {"matchLabels": args.labels()},
+            "policyTypes": ["Ingress"],
+            "ingress": [{
+                "from": [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}],
+                "ports": [{"port": ADMIN}],
+            }],
+        },
+    })
+}
+
 /// Returns the object by which the Prometheus operator finds the Service.
 pub(super) fn service_monitor(args: &ManifestsArgs) -> Value {
     json!({

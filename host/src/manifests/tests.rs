@@ -155,8 +155,27 @@ fn everything_is_in_the_kustomization() {
         - rbac-pond.yaml
         - deployment.yaml
         - metrics.yaml
+        - network-policy.yaml
     "]]
     .assert_eq(&file("kustomization.yaml"));
+}
+
+#[test]
+fn only_scrapers_reach_the_pod_and_only_at_its_admin_port() {
+    let args = setup(&[]);
+    let policy = &host::network_policy(&args)["spec"];
+    let pod = &host::deployment(&args)["spec"]["template"];
+    assert_eq!(
+        policy["podSelector"]["matchLabels"],
+        pod["metadata"]["labels"]
+    );
+    assert_eq!(policy["policyTypes"], json!(["Ingress"]));
+    let port = &pod["spec"]["containers"][0]["ports"][0]["name"];
+    let from = json!([{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}]);
+    assert_eq!(
+        policy["ingress"],
+        json!([{"from": from, "ports": [{"port": port}]}])
+    );
 }
 
 #[test]
