@@ -64,7 +64,7 @@ fn the_standard_library_sees_the_pass_and_nothing_else() {
     without_order["order"] = Value::Null;
     let expected = json!({
         "now": NOW_MS, "waited": "0", "order": null, "variables": "0", "arguments": "0", "input": "",
-        "root": "entity not found",
+        "files": "false",
     });
     assert_eq!(without_order, expected);
 
