@@ -6,7 +6,6 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    clippy::exit,
     clippy::panic,
     clippy::panic_in_result_fn,
     clippy::print_stderr,
