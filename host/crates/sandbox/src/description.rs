@@ -3,8 +3,9 @@
 //! It is JSON in the custom section `innkeeper:description` of the outermost component. Only the executed description is
 //! trusted: a component with a different embedded description is refused.
 
-use innkeeper_model::{Manifest, Scope};
-use serde_json::{Map, Value, json};
+use innkeeper_model::Manifest;
+use serde_json::{Map, Value};
+use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{Parser, Payload};
 
 use super::Error;
@@ -12,59 +13,10 @@ use super::Error;
 /// The name of the section.
 pub const SECTION: &str = "innkeeper:description";
 
-/// The number of custom sections in the binary format.
-const CUSTOM: u8 = 0;
-
 /// Returns a description as JSON: the same text for the same description.
 pub fn value(manifest: &Manifest) -> Value {
-    let Manifest {
-        name,
-        version,
-        parents,
-        crds,
-        children,
-        reads,
-        finalize,
-        config_schema,
-    } = manifest;
-    let parents = parents.iter().map(|parent| {
-        json!({
-            "apiVersion": parent.kind.api_version(),
-            "kind": &*parent.kind.kind,
-            "plural": parent.plural,
-            "scope": match parent.scope {
-                Scope::Namespaced => "Namespaced",
-                Scope::Cluster => "Cluster",
-            },
-        })
-    });
-    let children = children.iter().map(|child| {
-        json!({
-            "apiVersion": child.kind.api_version(),
-            "kind": &*child.kind.kind,
-            "required": child.required,
-            "readyCondition": child.ready_condition,
-        })
-    });
-    let reads = reads.iter().map(|read| {
-        json!({
-            "apiVersion": read.kind.api_version(),
-            "kind": &*read.kind.kind,
-            "access": read.access.to_string(),
-            "scope": read.scope.to_string(),
-            "labelSelector": read.label_selector,
-        })
-    });
-    json!({
-        "name": name.as_str(),
-        "version": version,
-        "finalize": finalize,
-        "parents": parents.collect::<Vec<_>>(),
-        "crds": crds,
-        "children": children.collect::<Vec<_>>(),
-        "reads": reads.collect::<Vec<_>>(),
-        "configSchema": config_schema,
-    })
+    // Infallible: all keys are texts, and no plugin can request a list of namespaces, the only value without a JSON form.
+    serde_json::to_value(manifest).unwrap_or_default()
 }
 
 /// Returns a component with its description embedded; the component must not have one already.
@@ -74,13 +26,11 @@ pub fn embed(component: &[u8], manifest: &Manifest) -> Vec<u8> {
     let mut bytes = component.to_vec();
     // serde_json's maps are sorted, so that the text is canonical.
     let text = value(manifest).to_string();
-    let mut content = Vec::new();
-    leb128(&mut content, SECTION.len());
-    content.extend_from_slice(SECTION.as_bytes());
-    content.extend_from_slice(text.as_bytes());
-    bytes.push(CUSTOM);
-    leb128(&mut bytes, content.len());
-    bytes.extend_from_slice(&content);
+    let section = CustomSection {
+        name: SECTION.into(),
+        data: text.as_bytes().into(),
+    };
+    section.append_to_component(&mut bytes);
     bytes
 }
 
@@ -102,14 +52,8 @@ pub fn embedded(component: &[u8]) -> Option<Value> {
 
 /// Refuses a component whose embedded description differs from the executed one.
 pub(super) fn check(embedded: Option<&Value>, manifest: &Manifest) -> Result<(), Error> {
-    let Some(embedded) = embedded else {
-        return Ok(());
-    };
-    let executed = value(manifest);
-    match difference(embedded, &executed) {
-        None => Ok(()),
-        Some(at) => Err(Error::Embedded { at }),
-    }
+    let difference = embedded.and_then(|embedded| difference(embedded, &value(manifest)));
+    difference.map_or(Ok(()), |at| Err(Error::Embedded { at }))
 }
 
 /// Returns the first field in which two descriptions differ.
@@ -139,27 +83,15 @@ pub(super) fn outermost<'a>(component: &'a [u8], mut show: impl FnMut(Payload<'a
     }
 }
 
-/// Appends a length in the encoding of the binary format.
-fn leb128(out: &mut Vec<u8>, mut number: usize) {
-    loop {
-        let byte = u8::try_from(number & 0x7f).expect("seven bits should fit into a byte");
-        number >>= 7;
-        if number == 0 {
-            out.push(byte);
-            return;
-        }
-        out.push(byte | 0x80);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         Described, Engine, Metering, artifact,
-        fixture::{described, engine, guest},
+        testing::{described, engine, guest},
     };
     use innkeeper_model::Limits;
+    use serde_json::json;
 
     #[test]
     fn an_embedded_description_is_found_and_does_not_change_the_component() {
