@@ -6,7 +6,7 @@ use innkeeper_cluster::present;
 use innkeeper_model::{Access, ConditionStatus, HashKey};
 use innkeeper_sandbox::{
     Described, Metering, Plugin,
-    fixture::{Description, described, engine, guest},
+    testing::{Description, described, engine, guest},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

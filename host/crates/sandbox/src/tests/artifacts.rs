@@ -7,7 +7,7 @@ use innkeeper_model::Digest;
 use super::*;
 use crate::{
     artifact::{Cache, What, check, inspect},
-    fixture::{component, contract, guest},
+    testing::{component, contract, guest},
 };
 
 /// The core module of a component that does nothing, with more of its parts in place of the mark.

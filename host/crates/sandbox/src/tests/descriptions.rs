@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::fixture::{Description, guest};
+use crate::testing::{Description, guest};
 
 fn load(description: Description) -> Result<Described, Error> {
     Described::load(

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    fixture::{Foreign, guest},
     random::RandomStream,
+    testing::{Foreign, guest},
 };
 
 /// The parts of WASI that the guests here use, as its texts have them.
