@@ -97,23 +97,3 @@ fn list(
     })?;
     Ok(answer.map_err(ReadError::from))
 }
-
-impl From<ReadRefusal> for ReadError {
-    fn from(refusal: ReadRefusal) -> Self {
-        match refusal {
-            ReadRefusal::NotGranted => Self::NotGranted,
-            ReadRefusal::NotServed => Self::NotServed,
-        }
-    }
-}
-
-impl From<wit::LogLevel> for LogLevel {
-    fn from(level: wit::LogLevel) -> Self {
-        match level {
-            wit::LogLevel::Error => Self::Error,
-            wit::LogLevel::Warn => Self::Warn,
-            wit::LogLevel::Info => Self::Info,
-            wit::LogLevel::Debug => Self::Debug,
-        }
-    }
-}
