@@ -113,9 +113,9 @@ impl Engine {
         let mut config = compilation(settings.metering);
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(settings)));
         let engine = wasmtime::Engine::new(&config).map_err(Error::ConfigureEngine)?;
-        let ticked = engine.clone();
-        let ticker = Ticker::start(settings.tick, move || ticked.increment_epoch());
-        let ticker = ticker.map_err(Error::StartThread)?;
+        let counting = engine.clone();
+        let ticker = Ticker::start(settings.tick, move || counting.increment_epoch())
+            .map_err(Error::StartThread)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 engine,

@@ -203,7 +203,7 @@ impl Cache {
     ) -> Option<CompileVerdict> {
         let text = fs::read(self.path(engine, digest, VERDICT)).ok()?;
         // An unreadable verdict is found again by compiling.
-        let (question, verdict) = serde_json::from_slice(&text).ok()?;
+        let (question, verdict): (u64, _) = serde_json::from_slice(&text).ok()?;
         (question == question_of(engine, bounds)).then_some(verdict)
     }
 

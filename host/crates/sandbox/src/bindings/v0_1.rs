@@ -12,10 +12,7 @@ use wasmtime::{
 };
 
 use self::innkeeper::plugin::types::{self as wit, ListSelector, ObjectRef, ReadError};
-use crate::{
-    log::LogLevel,
-    state::{ReadRefusal, StoreState},
-};
+use crate::{log::LogLevel, state::StoreState};
 
 wasmtime::component::bindgen!({
     world: "plugin",

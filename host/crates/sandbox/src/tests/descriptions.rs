@@ -15,7 +15,7 @@ fn load(description: Description) -> Result<Described, Error> {
 
 fn check_refused(description: Description, problem: &str) {
     let error = load(description).err().unwrap();
-    let Error::Manifest { source } = error else {
+    let Error::Manifest(source) = error else {
         panic!("{error}");
     };
     let mut text = source.to_string();
