@@ -90,7 +90,7 @@ pub enum Error {
     Describe(#[source] CallFault),
     /// The description breaks a rule.
     #[error("the plugin's description is not valid")]
-    Manifest(#[source] manifest::Error),
+    Manifest(#[source] Box<manifest::Error>),
     /// The embedded description differs from the description that the running plugin gives.
     #[error(
         "the embedded description differs from the executed one in {at}: build the component again with innkeeper build"

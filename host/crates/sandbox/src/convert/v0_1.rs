@@ -119,7 +119,7 @@ impl Adapter for V0_1 {
         };
         let (manifest,) = describe.call(&mut *store, ())?;
         store.data_mut().answered_at = Some(Instant::now());
-        Ok(describe::manifest(manifest).map_err(Error::Manifest))
+        Ok(describe::manifest(manifest).map_err(|error| Error::Manifest(Box::new(error))))
     }
 
     fn reconcile(
