@@ -5,6 +5,7 @@
 //! A host compiles in separate processes, which can be bounded and killed; see [`Compiler`].
 //! This module does not know the source of the bytes.
 
+mod bound;
 mod cache;
 mod child;
 mod error;
@@ -25,6 +26,7 @@ use wasmtime::component::Component;
 
 pub(super) use self::cache::{CodeSource, Compiled};
 pub use self::{
+    bound::Needs,
     cache::Cache,
     child::{ChildBounds, ChildError, child},
     error::Error,

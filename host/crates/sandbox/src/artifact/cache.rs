@@ -18,10 +18,12 @@ use std::{
 };
 
 use innkeeper_model::{Digest, Digester};
+use parking_lot::Mutex;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
-use super::{CompileBounds, Error, verdict::CompileVerdict};
+use super::{CompileBounds, Error, bound::AllNeeds, verdict::CompileVerdict};
 use crate::{Engine, Metering};
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -30,6 +32,17 @@ const FILE_MODE: u32 = 0o400;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Bytes of a file that are hashed at a time; the code itself never has to be on the heap.
 const PIECE_BYTES: usize = 64 * 1024;
+/// Sets the time of the last use of a file, and leaves that of its last change.
+const USED_NOW: Timestamps = Timestamps {
+    last_access: Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    },
+    last_modification: Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_OMIT,
+    },
+};
 /// The suffix of the names of compiled code.
 const CODE: &str = "cwasm";
 /// The suffix of the names of digests of compiled code.
@@ -47,12 +60,12 @@ const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
 /// # Expected flow
 ///
 /// Open it once, and give it to [`compile`](super::compile) or to a [`Compiler`](super::Compiler), which fill and read the
-/// compiled part. Keep the bytes of an active revision, so that it can start again while its source is down, and forget them
-/// when no revision needs them.
+/// compiled part. Keep the bytes of an active revision, so that it can start again while its source is down, and state the
+/// components that each owner needs: the others are removed.
 ///
 /// ```
 /// use innkeeper_model::Digest;
-/// use innkeeper_sandbox::artifact::{Cache, Limits};
+/// use innkeeper_sandbox::artifact::{Cache, Limits, Needs};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let directory = tempfile::tempdir()?;
@@ -61,7 +74,8 @@ const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
 /// let digest = Digest::of(bytes);
 /// cache.keep(&digest, bytes, None)?;
 /// assert_eq!(cache.kept(&digest, &Limits::default()).as_deref(), Some(bytes.as_slice()));
-/// cache.forget(&digest);
+/// cache.need("a Plugin", Needs { kept: [digest.clone()].into(), ..Needs::default() });
+/// cache.need("a Plugin", Needs::default());
 /// assert_eq!(cache.kept(&digest, &Limits::default()), None);
 /// # Ok(())
 /// # }
@@ -72,12 +86,18 @@ const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
 /// Every entry is whole, also after a crash: a file gets its name after its last byte is on disk. A damaged entry counts as
 /// missing.
 ///
+/// With a bound, the directory exceeds it only by components that are kept, and for a moment by the last one that was
+/// written.
+///
 /// # Assumptions
 ///
 /// No other user can write to the directory. Several processes of one user may share it.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(super) directory: PathBuf,
+    /// The bound of the directory; none: it grows without bound.
+    pub(super) bytes_max: Option<u64>,
+    pub(super) needs: Arc<Mutex<AllNeeds>>,
 }
 
 impl Cache {
@@ -105,9 +125,21 @@ impl Cache {
             path: path(),
             problem,
         })?;
-        let cache = Self { directory };
+        let cache = Self {
+            directory,
+            bytes_max: None,
+            needs: Arc::default(),
+        };
         cache.sweep().map_err(failed)?;
         Ok(cache)
+    }
+
+    /// Bounds the directory: beyond this size, components that are not needed are removed, the least recently used first.
+    pub fn with_bytes_max(self, bytes_max: u64) -> Self {
+        Self {
+            bytes_max: Some(bytes_max),
+            ..self
+        }
     }
 
     /// Removes unfinished files that killed processes left behind.
@@ -137,6 +169,10 @@ impl Cache {
         if sum != expected {
             tracing::warn!(path = %path.display(), "a compiled artifact is damaged and is made again");
             return None;
+        }
+        // Not every file system notes a use itself. Without the note, the code only goes earlier.
+        if let Err(error) = futimens(&code, &USED_NOW) {
+            tracing::debug!(%error, path = %path.display(), "failed to note the use of compiled code");
         }
         // Also after an update of the host, whose engine refuses the code of the one before.
         Compiled::map(engine, code)
@@ -172,6 +208,7 @@ impl Cache {
             // The engine refuses it, and will at every attempt.
             fs::remove_file(&path)?;
         }
+        self.keep_within(Some(digest));
         Ok(mapped)
     }
 
@@ -218,7 +255,9 @@ impl Cache {
         let path = self.path(engine, digest, VERDICT);
         let text = serde_json::to_vec(&(question_of(engine, bounds), verdict));
         let written = text.map_err(io::Error::from);
-        if let Err(error) = written.and_then(|text| self.write(&path, &text)) {
+        let written = written.and_then(|text| self.write(&path, &text));
+        self.keep_within(Some(digest));
+        if let Err(error) = written {
             tracing::warn!(%error, path = %path.display(), "failed to remember that a plugin cannot be compiled");
         }
     }
