@@ -8,10 +8,14 @@ use serde_json::{Map, Value};
 use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{Parser, Payload};
 
-use super::Error;
+use super::{Error, manifest};
 
 /// The name of the section.
 pub const SECTION: &str = "innkeeper:description";
+
+/// The size of the longest description, in bytes; a parsed one takes many times as much memory. That of an answer by
+/// default, in which the executed description has to fit.
+const BYTES_MAX: usize = 4 << 20;
 
 /// Returns a description as JSON: the same text for the same description.
 pub fn value(manifest: &Manifest) -> Value {
@@ -34,20 +38,39 @@ pub fn embed(component: &[u8], manifest: &Manifest) -> Vec<u8> {
     bytes
 }
 
-/// Returns the embedded description; none if there is no section, `null` if it is not JSON or there are several.
+/// Returns the embedded description; none if there is no section, `null` if it is not JSON, has more than 4 MiB or is
+/// there several times.
 pub fn embedded(component: &[u8]) -> Option<Value> {
     let mut found = Vec::new();
     outermost(component, |payload| {
         if let Payload::CustomSection(section) = payload
             && section.name() == SECTION
         {
-            found.push(serde_json::from_slice(section.data()).unwrap_or_default());
+            let text = Some(section.data()).filter(|text| text.len() <= BYTES_MAX);
+            let value = text.and_then(|text| serde_json::from_slice(text).ok());
+            found.push(value.unwrap_or_default());
         }
     });
     match found.len() {
         0 | 1 => found.pop(),
         _ => Some(Value::Null),
     }
+}
+
+/// Returns the embedded description as a manifest; none if there is no valid one.
+///
+/// Not trusted: it serves only to decide if the component is compiled, whose executed description then has to be the same.
+pub fn embedded_manifest(component: &[u8]) -> Option<Manifest> {
+    let manifest: Manifest = serde_json::from_value(embedded(component)?).ok()?;
+    manifest::check_counts(
+        &manifest.parents,
+        &manifest.crds,
+        &manifest.children,
+        &manifest.reads,
+    )
+    .and_then(|()| manifest::check(&manifest))
+    .ok()?;
+    Some(manifest)
 }
 
 /// Refuses a component whose embedded description differs from the executed one.
@@ -103,9 +126,47 @@ mod tests {
         assert_eq!(with, embed(&bytes, &manifest));
         assert!(with.starts_with(&bytes));
         assert_eq!(embedded(&with), Some(value(&manifest)));
+        assert_eq!(embedded_manifest(&with), Some(manifest.clone()));
+        assert_eq!(embedded_manifest(&bytes), None);
         // The component is still the same plugin, and loads.
         assert_eq!(*described(&engine, &with).manifest(), manifest);
         assert_eq!(embedded(&embed(&with, &manifest)), Some(Value::Null));
+    }
+
+    /// Returns a component with this text as its embedded description.
+    fn with_text(text: &[u8]) -> Vec<u8> {
+        let mut bytes = guest().build();
+        let section = CustomSection {
+            name: SECTION.into(),
+            data: text.into(),
+        };
+        section.append_to_component(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn an_embedded_description_that_breaks_a_rule_is_no_manifest() {
+        let valid = r#"{"name": "web", "version": "1", "finalize": false, "crds": [], "children": [], "reads": [],
+            "parents": [{"apiVersion": "a/v1", "kind": "Web", "plural": "webs", "scope": "Namespaced"}]}"#;
+        assert!(embedded_manifest(&with_text(valid.as_bytes())).is_some());
+        for (from, to) in [
+            (r#""web""#, r#""We b""#),
+            (r#""version": "1""#, r#""version": """#),
+            (r#""a/v1""#, r#""a/b/v1""#),
+            (r#""Web""#, r#""web""#),
+            (r#""webs""#, r#""We bs""#),
+            (r#"[{"apiVersion""#, r#"[], "other": [{"apiVersion""#),
+            ("{", "["),
+        ] {
+            let text = valid.replacen(from, to, 1);
+            assert_eq!(
+                embedded_manifest(&with_text(text.as_bytes())),
+                None,
+                "{text}"
+            );
+        }
+        let long = format!("{valid}{}", " ".repeat(BYTES_MAX));
+        assert_eq!(embedded(&with_text(long.as_bytes())), Some(Value::Null));
     }
 
     fn refusal(engine: &Engine, bytes: &[u8]) -> String {

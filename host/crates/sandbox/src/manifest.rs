@@ -123,23 +123,23 @@ impl From<Rejected> for Error {
 }
 
 /// Checks the lengths of the lists, before they are converted.
-pub(super) fn check_counts(
-    parents: usize,
-    crds: usize,
-    children: usize,
-    reads: usize,
+pub(super) fn check_counts<P, C, H, R>(
+    parents: &[P],
+    crds: &[C],
+    children: &[H],
+    reads: &[R],
 ) -> Result<(), Error> {
     for (part, count, max) in [
-        (PARENTS, parents, PARENTS_MAX),
-        (CRDS, crds, CRDS_MAX),
-        (CHILDREN, children, CHILDREN_MAX),
-        (READS, reads, READS_MAX),
+        (PARENTS, parents.len(), PARENTS_MAX),
+        (CRDS, crds.len(), CRDS_MAX),
+        (CHILDREN, children.len(), CHILDREN_MAX),
+        (READS, reads.len(), READS_MAX),
     ] {
         if count > max {
             return Err(Error::TooMany { part, count, max });
         }
     }
-    if parents == 0 {
+    if parents.is_empty() {
         return Err(Error::NoParent);
     }
     Ok(())

@@ -7,10 +7,10 @@ use crate::manifest::{self, Error};
 
 pub(super) fn manifest(stated: wit::Manifest) -> Result<Manifest, Error> {
     manifest::check_counts(
-        stated.parents.len(),
-        stated.crds.len(),
-        stated.children.len(),
-        stated.reads.len(),
+        &stated.parents,
+        &stated.crds,
+        &stated.children,
+        &stated.reads,
     )?;
     let crds = stated.crds.iter().enumerate();
     let config_schema = stated.config_schema.as_deref();
