@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
+use kube_core::Selector;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{GroupKind, Gvk, PluginName, Scope};
+use super::{GroupKind, Gvk, PluginName, Scope, selector::selector_text};
 
 /// The description of a plugin and its requests; a request is not a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,8 +75,9 @@ pub struct ReadKind {
     pub access: Access,
     /// The namespaces in which objects are read.
     pub scope: ReadScope,
-    /// Limits the read to objects with these labels (Kubernetes' text form).
-    pub label_selector: Option<String>,
+    /// Limits the read to objects with these labels.
+    #[serde(default, with = "selector_text")]
+    pub label_selector: Selector,
 }
 
 /// The part of an object that a guest sees, ordered from most to least.

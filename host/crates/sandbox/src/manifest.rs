@@ -5,8 +5,7 @@
 use std::collections::BTreeSet;
 
 use innkeeper_model::{
-    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, LabelSelector, Manifest,
-    is_dns_label,
+    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest, is_dns_label,
 };
 use innkeeper_plan::crd;
 use serde_json::Value;
@@ -165,11 +164,6 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     check_kinds(CHILDREN, manifest.children.iter().map(|child| &child.kind))?;
     for read in &manifest.reads {
         check_kind(READS, &read.kind)?;
-        let selector = read.label_selector.as_deref().unwrap_or_default();
-        LabelSelector::parse(selector).map_err(|source| Error::Selector {
-            kind: read.kind.clone(),
-            source,
-        })?;
     }
     check_crds(manifest)?;
     if let Some(schema) = &manifest.config_schema {

@@ -1,6 +1,6 @@
 //! A description of contract version 0.1.0, converted; `manifest` checks its contents.
 
-use innkeeper_model::{ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind};
+use innkeeper_model::{ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind, parse_selector};
 
 use super::{super::json, wit};
 use crate::manifest::{self, Error};
@@ -53,11 +53,16 @@ fn child(stated: wit::ChildKind) -> Result<ChildKind, Error> {
 }
 
 fn read(stated: wit::ReadKind) -> Result<ReadKind, Error> {
+    let kind = kind(manifest::READS, &stated.api_version, &stated.kind)?;
+    let selector = parse_selector(&stated.label_selector.unwrap_or_default());
     Ok(ReadKind {
-        kind: kind(manifest::READS, &stated.api_version, &stated.kind)?,
+        label_selector: selector.map_err(|source| Error::Selector {
+            kind: kind.clone(),
+            source,
+        })?,
+        kind,
         access: stated.access.into(),
         scope: stated.scope.into(),
-        label_selector: stated.label_selector,
     })
 }
 
