@@ -138,10 +138,7 @@ impl Cache {
                 continue;
             };
             // Another process may remove the file at any time.
-            let (Ok(digest), Ok(metadata)) = (
-                format!("sha256:{digest}").parse::<Digest>(),
-                file.metadata(),
-            ) else {
+            let (Some(digest), Ok(metadata)) = (Digest::from_hex(digest), file.metadata()) else {
                 continue;
             };
             let used_at = metadata.accessed()?.max(metadata.modified()?);
