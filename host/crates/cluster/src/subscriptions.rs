@@ -302,14 +302,9 @@ mod tests {
     fn metadata_readers_do_not_see_the_rest() {
         let mut read = Read(Subscriptions::default());
         let to = Subscription::Object(ObjectKey::new("demo", "a"));
-        read.0.add(
-            &"metadata",
-            &to,
-            &Selector::default(),
-            Access::Metadata,
-        );
         read.0
-            .add(&"full", &to, &Selector::default(), Access::Full);
+            .add(&"metadata", &to, &Selector::default(), Access::Metadata);
+        read.0.add(&"full", &to, &Selector::default(), Access::Full);
         let spec = change(
             Some(stored("demo", "a", "web", 1)),
             Some(stored("demo", "a", "web", 2)),

@@ -50,11 +50,7 @@ impl Viewer {
     }
 
     /// Lists the objects of a kind that match a label selector, in the order of the API server.
-    pub async fn list(
-        &self,
-        served: &Resource,
-        selector: &Selector,
-    ) -> Result<Vec<Object>, Error> {
+    pub async fn list(&self, served: &Resource, selector: &Selector) -> Result<Vec<Object>, Error> {
         let listed = async {
             let mut objects = Vec::new();
             let mut next = None;

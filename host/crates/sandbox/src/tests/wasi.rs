@@ -3,9 +3,9 @@
 use super::*;
 use crate::{
     convert,
-    fixture::{Foreign, guest},
     random::RandomStream,
     sandbox::{self, GuestEnd},
+    testing::{Foreign, guest},
     wasi::is_known,
 };
 
