@@ -50,9 +50,12 @@ impl DockerConfig {
     /// Reads the value of `.dockerconfigjson`.
     pub fn from_json(text: &[u8]) -> Result<Self, Failure> {
         // The text may hold passwords where it is malformed, so its parse errors are not shown.
-        let stored: StoredLogins = serde_json::from_slice(text).map_err(|_| Failure::Credentials {
-            host: "all registries".to_owned(),
-            problem: "the pull secret is not of the form {\"auths\": {\"registry\": {\"auth\": ...}}}",
+        let stored: StoredLogins = serde_json::from_slice(text).map_err(|_| {
+            let form = r#"{"auths": {"registry": {"auth": ...}}}"#;
+            Failure::credentials(
+                "all registries",
+                &format!("the pull secret is not of the form {form}"),
+            )
         })?;
         let mut logins = Vec::new();
         for (key, login) in stored.auths {
@@ -100,9 +103,9 @@ impl StoredLogin {
                     let (user, password) = pair.split_once(':')?;
                     Some((user.to_owned(), password.trim_end_matches('\0').to_owned()))
                 })
-                .ok_or_else(|| Failure::Credentials {
-                    host: key.to_owned(),
-                    problem: "auth in the pull secret is not the base64 of name:password",
+                .ok_or_else(|| {
+                    let problem = "auth in the pull secret is not the base64 of name:password";
+                    Failure::credentials(key, problem)
                 })?
         };
         // `docker login` with a credential helper leaves empty entries.

@@ -7,7 +7,9 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-use super::Failure;
+use innkeeper_model::causes;
+
+use super::{Failure, FailureKind};
 
 /// Trusts the authorities of the system and those given.
 pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
@@ -15,27 +17,23 @@ pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
     // The system may have no certificates or some invalid ones: then servers that need them are not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let known = roots.len();
+    let invalid = |source: Box<dyn Error + Send + Sync>| {
+        let message = "failed to use the certificates of trusted authorities: give them as PEM";
+        FailureKind::SettingsInvalid.because(message, source)
+    };
     for certificate in CertificateDer::pem_slice_iter(certificates_pem) {
-        let certificate = certificate.map_err(|source| Failure::Certificates {
-            source: Box::new(source),
-        })?;
+        let certificate = certificate.map_err(|error| invalid(error.into()))?;
         roots
             .add(certificate)
-            .map_err(|source| Failure::Certificates {
-                source: Box::new(source),
-            })?;
+            .map_err(|error| invalid(error.into()))?;
     }
     if !certificates_pem.is_empty() && roots.len() == known {
-        return Err(Failure::Certificates {
-            source: "there is none".into(),
-        });
+        return Err(invalid("there is none".into()));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|source| Failure::Certificates {
-            source: Box::new(source),
-        })?
+        .map_err(|error| invalid(error.into()))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(config)
@@ -43,19 +41,11 @@ pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
 
 /// Returns true if a connection ended because no trusted authority signed the server's certificate.
 pub(super) fn is_untrusted(error: &reqwest::Error) -> bool {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(next) = cause {
-        if let Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) =
-            next.downcast_ref()
-        {
-            return true;
-        }
+    causes(error).any(|cause| {
         // `io::Error` does not return the error inside it as its source.
-        let held = next.downcast_ref().and_then(io::Error::get_ref);
-        cause = match held {
-            Some(held) => Some(held),
-            None => next.source(),
-        };
-    }
-    false
+        let held = cause.downcast_ref().and_then(io::Error::get_ref);
+        let tls = held.map_or_else(|| cause.downcast_ref(), |held| held.downcast_ref());
+        let unknown = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        tls == Some(&unknown)
+    })
 }

@@ -8,8 +8,8 @@ use innkeeper_cluster::Cluster;
 use innkeeper_model::{Digest, Gvk, Limits, Object, Retry, error_chain};
 use innkeeper_sandbox::{Described, Plugin};
 use innkeeper_source::{
-    ConfigMap, Credentials, DockerConfig, Expectation, Failure, Fetched, Fetcher, File, Http, Oci,
-    PublicKey, Source,
+    ConfigMap, Credentials, DockerConfig, Expectation, FailureKind, Fetched, Fetcher, File, Http,
+    Oci, PublicKey, Source,
 };
 use serde_json::{Map, Value};
 use tokio::{task::spawn_blocking, time::Instant};
@@ -163,10 +163,10 @@ impl Loader {
         };
         let fetched = self.fetcher.fetch(&source, &expectation).await;
         fetched.map_err(|error| {
-            let stage = match error.failure() {
-                Failure::WrongDigest { .. }
-                | Failure::Unsigned { .. }
-                | Failure::BadSignature { .. } => Stage::Verified,
+            let stage = match error.failure().kind {
+                FailureKind::WrongDigest | FailureKind::Unsigned | FailureKind::BadSignature => {
+                    Stage::Verified
+                }
                 _ => Stage::Fetched,
             };
             let retry = match (error.retry(), &declared.origin) {
