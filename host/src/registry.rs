@@ -168,6 +168,7 @@ fn check(
     let expectation = Expectation {
         digest: args.digest.clone(),
         keys: keys.to_vec(),
+        ..Expectation::default()
     };
     let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     let fetched = block_on(shelf.fetch(&expectation))?;
@@ -217,7 +218,7 @@ fn try_sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
     let SignArgs { fetch: args, key } = args;
     let expectation = Expectation {
         digest: args.digest.clone(),
-        keys: Vec::new(),
+        ..Expectation::default()
     };
     let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.

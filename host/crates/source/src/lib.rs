@@ -128,6 +128,8 @@ pub struct Expectation {
     /// The accepted signers: one of these keys is enough, so that keys can be rotated.
     /// Empty: signatures are not checked.
     pub keys: Vec<PublicKey>,
+    /// The registry and repository that a signature has to name, as `registry.example/plugins/memcached`; none: any.
+    pub repository: Option<String>,
 }
 
 /// Bytes that meet the expectation.
@@ -167,7 +169,7 @@ impl fmt::Debug for Fetched {
 ///         ..Settings::default()
 ///     })?;
 ///     let source = Source::File(File { path: "memcached.wasm".to_owned() });
-///     let expectation = Expectation { digest: Some(digest), keys: Vec::new() };
+///     let expectation = Expectation { digest: Some(digest), ..Expectation::default() };
 ///     Ok(fetcher.fetch(&source, &expectation).await?.bytes)
 /// }
 /// ```
@@ -266,12 +268,7 @@ impl Fetcher {
                 }
                 _ => failure,
             })?;
-            Some(signature::check_blob(
-                &text,
-                &bytes,
-                &digest,
-                &expectation.keys,
-            )?)
+            Some(signature::check_blob(&text, &bytes, &digest, expectation)?)
         };
         Ok(Fetched {
             bytes,

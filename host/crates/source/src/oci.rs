@@ -72,7 +72,7 @@ async fn pull(
     let signed_by = if expectation.keys.is_empty() {
         None
     } else {
-        Some(signatures::check(&mut registry, &manifest_digest, &expectation.keys).await?)
+        Some(signatures::check(&mut registry, &manifest_digest, expectation).await?)
     };
     let bytes = registry.blob(&layer, PLUGIN).await?;
     Ok(Fetched {

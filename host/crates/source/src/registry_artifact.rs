@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     DockerConfig, Error, Expectation, FailureKind, Fetched, Fetcher, InvalidReference, Oci,
-    Package, Pushed, Reference, Settings, SigningKey, Source,
+    Package, Proxies, Pushed, Reference, Settings, SigningKey, Source,
 };
 
 /// The optional prefix of a reference, as other tools write it.
@@ -22,8 +22,8 @@ pub struct RegistrySettings {
     pub certificates_pem: Vec<u8>,
     /// The registry credentials; none: anonymous.
     pub docker_config: Option<DockerConfigText>,
-    /// Proxies for `https` and for `http`, and the list of exceptions.
-    pub proxies: [Option<String>; 3],
+    /// The proxies.
+    pub proxies: Proxies,
 }
 
 /// A file in the form of `~/.docker/config.json`.
@@ -82,7 +82,7 @@ impl RegistryArtifact {
             // The user who types the address can reach it anyway.
             allow_local: true,
             certificates_pem: certificates_pem.clone(),
-            proxies: proxies.clone().into(),
+            proxies: proxies.clone(),
             ..Settings::default()
         })?;
         Ok(Self {
@@ -102,8 +102,7 @@ impl RegistryArtifact {
 
     /// Returns the name of the artifact with the digest of its manifest.
     pub fn pinned(&self, manifest: Option<&Digest>) -> String {
-        let reference = self.reference();
-        let name = format!("{}/{}", reference.registry(), reference.repository());
+        let name = self.reference().name();
         manifest.map_or_else(|| name.clone(), |digest| format!("{name}@{digest}"))
     }
 

@@ -9,7 +9,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::Digest;
 use serde_json::{Value, json};
 
-use super::{Failure, FailureKind, PublicKey, Reference};
+use super::{Expectation, Failure, FailureKind, PublicKey, Reference};
 
 /// The largest signature beside a file, in bytes: an upper limit for every known form.
 pub(super) const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -27,10 +27,9 @@ const OTHER_CONTENT: &str = "the signature is of other content";
 
 /// The document to sign for a manifest.
 pub(super) fn simple(reference: &Reference, manifest: &Digest) -> Vec<u8> {
-    let identity = format!("{}/{}", reference.registry(), reference.repository());
     let document = json!({
         "critical": {
-            "identity": {"docker-reference": identity},
+            "identity": {"docker-reference": reference.name()},
             "image": {"docker-manifest-digest": manifest.to_string()},
             "type": SIMPLE_TYPE,
         },
@@ -44,10 +43,10 @@ pub(super) fn check_simple(
     document: &[u8],
     signature: &str,
     manifest: &Digest,
-    keys: &[PublicKey],
+    expectation: &Expectation,
 ) -> Result<Digest, Failure> {
     // The signature comes first: unsigned bytes are not even parsed.
-    let key = signed_by(document, signature, keys)?;
+    let key = signed_by(document, signature, &expectation.keys)?;
     let critical = &parse(document)?["critical"];
     if critical["type"] != SIMPLE_TYPE {
         return Err(bad(NOT_UNDERSTOOD));
@@ -55,7 +54,12 @@ pub(super) fn check_simple(
     if critical["image"]["docker-manifest-digest"] != manifest.to_string() {
         return Err(bad(OTHER_CONTENT));
     }
-    Ok(key)
+    match &expectation.repository {
+        Some(required) if critical["identity"]["docker-reference"] != *required => Err(bad(
+            &format!("the signature is not for the repository {required}"),
+        )),
+        _ => Ok(key),
+    }
 }
 
 /// Checks a signature of bytes, which come with their digest. Returns the key that signed.
@@ -63,15 +67,15 @@ pub(super) fn check_blob(
     signature: &[u8],
     bytes: &[u8],
     digest: &Digest,
-    keys: &[PublicKey],
+    expectation: &Expectation,
 ) -> Result<Digest, Failure> {
     let text = str::from_utf8(signature)
         .map_err(|_| bad(NOT_BASE64))?
         .trim();
     if text.starts_with('{') {
-        return check_bundle(text.as_bytes(), Some(bytes), digest, keys);
+        return check_bundle(text.as_bytes(), Some(bytes), digest, expectation);
     }
-    signed_by(bytes, text, keys)
+    signed_by(bytes, text, anywhere(expectation)?)
 }
 
 /// Checks a bundle about the bytes or, without bytes, about the manifest with that digest. Returns the key that signed.
@@ -79,8 +83,9 @@ pub(super) fn check_bundle(
     bundle: &[u8],
     bytes: Option<&[u8]>,
     digest: &Digest,
-    keys: &[PublicKey],
+    expectation: &Expectation,
 ) -> Result<Digest, Failure> {
+    let keys = anywhere(expectation)?;
     let bundle = parse(bundle)?;
     let message = bundle["messageSignature"]["signature"].as_str();
     match (message, &bundle["dsseEnvelope"], bytes) {
@@ -120,6 +125,16 @@ fn check_envelope(
         Ok(key)
     } else {
         Err(bad(OTHER_CONTENT))
+    }
+}
+
+/// Returns the keys for a signature of a form that names no repository; an error if one is required.
+fn anywhere(expectation: &Expectation) -> Result<&[PublicKey], Failure> {
+    match &expectation.repository {
+        None => Ok(&expectation.keys),
+        Some(required) => Err(bad(&format!(
+            "the signature names no repository, {required} is required: sign the artifact with `innkeeper sign`"
+        ))),
     }
 }
 

@@ -54,7 +54,7 @@ fn fetcher(settings: Settings) -> Fetcher {
 fn expect_digest(bytes: &[u8]) -> Expectation {
     Expectation {
         digest: Some(Digest::of(bytes)),
-        keys: Vec::new(),
+        ..Expectation::default()
     }
 }
 
@@ -65,6 +65,7 @@ fn expect_keys(pems: &[&str]) -> Expectation {
             .iter()
             .map(|pem| PublicKey::from_pem(pem).unwrap())
             .collect(),
+        repository: None,
     }
 }
 

@@ -25,10 +25,6 @@ use super::{
 
 /// The limit of redirects: registries need one or two.
 const REDIRECTS_MAX: usize = 5;
-/// The read part of an error body, in bytes.
-const REFUSAL_BYTES_MAX: usize = 4 * 1024;
-/// The shown part of it, in characters.
-const DETAIL_MAX: usize = 200;
 /// The pause if a server requests one without its length.
 const PAUSE_DEFAULT: Duration = Duration::from_mins(1);
 /// The longest pause that a server can request.
@@ -256,7 +252,7 @@ impl HttpAnswer<'_> {
         bytes_max: u64,
     ) -> Result<(Vec<u8>, Digest), Failure> {
         if self.status() != StatusCode::OK {
-            return Err(self.refusal(what).await);
+            return Err(self.refusal(what));
         }
         let announced = self.response.content_length().unwrap_or_default();
         check_size(what, announced, bytes_max)?;
@@ -294,7 +290,9 @@ impl HttpAnswer<'_> {
     }
 
     /// Returns the failure for an error status of a request for the named object.
-    pub(super) async fn refusal(mut self, what: &str) -> Failure {
+    ///
+    /// The body is not read: the server writes it, and conditions would show it to others than the author of the Plugin.
+    pub(super) fn refusal(&self, what: &str) -> Failure {
         let (status, url) = (self.status(), shown(self.url().as_str()));
         let answered = format!("{url} answered {}", status.as_u16());
         let pause = pause(self.headers());
@@ -303,7 +301,6 @@ impl HttpAnswer<'_> {
             FailureKind::Throttled { retry_after }
                 .failure(format!("{url} asks for a pause of {seconds} s"))
         };
-        let detail = detail(&self.start_of_body().await);
         match (status, pause) {
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
                 let advice = if self.signed_in {
@@ -311,28 +308,15 @@ impl HttpAnswer<'_> {
                 } else {
                     "credentials are required: name a Secret that holds them"
                 };
-                FailureKind::Denied.failure(format!("{answered}: {advice}{detail}"))
+                FailureKind::Denied.failure(format!("{answered}: {advice}"))
             }
             (StatusCode::NOT_FOUND, _) => {
                 FailureKind::NotFound.failure(format!("{answered}: {what} is not there"))
             }
             (_, Some(pause)) => throttled(pause),
             (StatusCode::TOO_MANY_REQUESTS, None) => throttled(PAUSE_DEFAULT),
-            (_, None) => FailureKind::ServerFailed.failure(format!("{answered}{detail}")),
+            (_, None) => FailureKind::ServerFailed.failure(answered),
         }
-    }
-
-    /// Returns the start of an error body; if it does not come, the error has no detail.
-    async fn start_of_body(&mut self) -> Vec<u8> {
-        let (started, mut bytes) = (Instant::now(), Vec::new());
-        while bytes.len() < REFUSAL_BYTES_MAX {
-            match self.chunk(started, 0).await {
-                Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-                Ok(None) | Err(_) => break,
-            }
-        }
-        bytes.truncate(REFUSAL_BYTES_MAX);
-        bytes
     }
 }
 
@@ -378,6 +362,17 @@ pub(super) fn shown(address: &str) -> String {
 pub(super) fn parse_url(address: &str) -> Result<Url, Failure> {
     Url::parse(address)
         .map_err(|_| Failure::url_refused(&shown(address), "write it as https://host/path"))
+}
+
+/// Refuses an address to which credentials would go over plain HTTP; loopback is no network.
+pub(super) fn check_private(url: &Url) -> Result<(), Failure> {
+    let host = url.host_str().unwrap_or_default();
+    let is_loopback = literal(host).is_some_and(|address| address.is_loopback());
+    if url.scheme() == "https" || is_loopback || host == "localhost" {
+        return Ok(());
+    }
+    let problem = "credentials are sent only over https, because anybody can read plain http";
+    Err(Failure::url_refused(&shown(url.as_str()), problem))
 }
 
 /// Returns the header with the credentials.
@@ -432,29 +427,4 @@ fn follow(from: &Url, location: &HeaderValue) -> Result<Url, Failure> {
 fn pause(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds).min(PAUSE_MAX))
-}
-
-/// Returns the message of a server in one line: the errors of a registry, or the first line of a text.
-fn detail(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let messages = serde_json::from_slice::<serde_json::Value>(body)
-        .ok()
-        .and_then(|answer| {
-            let errors = answer.get("errors")?.as_array()?;
-            let messages = errors
-                .iter()
-                .filter_map(|error| error.get("message")?.as_str());
-            Some(messages.collect::<Vec<_>>().join("; "))
-        });
-    let said: String = messages
-        .as_deref()
-        .unwrap_or_else(|| text.lines().next().unwrap_or_default())
-        .chars()
-        .filter(|character| !character.is_control())
-        .take(DETAIL_MAX)
-        .collect();
-    match said.trim() {
-        "" => String::new(),
-        said => format!(": {said}"),
-    }
 }

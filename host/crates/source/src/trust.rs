@@ -1,13 +1,11 @@
 //! The trusted certificate authorities.
 
-use std::{error::Error, io, sync::Arc};
+use std::{error::Error, io, iter, sync::Arc};
 
 use rustls::{
     CertificateError, ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject},
 };
-
-use innkeeper_model::causes;
 
 use super::{Failure, FailureKind};
 
@@ -41,11 +39,14 @@ pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
 
 /// Returns true if a connection ended because no trusted authority signed the server's certificate.
 pub(super) fn is_untrusted(error: &reqwest::Error) -> bool {
-    causes(error).any(|cause| {
+    let first: &(dyn Error + 'static) = error;
+    let mut causes = iter::successors(Some(first), |cause| {
         // `io::Error` does not return the error inside it as its source.
-        let held = cause.downcast_ref().and_then(io::Error::get_ref);
-        let tls = held.map_or_else(|| cause.downcast_ref(), |held| held.downcast_ref());
-        let unknown = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        tls == Some(&unknown)
-    })
+        match cause.downcast_ref().and_then(io::Error::get_ref) {
+            Some(held) => Some(held),
+            None => cause.source(),
+        }
+    });
+    let unknown = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+    causes.any(|cause| cause.downcast_ref() == Some(&unknown))
 }

@@ -56,8 +56,12 @@ pub(super) struct Blob {
 
 impl OciManifest {
     pub(super) fn parse(text: &[u8]) -> Result<Self, Failure> {
-        serde_json::from_slice(text).map_err(|source| {
-            FailureKind::ArtifactMalformed.because("failed to parse the manifest", source)
+        // The whole parse error would quote the text, which the server chose.
+        serde_json::from_slice(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            FailureKind::ArtifactMalformed.failure(format!(
+                "failed to parse the manifest: no JSON of a manifest at line {line} column {column}"
+            ))
         })
     }
 

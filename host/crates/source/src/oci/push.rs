@@ -12,7 +12,7 @@ use super::{
     signatures::{self, SIGNATURE_ANNOTATION, SIMPLE_TYPE},
 };
 use crate::{
-    Failure, FailureKind, Oci, SigningKey,
+    Expectation, Failure, FailureKind, Oci, SigningKey,
     error::optional,
     signature,
     transport::{Call, Transport, shown},
@@ -97,7 +97,7 @@ pub(crate) async fn push(
     })
 }
 
-/// Adds a signature to those of a manifest, unless the key has already signed it.
+/// Adds a signature to those of a manifest, unless the key has already signed it for the repository.
 ///
 /// If two clients sign at the same moment, one signature may be lost and must be made again: registries cannot append
 /// to a manifest.
@@ -108,7 +108,12 @@ pub(crate) async fn sign(
     key: &SigningKey,
 ) -> Result<(), Failure> {
     let mut registry = Registry::open(transport, target, None, "pull,push")?;
-    match signatures::check(&mut registry, signed, &[key.public()]).await {
+    let expectation = Expectation {
+        digest: None,
+        keys: vec![key.public()],
+        repository: Some(target.reference.name()),
+    };
+    match signatures::check(&mut registry, signed, &expectation).await {
         Ok(_) => return Ok(()),
         Err(failure) => match failure.kind {
             FailureKind::Unsigned | FailureKind::BadSignature => {}
@@ -183,7 +188,7 @@ async fn push_blob(registry: &mut Registry<'_>, bytes: Vec<u8>) -> Result<(), Fa
     let call = Call::new(Method::POST, registry.url("blobs/uploads/")?);
     let answer = registry.call(call).await?;
     if answer.status() != StatusCode::ACCEPTED {
-        return Err(answer.refusal("the repository").await);
+        return Err(answer.refusal("the repository"));
     }
     let location = answer
         .headers()
@@ -208,6 +213,6 @@ async fn upload(registry: &mut Registry<'_>, call: Call, what: &str) -> Result<(
     if answer.status() == StatusCode::CREATED {
         Ok(())
     } else {
-        Err(answer.refusal(what).await)
+        Err(answer.refusal(what))
     }
 }

@@ -144,8 +144,14 @@ impl<'a> Registry<'a> {
                 .into_iter()
                 .filter_map(|value| value.to_str().ok().map(str::to_owned))
                 .collect();
-            let authorization =
-                token::authorize(self.transport, &challenges, &self.realm, self.login).await?;
+            let authorization = token::authorize(
+                self.transport,
+                &self.repository,
+                &challenges,
+                &self.realm,
+                self.login,
+            )
+            .await?;
             if authorization.is_none() {
                 return Ok(answer);
             }

@@ -9,7 +9,7 @@ use super::{
     registry::Registry,
 };
 use crate::{
-    Failure, FailureKind, PublicKey,
+    Expectation, Failure, FailureKind,
     error::{check_size, optional},
     signature,
 };
@@ -37,14 +37,14 @@ pub(super) fn tag(manifest: &Digest) -> String {
     format!("sha256-{}.sig", manifest.to_hex())
 }
 
-/// Looks for a signature of the manifest by one of the keys, and returns the key.
+/// Looks for a signature of the manifest as expected, and returns its key.
 ///
 /// A wrong signature does not hide a valid one. If a signature cannot be read now, it might be the valid one, so that
 /// is an error.
 pub(super) async fn check(
     registry: &mut Registry<'_>,
     manifest: &Digest,
-    keys: &[PublicKey],
+    expectation: &Expectation,
 ) -> Result<Digest, Failure> {
     let tag = tag(manifest);
     let mut problem = Failure::unsigned(&format!("{tag}, or a bundle that refers to the manifest"));
@@ -73,7 +73,7 @@ pub(super) async fn check(
         );
     }
     for candidate in signatures {
-        match candidate.check(registry, manifest, keys).await {
+        match candidate.check(registry, manifest, expectation).await {
             Ok(Some(key)) => return Ok(key),
             Ok(None) => {}
             Err(failure) if failure.retry() == Retry::OnChange => problem = failure,
@@ -96,7 +96,7 @@ impl Signature {
         &self,
         registry: &mut Registry<'_>,
         manifest: &Digest,
-        keys: &[PublicKey],
+        expectation: &Expectation,
     ) -> Result<Option<Digest>, Failure> {
         match self {
             Self::Simple(layer) => {
@@ -105,7 +105,7 @@ impl Signature {
                     FailureKind::BadSignature.failure(problem)
                 })?;
                 let document = small_blob(registry, layer, SIMPLE_BYTES_MAX).await?;
-                signature::check_simple(&document, signature, manifest, keys).map(Some)
+                signature::check_simple(&document, signature, manifest, expectation).map(Some)
             }
             Self::Bundle(descriptor) => {
                 let version = descriptor.blob()?.digest.to_string();
@@ -126,7 +126,7 @@ impl Signature {
                     };
                 };
                 let bundle = small_blob(registry, bundle, BUNDLE_BYTES_MAX).await?;
-                signature::check_bundle(&bundle, None, manifest, keys).map(Some)
+                signature::check_bundle(&bundle, None, manifest, expectation).map(Some)
             }
         }
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     Credentials, Failure,
     docker_config::Login,
-    transport::{Call, Transport, authorization, parse_url, shown},
+    transport::{Call, Transport, authorization, check_private, parse_url, shown},
 };
 
 /// An upper limit for every known form of a token.
@@ -28,10 +28,14 @@ pub(super) struct Realm {
 /// The token server is named by the registry: credentials for a registry are valid for any server that it names.
 pub(super) async fn authorize(
     transport: &Transport,
+    repository: &Url,
     challenges: &[String],
     realm: &Realm,
     login: Option<&Login>,
 ) -> Result<Option<HeaderValue>, Failure> {
+    if login.is_some() {
+        check_private(repository)?;
+    }
     for challenge in challenges
         .iter()
         .flat_map(|text| parse_challenges(text).unwrap_or_default())
@@ -63,6 +67,9 @@ async fn bearer(
             &shown(url.as_str()),
             "the registry wants a password over a connection that anybody can read",
         ));
+    }
+    if login.is_some() {
+        check_private(&url)?;
     }
     let service = parameter(challenge, "service");
     let answer = transport.send(ask(url, service, realm, login)?).await?;
