@@ -79,24 +79,17 @@ impl DockerConfig {
 
 impl StoredLogin {
     fn read(self, key: &str) -> Result<Option<Login>, Failure> {
-        let Self {
-            auth,
-            username,
-            password,
-            identitytoken,
-            registrytoken,
-        } = self;
-        if !registrytoken.is_empty() {
-            return Ok(Some(Login::Registry(registrytoken.into())));
+        if !self.registrytoken.is_empty() {
+            return Ok(Some(Login::Registry(self.registrytoken.into())));
         }
-        if !identitytoken.is_empty() {
-            return Ok(Some(Login::Identity(identitytoken.into())));
+        if !self.identitytoken.is_empty() {
+            return Ok(Some(Login::Identity(self.identitytoken.into())));
         }
-        let (user, password) = if auth.is_empty() {
-            (username, password)
+        let (user, password) = if self.auth.is_empty() {
+            (self.username, self.password)
         } else {
             STANDARD
-                .decode(auth)
+                .decode(self.auth)
                 .ok()
                 .and_then(|pair| String::from_utf8(pair).ok())
                 .and_then(|pair| {

@@ -93,20 +93,8 @@ impl PublicKey {
         Digest::of(&self.0)
     }
 
-    /// The key as PEM text.
-    pub fn to_pem(&self) -> String {
-        let text = STANDARD.encode(&self.0);
-        // A line has at most 64 characters; base64 is ASCII.
-        let (first, second) = text.split_at(text.len().min(64));
-        let lines = [first, second].join("\n");
-        format!(
-            "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
-            lines.trim_end()
-        )
-    }
-
     /// Returns true if the private key of this public key signed the message.
-    pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let check = self.check();
         check.is_some_and(|key| key.verify(message, signature).is_ok())
     }

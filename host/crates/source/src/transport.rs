@@ -371,7 +371,7 @@ pub(super) fn check_private(url: &Url) -> Result<(), Failure> {
     if url.scheme() == "https" || is_loopback || host == "localhost" {
         return Ok(());
     }
-    let problem = "credentials are sent only over https, because anybody can read plain http";
+    let problem = "credentials are sent only over https, because plain http can be read on its way";
     Err(Failure::url_refused(&shown(url.as_str()), problem))
 }
 

@@ -40,7 +40,7 @@ pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
 /// Returns true if a connection ended because no trusted authority signed the server's certificate.
 pub(super) fn is_untrusted(error: &reqwest::Error) -> bool {
     let first: &(dyn Error + 'static) = error;
-    let mut causes = iter::successors(Some(first), |cause| {
+    let mut causes = iter::successors(Some(first), |&cause| {
         // `io::Error` does not return the error inside it as its source.
         match cause.downcast_ref().and_then(io::Error::get_ref) {
             Some(held) => Some(held),
