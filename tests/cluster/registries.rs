@@ -308,9 +308,9 @@ fn a_secret_is_sent_only_to_the_web_servers_that_it_names() {
             }),
         );
     };
-    secret("elsewhere.test");
     let host = stage.host();
     stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    secret("elsewhere.test");
     let source = json!({"http": {"url": url, "secretRef": {"name": "web"}}});
     fixture.apply(&json!({"source": source, "config": {"mood": "good", "says": "one"}}));
     fixture.wait(&host, &["Fetched=False/SecretNotForHost"]);
