@@ -79,13 +79,16 @@ mod tests {
 
     use super::*;
 
-    fn identity(more: &Value) -> Result<Identity, Error> {
+    fn verify(more: &Value) -> VerifySpec {
         let mut verify = json!({"keys": []});
         for (field, value) in more.as_object().unwrap() {
             verify[field] = value.clone();
         }
-        let verify: VerifySpec = serde_json::from_value(verify).unwrap();
-        verify.identity("spec.verify")
+        serde_json::from_value(verify).unwrap()
+    }
+
+    fn identity(more: &Value) -> Identity {
+        verify(more).identity("spec.verify").unwrap()
     }
 
     fn manifest(version: &str) -> Manifest {
@@ -116,11 +119,12 @@ mod tests {
             (both.clone(), "1.4.0-rc.1", Some("OldVersion")),
             (both, "new", Some("OldVersion")),
         ] {
-            let checked = identity(&required).unwrap().check(&manifest(version));
+            let checked = identity(&required).check(&manifest(version));
             let found = checked.err().map(|(reason, _)| reason);
             assert_eq!(found, reason, "{required} {version}");
         }
-        let error = identity(&json!({"minVersion": "1.4"})).unwrap_err();
+        let unusable = verify(&json!({"minVersion": "1.4"}));
+        let error = unusable.identity("spec.verify").unwrap_err();
         let text = "spec.verify.minVersion must be a semantic version";
         assert!(error.to_string().starts_with(text), "{error}");
     }
@@ -128,7 +132,7 @@ mod tests {
     #[test]
     fn a_check_for_one_repository_marks_nothing_for_another() {
         let key = Digest::of(b"key");
-        let mark = |required| identity(&required).unwrap().mark(&key);
+        let mark = |required| identity(&required).mark(&key);
         assert_eq!(mark(json!({"name": "web"})), key);
         let [one, other] = ["a.test/web", "a.test/other"].map(|it| mark(json!({"repository": it})));
         assert!(one != other && one != key && other != key);
