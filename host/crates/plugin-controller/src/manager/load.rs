@@ -5,9 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_cluster::Cluster;
-use innkeeper_model::{ANNOTATION_HOSTS, Digest, Gvk, Manifest, Object, Retry, error_chain};
+use innkeeper_model::{
+    ANNOTATION_HOSTS, Digest, Gvk, Manifest, Object, ObjectId, Retry, error_chain,
+};
 use innkeeper_policy::Shortfall;
-use innkeeper_sandbox::{Described, Plugin, artifact, description};
+use innkeeper_sandbox::{
+    Described, Plugin,
+    artifact::{self, Needs},
+    description,
+};
 use innkeeper_source::{
     ConfigMap, Credentials, DockerConfig, Expectation, FailureKind, Fetched, Fetcher, File, Http,
     Oci, PublicKey, Source,
@@ -17,7 +23,7 @@ use tokio::{task::spawn_blocking, time::Instant};
 use tracing::{info, warn};
 
 use super::{
-    Manager, PluginState,
+    Manager, PluginState, id_of,
     state::{LoadAttempt, NOT_GRANTED, granted},
 };
 use crate::{
@@ -106,6 +112,15 @@ impl Loader {
             return Ok(component);
         }
         let fetched = self.fetch(declared).await?;
+        // Also if it cannot be compiled: the cache keeps its verdict or code until another one is fetched.
+        let spare = [fetched.digest.clone()].into();
+        self.state_needs(
+            fetched_for(&id_of(&declared.name)),
+            Needs {
+                spare,
+                ..Needs::default()
+            },
+        );
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
         let context = Arc::clone(&self.context);
@@ -162,6 +177,25 @@ impl Loader {
             })
         })
         .await
+    }
+
+    /// Sets the components that a Plugin needs beside the last fetched one. The cache removes those that no Plugin needs
+    /// any more.
+    pub(super) fn need(&self, id: &ObjectId, needs: Needs) {
+        self.state_needs(id.to_string(), needs);
+    }
+
+    /// Sets that a Plugin is gone.
+    pub(super) fn need_nothing(&self, id: &ObjectId) {
+        for owner in [id.to_string(), fetched_for(id)] {
+            self.state_needs(owner, Needs::default());
+        }
+    }
+
+    fn state_needs(&self, owner: String, needs: Needs) {
+        if let Some(cache) = &self.context.cache {
+            cache.need(owner, needs);
+        }
     }
 
     async fn fetch(&self, declared: &Declared) -> Result<Fetched, StageFailure> {
@@ -243,6 +277,11 @@ impl Loader {
             StageFailure::new(Stage::Fetched, "NotFound", message, Retry::Backoff)
         })
     }
+}
+
+/// Returns the owner of the component that was fetched last for a Plugin.
+fn fetched_for(id: &ObjectId) -> String {
+    format!("the last fetch for {id}")
 }
 
 /// Runs work that takes as long as a compilation on a thread of its own; a panic of it becomes a failure.
