@@ -7,24 +7,15 @@ use std::{
 };
 
 use innkeeper_model::{
-    Access, Gvk, ListSelector, ObjectId, ObjectRef, Reach, ReadFailure, ReadKind, Scope, Selector,
-    parse_selector,
+    Access, Gvk, ListSelector, ObjectRef, Reach, ReadFailure, ReadKind, Scope, parse_selector,
 };
 
-use super::{CacheState, SlotId, SubscriberId};
+use super::{CacheState, Reader, SlotId, SubscriberId};
 use crate::{
-    interest::Why,
     store::ObjectKey,
     stored::{Stored, project},
     subscriptions::{ListKey, Subscription},
 };
-
-/// A parent that reads.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Reader {
-    pub(crate) subscriber_id: SubscriberId,
-    pub(crate) parent: ObjectId,
-}
 
 /// The answers and subscriptions of one pass.
 #[derive(Clone, Debug, Default)]
@@ -93,21 +84,13 @@ impl CacheState {
             return Err(ReadFailure::NotGranted(kind.clone()));
         }
         let places = self.places(reader, kind, scope, namespace.as_ref(), made)?;
-        self.require_synced(reader, kind, &places, made)?;
         let key = ObjectKey {
             namespace: namespace.unwrap_or_else(|| "".into()),
             name: Arc::clone(name),
         };
         let subscription = Subscription::Object(key.clone());
         for CachePlace { watch, access, .. } in &places {
-            self.subscribe(
-                reader,
-                *watch,
-                &subscription,
-                &Selector::default(),
-                *access,
-                made,
-            );
+            self.subscribe(reader, *watch, &subscription, *access, made);
         }
         let shown = (kind.clone(), key);
         if let Some(text) = made.shown.get(&shown) {
@@ -133,20 +116,19 @@ impl CacheState {
         made: &mut Made,
     ) -> Result<Vec<Arc<str>>, ReadFailure> {
         let ListSelector { kind, .. } = list;
-        let text: Arc<str> = list.label_selector.clone().unwrap_or_else(|| "".into());
-        let selector = parse_selector(&text).map_err(|_| ReadFailure::InvalidSelector {
-            selector: text.to_string(),
+        let text = list.label_selector.as_deref().unwrap_or_default();
+        let selector = parse_selector(text).map_err(|_| ReadFailure::InvalidSelector {
+            selector: text.to_owned(),
         })?;
         let scope = self.scope(reader, kind, made)?;
         let places = self.places(reader, kind, scope, list.namespace.as_ref(), made)?;
-        self.require_synced(reader, kind, &places, made)?;
         let mut chosen: BTreeMap<ObjectKey, Arc<str>> = BTreeMap::new();
         for place in &places {
             let Some(slot) = self.slots.get(&place.watch) else {
                 continue;
             };
             let namespace = place.namespace.as_deref();
-            let key = ListKey::new(namespace, &selector, &text, &slot.store);
+            let key = ListKey::new(namespace, &selector, &slot.store);
             let within = |stored: &&Stored| {
                 namespace.is_none_or(|name| *stored.namespace == *name)
                     && stored.is_selected(&selector)
@@ -169,8 +151,7 @@ impl CacheState {
                 made.shown.entry(shown).or_insert(text);
             }
             let subscription = Subscription::List(key);
-            let CachePlace { watch, access, .. } = place;
-            self.subscribe(reader, *watch, &subscription, &selector, *access, made);
+            self.subscribe(reader, place.watch, &subscription, place.access, made);
         }
         Ok(chosen.into_values().collect())
     }
@@ -233,7 +214,7 @@ impl CacheState {
             return Ok(served.scope);
         }
         for (read, id) in &granted {
-            self.subscribe_to_kind(reader, *id, read.access, made);
+            self.subscribe(reader, *id, &Subscription::Kind, read.access, made);
         }
         if self.kinds.is_none() {
             return Err(ReadFailure::NotSynced(kind.clone()));
@@ -241,14 +222,15 @@ impl CacheState {
         Err(ReadFailure::NotServed(kind.clone()))
     }
 
-    /// The places from which a read is answered, the richest form first. Only granted places are included.
+    /// Returns the places from which a read is answered, the richest form first. Only granted places are included, and
+    /// all of them can be used.
     fn places(
-        &self,
+        &mut self,
         reader: &Reader,
         kind: &Gvk,
         scope: Scope,
         asked: Option<&Arc<str>>,
-        made: &Made,
+        made: &mut Made,
     ) -> Result<Vec<CachePlace>, ReadFailure> {
         let own = reader.parent.namespace.as_ref();
         let mut places = Vec::new();
@@ -275,36 +257,22 @@ impl CacheState {
             });
         }
         places.sort();
-        Ok(places)
-    }
-
-    fn require_synced(
-        &mut self,
-        reader: &Reader,
-        kind: &Gvk,
-        places: &[CachePlace],
-        made: &mut Made,
-    ) -> Result<(), ReadFailure> {
-        let why = |place: &CachePlace| {
+        let is_lacking = |place: &&CachePlace| {
             let slot = self.slots.get(&place.watch);
-            slot.map_or(Some(Why::Listing), |slot| {
-                self.why(slot, place.namespace.as_deref())
-            })
+            let usable =
+                slot.is_some_and(|slot| self.why(slot, place.namespace.as_deref()).is_none());
+            // A full object, too, can be shown as a hash only with a key.
+            !usable || (place.access == Access::Hash && self.hash_key.is_none())
         };
-        // A full object, too, can be shown as a hash only with a key.
-        let keyless = |access: Access| access == Access::Hash && self.hash_key.is_none();
-        let lacking: Vec<(SlotId, Access)> = places
-            .iter()
-            .filter(|place| why(place).is_some() || keyless(place.access))
-            .map(|place| (place.watch, place.access))
-            .collect();
-        for (id, access) in &lacking {
-            self.subscribe_to_kind(reader, *id, *access, made);
+        let lacking: Vec<CachePlace> = places.iter().filter(is_lacking).cloned().collect();
+        for CachePlace { watch, access, .. } in &lacking {
+            self.subscribe(reader, *watch, &Subscription::Kind, *access, made);
         }
         if lacking.is_empty() {
-            return Ok(());
+            Ok(places)
+        } else {
+            Err(ReadFailure::NotSynced(kind.clone()))
         }
-        Err(ReadFailure::NotSynced(kind.clone()))
     }
 
     fn show(
@@ -320,22 +288,16 @@ impl CacheState {
         project(stored, slot.form(), &shape).map_err(|_| not_synced())
     }
 
-    fn subscribe_to_kind(&mut self, reader: &Reader, id: SlotId, access: Access, made: &mut Made) {
-        let all = Selector::default();
-        self.subscribe(reader, id, &Subscription::Kind, &all, access, made);
-    }
-
     fn subscribe(
         &mut self,
         reader: &Reader,
         id: SlotId,
         to: &Subscription,
-        selector: &Selector,
         access: Access,
         made: &mut Made,
     ) {
         if let Some(slot) = self.slots.get_mut(&id) {
-            slot.subscriptions.add(reader, to, selector, access);
+            slot.subscriptions.add(reader, to, access);
             let subscriptions = made.subscriptions.entry(id).or_default();
             subscriptions.insert(to.clone());
         }

@@ -271,7 +271,7 @@ proptest! {
                 prop_assert_eq!(store.by_uid(&stored.uid), Some(stored));
             }
             let bytes: usize = replica.values().map(bytes_of).sum();
-            prop_assert_eq!(store.bytes(), bytes);
+            prop_assert_eq!(store.size_of(None).1, bytes);
         }
     }
 }
