@@ -114,7 +114,7 @@ pub(super) enum DiscoveryError {
 impl DiscoveryError {
     /// Returns true if the API server does not accept the credentials.
     pub(super) const fn is_unauthorized(&self) -> bool {
-        matches!(self, Self::Request(WireFailure::Status { code: 401, .. }))
+        matches!(self, Self::Request(failure) if failure.is_unauthorized())
     }
 
     /// The pause that the API server requests.

@@ -20,7 +20,7 @@ impl ObjectCache {
     /// foreign field managers.
     pub fn new(kind: Gvk) -> Self {
         let shape = Shape {
-            managers: Some(std::collections::BTreeSet::new()),
+            managers: Some(std::sync::Arc::default()),
             ..Shape::whole(&kind)
         };
         Self {

@@ -33,7 +33,7 @@ use innkeeper_model::{
     Selector, child_order,
 };
 
-use self::{expectations::WriteExpectations, namespaces::NamespaceScope, slots::WatchKey};
+use self::{expectations::WriteExpectations, namespaces::NamespaceScope, slots::{Need, WatchKey}};
 use super::{
     discovery::ServedKinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
@@ -189,7 +189,11 @@ impl CacheState {
             kind: kind.clone(),
             selector: Selector::default(),
         };
-        let slot = self.acquire_slot(key, user, Access::Metadata, &BTreeSet::new(), now);
+        let need = Need {
+            access: Access::Metadata,
+            managers: BTreeSet::new(),
+        };
+        let slot = self.acquire_slot(key, user, need, now);
         self.settle(slot, now);
     }
 
@@ -303,9 +307,8 @@ impl CacheState {
                 .store
                 .controlled_by(&parent.uid)
                 .chain(retained.filter(|stored| stored.controller.is_none()));
-            let shape = self.shape(slot, child.access);
             children.extend(belonging.filter_map(|stored| {
-                let json = super::stored::project(stored, slot.form(), &shape).ok()?;
+                let json = self.show(slot, stored, child.access).ok()?;
                 let object = object_of(stored, &child.kind, child.access).ok()?;
                 Some(Object { json, ..object })
             }));
@@ -377,17 +380,17 @@ impl CacheState {
         now: Instant,
     ) -> HeldWatches {
         let mut take = |kind: &Gvk, selector: &Selector, role, access| {
-            let none = BTreeSet::new();
             // Field managers write children only, so their entries matter for children only.
             let managers = match role {
-                Role::Child => &interest.field_managers,
-                Role::Parent | Role::Read => &none,
+                Role::Child => interest.field_managers.clone(),
+                Role::Parent | Role::Read => BTreeSet::new(),
             };
             let key = WatchKey {
                 kind: kind.clone(),
                 selector: selector.clone(),
             };
-            self.acquire_slot(key, (subscriber_id, role), access, managers, now)
+            let need = Need { access, managers };
+            self.acquire_slot(key, (subscriber_id, role), need, now)
         };
         let chosen = &interest.selector;
         let parent = take(&interest.parent, chosen, Role::Parent, Access::Full);

@@ -57,7 +57,7 @@ pub(super) struct Shape {
     /// The form.
     pub(super) form: Access,
     /// Names of field managers, beyond those with our prefix, whose entries are kept; none: all.
-    pub(super) managers: Option<BTreeSet<Arc<str>>>,
+    pub(super) managers: Option<Arc<BTreeSet<Arc<str>>>>,
     /// The key for the form `hash`.
     pub(super) hash_key: Option<HashKey>,
 }

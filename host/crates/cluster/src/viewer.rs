@@ -2,7 +2,7 @@
 //!
 //! Nothing is cached or watched.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use innkeeper_model::{Access, GroupKind, Object, Resource, Selector};
 
@@ -59,7 +59,7 @@ impl Viewer {
             form: Access::Full,
         };
         let shape = Shape {
-            managers: Some(BTreeSet::new()),
+            managers: Some(Arc::default()),
             ..Shape::whole(&served.kind)
         };
         let mut objects = Vec::new();

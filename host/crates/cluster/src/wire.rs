@@ -10,7 +10,7 @@
 use std::{borrow::Cow, io, pin::Pin, sync::Arc, time::Duration};
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, TryStreamExt as _};
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use innkeeper_model::{Access, Resource, ResourceVersion, Scope, Selector};
 use kube::{
@@ -72,13 +72,32 @@ pub enum WireFailure {
 }
 
 impl WireFailure {
+    /// Returns the failure of a status; the pause in a header counts more than the one in the body.
+    fn of_status(code: u16, in_header: Option<u32>, status: Status) -> Self {
+        let in_body = status.details.map(|details| details.retry_after_seconds);
+        let seconds = in_header.or_else(|| in_body.filter(|seconds| *seconds > 0));
+        Self::Status {
+            code,
+            message: status.message,
+            retry_after: seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        }
+    }
+
+    /// The HTTP status; none if there was no answer, or one that could not be read.
+    const fn code(&self) -> Option<u16> {
+        match self {
+            Self::Status { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
     /// Returns true if the API server has just started to serve the kind and requests a moment.
     pub(super) fn is_initializing(&self) -> bool {
         matches!(self, Self::Status { code: 429, message, .. } if message.contains("initializing"))
     }
 
     /// The meaning of the failure for a watch.
-    pub(super) fn meaning(&self) -> StepFailure {
+    pub(super) const fn meaning(&self) -> StepFailure {
         match self {
             Self::Status { code: 410, .. } => StepFailure::Gone,
             Self::Status { code: 504, .. } => StepFailure::Behind,
@@ -96,19 +115,18 @@ impl WireFailure {
     }
 
     /// Returns true if the object or the kind does not exist.
-    pub(super) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Status { code: 404, .. })
+    pub(super) const fn is_not_found(&self) -> bool {
+        matches!(self.code(), Some(404))
+    }
+
+    /// Returns true if the API server does not accept the credentials.
+    pub(super) const fn is_unauthorized(&self) -> bool {
+        matches!(self.code(), Some(401))
     }
 
     /// Returns true if the API server denied access.
-    pub(super) fn is_forbidden(&self) -> bool {
-        matches!(
-            self,
-            Self::Status {
-                code: 401 | 403,
-                ..
-            }
-        )
+    pub(super) const fn is_forbidden(&self) -> bool {
+        matches!(self.code(), Some(401 | 403))
     }
 }
 
@@ -200,11 +218,9 @@ pub(super) fn bookmark_version(object: &ObjectFields<'_>) -> Result<ResourceVers
 
 /// The failure in an error line.
 pub(super) fn error_line(object: &ObjectFields<'_>) -> WireFailure {
-    let text = object.rest.text();
-    match serde_json::from_str::<Status>(&text).map(|status| status.code) {
-        Ok(0) | Err(_) => status_failure(500, &HeaderMap::new(), &text),
-        Ok(code) => status_failure(code, &HeaderMap::new(), &text),
-    }
+    let status: Status = serde_json::from_str(&object.rest.text()).unwrap_or_default();
+    let code = if status.code == 0 { 500 } else { status.code };
+    WireFailure::of_status(code, None, status)
 }
 
 /// The client with its limits.
@@ -410,13 +426,15 @@ impl Wire {
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(response);
         }
-        let headers = response.headers().clone();
+        let after = response.headers().get(header::RETRY_AFTER);
+        let after = after.and_then(|value| value.to_str().ok()?.parse().ok());
         let text = self.collect(response, deadline, ERROR_BYTES_MAX).await;
-        Err(status_failure(
-            status.as_u16(),
-            &headers,
-            &text.unwrap_or_default(),
-        ))
+        let text = text.unwrap_or_default();
+        let mut failed: Status = serde_json::from_str(&text).unwrap_or_default();
+        if failed.message.is_empty() {
+            failed.message = text.trim().chars().take(256).collect();
+        }
+        Err(WireFailure::of_status(status.as_u16(), after, failed))
     }
 }
 
@@ -471,28 +489,6 @@ fn path(served: &Resource, namespace: Option<&str>) -> String {
     match namespace.filter(|_| served.scope == Scope::Namespaced) {
         Some(namespace) => format!("{root}/namespaces/{namespace}/{}", served.plural),
         None => format!("{root}/{}", served.plural),
-    }
-}
-
-fn status_failure(code: u16, headers: &HeaderMap, text: &str) -> WireFailure {
-    let Status {
-        mut message,
-        details,
-        ..
-    } = serde_json::from_str(text).unwrap_or_default();
-    let header = headers
-        .get(header::RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.parse().ok());
-    let stated = details.map(|details| details.retry_after_seconds.into());
-    if message.is_empty() {
-        message = text.trim().chars().take(256).collect();
-    }
-    WireFailure::Status {
-        code,
-        message,
-        retry_after: header
-            .or_else(|| stated.filter(|seconds| *seconds > 0))
-            .map(Duration::from_secs),
     }
 }
 

@@ -30,7 +30,7 @@ pub use answer::{
 };
 pub use backoff::Backoff;
 pub use blame::{Blame, Retry};
-pub use chain::{Chain, causes, error_chain};
+pub use chain::{causes, error_chain};
 pub use condition::{Condition, ConditionStatus, reason, whole_seconds};
 pub use digest::{Digest, Digester, InvalidDigest, hex};
 pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order};

@@ -10,7 +10,7 @@ use innkeeper_model::{
     Access, Gvk, ListSelector, ObjectRef, Reach, ReadFailure, ReadKind, Scope, parse_selector,
 };
 
-use super::{CacheState, Reader, SlotId, SubscriberId};
+use super::{CacheState, Reader, SlotId, SubscriberId, WatchSlot};
 use crate::{
     store::ObjectKey,
     stored::{Stored, project},
@@ -75,15 +75,16 @@ impl CacheState {
             namespace,
             name,
         } = reference;
-        let scope = self.scope(reader, kind, made)?;
+        let granted = self.granted(reader, kind, made)?;
+        let is_namespaced = granted.0 == Scope::Namespaced;
         let namespace = namespace
             .clone()
             .or_else(|| reader.parent.namespace.clone())
-            .filter(|_| scope == Scope::Namespaced);
-        if scope == Scope::Namespaced && namespace.is_none() {
+            .filter(|_| is_namespaced);
+        if is_namespaced && namespace.is_none() {
             return Err(ReadFailure::NotGranted(kind.clone()));
         }
-        let places = self.places(reader, kind, scope, namespace.as_ref(), made)?;
+        let places = self.places(reader, kind, granted, namespace.as_ref(), made)?;
         let key = ObjectKey {
             namespace: namespace.unwrap_or_else(|| "".into()),
             name: Arc::clone(name),
@@ -96,14 +97,14 @@ impl CacheState {
         if let Some(text) = made.shown.get(&shown) {
             return Ok(text.clone());
         }
-        let mut found = None;
-        for CachePlace { watch, access, .. } in &places {
-            let slot = self.slots.get(watch);
-            if let Some(stored) = slot.and_then(|slot| slot.store.get(&shown.1)) {
-                found = Some(self.show(*watch, stored, *access, kind)?);
-                break;
-            }
-        }
+        let mut held = places.iter().filter_map(|place| {
+            let slot = self.slots.get(&place.watch)?;
+            Some((slot, slot.store.get(&shown.1)?, place.access))
+        });
+        let found = held
+            .next()
+            .map(|(slot, stored, access)| self.show(slot, stored, access))
+            .transpose()?;
         made.shown.insert(shown, found.clone());
         Ok(found)
     }
@@ -120,8 +121,8 @@ impl CacheState {
         let selector = parse_selector(text).map_err(|_| ReadFailure::InvalidSelector {
             selector: text.to_owned(),
         })?;
-        let scope = self.scope(reader, kind, made)?;
-        let places = self.places(reader, kind, scope, list.namespace.as_ref(), made)?;
+        let granted = self.granted(reader, kind, made)?;
+        let places = self.places(reader, kind, granted, list.namespace.as_ref(), made)?;
         let mut chosen: BTreeMap<ObjectKey, Arc<str>> = BTreeMap::new();
         for place in &places {
             let Some(slot) = self.slots.get(&place.watch) else {
@@ -141,7 +142,7 @@ impl CacheState {
                 let shown = (kind.clone(), ObjectKey::of(stored));
                 let text = match made.shown.get(&shown) {
                     Some(text) => text.clone(),
-                    None => Some(self.show(place.watch, stored, place.access, kind)?),
+                    None => Some(self.show(slot, stored, place.access)?),
                 };
                 if let Some(text) = &text {
                     chosen
@@ -168,8 +169,7 @@ impl CacheState {
         let (_, slot) = held.reads.iter().find(|(read, _)| shows_all(read))?;
         let slot = self.slots.get(slot)?;
         let stored = slot.store.get(&ObjectKey::new("", name))?;
-        let shape = self.shape(slot, Access::Metadata);
-        project(stored, slot.form(), &shape).ok()
+        self.show(slot, stored, Access::Metadata).ok()
     }
 
     /// Replaces the subscriptions of a parent by those of its last pass.
@@ -186,32 +186,25 @@ impl CacheState {
         }
     }
 
-    /// The grants for a kind with their watches.
-    fn granted(&self, reader: &Reader, kind: &Gvk, made: &Made) -> Vec<(ReadKind, SlotId)> {
-        let subscriber = self.subscribers.get(&reader.subscriber_id);
-        let reads = subscriber
-            .into_iter()
-            .flat_map(|subscriber| &subscriber.held.reads);
-        reads
-            .filter(|(read, _)| read.kind == *kind && made.may(read))
-            .cloned()
-            .collect()
-    }
-
-    /// The scope of a kind, if it is granted and served.
-    fn scope(
+    /// Returns the scope of a kind that is granted and served, and the grants with their watches.
+    fn granted(
         &mut self,
         reader: &Reader,
         kind: &Gvk,
         made: &mut Made,
-    ) -> Result<Scope, ReadFailure> {
-        let granted = self.granted(reader, kind, made);
+    ) -> Result<(Scope, Vec<(ReadKind, SlotId)>), ReadFailure> {
+        let subscriber = self.subscribers.get(&reader.subscriber_id).into_iter();
+        let reads = subscriber.flat_map(|subscriber| &subscriber.held.reads);
+        let granted: Vec<(ReadKind, SlotId)> = reads
+            .filter(|(read, _)| read.kind == *kind && made.may(read))
+            .cloned()
+            .collect();
         let Some((_, first)) = granted.first() else {
             return Err(ReadFailure::NotGranted(kind.clone()));
         };
         let slot = self.slots.get(first);
         if let Some(served) = slot.and_then(|slot| slot.served.as_ref()) {
-            return Ok(served.scope);
+            return Ok((served.scope, granted));
         }
         for (read, id) in &granted {
             self.subscribe(reader, *id, &Subscription::Kind, read.access, made);
@@ -228,13 +221,13 @@ impl CacheState {
         &mut self,
         reader: &Reader,
         kind: &Gvk,
-        scope: Scope,
+        (scope, granted): (Scope, Vec<(ReadKind, SlotId)>),
         asked: Option<&Arc<str>>,
         made: &mut Made,
     ) -> Result<Vec<CachePlace>, ReadFailure> {
         let own = reader.parent.namespace.as_ref();
         let mut places = Vec::new();
-        for (read, watch) in self.granted(reader, kind, made) {
+        for (read, watch) in granted {
             let place = |namespace| CachePlace {
                 access: read.access,
                 watch,
@@ -275,17 +268,15 @@ impl CacheState {
         }
     }
 
-    fn show(
+    /// Returns the text of a kept object as a user with `access` sees it.
+    pub(super) fn show(
         &self,
-        id: SlotId,
+        slot: &WatchSlot,
         stored: &Stored,
         access: Access,
-        kind: &Gvk,
     ) -> Result<Arc<str>, ReadFailure> {
-        let not_synced = || ReadFailure::NotSynced(kind.clone());
-        let slot = self.slots.get(&id).ok_or_else(not_synced)?;
-        let shape = self.shape(slot, access);
-        project(stored, slot.form(), &shape).map_err(|_| not_synced())
+        project(stored, slot.form(), &self.shape(slot, access))
+            .map_err(|_| ReadFailure::NotSynced(slot.key.kind.clone()))
     }
 
     fn subscribe(

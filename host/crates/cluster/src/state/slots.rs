@@ -23,10 +23,11 @@ pub(super) struct WatchKey {
 }
 
 /// The part of the objects that one user wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Need {
-    access: Access,
-    managers: BTreeSet<Arc<str>>,
+#[derive(Debug)]
+pub(super) struct Need {
+    pub(super) access: Access,
+    /// The field managers whose entries are kept.
+    pub(super) managers: BTreeSet<Arc<str>>,
 }
 
 /// The state of a watch.
@@ -46,7 +47,7 @@ pub(crate) struct WatchSlot {
     pub(super) key: WatchKey,
     users: BTreeMap<(SubscriberId, Role), Vec<Need>>,
     form: Access,
-    managers: BTreeSet<Arc<str>>,
+    managers: Arc<BTreeSet<Arc<str>>>,
     pub(super) served: Option<Resource>,
     /// The requests of the watch; never empty.
     pub(super) namespace_watches: Vec<NamespaceWatch>,
@@ -77,7 +78,7 @@ impl WatchSlot {
         let same = form == self.form && managers.is_subset(&self.managers);
         if !same {
             self.form = form;
-            self.managers = managers;
+            self.managers = Arc::new(managers);
         }
         !same
     }
@@ -89,24 +90,21 @@ impl CacheState {
         &mut self,
         key: WatchKey,
         user: (SubscriberId, Role),
-        access: Access,
-        managers: &BTreeSet<Arc<str>>,
+        need: Need,
         now: Instant,
     ) -> SlotId {
-        let managers = managers.clone();
         let mut known = self.slots.iter_mut().filter(|(_, slot)| slot.key == key);
         if let Some((id, slot)) = known.next() {
-            let needs = slot.users.entry(user).or_default();
-            needs.push(Need { access, managers });
+            slot.users.entry(user).or_default().push(need);
             return *id;
         }
         let kinds = self.kinds.as_ref();
         let served = kinds.and_then(|kinds| kinds.get(&key.kind)).cloned();
         let slot = WatchSlot {
             key,
-            form: access,
-            managers: managers.clone(),
-            users: BTreeMap::from([(user, vec![Need { access, managers }])]),
+            form: need.access,
+            managers: Arc::new(need.managers.clone()),
+            users: BTreeMap::from([(user, vec![need])]),
             namespace_watches: self.namespace_watches(served.as_ref(), now),
             served,
             store: Store::default(),
@@ -161,7 +159,7 @@ impl CacheState {
         Shape {
             kind: slot.key.kind.clone(),
             form: access,
-            managers: Some(slot.managers.clone()),
+            managers: Some(Arc::clone(&slot.managers)),
             hash_key: self.hash_key.clone(),
         }
     }
