@@ -73,8 +73,7 @@ fn expression(text: &str) -> Option<Expression> {
 /// Returns true for a label key: an optional DNS prefix and a name.
 fn is_key(text: &str) -> bool {
     let dns = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
-    let is_prefix =
-        |prefix: &str| (1..=253).contains(&prefix.len()) && prefix.bytes().all(dns);
+    let is_prefix = |prefix: &str| (1..=253).contains(&prefix.len()) && prefix.bytes().all(dns);
     match text.split_once('/') {
         Some((prefix, name)) => is_prefix(prefix) && is_word(name),
         None => is_word(text),
@@ -173,7 +172,9 @@ mod tests {
     #[test]
     fn a_list_of_values_is_not_empty() {
         for of in [Expression::In, Expression::NotIn] {
-            assert!(is_valid_selector(&of("a".to_owned(), ["b".to_owned()].into()).into()));
+            assert!(is_valid_selector(
+                &of("a".to_owned(), ["b".to_owned()].into()).into()
+            ));
             assert!(!is_valid_selector(&of("a".to_owned(), [].into()).into()));
         }
     }
