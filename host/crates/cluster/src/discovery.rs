@@ -66,8 +66,7 @@ impl ServedKinds {
             for version in group.versions {
                 let number = version.version.unwrap_or_default();
                 if version.freshness.as_deref() == Some("Stale") {
-                    let is_same =
-                        |known: &Gvk| *known.group == *name && *known.version == *number;
+                    let is_same = |known: &Gvk| *known.group == *name && *known.version == *number;
                     let known = former.by_kind.values().flatten();
                     known
                         .filter(|known| is_same(&known.kind))

@@ -20,7 +20,7 @@ use super::{
     discovery::DiscoveryReader,
     error::Error,
     shared::CacheShared,
-    state::SlotId,
+    state::TaskId,
     watch::{Watcher, pauses},
 };
 
@@ -45,7 +45,7 @@ impl Driver {
     /// Dropping the future ends every task and closes every connection.
     pub async fn run(mut self, beat: impl Fn() + Send) -> Result<Infallible, Error> {
         let mut tasks = JoinSet::new();
-        let mut running: BTreeMap<(SlotId, u64), AbortHandle> = BTreeMap::new();
+        let mut running: BTreeMap<TaskId, AbortHandle> = BTreeMap::new();
         tasks.spawn(discover(Arc::clone(&self.shared), self.rng.fork()));
         let mut turns = interval(BEAT_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -66,11 +66,7 @@ impl Driver {
     }
 
     /// Starts the wanted watches and aborts the others.
-    fn arrange(
-        &mut self,
-        tasks: &mut JoinSet<()>,
-        running: &mut BTreeMap<(SlotId, u64), AbortHandle>,
-    ) {
+    fn arrange(&mut self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<TaskId, AbortHandle>) {
         let orders = self.shared.state.lock().orders();
         running.retain(|task, handle| {
             let wanted = orders.contains_key(task);

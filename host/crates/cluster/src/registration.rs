@@ -142,11 +142,11 @@ impl Registration {
         };
         let children = state.children(self.0.subscriber_id, &parent);
         let namespace = parent.namespace.as_deref();
-        let unavailable = state.unavailable(self.0.subscriber_id, namespace);
+        let missing = state.missing_kinds(self.0.subscriber_id, namespace);
         Observed::Ready(Observation {
             parent,
             children,
-            unavailable,
+            unavailable: missing.unavailable,
         })
     }
 
@@ -215,7 +215,8 @@ impl Registration {
 
     /// Returns the kinds that block every pass; empty when passes can run.
     pub fn waiting(&self) -> Vec<Waiting> {
-        self.state().waiting(self.0.subscriber_id, None)
+        let missing = self.state().missing_kinds(self.0.subscriber_id, None);
+        missing.waiting
     }
 
     fn state(&self) -> MutexGuard<'_, CacheState> {
@@ -240,7 +241,8 @@ impl Registration {
 
     fn missing(&self, parent: &ObjectId) -> Option<Observed> {
         let state = self.state();
-        let waiting = state.waiting(self.0.subscriber_id, parent.namespace.as_deref());
+        let namespace = parent.namespace.as_deref();
+        let waiting = state.missing_kinds(self.0.subscriber_id, namespace).waiting;
         (!waiting.is_empty()).then(|| Observed::NotReady {
             parent: state.parent(self.0.subscriber_id, parent),
             waiting,

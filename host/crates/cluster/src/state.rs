@@ -26,14 +26,18 @@ pub(super) use self::{
     freshness::{FreshnessCheck, UncheckedWatch},
     related::Made,
     slots::{SlotId, WatchSlot},
-    watching::{Order, Stale},
+    watching::{Order, Stale, TaskId},
 };
 use innkeeper_model::{
     Access, Expression, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind,
     Selector, child_order,
 };
 
-use self::{expectations::WriteExpectations, namespaces::NamespaceScope, slots::{Need, WatchKey}};
+use self::{
+    expectations::WriteExpectations,
+    namespaces::NamespaceScope,
+    slots::{Need, WatchKey},
+};
 use super::{
     discovery::ServedKinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
@@ -91,6 +95,15 @@ impl Subscriber {
         self.triggers.add(parent, trigger);
         self.wake.notify_one();
     }
+}
+
+/// The kinds that passes cannot use.
+#[derive(Debug, Default)]
+pub(super) struct MissingKinds {
+    /// The kinds that block every pass.
+    pub(super) waiting: Vec<Waiting>,
+    /// The optional kinds that are left out.
+    pub(super) unavailable: Vec<Unavailable>,
 }
 
 /// The watches of one registration.
@@ -317,54 +330,33 @@ impl CacheState {
         children
     }
 
-    /// Returns the kinds that block every pass; with a namespace: the passes of parents in it.
-    pub(super) fn waiting(
+    /// Returns the kinds that passes cannot use; with a namespace: the passes of parents in it.
+    pub(super) fn missing_kinds(
         &self,
         subscriber_id: SubscriberId,
         namespace: Option<&str>,
-    ) -> Vec<Waiting> {
-        let unusable = self.unusable(subscriber_id, namespace).into_iter();
-        let blocking = unusable.filter(|(_, blocks)| *blocks);
-        blocking.map(|(waiting, _)| waiting).collect()
-    }
-
-    /// Returns the optional kinds that are left out for parents in a namespace.
-    pub(super) fn unavailable(
-        &self,
-        subscriber_id: SubscriberId,
-        namespace: Option<&str>,
-    ) -> Vec<Unavailable> {
-        let unusable = self.unusable(subscriber_id, namespace).into_iter();
-        let left_out = unusable.filter(|(_, blocks)| !*blocks);
-        left_out
-            .map(|(Waiting { kind, why, .. }, _)| Unavailable { kind, why })
-            .collect()
-    }
-
-    /// Returns the kinds that cannot be used; true for those that block passes.
-    fn unusable(
-        &self,
-        subscriber_id: SubscriberId,
-        namespace: Option<&str>,
-    ) -> Vec<(Waiting, bool)> {
+    ) -> MissingKinds {
+        let mut missing = MissingKinds::default();
         let Some(Subscriber { interest, held, .. }) = self.subscribers.get(&subscriber_id) else {
-            return Vec::new();
+            return missing;
         };
         let children = held.children.iter();
         let children = children.map(|(child, slot)| (slot, &child.kind, child.required));
         let all = [(&held.parent, &interest.parent, true)];
-        let mut unusable = Vec::new();
         for (slot, kind, required) in all.into_iter().chain(children) {
             if let Some(slot) = self.slots.get(slot)
                 && let Some(why) = self.why(slot, namespace)
                 && let Some(since) = slot.since(namespace)
             {
-                let blocks = required || !why.is_lasting();
                 let kind = kind.clone();
-                unusable.push((Waiting { kind, why, since }, blocks));
+                if required || !why.is_lasting() {
+                    missing.waiting.push(Waiting { kind, why, since });
+                } else {
+                    missing.unavailable.push(Unavailable { kind, why });
+                }
             }
         }
-        unusable
+        missing
     }
 
     fn number(&mut self) -> u64 {

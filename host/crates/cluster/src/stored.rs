@@ -12,8 +12,7 @@ use std::{
 
 use hmac::{Hmac, KeyInit, Mac};
 use innkeeper_model::{
-    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid,
-    hex,
+    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid, hex,
 };
 use serde::Deserialize;
 use sha2::Sha256;

@@ -47,11 +47,7 @@ impl Viewer {
     }
 
     /// Lists the objects of a kind that match a label selector, in the order of the API server.
-    pub async fn list(
-        &self,
-        served: &Resource,
-        selector: &Selector,
-    ) -> Result<Vec<Object>, Error> {
+    pub async fn list(&self, served: &Resource, selector: &Selector) -> Result<Vec<Object>, Error> {
         let target = WatchTarget {
             served: served.clone(),
             namespace: None,
@@ -77,4 +73,3 @@ impl Viewer {
         Ok(objects)
     }
 }
-

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     machine::{Pause, Since, StepFailure, StepOutcome, WatchStep, next},
     shared::CacheShared,
-    state::{Order, SlotId, Stale},
+    state::{Order, Stale, TaskId},
     stored::{Malformed, keep_fields},
     wire::{Line, LineKind, WatchStream, WireFailure, bookmark_version, error_line},
 };
@@ -43,7 +43,7 @@ impl From<Malformed> for StepError {
 /// One watch task.
 pub(super) struct Watcher {
     shared: Arc<CacheShared>,
-    task: (SlotId, u64),
+    task: TaskId,
     order: Order,
     rng: Rng,
     /// The last logged failure, so that a lasting one is logged only once.
@@ -57,12 +57,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    pub(super) fn new(
-        shared: Arc<CacheShared>,
-        task: (SlotId, u64),
-        order: Order,
-        rng: Rng,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<CacheShared>, task: TaskId, order: Order, rng: Rng) -> Self {
         Self {
             shared,
             task,

@@ -183,7 +183,6 @@ impl Page<'_> {
     pub(super) fn version(&self) -> Result<ResourceVersion, Malformed> {
         parse_version(self.metadata.version.as_deref().unwrap_or_default())
     }
-
 }
 
 /// One line of a watch.
@@ -554,8 +553,14 @@ mod tests {
     async fn a_line_has_a_limit() {
         let whole = "x".repeat(299) + "\n";
         let long = whole.clone() + &"x".repeat(300);
-        assert_eq!(read(vec![Ok(whole.clone().into())]).await.unwrap().0, [whole]);
+        assert_eq!(
+            read(vec![Ok(whole.clone().into())]).await.unwrap().0,
+            [whole]
+        );
         let failure = read(vec![Ok(long.into())]).await.unwrap_err();
-        assert!(matches!(failure, WireFailure::TooLarge { bytes_max: 300 }), "{failure}");
+        assert!(
+            matches!(failure, WireFailure::TooLarge { bytes_max: 300 }),
+            "{failure}"
+        );
     }
 }

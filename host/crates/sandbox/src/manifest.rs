@@ -5,8 +5,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use innkeeper_model::{
-    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest,
-    is_dns_label,
+    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest, is_dns_label,
 };
 use innkeeper_plan::crd;
 use serde_json::Value;

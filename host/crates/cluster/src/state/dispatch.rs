@@ -50,7 +50,10 @@ impl CacheState {
                 continue;
             };
             let (parents, cause) = match role {
-                Role::Parent => (BTreeSet::from([object.clone()]), parent_cause(change, first)),
+                Role::Parent => (
+                    BTreeSet::from([object.clone()]),
+                    parent_cause(change, first),
+                ),
                 Role::Child => {
                     let cause = if first {
                         Cause::Listed

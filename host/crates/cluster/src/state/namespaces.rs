@@ -192,10 +192,13 @@ impl CacheState {
     /// The scopes in which passes have all that they need.
     pub(super) fn ready_scopes(&self, subscriber_id: SubscriberId) -> BTreeSet<NamespaceScope> {
         let is_ready = |scope: &NamespaceScope| {
-            let waiting = self.waiting(subscriber_id, scope.as_deref());
-            waiting.is_empty()
+            let missing = self.missing_kinds(subscriber_id, scope.as_deref());
+            missing.waiting.is_empty()
         };
-        self.namespace_scopes().into_iter().filter(is_ready).collect()
+        self.namespace_scopes()
+            .into_iter()
+            .filter(is_ready)
+            .collect()
     }
 
     /// Starts over with every request of a watch. Until the next lists the objects cannot be used: their form is not

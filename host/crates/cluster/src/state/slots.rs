@@ -116,11 +116,7 @@ impl CacheState {
     }
 
     /// Releases watches; [`settle`](Self::settle) must follow.
-    pub(super) fn release(
-        &mut self,
-        subscriber_id: SubscriberId,
-        held: &BTreeSet<(SlotId, Role)>,
-    ) {
+    pub(super) fn release(&mut self, subscriber_id: SubscriberId, held: &BTreeSet<(SlotId, Role)>) {
         for (slot, role) in held {
             if let Some(slot) = self.slots.get_mut(slot) {
                 slot.users.remove(&(subscriber_id, *role));

@@ -144,15 +144,9 @@ impl World {
             .map(|object| self.stored(kind, object))
             .collect();
         let (task, version) = ((id, generation), ResourceVersion(self.version));
-        assert_eq!(
-            self.state.begin_list(task, Since::Now, version),
-            Ok(())
-        );
+        assert_eq!(self.state.begin_list(task, Since::Now, version), Ok(()));
         assert_eq!(self.state.page(task, stored), Ok(()));
-        assert_eq!(
-            self.state.end_list(task, version, self.now),
-            Ok(())
-        );
+        assert_eq!(self.state.end_list(task, version, self.now), Ok(()));
     }
 
     fn list_all(&mut self) {
@@ -165,10 +159,7 @@ impl World {
         let (id, generation, _) = self.task(kind).unwrap();
         let stored = self.stored(kind, object);
         let version = stored.version;
-        assert_eq!(
-            self.state.put((id, generation), stored, self.now),
-            Ok(())
-        );
+        assert_eq!(self.state.put((id, generation), stored, self.now), Ok(()));
         version
     }
 
@@ -198,7 +189,11 @@ impl World {
 
     /// Returns the kinds that block every pass with the reason of each, sorted by kind.
     fn waiting(&self) -> Vec<(String, Why)> {
-        let waiting = self.state.waiting(self.subscriber, None).into_iter();
+        let waiting = self
+            .state
+            .missing_kinds(self.subscriber, None)
+            .waiting
+            .into_iter();
         let mut kinds: Vec<_> = waiting
             .map(|waiting| (waiting.kind.to_string(), waiting.why))
             .collect();
@@ -364,7 +359,10 @@ fn w8_passes_wait_for_required_kinds_only() {
     world.list(SECRET, Vec::new());
     assert_eq!(kinds(&world), [""; 0]);
     assert_eq!(world.due(), ["web kind-changed"]);
-    let unavailable = world.state.unavailable(world.subscriber, None);
+    let unavailable = world
+        .state
+        .missing_kinds(world.subscriber, None)
+        .unavailable;
     let first = (&unavailable[0].kind, &unavailable[0].why);
     assert_eq!(first, (&gvk(MONITOR), &Why::NotServed));
 }
@@ -667,7 +665,10 @@ fn w6_an_older_state_is_refused_unless_it_is_the_truth() {
     let bookmark = world.state.bookmark(task, old, world.now);
     assert_eq!(bookmark, Err(Stale::WentBack));
     let since = Since::NotOlderThan(ResourceVersion(world.version));
-    assert_eq!(world.state.begin_list(task, since, old), Err(Stale::WentBack));
+    assert_eq!(
+        world.state.begin_list(task, since, old),
+        Err(Stale::WentBack)
+    );
     assert_eq!(world.children("web"), ["Service demo/s"]);
     let begun = world.state.begin_list(task, Since::Now, old);
     assert_eq!(begun, Ok(()));

@@ -14,6 +14,9 @@ use crate::{
     wire::{WatchTarget, WireFailure},
 };
 
+/// The identity of a watch task: the watch, and the generation that may write to it.
+pub(crate) type TaskId = (SlotId, u64);
+
 /// A watch task that should run.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
@@ -70,7 +73,7 @@ impl CacheState {
     }
 
     /// Returns every task that should run, by watch and generation.
-    pub(crate) fn orders(&self) -> BTreeMap<(SlotId, u64), Order> {
+    pub(crate) fn orders(&self) -> BTreeMap<TaskId, Order> {
         let mut orders = BTreeMap::new();
         for (id, slot) in &self.slots {
             if slot.form() == Access::Hash && self.hash_key.is_none() {
@@ -97,7 +100,7 @@ impl CacheState {
     }
 
     /// The last version that a task has seen.
-    pub(crate) fn version(&mut self, task: (SlotId, u64)) -> ResourceVersion {
+    pub(crate) fn version(&mut self, task: TaskId) -> ResourceVersion {
         let found = self.of_task(task);
         found.map(|(watch, _)| watch.version).unwrap_or_default()
     }
@@ -108,7 +111,7 @@ impl CacheState {
     /// is refused.
     pub(crate) fn begin_list(
         &mut self,
-        task: (SlotId, u64),
+        task: TaskId,
         since: Since,
         version: ResourceVersion,
     ) -> Result<(), Stale> {
@@ -123,7 +126,7 @@ impl CacheState {
     }
 
     /// Applies a page of a list.
-    pub(crate) fn page(&mut self, task: (SlotId, u64), objects: Vec<Stored>) -> Result<(), Stale> {
+    pub(crate) fn page(&mut self, task: TaskId, objects: Vec<Stored>) -> Result<(), Stale> {
         let (watch, store) = self.of_task(task)?;
         // Every object of the first list is new, but it did not change: its trigger must not count as a change.
         let first = watch.lists == 0;
@@ -138,7 +141,7 @@ impl CacheState {
     /// Ends a list: objects that it did not show are gone.
     pub(crate) fn end_list(
         &mut self,
-        task: (SlotId, u64),
+        task: TaskId,
         version: ResourceVersion,
         now: Instant,
     ) -> Result<(), Stale> {
@@ -163,12 +166,7 @@ impl CacheState {
     }
 
     /// Applies an added or modified object.
-    pub(crate) fn put(
-        &mut self,
-        task: (SlotId, u64),
-        stored: Stored,
-        now: Instant,
-    ) -> Result<(), Stale> {
+    pub(crate) fn put(&mut self, task: TaskId, stored: Stored, now: Instant) -> Result<(), Stale> {
         // The version first: an event that is older than the known state must not reach the store.
         let store = self.advance(task, stored.version, now)?;
         let changes = store.put(stored);
@@ -179,7 +177,7 @@ impl CacheState {
     /// Applies a deletion.
     pub(crate) fn remove(
         &mut self,
-        task: (SlotId, u64),
+        task: TaskId,
         stored: &Stored,
         now: Instant,
     ) -> Result<(), Stale> {
@@ -192,7 +190,7 @@ impl CacheState {
     /// Applies a bookmark: every event up to this version has been seen.
     pub(crate) fn bookmark(
         &mut self,
-        task: (SlotId, u64),
+        task: TaskId,
         version: ResourceVersion,
         now: Instant,
     ) -> Result<(), Stale> {
@@ -204,7 +202,7 @@ impl CacheState {
     /// Records a failure.
     pub(crate) fn failed(
         &mut self,
-        task: (SlotId, u64),
+        task: TaskId,
         failure: &WireFailure,
         now: Instant,
     ) -> Result<(), Stale> {
@@ -230,7 +228,7 @@ impl CacheState {
     /// Returns the watch and store that a task may write to.
     fn of_task(
         &mut self,
-        (id, generation): (SlotId, u64),
+        (id, generation): TaskId,
     ) -> Result<(&mut NamespaceWatch, &mut Store), Stale> {
         // An aborted task may still be about to write its last result.
         let found = self.watch_where(id, |watch| watch.generation == generation);
@@ -252,7 +250,7 @@ impl CacheState {
     /// Advances the version of a watch, never back, and returns the store of its objects.
     fn advance(
         &mut self,
-        task: (SlotId, u64),
+        task: TaskId,
         version: ResourceVersion,
         now: Instant,
     ) -> Result<&mut Store, Stale> {

@@ -136,10 +136,7 @@ fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
     // A list that is the truth may go back; it does not make b go back with it.
     let (task, shape) = task_in(&world, CACHE, "a");
     let old = ResourceVersion(3);
-    assert_eq!(
-        world.state.begin_list(task, Since::Now, old),
-        Ok(())
-    );
+    assert_eq!(world.state.begin_list(task, Since::Now, old), Ok(()));
     let mut object = named("a", "old", "old");
     object["metadata"]["resourceVersion"] = json!("2");
     let stored = keep(&object.to_string(), &shape).unwrap();
@@ -149,7 +146,11 @@ fn w3_a_list_of_one_namespace_leaves_the_others_unchanged() {
     let (other, _) = task_in(&world, CACHE, "b");
     assert!(world.state.version(task) < world.state.version(other));
     let put = world.state.bookmark(other, old, world.now);
-    assert_eq!(put, Err(Stale::WentBack), "each goes by its own last version");
+    assert_eq!(
+        put,
+        Err(Stale::WentBack),
+        "each goes by its own last version"
+    );
 }
 
 #[test]
@@ -177,7 +178,11 @@ fn w8_a_namespace_that_cannot_be_read_holds_up_its_own_parents_only() {
     list_in(&mut world, SERVICE, "a", Vec::new());
     assert_eq!(world.due(), ["a kind-changed"], "b still waits");
     let waiting = |world: &World, namespace: Option<&str>| -> Vec<String> {
-        let waiting = world.state.waiting(world.subscriber, namespace).into_iter();
+        let waiting = world
+            .state
+            .missing_kinds(world.subscriber, namespace)
+            .waiting
+            .into_iter();
         waiting.map(|waiting| waiting.why.to_string()).collect()
     };
     assert_eq!(waiting(&world, Some("a")), [""; 0]);
@@ -268,9 +273,19 @@ fn l2_each_namespace_has_its_own_freshness_check() {
             assert!(world.state.check_by_version(&one, version));
         }
     }
-    assert_eq!(world.state.waiting(world.subscriber, Some("a")), []);
     assert_eq!(
-        world.state.waiting(world.subscriber, Some("b"))[0].why,
+        world
+            .state
+            .missing_kinds(world.subscriber, Some("a"))
+            .waiting,
+        []
+    );
+    assert_eq!(
+        world
+            .state
+            .missing_kinds(world.subscriber, Some("b"))
+            .waiting[0]
+            .why,
         Why::Unchecked
     );
 }
