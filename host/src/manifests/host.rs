@@ -83,12 +83,12 @@ fn arguments(args: &ManifestsArgs) -> Vec<String> {
     let mut add = |flag: &str, value: &str| arguments.extend([flag.to_owned(), value.to_owned()]);
     let selector = args
         .resources()
-        .and_then(|resources| resources.selector.as_deref());
+        .and_then(|resources| resources.selector.as_ref());
     if args.resources().is_none() {
         add("--plugin-dir", "/plugins");
     }
     if let Some(selector) = selector {
-        add("--plugin-selector", selector);
+        add("--plugin-selector", &selector.to_string());
     }
     add("--cache-dir", "/cache");
     add("--admin-address", &format!("0.0.0.0:{ADMIN_PORT}"));

@@ -7,7 +7,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_cluster::{ParentConditions, Viewer, labels};
-use innkeeper_model::{GroupKind, LABEL_PLUGIN, Object, ObjectId, error_chain, reason};
+use innkeeper_model::{
+    Expression, GroupKind, LABEL_PLUGIN, Object, ObjectId, Selector, error_chain, reason,
+};
 use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin};
 use innkeeper_policy::Selection;
 use innkeeper_schema::kind_of_crd;
@@ -41,23 +43,25 @@ pub(super) async fn survey(
     let viewer = viewer.or_fail(Exit::Failure, ASK)?;
 
     let plugins = GroupKind::new(resource::GROUP, "Plugin");
-    for object in list(&viewer, &plugins, None).await? {
+    let all = Selector::default();
+    for object in list(&viewer, &plugins, &all).await? {
         found.plugin(&object);
     }
     let crds = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
-    for object in list(&viewer, &crds, Some(LABEL_PLUGIN)).await? {
+    let labelled = Expression::Exists(LABEL_PLUGIN.to_owned()).into();
+    for object in list(&viewer, &crds, &labelled).await? {
         found.crd(&object);
     }
     let kinds = std::mem::take(&mut found.kinds);
     let owners = kinds.values().flatten();
     let mut selections = owners.filter_map(|owner| owner.selection.as_ref());
     if selections.any(Selection::asks_for_namespaces) {
-        let listed = list(&viewer, &GroupKind::new("", "Namespace"), None).await;
+        let listed = list(&viewer, &GroupKind::new("", "Namespace"), &all).await;
         // Without permission to list namespaces, the parents' conditions tell which parents are selected.
         found.namespaces = listed.unwrap_or_default();
     }
     for (kind, owners) in kinds {
-        let parents = list(&viewer, &kind, None).await?;
+        let parents = list(&viewer, &kind, &all).await?;
         found.parents(&owners, &parents);
     }
     found.survey.plugins = found.plugins.into_values().collect();
@@ -68,12 +72,12 @@ pub(super) async fn survey(
 async fn list(
     viewer: &Viewer,
     kind: &GroupKind,
-    selector: Option<&str>,
+    selector: &Selector,
 ) -> Result<Vec<Object>, Failure> {
     let Some(served) = viewer.served(kind) else {
         return Ok(Vec::new());
     };
-    let objects = viewer.list(served, selector, None).await;
+    let objects = viewer.list(served, selector).await;
     objects.or_fail(Exit::Failure, ASK)
 }
 
