@@ -19,7 +19,7 @@ use std::{
 };
 
 use innkeeper_apply as apply;
-use innkeeper_model::{Gvk, ObjectId, yaml};
+use innkeeper_model::{Gvk, ObjectId};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
@@ -62,33 +62,14 @@ pub enum Error {
         /// The last lines of its output.
         said: String,
     },
-    /// An example cannot be read.
+    /// The file of an example cannot be used.
     #[error("failed to read the example {}", path.display())]
     ReadExample {
         /// The file.
         path: PathBuf,
         /// The cause.
         #[source]
-        source: io::Error,
-    },
-    /// An example is not YAML.
-    #[error("failed to parse the example {}", path.display())]
-    ParseExample {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: yaml::Error,
-    },
-    /// An example is not a Kubernetes object.
-    #[error("document {document} of the example {} has no {missing}", path.display())]
-    ExampleShape {
-        /// The file.
-        path: PathBuf,
-        /// The position of the document, from 1.
-        document: usize,
-        /// The missing field.
-        missing: &'static str,
+        source: examples::Unusable,
     },
     /// The cluster does not serve the kind of an example.
     #[error("the cluster does not serve {kind} of {}: add the plugin that installs this kind", path.display())]
@@ -130,9 +111,7 @@ impl Error {
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Host(host) => host.exit(),
-            Self::ReadExample { .. } | Self::ParseExample { .. } | Self::ExampleShape { .. } => {
-                Exit::Usage
-            }
+            Self::StartControlPlane { .. } | Self::ReadExample { .. } => Exit::Usage,
             Self::NotReady { .. } => Exit::Finding,
             _ => Exit::Failure,
         }

@@ -396,7 +396,14 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         return Err(Error::UnknownPlugin(unused.clone()));
     }
     if admitted.is_empty() && !args.serves_resources() {
-        return Err(Error::NothingToServe(files.len()));
+        // A full disk, for example, is no fault of the files.
+        let is_temporary = |(_, error): &(_, plugins::Error)| error.retry() == Retry::Backoff;
+        let ended = if refused.iter().any(is_temporary) {
+            Error::NothingToServe
+        } else {
+            Error::UnusablePlugins
+        };
+        return Err(ended(files.len()));
     }
     Ok((pool, workshop, admitted))
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     admin::PassState,
-    config::{self, Exit, StatusArgs, Streams, SurveyFormat},
+    config::{self, Exit, ResultFormat, StatusArgs, Streams},
     runtime,
 };
 
@@ -219,8 +219,8 @@ async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exi
         return watch(args, survey, streams).await;
     }
     let text = match args.output {
-        SurveyFormat::Text => show::status(&survey),
-        SurveyFormat::Json => show::json(&survey)?,
+        ResultFormat::Text => show::status(&survey),
+        ResultFormat::Json => show::json(&survey)?,
     };
     write(streams, &text)?;
     Ok(if survey.is_well() {
@@ -243,20 +243,20 @@ async fn watch(
     mut survey: Survey,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Error> {
-    let redraws = args.output == SurveyFormat::Text && stdout().is_terminal();
+    let redraws = args.output == ResultFormat::Text && stdout().is_terminal();
     let mut shown = None;
     let mut said = None;
     loop {
         let essence = survey.essence();
         if redraws || shown.as_ref() != Some(&essence) {
             let text = match args.output {
-                SurveyFormat::Text => show::status(&survey),
-                SurveyFormat::Json => show::json_line(&survey)?,
+                ResultFormat::Text => show::status(&survey),
+                ResultFormat::Json => show::json_line(&survey)?,
             };
             let before = match (redraws, args.output, &shown) {
                 // Move the cursor home, and erase the screen and the scrollback.
                 (true, ..) => "\x1b[H\x1b[2J\x1b[3J",
-                (false, SurveyFormat::Text, Some(_)) => "\n",
+                (false, ResultFormat::Text, Some(_)) => "\n",
                 (false, ..) => "",
             };
             write(streams, &format!("{before}{text}"))?;

@@ -7,7 +7,7 @@ use innkeeper_model::is_dns_label;
 
 use super::{
     Definitions, Error, Namespaces, PluginObject,
-    plugins::{check_unique, plugin_object},
+    plugins::{OfPlugin, plugin_object},
     scope::namespaces,
     streams::exit_codes,
     values::{dns_label, selector},
@@ -55,7 +55,7 @@ pub struct ResourceArgs {
     /// Write the children of this plugin as this account instead of the host's own; the account is printed with its
     /// roles, for spec.grants.serviceAccountRef; once per plugin
     #[arg(long = "account", value_name = "PLUGIN=NAMESPACE/NAME", value_parser = plugin_account, requires = "plugin_resources")]
-    pub accounts: Vec<PluginAccount>,
+    pub accounts: Vec<OfPlugin<PluginAccount>>,
     /// Let the host run the Plugins that this label selector selects, for `run --plugin-selector`
     #[arg(long = "plugin-selector", value_name = "SELECTOR", value_parser = selector, requires = "plugin_resources")]
     pub selector: Option<String>,
@@ -78,7 +78,8 @@ pub struct ResourceArgs {
 impl ManifestsArgs {
     /// Checks the flags together.
     pub(super) fn check(&self) -> Result<(), Error> {
-        check_unique("--grants", &self.grants)
+        OfPlugin::check_unique("--grants", &self.grants)?;
+        OfPlugin::check_unique("--account", &self.resources.accounts)
     }
 
     /// Returns the flags for Plugin resources; none if the plugins are in the image.
@@ -90,24 +91,27 @@ impl ManifestsArgs {
 /// The account that writes the children of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginAccount {
-    /// The name of the plugin.
-    pub plugin: String,
     /// The namespace of the account.
     pub namespace: String,
     /// The name of the account.
     pub name: String,
 }
 
-fn plugin_account(text: &str) -> Result<PluginAccount, String> {
-    let wrong = || "write it as PLUGIN=NAMESPACE/NAME with three DNS labels".to_owned();
-    let (plugin, account) = text.split_once('=').ok_or_else(wrong)?;
-    let (namespace, name) = account.split_once('/').ok_or_else(wrong)?;
-    if ![plugin, namespace, name].into_iter().all(is_dns_label) {
-        return Err(wrong());
+fn plugin_account(text: &str) -> Result<OfPlugin<PluginAccount>, String> {
+    const FORM: &str = "PLUGIN=NAMESPACE/NAME with three DNS labels";
+
+    let given = OfPlugin::parse(text, FORM, |account| match account.split_once('/') {
+        Some((namespace, name)) if is_dns_label(namespace) && is_dns_label(name) => {
+            Ok(PluginAccount {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
+        }
+        _ => Err(format!("write it as {FORM}")),
+    })?;
+    if is_dns_label(&given.plugin) {
+        Ok(given)
+    } else {
+        Err(format!("write it as {FORM}"))
     }
-    Ok(PluginAccount {
-        plugin: plugin.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    })
 }

@@ -161,14 +161,13 @@ fn reads_what_plugins_may_do() {
     let settings = run(&["--plugin", "a.wasm", "--grants", &named]);
     let granted = settings.plugins.grants();
     assert_eq!(granted["a"]["children"][0]["kind"], "Pod");
+    let other = file(dir.path(), "b.yaml", "{}");
+    let second = format!("a={other}");
     let twice = [
-        "run", "--plugin", "a", "--grants", &named, "--grants", &named,
+        "run", "--plugin", "a", "--grants", &named, "--grants", &second,
     ];
-    let message = rejection(&twice);
-    assert!(
-        message.contains("--grants names plugin a twice"),
-        "{message}"
-    );
+    let said = format!("--grants names plugin a twice, with {given} and {other}: give one");
+    assert!(rejection(&twice).contains(&said));
 }
 
 #[test]
@@ -253,6 +252,19 @@ fn names_of_the_manifests_are_checked() {
                 "a=b",
             ],
             "PLUGIN=NAMESPACE/NAME",
+        ),
+        (
+            &[
+                "manifests",
+                "--plugin",
+                "a",
+                "--plugin-resources",
+                "--account",
+                "a=b/c",
+                "--account",
+                "a=d/e",
+            ],
+            "--account names plugin a twice, with b/c and d/e: give one of them",
         ),
     ];
     check_rejections(cases);

@@ -63,7 +63,13 @@ fn all_files() -> Vec<ManifestFile> {
 fn files_of(grants: &BTreeMap<String, Map<String, Value>>) -> Vec<ManifestFile> {
     let pond = pond();
     let granted = Granted::new(&pond, grants).unwrap();
-    files(&[granted], &setup(&[]))
+    files(&[granted], &setup(&[])).unwrap()
+}
+
+/// The first object of a file of the host.
+fn of_host(template: host::Template, more: &[&str]) -> Value {
+    let mut file = host::file(template, &setup(more)).unwrap();
+    file.documents.remove(0)
 }
 
 fn setup(more: &[&str]) -> ManifestsArgs {
@@ -129,7 +135,7 @@ fn the_definition_of_plugins_is_the_hosts() {
     let mut pond = pond();
     pond.crds.push(crd);
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let files = files(&[granted], &setup(&[]));
+    let files = files(&[granted], &setup(&[])).unwrap();
     let path = "crds/plugins.innkeeper.dev.yaml";
     let own: Vec<&ManifestFile> = files.iter().filter(|file| file.path == path).collect();
     assert_eq!(own.len(), 1);
@@ -191,7 +197,7 @@ fn nothing_is_allowed_by_a_wildcard() {
 
 #[test]
 fn the_pod_is_restricted() {
-    let deployment = host::deployment(&setup(&[]));
+    let deployment = of_host(host::DEPLOYMENT, &[]);
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(
@@ -205,7 +211,7 @@ fn the_pod_is_restricted() {
 
 #[test]
 fn o1_the_pod_is_asked_where_the_host_answers() {
-    let deployment = host::deployment(&setup(&[]));
+    let deployment = of_host(host::DEPLOYMENT, &[]);
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let port = &container["ports"][0];
     let address = format!("0.0.0.0:{}", port["containerPort"]);
@@ -219,9 +225,9 @@ fn o1_the_pod_is_asked_where_the_host_answers() {
         let asked = &container[probe]["httpGet"];
         assert_eq!(*asked, json!({"path": path, "port": port["name"]}));
     }
-    let service = host::metrics_service(&setup(&[]));
+    let service = of_host(host::METRICS, &[]);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
-    let monitor = host::service_monitor(&setup(&[]));
+    let monitor = of_host(host::SERVICE_MONITOR, &[]);
     assert_eq!(
         monitor["spec"]["endpoints"][0]["port"],
         service["spec"]["ports"][0]["name"]
@@ -244,7 +250,7 @@ fn what_most_clusters_do_not_know_is_not_applied() {
 
 #[test]
 fn l2_two_pods_take_turns_and_each_says_its_name_in_the_lease() {
-    let deployment = host::deployment(&setup(&[]));
+    let deployment = of_host(host::DEPLOYMENT, &[]);
     assert_eq!(deployment["spec"]["replicas"], 2);
     let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
     let name = json!({
@@ -329,7 +335,7 @@ fn a_host_that_is_limited_to_namespaces_has_roles_in_them() {
     let pond = pond();
     let files = |arguments: &[&str]| {
         let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-        files(&[granted], &setup(arguments))
+        files(&[granted], &setup(arguments)).unwrap()
     };
     let all = files(&LIMITED);
     let roles = [
@@ -361,7 +367,7 @@ fn a_host_that_is_limited_to_namespaces_has_roles_in_them() {
     );
     assert_eq!(of_kind(&all, "ClusterRoleBinding"), [""; 0]);
     assert_eq!(of_kind(&all, "Role"), roles);
-    let deployment = host::deployment(&setup(&WITHOUT_CRDS));
+    let deployment = of_host(host::DEPLOYMENT, &WITHOUT_CRDS);
     let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
     assert!(
         args.contains(r#""--namespaces","a,b","--crds","ignore","--lease-name","innkeeper""#),
@@ -384,7 +390,7 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
         scope: Scope::Cluster,
     });
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let files = files(&[granted], &setup(&WITHOUT_CRDS));
+    let files = files(&[granted], &setup(&WITHOUT_CRDS)).unwrap();
     let mut resources: Vec<String> = files
         .iter()
         .flat_map(|file| &file.documents)
@@ -409,7 +415,7 @@ fn to_run_from_plugin_resources_takes_no_more_than_they_name() {
     let resources = "--name red --plugin-resources --plugin-selector team=a --source-secret pull --source-config-map pond";
     let resources: Vec<&str> = resources.split(' ').collect();
     let setup = setup(&[&WITHOUT_CRDS[..], &resources].concat());
-    let files = files(&[granted], &setup);
+    let files = files(&[granted], &setup).unwrap();
     let rbac = files.iter().find(|file| file.path == "rbac.yaml").unwrap();
     let rules_of = |kind: &str| {
         let mut roles = rbac.documents.iter();
@@ -435,8 +441,9 @@ fn to_run_from_plugin_resources_takes_no_more_than_they_name() {
             "{name} is not in {own}"
         );
     }
+    let deployment = host::file(host::DEPLOYMENT, &setup).unwrap();
     let args =
-        host::deployment(&setup)["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+        deployment.documents[0]["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
     assert!(
         args.starts_with(r#"["run","--plugin-selector","team=a","#),
         "{args}"
@@ -449,7 +456,7 @@ fn roles_with_account() -> ManifestFile {
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
     let account = ["--plugin-resources", "--account", "pond=teams/pond-writer"];
     let setup = setup(&[&WITHOUT_CRDS[..], &account].concat());
-    let files = files(&[granted], &setup);
+    let files = files(&[granted], &setup).unwrap();
     let mut files = files.into_iter();
     files.find(|file| file.path == "rbac-pond.yaml").unwrap()
 }

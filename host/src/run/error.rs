@@ -59,7 +59,13 @@ pub enum Error {
     /// The name of the controller of Plugin resources is not a valid plugin name.
     #[error("failed to name the watch of Plugin resources")]
     Name(#[source] InvalidPluginName),
-    /// No plugin can be served.
+    /// No given plugin file can be used.
+    #[error("none of the {0} plugins can be served: see the log for the reason of each")]
+    UnusablePlugins(
+        /// The number of given plugins.
+        usize,
+    ),
+    /// No plugin can be served, and not because of the given files alone.
     #[error("none of the {0} plugins can be served: see the log for the reason of each")]
     NothingToServe(
         /// The number of given plugins.
@@ -112,8 +118,41 @@ impl Error {
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Aborted { signal } => Exit::Signal(*signal),
-            Self::Config(_) | Self::UnknownPlugin(_) | Self::Namespace(_) => Exit::Usage,
+            Self::Config(_)
+            | Self::UnknownPlugin(_)
+            | Self::Namespace(_)
+            | Self::UnusablePlugins(_)
+            | Self::Cache(_)
+            | Self::Admin(admin::Error::Listen { .. }) => Exit::Usage,
             _ => Exit::Failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_that_cannot_be_used_is_a_usage_error() {
+        let busy = admin::Error::Listen {
+            address: ([127, 0, 0, 1], 8080).into(),
+            source: io::ErrorKind::AddrInUse.into(),
+        };
+        let unsafe_directory = artifact::Error::UnsafeCacheDirectory {
+            path: "/cache".to_owned(),
+            problem: "it is open to other users".to_owned(),
+        };
+        for (error, exit) in [
+            (Error::Admin(busy), Exit::Usage),
+            (Error::Cache(unsafe_directory), Exit::Usage),
+            (Error::UnusablePlugins(1), Exit::Usage),
+            (Error::UnknownPlugin("a".to_owned()), Exit::Usage),
+            (Error::NothingToServe(1), Exit::Failure),
+            (Error::Unauthorized, Exit::Failure),
+            (Error::Aborted { signal: 2 }, Exit::Signal(2)),
+        ] {
+            assert_eq!(error.exit(), exit, "{error}");
         }
     }
 }

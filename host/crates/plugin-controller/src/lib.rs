@@ -160,8 +160,11 @@ impl Error {
     /// Returns the time at which the same step may succeed.
     pub fn retry(&self) -> Retry {
         match self {
-            Self::Load { .. }
-            | Self::NameTaken { .. }
+            Self::Load { source, .. } => {
+                let source = source.downcast_ref::<artifact::Error>();
+                source.map_or(Retry::Never, artifact::Error::retry)
+            }
+            Self::NameTaken { .. }
             | Self::ParentTaken { .. }
             | Self::NotGranted { .. }
             | Self::BeyondNamespaces { .. }
