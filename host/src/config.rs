@@ -30,7 +30,7 @@ use clap::Parser;
 
 pub use admin::AdminArgs;
 pub use build::BuildArgs;
-pub use cluster::{ClusterArgs, ConnectionArgs, client_config};
+pub use cluster::{ClusterArgs, ConnectionArgs, HOST_NAMESPACE, client_config};
 pub use compile::CompileArgs;
 pub use dev::DevArgs;
 pub use inspect::{InspectArgs, Inspected};
@@ -66,6 +66,9 @@ pub enum Error {
         /// The second value.
         second: String,
     },
+    /// The grants of several plugins are requested as one file.
+    #[error("--print-grants prints the file of one plugin: give one --plugin")]
+    GrantsOfSeveral,
     /// The log was already started.
     #[error("failed to start the log")]
     StartLog(#[source] tracing_subscriber::util::TryInitError),

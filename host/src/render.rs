@@ -37,7 +37,7 @@ use innkeeper_sandbox::{self as plugin, CallReport, Request, Said};
 use innkeeper_schema::{self as schema, Kinds};
 
 use crate::{
-    config::{Exit, OutputFormat, RenderArgs, RenderPhase, Streams},
+    config::{Exit, HOST_NAMESPACE, OutputFormat, RenderArgs, RenderPhase, Streams},
     run::HASH_KEY_SECRET,
 };
 use guest::OfflineGuest;
@@ -255,6 +255,7 @@ fn pass(
         grants: &grants,
         limits: &limits,
         resources: &kinds,
+        host_namespace: HOST_NAMESPACE,
         parent: &observed.parent.id(),
         phase,
     };

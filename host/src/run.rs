@@ -48,6 +48,7 @@ use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, Served, manager::Warm};
+use innkeeper_policy::Grants;
 use innkeeper_reconcile::{HashKeySlot, Inventory, Shared};
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
@@ -361,6 +362,11 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         limits: Limits::default(),
         configs: settings.configs(),
         grants: settings.grants(),
+        usual_grants: if settings.grants_requests {
+            Grants::requested
+        } else {
+            Grants::for_file
+        },
     });
     let mut loading = JoinSet::new();
     for (order, path) in files.iter().cloned().enumerate() {

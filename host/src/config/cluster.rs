@@ -11,7 +11,7 @@ pub(super) const POD_NAMESPACE_FILE: &str =
     "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// The host's namespace outside of a cluster.
-const HOST_NAMESPACE: &str = "innkeeper-system";
+pub const HOST_NAMESPACE: &str = "innkeeper-system";
 
 /// Flags that select an API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]

@@ -6,7 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use innkeeper_model::is_dns_label;
 
 use super::{
-    Definitions, Error, Namespaces, PluginObject,
+    Definitions, Error, HOST_NAMESPACE, Namespaces, PluginObject,
     plugins::{OfPlugin, plugin_object},
     scope::namespaces,
     streams::exit_codes,
@@ -20,14 +20,14 @@ pub struct ManifestsArgs {
     /// Print the needs of the plugins in these .wasm files; the image must contain them in /plugins
     #[arg(long = "plugin", value_name = "FILE", required = true, num_args = 1..)]
     pub plugins: Vec<PathBuf>,
-    /// Grant this plugin the rights in this file, as for `run`; once per plugin
+    /// Grant this plugin the rights in this file, as for `run`; once per plugin [default: those of --print-grants]
     #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
     pub grants: Vec<PluginObject>,
     /// Name of the host, its account, its roles and its lease; hosts that work side by side need different names
     #[arg(long, value_name = "NAME", default_value = "innkeeper", value_parser = dns_label)]
     pub name: String,
     /// Namespace of the host
-    #[arg(long, value_name = "NAME", default_value = "innkeeper-system", value_parser = dns_label)]
+    #[arg(long, value_name = "NAME", default_value = HOST_NAMESPACE, value_parser = dns_label)]
     pub namespace: String,
     /// Print Roles in these namespaces only, for `run --namespaces`, and a ClusterRole for cluster-scoped objects
     #[arg(long, value_name = "NAME,...", value_parser = namespaces)]
@@ -41,6 +41,12 @@ pub struct ManifestsArgs {
     /// Image of the host
     #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new(), default_value = concat!("innkeeper:", env!("CARGO_PKG_VERSION")))]
     pub image: String,
+    /// Print only the grants of the plugin, for --grants of `run` and `dev`; takes one --plugin
+    ///
+    /// Without --grants, they are the rights that the plugin asks for, except privileged kinds, parents of built-in kinds and
+    /// the values of Secrets, with Pods at podSecurity: restricted.
+    #[arg(long, conflicts_with = "out")]
+    pub print_grants: bool,
     /// Write files to this directory, created if missing, instead of one stream to standard output
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -78,6 +84,9 @@ pub struct ResourceArgs {
 impl ManifestsArgs {
     /// Checks the flags together.
     pub(super) fn check(&self) -> Result<(), Error> {
+        if self.print_grants && self.plugins.len() > 1 {
+            return Err(Error::GrantsOfSeveral);
+        }
         OfPlugin::check_unique("--grants", &self.grants)?;
         OfPlugin::check_unique("--account", &self.resources.accounts)
     }

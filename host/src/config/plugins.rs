@@ -47,10 +47,14 @@ pub struct PluginArgs {
     /// Grant this plugin the rights in this YAML or JSON file, in the form of `spec.grants` of a Plugin, and no others;
     /// once per plugin.
     ///
-    /// Without it, a plugin gets the rights that it asks for, except privileged kinds, parents of built-in kinds and the
-    /// values of Secrets.
+    /// `innkeeper manifests --print-grants` prints such a file. Without one, a plugin may make custom objects, ConfigMaps,
+    /// Secrets, Services, claims, disruption budgets and autoscalers in the namespaces of its parents and read objects
+    /// there, but not the values of Secrets. It makes no Pods.
     #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
     grants: Vec<PluginObject>,
+    /// Grants the other plugins everything that they ask for.
+    #[arg(skip)]
+    pub grants_requests: bool,
     /// Directory of compiled plugins; created if missing, and may be removed at any time
     /// [default: $XDG_CACHE_HOME/innkeeper, or ~/.cache/innkeeper].
     #[arg(

@@ -239,6 +239,10 @@ fn names_of_the_manifests_are_checked() {
             "invalid value 'Inn' for '--namespace <NAME>': use at most 63 lower-case",
         ),
         (
+            &["manifests", "--plugin", "a", "b", "--print-grants"],
+            "--print-grants prints the file of one plugin: give one --plugin",
+        ),
+        (
             &["manifests", "--plugin", "a", "--name", "Inn"],
             "invalid value 'Inn' for '--name <NAME>': use at most 63 lower-case",
         ),
@@ -508,6 +512,20 @@ fn the_help_promises_a_usual_kubeconfig_only_where_there_is_one() {
     assert!(help("dev").contains("--kubeconfig <FILE>"));
     let message = rejection(&["dev", "--plugin", "a"]);
     assert!(message.contains("--kubeconfig <FILE>"), "{message}");
+}
+
+#[test]
+fn only_a_cluster_of_dev_itself_grants_all_requests() {
+    let dev = |cluster: &[&str]| match parse(&[&["dev", "--plugin", "a"], cluster].concat()) {
+        Ok(Cli {
+            command: Command::Dev(args),
+            ..
+        }) => args.host().plugins.grants_requests,
+        other => panic!("{other:?}"),
+    };
+    assert!(dev(&["--controlplane", "c"]));
+    assert!(!dev(&["--kubeconfig", "k"]));
+    assert!(!run(&["--plugin", "a"]).plugins.grants_requests);
 }
 
 /// Two flattened groups with a field of the same name would share its value, and release builds of clap do not notice.

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use innkeeper_cluster::{ParentConditions, Viewer, labels};
 use innkeeper_model::{GroupKind, LABEL_PLUGIN, Object, reason};
 use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin};
-use innkeeper_policy::Selection;
+use innkeeper_policy::{Grants, Selection};
 use innkeeper_schema::kind_of_crd;
 use serde_json::{Map, Value};
 
@@ -95,12 +95,20 @@ struct KindOwner {
     is_sure: bool,
     /// The selection of parents of the plugin.
     selection: Selection,
+    /// The grants of the plugin; none if they are not known.
+    grants: Option<Grants>,
 }
 
 impl KindOwner {
     /// Returns whether the plugin selects the parent; none if the labels of its namespace are needed and unknown.
     fn selects(&self, parent: &Object, namespaces: &[Object]) -> Option<bool> {
         let own = labels(&parent.json);
+        // The namespace of the host is not known here.
+        if let (Some(grants), Some(name)) = (&self.grants, &parent.namespace)
+            && !grants.allows_namespace(name, "")
+        {
+            return Some(false);
+        }
         if self.selection.select(&own, None).is_err() {
             return Some(false);
         }
@@ -124,8 +132,9 @@ impl ClusterSurvey {
         match Plugin::read(&object.json) {
             Ok(plugin) => {
                 // An invalid spec is reported by the Plugin's conditions, so that the default is good enough here.
-                let declared = plugin.declared().map(|declared| declared.terms.parents);
-                let selection = declared.unwrap_or_default();
+                let terms = plugin.declared().ok().map(|declared| declared.terms);
+                let (selection, grants) = terms.map(|it| (it.parents, it.grants)).unzip();
+                let selection = selection.unwrap_or_default();
                 let granted = plugin.spec.grants.iter().flat_map(|grants| &grants.parents);
                 for parent in granted {
                     let kind = GroupKind::new(&*parent.group, &*parent.kind);
@@ -133,6 +142,7 @@ impl ClusterSurvey {
                         plugin: name.clone(),
                         is_sure: true,
                         selection: selection.clone(),
+                        grants: grants.clone(),
                     });
                 }
                 let status = plugin.status.unwrap_or_default();
@@ -173,6 +183,7 @@ impl ClusterSurvey {
                 plugin: plugin.to_string(),
                 is_sure: false,
                 selection: Selection::default(),
+                grants: None,
             }]
         };
         self.kinds.entry(kind).or_insert_with(found);

@@ -73,7 +73,10 @@ pub enum Error {
         plugin: PluginName,
     },
     /// The plugin requires grants that it does not have.
-    #[error("plugin {plugin} lacks required grants: {}; add them to its grants", missing.join("; "))]
+    #[error(
+        "plugin {plugin} lacks required grants: {}; give them by --grants {plugin}=FILE, `innkeeper manifests --print-grants` prints such a file",
+        missing.join("; ")
+    )]
     NotGranted {
         /// The plugin.
         plugin: PluginName,
@@ -230,6 +233,8 @@ pub struct LoaderContext {
     pub configs: BTreeMap<String, Map<String, Value>>,
     /// The grants of plugins by name, in the form of `spec.grants`.
     pub grants: BTreeMap<String, Map<String, Value>>,
+    /// The grants of the other plugins: [`Grants::for_file`], or [`Grants::requested`] in a cluster for development.
+    pub usual_grants: fn(&Manifest) -> Grants,
 }
 
 /// Reads, compiles and describes one plugin.
@@ -239,7 +244,7 @@ pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
         path: path.to_owned(),
         source,
     })?;
-    let grants = grants_of(plugin.manifest(), &context.grants)?;
+    let grants = grants_of(plugin.manifest(), &context.grants, context.usual_grants)?;
     let missing = grants.assess(plugin.manifest()).missing;
     if !missing.is_empty() {
         return Err(Error::NotGranted {
@@ -269,13 +274,14 @@ fn read(
     Ok(described.configure(config.unwrap_or(&defaults))?)
 }
 
-/// Returns the grants of a plugin given as a file: those given for its name, else [`Grants::for_file`].
+/// Returns the grants of a plugin given as a file: those given for its name, else the usual ones.
 pub fn grants_of(
     manifest: &Manifest,
     given: &BTreeMap<String, Map<String, Value>>,
+    usual: fn(&Manifest) -> Grants,
 ) -> Result<Grants, Error> {
     let Some(given) = given.get(manifest.name.as_str()) else {
-        return Ok(Grants::for_file(manifest));
+        return Ok(usual(manifest));
     };
     resource::grants_of_file(given).map_err(|source| Error::Grants {
         plugin: manifest.name.clone(),
