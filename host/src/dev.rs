@@ -12,6 +12,7 @@ mod show;
 mod table;
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,6 +21,7 @@ use std::{
 
 use innkeeper_apply as apply;
 use innkeeper_model::{Gvk, ObjectId};
+use innkeeper_plugin_controller::resource::file_of_grants;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
@@ -164,6 +166,7 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Error> {
         stop: stop.clone(),
         kubeconfig: host.cluster.connection.kubeconfig.clone(),
         control_plane: control_plane.as_ref(),
+        granted: host.plugins.grants().into_keys().collect(),
     };
     let ended = run_host(host, &session, &mut show).await;
     show.clear();
@@ -206,6 +209,8 @@ struct DevSession<'a> {
     stop: Shutdown,
     kubeconfig: Option<PathBuf>,
     control_plane: Option<&'a ControlPlane>,
+    /// The plugins with grants from the user.
+    granted: BTreeSet<String>,
 }
 
 impl DevSession<'_> {
@@ -226,6 +231,9 @@ impl DevSession<'_> {
             return Err(self.not_ready("not all plugins are loaded; see the log".to_owned()));
         }
         show.done(step)?;
+        if self.control_plane.is_some() {
+            self.show_grants(status, show)?;
+        }
         let step = show.step("applying the examples")?;
         examples::apply(status, &self.examples).await?;
         show.done(step)?;
@@ -258,6 +266,19 @@ impl DevSession<'_> {
             control_plane.teach_new_kinds().await;
         }
         self.keep_showing(status, show).await
+    }
+
+    /// Shows the grants of the plugins for which the user gave none.
+    fn show_grants(&self, status: &StatusRegistry, show: &Show) -> Result<(), Error> {
+        for served in status.active() {
+            let name = served.name.as_str();
+            let reconciler = served.reconcilers.first();
+            let Some(reconciler) = reconciler.filter(|_| !self.granted.contains(name)) else {
+                continue;
+            };
+            show.grants(name, &file_of_grants(&reconciler.grants()))?;
+        }
+        Ok(())
     }
 
     /// Shows every change until the host is stopped.

@@ -1,11 +1,12 @@
 //! The description of a WebAssembly file or of an artifact in a registry: `innkeeper inspect`.
 //!
 //! Parses the file without running it, and runs `describe` in the sandbox if the file can be loaded.
-//! The grants of a cluster are not considered.
+//! The grants of a cluster are not considered: the described power is that of a plugin with everything that it asks for.
 
 use std::{fmt::Write as _, io};
 
 use innkeeper_model::{Manifest, Scope};
+use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
     Described,
     artifact::{self, Inspection, What},
@@ -118,6 +119,7 @@ fn value(inspection: &Inspection, manifest: Option<&Manifest>) -> Value {
 fn plugin_value(manifest: &Manifest) -> Value {
     let mut value = description::value(manifest);
     value["crds"] = crds(manifest).into();
+    value["amountsTo"] = Grants::requested(manifest).powers(manifest).into();
     value["configurable"] = manifest.config_schema.is_some().into();
     if let Some(fields) = value.as_object_mut() {
         fields.remove("configSchema");
@@ -206,6 +208,8 @@ fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
         })
         .collect();
     out.many("reads", &reads);
+    // With all that it asks for: inspect does not know the grants of a cluster.
+    out.many("amounts to", &Grants::requested(manifest).powers(manifest));
     out.one("finalizes", if manifest.finalize { "yes" } else { "no" });
     let configurable = manifest.config_schema.is_some();
     out.one("configurable", if configurable { "yes" } else { "no" });

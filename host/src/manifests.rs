@@ -15,7 +15,7 @@ use std::{
 
 use innkeeper_model::{Gvk, Manifest, PluginName, yaml};
 use innkeeper_plugin_controller as plugins;
-use innkeeper_policy::Grants;
+use innkeeper_policy::{Assessment, Grants};
 use innkeeper_sandbox::Described;
 use innkeeper_schema::Kinds;
 use serde_json::{Map, Value, json};
@@ -103,22 +103,28 @@ fn make(args: &ManifestsArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
             return Err(Error::UnknownPlugin { flag, plugin });
         }
     }
+    if args.print_grants {
+        let texts = granted.iter().map(Granted::file);
+        let texts = texts.collect::<Result<Vec<_>, _>>();
+        return print(&texts.map_err(Error::Encode)?, streams);
+    }
     let files = files(&granted, args).map_err(Error::Encode)?;
     if let Some(directory) = &args.out {
         return write_files(directory, &files);
     }
-    let documents: Vec<Value> = files
-        .into_iter()
-        .filter(|file| file.is_applied)
-        .flat_map(|file| file.documents)
-        .collect();
-    let text = yaml::write(&documents).map_err(Error::Encode)?;
-    streams
-        .write(text.as_bytes())
-        .map_err(|source| Error::Write {
-            to: "the standard output".to_owned(),
-            source,
-        })
+    let applied = files.iter().filter(|file| file.is_applied);
+    let texts = applied.map(ManifestFile::text);
+    let texts = texts.collect::<Result<Vec<_>, _>>();
+    print(&texts.map_err(Error::Encode)?, streams)
+}
+
+fn print(texts: &[String], streams: &mut Streams<'_>) -> Result<(), Error> {
+    let text = texts.join("---\n");
+    let written = streams.write(text.as_bytes());
+    written.map_err(|source| Error::Write {
+        to: "the standard output".to_owned(),
+        source,
+    })
 }
 
 fn load(paths: &[PathBuf]) -> Result<Vec<Described>, Error> {
@@ -157,8 +163,30 @@ impl<'a> Granted<'a> {
         manifest: &'a Manifest,
         given: &BTreeMap<String, Map<String, Value>>,
     ) -> Result<Self, Error> {
-        let grants = plugins::grants_of(manifest, given).map_err(Error::Grants)?;
-        Ok(Self { manifest, grants })
+        let grants = plugins::grants_of(manifest, given, Grants::proposed);
+        Ok(Self {
+            manifest,
+            grants: grants.map_err(Error::Grants)?,
+        })
+    }
+
+    /// The meaning of the grants in plain words, one line each.
+    fn comments(&self) -> Vec<String> {
+        let name = &self.manifest.name;
+        let powers = self.grants.powers(self.manifest).into_iter();
+        let mut lines: Vec<String> = powers
+            .map(|power| format!("Plugin {name} {power}."))
+            .collect();
+        let Assessment { missing, reduced } = self.grants.assess(self.manifest);
+        let denied = missing.into_iter().chain(reduced);
+        lines.extend(denied.map(|one| format!("Plugin {name} also asks for {one}.")));
+        lines
+    }
+
+    /// The grants as a file for `--grants`.
+    fn file(&self) -> Result<String, yaml::Error> {
+        let grants = plugins::resource::file_of_grants(&self.grants);
+        text(&self.comments(), &[json!(grants)])
     }
 
     /// The declared and granted parent kinds.
@@ -199,10 +227,22 @@ impl ManifestsArgs {
     }
 }
 
+/// Returns documents as YAML, after comments.
+fn text(comments: &[String], documents: &[Value]) -> Result<String, yaml::Error> {
+    let mut text = String::new();
+    for line in comments {
+        text.push_str("# ");
+        text.push_str(line);
+        text.push('\n');
+    }
+    Ok(text + &yaml::write(documents)?)
+}
+
 /// One file of the result.
 #[derive(Debug, PartialEq)]
 struct ManifestFile {
     path: String,
+    comments: Vec<String>,
     documents: Vec<Value>,
     /// True if every cluster serves its objects.
     is_applied: bool,
@@ -212,9 +252,14 @@ impl ManifestFile {
     fn new(path: impl Into<String>, documents: Vec<Value>) -> Self {
         Self {
             path: path.into(),
+            comments: Vec::new(),
             documents,
             is_applied: true,
         }
+    }
+
+    fn text(&self) -> Result<String, yaml::Error> {
+        text(&self.comments, &self.documents)
     }
 
     fn unapplied(self) -> Self {
@@ -230,21 +275,28 @@ fn files(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Result<Vec<ManifestFi
     let manifests: Vec<&Manifest> = plugins.iter().map(|plugin| plugin.manifest).collect();
     let kinds = Kinds::of(manifests.iter().copied());
     let crds = custom_resources::all(&manifests);
-    let mut files = vec![host::file(host::NAMESPACE, args)?];
+    let mut files = vec![host::file(host::NAMESPACE, plugins, args)?];
     for (name, crd) in custom_resources::with_own(&crds) {
         files.push(ManifestFile::new(format!("crds/{name}.yaml"), vec![crd]));
     }
-    files.push(host::file(host::GRANT_POLICY, args)?);
+    files.push(host::file(host::GRANT_POLICY, plugins, args)?);
     let names: Vec<&str> = crds.keys().map(String::as_str).collect();
     let rules = access::host(args, &names, plugins);
     files.push(ManifestFile::new("rbac.yaml", rules));
     for plugin in plugins {
         let path = format!("rbac-{}.yaml", plugin.manifest.name);
         let rules = access::plugin(plugin, &kinds, args);
-        files.push(ManifestFile::new(path, rules));
+        files.push(ManifestFile {
+            comments: plugin.comments(),
+            ..ManifestFile::new(path, rules)
+        });
     }
-    files.push(host::file(host::DEPLOYMENT, args)?);
-    files.push(host::file(host::METRICS, args)?);
+    if args.resources().is_none() {
+        let grants = vec![host::grants(plugins, args)?];
+        files.push(ManifestFile::new("grants.yaml", grants));
+    }
+    files.push(host::file(host::DEPLOYMENT, plugins, args)?);
+    files.push(host::file(host::METRICS, plugins, args)?);
     let resources: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let kustomization = json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -254,7 +306,7 @@ fn files(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Result<Vec<ManifestFi
     let kustomization = ManifestFile::new("kustomization.yaml", vec![kustomization]);
     files.push(kustomization.unapplied());
     // Only clusters with the Prometheus operator serve its kind.
-    files.push(host::file(host::SERVICE_MONITOR, args)?.unapplied());
+    files.push(host::file(host::SERVICE_MONITOR, plugins, args)?.unapplied());
     Ok(files)
 }
 
@@ -266,7 +318,7 @@ fn write_files(directory: &Path, files: &[ManifestFile]) -> Result<(), Error> {
     };
     let mut wanted: BTreeMap<PathBuf, String> = BTreeMap::new();
     for file in files {
-        let text = yaml::write(&file.documents).map_err(Error::Encode)?;
+        let text = file.text().map_err(Error::Encode)?;
         wanted.insert(directory.join(&file.path), format!("{HEADER}{text}"));
     }
     let crds = directory.join("crds");

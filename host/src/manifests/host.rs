@@ -1,9 +1,9 @@
 //! The host in a cluster: its namespace, its Deployment, the policy for grants, and the objects for its metrics.
 
 use innkeeper_model::yaml;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::ManifestFile;
+use super::{Granted, ManifestFile};
 use crate::config::{Definitions, ManifestsArgs, lease_name};
 
 /// The name of the product, and the default name of a host.
@@ -33,6 +33,7 @@ pub(super) const SERVICE_MONITOR: Template = template!("service-monitor.yaml");
 /// Returns the file of a template.
 pub(super) fn file(
     (path, template): Template,
+    plugins: &[Granted<'_>],
     args: &ManifestsArgs,
 ) -> Result<ManifestFile, yaml::Error> {
     let values = [
@@ -40,7 +41,8 @@ pub(super) fn file(
         ("${NAMESPACE}", json!(args.namespace)),
         ("${METRICS}", json!(format!("{}-metrics", args.name))),
         ("${LABELS}", args.labels()),
-        ("${ARGUMENTS}", json!(arguments(args))),
+        ("${GRANTS}", json!(grants_name(args))),
+        ("${ARGUMENTS}", json!(arguments(plugins, args))),
         ("${IMAGE}", json!(args.image)),
     ];
     let text = values
@@ -51,8 +53,32 @@ pub(super) fn file(
     Ok(ManifestFile::new(path, yaml::read(&text)?))
 }
 
+/// Returns the ConfigMap with the grants of the plugins in the image; the Deployment mounts it.
+pub(super) fn grants(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Result<Value, yaml::Error> {
+    let mut files = Map::new();
+    for plugin in plugins {
+        files.insert(grants_file(plugin), plugin.file()?.into());
+    }
+    Ok(json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": grants_name(args), "namespace": args.namespace, "labels": args.labels(),
+        },
+        "data": files,
+    }))
+}
+
+fn grants_name(args: &ManifestsArgs) -> String {
+    format!("{}-grants", args.name)
+}
+
+fn grants_file(plugin: &Granted<'_>) -> String {
+    format!("{}.yaml", plugin.manifest.name)
+}
+
 /// Returns the arguments of a host with the plugins in its image's directory `/plugins`, or with Plugin resources.
-fn arguments(args: &ManifestsArgs) -> Vec<String> {
+fn arguments(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Vec<String> {
     let mut arguments = vec!["run".to_owned()];
     let mut add = |flag: &str, value: &str| arguments.extend([flag.to_owned(), value.to_owned()]);
     let selector = args
@@ -60,6 +86,13 @@ fn arguments(args: &ManifestsArgs) -> Vec<String> {
         .and_then(|resources| resources.selector.as_deref());
     if args.resources().is_none() {
         add("--plugin-dir", "/plugins");
+        for plugin in plugins {
+            let file = grants_file(plugin);
+            add(
+                "--grants",
+                &format!("{}=/grants/{file}", plugin.manifest.name),
+            );
+        }
     }
     if let Some(selector) = selector {
         add("--plugin-selector", selector);

@@ -68,7 +68,9 @@ fn files_of(grants: &BTreeMap<String, Map<String, Value>>) -> Vec<ManifestFile> 
 
 /// The first object of a file of the host.
 fn of_host(template: host::Template, more: &[&str]) -> Value {
-    let mut file = host::file(template, &setup(more)).unwrap();
+    let pond = pond();
+    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
+    let mut file = host::file(template, &[granted], &setup(more)).unwrap();
     file.documents.remove(0)
 }
 
@@ -121,6 +123,89 @@ fn a_plugin_gets_what_it_is_granted_and_no_more() {
     ];
     let expected: BTreeSet<&str> = expected.into();
     assert_eq!(resources.into_iter().collect::<BTreeSet<_>>(), expected);
+}
+
+#[test]
+fn plugins_in_the_image_get_their_grants_from_a_mounted_file() {
+    let manifest = pond();
+    let granted = Granted::new(&manifest, &BTreeMap::new()).unwrap();
+    let text = granted.file().unwrap();
+    expect![[r#"
+        # Plugin pond can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps.
+        # Plugin pond can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods.
+        # Plugin pond can redirect or block network traffic, through Service, NetworkPolicy.networking.k8s.io.
+        # Plugin pond can read the metadata of all objects of Pod in the namespaces of its parents.
+        # Plugin pond also asks for children of Role.rbac.authorization.k8s.io (a privileged kind).
+        children:
+        - group: ""
+          kind: Secret
+        - group: ""
+          kind: Service
+        - group: apps
+          kind: Deployment
+        - group: networking.k8s.io
+          kind: NetworkPolicy
+        parents:
+        - group: example.com
+          kind: Pond
+        podSecurity: restricted
+        reads:
+        - access: hash
+          group: ""
+          kind: Secret
+          scope: ParentNamespace
+        - access: metadata
+          group: ""
+          kind: Pod
+          scope: ParentNamespace
+    "#]]
+    .assert_eq(&text);
+    // The printed file is read as the grants that it was made from.
+    let Ok([Value::Object(given)]) = <[Value; 1]>::try_from(yaml::read(&text).unwrap()) else {
+        panic!("{text}")
+    };
+    let again = Granted::new(&manifest, &BTreeMap::from([("pond".to_owned(), given)])).unwrap();
+    assert_eq!(again.grants, granted.grants);
+}
+
+#[test]
+fn the_deployment_mounts_the_grants_and_hands_them_over() {
+    let manifest = pond();
+    let granted = Granted::new(&manifest, &BTreeMap::new()).unwrap();
+    let text = granted.file().unwrap();
+    let files = all_files();
+    let file = files
+        .iter()
+        .find(|file| file.path == "grants.yaml")
+        .unwrap();
+    assert_eq!(file.documents[0]["data"]["pond.yaml"], text);
+    let name = &file.documents[0]["metadata"]["name"];
+    let deployment = of_host(host::DEPLOYMENT, &[]);
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let args = container["args"].to_string();
+    assert!(
+        args.contains(r#""--grants","pond=/grants/pond.yaml""#),
+        "{args}"
+    );
+    let volumes = pod["volumes"].as_array().unwrap();
+    let volume = volumes.iter().find(|one| one["configMap"]["name"] == *name);
+    let mounts = container["volumeMounts"].as_array().unwrap();
+    let mount = mounts
+        .iter()
+        .find(|one| one["mountPath"] == "/grants")
+        .unwrap();
+    assert_eq!(mount["name"], volume.unwrap()["name"]);
+}
+
+#[test]
+fn plugin_resources_state_their_grants_themselves() {
+    let pond = pond();
+    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
+    let files = files(&[granted], &setup(&["--plugin-resources"])).unwrap();
+    assert!(files.iter().all(|file| file.path != "grants.yaml"));
+    let args = of_host(host::DEPLOYMENT, &["--plugin-resources"]).to_string();
+    assert!(!args.contains("--grants"), "{args}");
 }
 
 #[test]
@@ -441,7 +526,7 @@ fn to_run_from_plugin_resources_takes_no_more_than_they_name() {
             "{name} is not in {own}"
         );
     }
-    let deployment = host::file(host::DEPLOYMENT, &setup).unwrap();
+    let deployment = host::file(host::DEPLOYMENT, &[], &setup).unwrap();
     let args =
         deployment.documents[0]["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
     assert!(
