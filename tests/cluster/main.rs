@@ -48,6 +48,7 @@ mod status;
 mod steady;
 mod suite;
 mod swaps;
+mod takeover;
 mod tunnel;
 mod verdicts;
 mod watches;
