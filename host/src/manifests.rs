@@ -297,6 +297,7 @@ fn files(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Result<Vec<ManifestFi
     }
     files.push(host::file(host::DEPLOYMENT, plugins, args)?);
     files.push(host::file(host::METRICS, plugins, args)?);
+    files.push(host::file(host::NETWORK_POLICY, plugins, args)?);
     let resources: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let kustomization = json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1",

@@ -28,6 +28,7 @@ pub(super) const NAMESPACE: Template = template!("namespace.yaml");
 pub(super) const GRANT_POLICY: Template = template!("grant-policy.yaml");
 pub(super) const DEPLOYMENT: Template = template!("deployment.yaml");
 pub(super) const METRICS: Template = template!("metrics.yaml");
+pub(super) const NETWORK_POLICY: Template = template!("network-policy.yaml");
 pub(super) const SERVICE_MONITOR: Template = template!("service-monitor.yaml");
 
 /// Returns the file of a template.
@@ -83,7 +84,7 @@ fn arguments(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Vec<String> {
     let mut add = |flag: &str, value: &str| arguments.extend([flag.to_owned(), value.to_owned()]);
     let selector = args
         .resources()
-        .and_then(|resources| resources.selector.as_deref());
+        .and_then(|resources| resources.selector.as_ref());
     if args.resources().is_none() {
         add("--plugin-dir", "/plugins");
         for plugin in plugins {
@@ -95,7 +96,7 @@ fn arguments(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Vec<String> {
         }
     }
     if let Some(selector) = selector {
-        add("--plugin-selector", selector);
+        add("--plugin-selector", &selector.to_string());
     }
     add("--cache-dir", "/cache");
     add("--admin-address", "0.0.0.0:8080");

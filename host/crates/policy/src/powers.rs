@@ -109,8 +109,8 @@ impl Grants {
                 }
             };
             let labels = match &read.label_selector {
-                Some(selector) => format!(" with the labels {selector}"),
-                None => String::new(),
+                all if all.selects_all() => String::new(),
+                selector => format!(" with the labels {selector}"),
             };
             powers.push(format!("can read {part} {kind}{labels} {place}"));
         }

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use innkeeper_model::{Access, Digest, GroupKind, LabelSelector, Limits, PluginName, ReadScope};
+use innkeeper_model::{
+    Access, Digest, GroupKind, Limits, PluginName, ReadScope, Selector, is_valid_selector,
+    parse_selector,
+};
 use innkeeper_policy::{
     ChildGrant, CrdGrant, Grants, ParentGrant, PodSecurity, ReadGrant, Selection, is_built_in,
     is_privileged, is_secret,
@@ -14,7 +17,7 @@ use innkeeper_policy::{
 use innkeeper_source::{PublicKey, Reference};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, util::intstr::IntOrString};
-use kube::{ResourceExt, core::Selector};
+use kube::ResourceExt;
 use serde_json::{Map, Value};
 
 use super::{
@@ -138,14 +141,12 @@ fn selection(spec: Option<&ParentsSpec>, path: &str) -> Result<Selection, Error>
         return Ok(Selection::default());
     };
     let read = |selector: &Option<meta::LabelSelector>, name: &str| {
-        let selector = selector.clone().unwrap_or_default();
-        let invalid = || {
+        let selector = Selector::try_from(selector.clone().unwrap_or_default()).ok();
+        selector.filter(is_valid_selector).ok_or_else(|| {
             let problem = "must be a label selector: matchLabels, and matchExpressions with the \
                            operators In and NotIn with values, Exists and DoesNotExist without";
             Error::field(format!("{path}.{name}"), problem)
-        };
-        let selector = Selector::try_from(selector).map_err(|_| invalid())?;
-        LabelSelector::parse(&selector.to_string()).map_err(|_| invalid())
+        })
     };
     Ok(Selection {
         namespaces: read(&spec.namespace_selector, "namespaceSelector")?,
@@ -363,16 +364,13 @@ impl ReadAccess {
                 return Err(Error::field(at_namespaces, problem));
             }
         };
-        if let Some(text) = &self.label_selector {
-            LabelSelector::parse(text).map_err(|error| {
-                Error::field(format!("{path}.labelSelector"), format!("{error}"))
-            })?;
-        }
+        let label_selector = parse_selector(self.label_selector.as_deref().unwrap_or_default())
+            .map_err(|error| Error::field(format!("{path}.labelSelector"), format!("{error}")))?;
         Ok(ReadGrant {
             kind,
             access,
             scope,
-            label_selector: self.label_selector.clone(),
+            label_selector,
             privileged: self.privileged,
         })
     }

@@ -102,8 +102,8 @@ fn read(grant: &ReadGrant) -> Value {
         }
     };
     entry["scope"] = json!(place);
-    if let Some(selector) = &grant.label_selector {
-        entry["labelSelector"] = selector.as_str().into();
+    if !grant.label_selector.selects_all() {
+        entry["labelSelector"] = grant.label_selector.to_string().into();
     }
     entry
 }
