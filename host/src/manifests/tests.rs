@@ -244,6 +244,7 @@ fn everything_is_in_the_kustomization() {
         - grant-policy.yaml
         - rbac.yaml
         - rbac-pond.yaml
+        - grants.yaml
         - deployment.yaml
         - metrics.yaml
         - network-policy.yaml

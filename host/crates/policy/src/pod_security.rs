@@ -317,10 +317,16 @@ impl Violations {
         if node.is_absent() || node.text().is_some_and(|text| allowed.contains(&text)) {
             return;
         }
-        let allowed = allowed.join(", ");
-        match &*allowed {
-            "" => self.of(node, "be absent"),
-            allowed => self.of(node, &format!("be one of {allowed}")),
+        // The empty text counts as absent.
+        let allowed: Vec<&str> = allowed
+            .iter()
+            .copied()
+            .filter(|it| !it.is_empty())
+            .collect();
+        if allowed.is_empty() {
+            self.of(node, "be absent");
+        } else {
+            self.of(node, &format!("be one of {}", allowed.join(", ")));
         }
     }
 }
