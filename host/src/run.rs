@@ -356,11 +356,13 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
     })
     .map_err(Error::Sandbox)?;
     let pool = Pool::start(workers).map_err(Error::Sandbox)?;
-    let cache = artifact::Cache::open(&settings.cache_dir).map_err(Error::Cache)?;
+    let cache = artifact::Cache::open(&settings.cache_dir)
+        .map_err(Error::Cache)?
+        .with_bytes_max(settings.cache_bytes_max);
     let workshop = Arc::new(LoaderContext {
         engine,
         cache: Some(cache.clone()),
-        compiler: Compiler::new(cache, Program::of_process(), compile_bounds()),
+        compiler: Compiler::new(cache.clone(), Program::of_process(), compile_bounds()),
         artifact_limits: artifact::Limits::default(),
         limits: Limits::default(),
         configs: settings.configs(),
@@ -403,6 +405,10 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         && let Some(unused) = named.find(|name| !known.contains(name))
     {
         return Err(Error::UnknownPlugin(unused.clone()));
+    }
+    if !args.serves_resources() {
+        // Otherwise the Plugins state theirs too.
+        cache.know_all_needs();
     }
     if admitted.is_empty() && !args.serves_resources() {
         // A full disk, for example, is no fault of the files.

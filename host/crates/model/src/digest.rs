@@ -69,8 +69,8 @@ impl Digest {
         text
     }
 
-    /// Reads 64 hexadecimal digits in lower case.
-    fn from_hex(text: &str) -> Option<Self> {
+    /// Reads the form of [`to_hex`](Self::to_hex): 64 hexadecimal digits in lower case.
+    pub fn from_hex(text: &str) -> Option<Self> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
             b'a'..=b'f' => Some(byte - b'a' + 10),

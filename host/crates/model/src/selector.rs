@@ -57,6 +57,27 @@ pub fn required_labels(selector: &Selector) -> Vec<String> {
         .collect()
 }
 
+/// The JSON form of a selector: its text, or `null` if it selects all.
+pub(super) mod selector_text {
+    use kube_core::Selector;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(
+        selector: &Selector,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let text = (!selector.selects_all()).then(|| selector.to_string());
+        text.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Selector, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
+        super::parse_selector(&text).map_err(Error::custom)
+    }
+}
+
 /// Parses one requirement; the key and the values are not checked.
 fn expression(text: &str) -> Option<Expression> {
     let trimmed = |text: &str| text.trim().to_owned();

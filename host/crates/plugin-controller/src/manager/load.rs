@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_cluster::Cluster;
-use innkeeper_model::{Digest, Gvk, Limits, Object, Retry, error_chain};
-use innkeeper_sandbox::{Described, Plugin};
+use innkeeper_model::{Digest, Gvk, Manifest, Object, Retry, error_chain};
+use innkeeper_policy::Shortfall;
+use innkeeper_sandbox::{Described, Plugin, artifact, description};
 use innkeeper_source::{
     ConfigMap, Credentials, DockerConfig, Expectation, Failure, Fetched, Fetcher, File, Http, Oci,
     PublicKey, Source,
@@ -15,11 +16,14 @@ use serde_json::{Map, Value};
 use tokio::{task::spawn_blocking, time::Instant};
 use tracing::{info, warn};
 
-use super::{Manager, PluginState, state::LoadAttempt};
+use super::{
+    Manager, PluginState,
+    state::{LoadAttempt, NOT_GRANTED, granted},
+};
 use crate::{
     LoaderContext,
     lifecycle::{Stage, StageFailure, has_the_same_component, loads_the_same},
-    resource::{Declared, LocalRef, Origin},
+    resource::{Declared, LocalRef, Origin, Terms},
 };
 
 /// A component that was fetched, verified, compiled and described.
@@ -105,9 +109,9 @@ impl Loader {
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
         let context = Arc::clone(&self.context);
-        let limits = declared.terms.limits.clone();
+        let terms = declared.terms.clone();
         blocking(move || {
-            let described = compile(&context, &fetched.bytes, &limits)?;
+            let described = compile(&context, &fetched.bytes, &terms)?;
             keep(&context, &fetched);
             Ok(VerifiedComponent {
                 described,
@@ -137,7 +141,7 @@ impl Loader {
             return Err(not_kept(message));
         }
         let (context, digest) = (Arc::clone(&self.context), digest.clone());
-        let limits = declared.terms.limits.clone();
+        let terms = declared.terms.clone();
         blocking(move || {
             let bytes = cache.kept(&digest, &context.artifact_limits);
             let bytes = bytes.ok_or_else(|| {
@@ -148,7 +152,7 @@ impl Loader {
             let signature =
                 signed_by.map_or_else(String::new, |key| format!(", signed by the key {key}"));
             Ok(VerifiedComponent {
-                described: compile(&context, &bytes, &limits)?,
+                described: compile(&context, &bytes, &terms)?,
                 verified_by: format!("{digest}, from the cache directory{signature}"),
             })
         })
@@ -249,22 +253,51 @@ async fn blocking<T: Send + 'static>(
         .map_err(|error| StageFailure::of(Stage::Compiled, "HostFault", &error, Retry::Backoff))?
 }
 
+/// Compiles a component and lets it describe itself, if its parents are granted.
+///
 /// Blocks for as long as compiling takes.
 fn compile(
     context: &LoaderContext,
     bytes: &[u8],
-    limits: &Limits,
+    terms: &Terms,
 ) -> Result<Described, StageFailure> {
-    let engine = &context.engine;
-    let artifact = context
-        .compiler
-        .compile(engine, bytes, &context.artifact_limits);
-    let artifact = artifact.map_err(|error| {
+    let (engine, limits) = (&context.engine, &context.artifact_limits);
+    let not_compiled = |error: artifact::Error| {
         StageFailure::of(Stage::Compiled, error.reason(), &error, error.retry())
-    })?;
-    Described::load(engine, &artifact, limits).map_err(|error| {
+    };
+    if let Err(failure) = may_compile(terms, description::embedded_manifest(bytes).as_ref()) {
+        // No grant would help bytes that are no plugin.
+        artifact::check(bytes, limits).map_err(not_compiled)?;
+        return Err(failure);
+    }
+    let artifact = context.compiler.compile(engine, bytes, limits);
+    let artifact = artifact.map_err(not_compiled)?;
+    Described::load(engine, &artifact, &terms.limits).map_err(|error| {
         StageFailure::of(Stage::Described, "CannotDescribe", &error, Retry::OnChange)
     })
+}
+
+/// Checks that the parents of a component are granted, by its embedded description.
+///
+/// Otherwise anyone who may write Plugins could have the host compile as much as they like. The description may differ
+/// from the component; it is checked after compiling.
+fn may_compile(terms: &Terms, embedded: Option<&Manifest>) -> Result<(), StageFailure> {
+    let Some(manifest) = embedded else {
+        if !terms.grants.parents.is_empty() {
+            return Ok(());
+        }
+        let message = "not compiled, because spec.grants.parents is empty and the component has no embedded description of its parents: add the parents to spec.grants.parents, or build the component with innkeeper build";
+        let (stage, retry) = (Stage::Compiled, Retry::OnChange);
+        return Err(StageFailure::new(stage, NOT_GRANTED, message, retry));
+    };
+    let missing = &terms.assess(manifest).missing;
+    if missing
+        .iter()
+        .any(|one| matches!(one, Shortfall::Parent(_)))
+    {
+        granted(terms, manifest)?;
+    }
+    Ok(())
 }
 
 /// Keeps the fetched bytes, so that a later process needs no source. A failure only costs that.
@@ -346,7 +379,52 @@ fn camel_case(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::fixture::declared;
+
+    #[test]
+    fn only_a_component_whose_parents_are_granted_is_compiled() {
+        let of = |group, kind| json!({"group": group, "kind": kind});
+        let web = of("example.com", "Web");
+        let description = |parents: &[&str]| {
+            let parent = |kind: &&str| {
+                let plural = kind.to_lowercase();
+                json!({"apiVersion": "example.com/v1", "kind": kind, "plural": plural, "scope": "Namespaced"})
+            };
+            let parents: Vec<Value> = parents.iter().map(parent).collect();
+            // A required child without a grant: that is decided after compiling.
+            let child = json!({"apiVersion": "v1", "kind": "Pod", "required": true});
+            serde_json::from_value::<Manifest>(json!({
+                "name": "web", "version": "1", "finalize": false, "parents": parents, "crds": [],
+                "children": [child], "reads": [],
+            }))
+            .unwrap()
+        };
+        let web_only = description(&["Web"]);
+        let both = description(&["Web", "Shop"]);
+        for (parents, embedded, refused_at) in [
+            (json!([]), None, Some(Stage::Compiled)),
+            (json!([of("example.com", "Other")]), None, None),
+            (json!([]), Some(&web_only), Some(Stage::Granted)),
+            (
+                json!([of("example.org", "Web")]),
+                Some(&web_only),
+                Some(Stage::Granted),
+            ),
+            (json!([web]), Some(&web_only), None),
+            (json!([web]), Some(&both), Some(Stage::Granted)),
+            (json!([web, of("example.com", "Shop")]), Some(&both), None),
+        ] {
+            let declared = declared(json!({"grants": {"parents": parents}}));
+            let refused = may_compile(&declared.terms, embedded).err();
+            let stage = refused.as_ref().map(|failure| failure.stage);
+            assert_eq!(stage, refused_at, "{parents} {embedded:?}");
+            let reason = refused.map(|failure| failure.reason);
+            assert_eq!(reason.as_deref(), stage.map(|_| NOT_GRANTED));
+        }
+    }
 
     #[test]
     fn reasons_are_words_in_camel_case() {

@@ -8,17 +8,19 @@ use std::{
 
 use futures::FutureExt;
 use innkeeper_cluster::{Observed, Registration};
-use innkeeper_model::{Gvk, ObjectId, PluginName, Selector};
+use innkeeper_model::{Digest, Gvk, ObjectId, PluginName, Selector};
 use innkeeper_reconcile::{
     Attempt, Next,
     controller::{self, Work, queue::Class},
 };
+use innkeeper_sandbox::artifact::Needs;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
     Loader, WAITING_RECHECK, declared, interest, load::configure, report::status_of, serve::under,
+    state::NOT_GRANTED,
 };
 use crate::{lifecycle::StageFailure, resource::Declared};
 
@@ -80,7 +82,15 @@ impl Warmer {
             return next;
         }
         match self.watch(&declared).await {
-            Ok(watches) => {
+            Ok((component, watches)) => {
+                // Not kept: the history of the Plugin tells the host that takes over which components it needs.
+                let needs = Needs {
+                    spare: [component].into(),
+                    ..Needs::default()
+                };
+                if let Some(cache) = &self.loader.context.cache {
+                    cache.need(&format!("standby for {name}"), needs);
+                }
                 info!(plugin = %name, "loaded the plugin and started its watches, in case that this host takes over");
                 let ready = Ready {
                     declared,
@@ -90,6 +100,8 @@ impl Warmer {
                 self.ready.lock().insert(name, ready);
                 next
             }
+            // Only a change of the Plugin helps.
+            Err(failure) if failure.reason == NOT_GRANTED => Next::UntilChanged,
             Err(failure) => {
                 let error = &failure.message;
                 warn!(plugin = %name, error, "failed to load the component of a Plugin on standby");
@@ -98,17 +110,19 @@ impl Warmer {
         }
     }
 
-    async fn watch(&self, declared: &Declared) -> Result<Vec<Registration>, StageFailure> {
+    /// Loads a plugin; returns its component and the watches.
+    async fn watch(
+        &self,
+        declared: &Declared,
+    ) -> Result<(Digest, Vec<Registration>), StageFailure> {
         let Declared { name, terms, .. } = declared;
         let component = self.loader.component(declared).await?;
         let plugin = configure(&component, &declared.config)?;
         let serving = under(terms, plugin);
         let once_made = (self.once_made)(name);
-        let interests = serving.interests(name, &once_made);
-        Ok(interests
-            .into_iter()
-            .map(|interest| self.loader.cluster.register(interest))
-            .collect())
+        let interests = serving.interests(name, &once_made).into_iter();
+        let watches = interests.map(|interest| self.loader.cluster.register(interest));
+        Ok((component.digest().clone(), watches.collect()))
     }
 
     /// Drops the triggers of all watches, which would grow without bound because no pass follows them.
