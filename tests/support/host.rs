@@ -53,11 +53,8 @@ impl HostOptions {
     fn grants_of(&self, plugin: &Path, directory: &Path) -> Result<Option<String>> {
         let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
         let given = format!("{name}=");
-        if self
-            .arguments
-            .iter()
-            .any(|argument| argument.starts_with(&given))
-        {
+        let is_given = |pair: &[String]| pair[0] == "--grants" && pair[1].starts_with(&given);
+        if self.arguments.windows(2).any(is_given) {
             return Ok(None);
         }
         let file = root().join("tests/guests").join(&*name).join("grants.yaml");

@@ -26,10 +26,11 @@ use innkeeper_apply as apply;
 use innkeeper_cluster as cluster;
 use innkeeper_model::{GroupKind, Gvk, Limits, Manifest, PluginName, Retry};
 use innkeeper_plan as plan;
-use innkeeper_policy::Grants;
+use innkeeper_policy::{Assessment, Grants, Shortfall};
 use innkeeper_reconcile::Serving;
 use innkeeper_sandbox::{Described, Engine, Plugin, artifact};
 use serde_json::{Map, Value};
+use tracing::info;
 
 pub use kinds::{Served, forget_unused_kinds, interests, serve};
 pub use orphans::tend_orphans;
@@ -245,12 +246,19 @@ pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
         source,
     })?;
     let grants = grants_of(plugin.manifest(), &context.grants, context.usual_grants)?;
-    let missing = grants.assess(plugin.manifest()).missing;
+    let Assessment { missing, reduced } = grants.assess(plugin.manifest());
+    let list = |shortfalls: &[Shortfall]| -> Vec<String> {
+        shortfalls.iter().map(ToString::to_string).collect()
+    };
     if !missing.is_empty() {
         return Err(Error::NotGranted {
             plugin: plugin.manifest().name.clone(),
-            missing: missing.iter().map(ToString::to_string).collect(),
+            missing: list(&missing),
         });
+    }
+    if !reduced.is_empty() {
+        let (plugin, lacking) = (&plugin.manifest().name, list(&reduced));
+        info!(%plugin, ?lacking, "plugin runs with fewer grants than it asks for");
     }
     if let Some(cache) = &context.cache {
         let needs = artifact::Needs {
