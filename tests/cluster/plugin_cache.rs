@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use innkeeper_tests::{Host, eventually, harmless, manifest::condition, process::path_from_env};
+use innkeeper_tests::{
+    Host, eventually, handmade, harmless, manifest::condition, process::path_from_env,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -120,6 +122,27 @@ fn an_ungranted_plugin_that_changes_at_every_pull_is_not_compiled() {
     fixture.apply(&cache_grants());
     fixture.wait(&HEALTHY);
     assert_eq!(fixture.files("cwasm").len(), 1);
+}
+
+/// The code of a component that does not become a revision goes with the next fetched one.
+#[test]
+fn a_component_that_cannot_describe_itself_leaves_nothing_on_disk() {
+    let fixture = CacheFixture::new();
+    let guest = memcached();
+    fixture.site.put_bytes(&guest);
+    fixture.apply(&cache_grants());
+    fixture.wait(&HEALTHY);
+    let active = fixture.files("cwasm");
+    let faulty = handmade::breaks_down_in_describe();
+    for mark in 0..3 {
+        fixture.replace(&harmless::marked(&faulty, mark));
+        fixture.wait(&["Described=False/CannotDescribe", "Serving=True/Serving"]);
+        let code = fixture.files("cwasm");
+        assert!(code.contains(&active[0]) && code.len() <= 2, "{code:?}");
+    }
+    fixture.replace(&guest);
+    fixture.wait(&HEALTHY);
+    assert_eq!(fixture.files("cwasm"), active);
 }
 
 #[test]

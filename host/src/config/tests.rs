@@ -61,7 +61,7 @@ fn fills_in_every_limit() {
     assert!(args.plugins.workers.get() >= 1);
     assert!(!args.plugins.forget_passes);
     assert_eq!(args.plugins.resync_period, Duration::from_hours(10));
-    assert_eq!(args.plugins.cache_bytes_max, 1 << 30);
+    assert_eq!(args.plugins.cache_bytes_max, 512 << 20);
     let given = "--plugin a.wasm --forget-passes --guest-memory 16 --workers 3 --drain-timeout 0 --cache-size 20";
     let given = run(&given.split(' ').collect::<Vec<_>>());
     assert!(given.plugins.forget_passes);

@@ -32,6 +32,9 @@ pub const ANNOTATION_ADOPT: &str = "innkeeper.dev/adopt";
 /// Annotation on a ServiceAccount: the Plugins, separated by commas, whose children the host may write as that account.
 pub const ANNOTATION_PLUGINS: &str = "innkeeper.dev/plugins";
 
+/// Annotation on a Secret: the web servers, separated by commas, to which the host may send the credentials in it.
+pub const ANNOTATION_HOSTS: &str = "innkeeper.dev/hosts";
+
 /// Returns true if a text can name a namespace: 1 to 63 lower-case letters, digits and dashes, without a dash at either
 /// end.
 pub fn is_dns_label(text: &str) -> bool {

@@ -265,7 +265,7 @@ pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
             kept: [plugin.digest().clone()].into(),
             ..artifact::Needs::default()
         };
-        cache.need(&path.display().to_string(), needs);
+        cache.need(path.display().to_string(), needs);
     }
     Ok(Loaded {
         // A file has no other name than the one that its component gives itself.

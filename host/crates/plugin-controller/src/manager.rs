@@ -46,7 +46,6 @@ use innkeeper_reconcile::{
     Attempt, Next, Shared,
     controller::{self, Work, queue::Class},
 };
-use innkeeper_sandbox::artifact::Needs;
 
 use super::{
     finalizers::parents_of,
@@ -221,7 +220,7 @@ impl Manager {
     /// Removes the state of a Plugin that is gone or not selected any more; its children stay.
     async fn forget(&self, id: &ObjectId) {
         let state = self.states.lock().remove(id);
-        self.need(id, Needs::default());
+        self.context.loader.need_nothing(id);
         let name = PluginName::new(&id.name);
         // The priority and the metrics of that name belong to the file.
         if let Ok(name) = &name

@@ -5,25 +5,31 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_cluster::Cluster;
-use innkeeper_model::{Digest, Gvk, Manifest, Object, Retry, error_chain};
+use innkeeper_model::{
+    ANNOTATION_HOSTS, Digest, Gvk, Manifest, Object, ObjectId, Retry, error_chain,
+};
 use innkeeper_policy::Shortfall;
-use innkeeper_sandbox::{Described, Plugin, artifact, description};
+use innkeeper_sandbox::{
+    Described, Plugin,
+    artifact::{self, Needs},
+    description,
+};
 use innkeeper_source::{
-    ConfigMap, Credentials, DockerConfig, Expectation, Failure, Fetched, Fetcher, File, Http, Oci,
-    PublicKey, Source,
+    ConfigMap, Credentials, DockerConfig, Expectation, FailureKind, Fetched, Fetcher, File, Http,
+    Oci, PublicKey, Source,
 };
 use serde_json::{Map, Value};
 use tokio::{task::spawn_blocking, time::Instant};
 use tracing::{info, warn};
 
 use super::{
-    Manager, PluginState,
+    Manager, PluginState, id_of,
     state::{LoadAttempt, NOT_GRANTED, granted},
 };
 use crate::{
     LoaderContext,
     lifecycle::{Stage, StageFailure, has_the_same_component, loads_the_same},
-    resource::{Declared, LocalRef, Origin, Terms},
+    resource::{Declared, HttpSource, Identity, LocalRef, Origin, Terms},
 };
 
 /// A component that was fetched, verified, compiled and described.
@@ -106,13 +112,24 @@ impl Loader {
             return Ok(component);
         }
         let fetched = self.fetch(declared).await?;
+        // Also if it cannot be compiled: the cache keeps its verdict or code until another one is fetched.
+        let spare = [fetched.digest.clone()].into();
+        self.state_needs(
+            fetched_for(&id_of(&declared.name)),
+            Needs {
+                spare,
+                ..Needs::default()
+            },
+        );
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
         let context = Arc::clone(&self.context);
         let terms = declared.terms.clone();
+        let identity = declared.identity.clone();
         blocking(move || {
             let described = compile(&context, &fetched.bytes, &terms)?;
-            keep(&context, &fetched);
+            check_identity(&identity, &described)?;
+            keep(&context, &fetched, &identity);
             Ok(VerifiedComponent {
                 described,
                 verified_by,
@@ -132,9 +149,10 @@ impl Loader {
         let Some(cache) = self.context.cache.clone() else {
             return Err(not_kept("there is no cache directory".to_owned()));
         };
-        let keys: Vec<Digest> = declared.keys.iter().map(PublicKey::id).collect();
-        let signed_by = cache.signer(digest, &keys).cloned();
-        if signed_by.is_none() && !keys.is_empty() {
+        let identity = declared.identity.clone();
+        let mut keys = declared.keys.iter().map(PublicKey::id);
+        let signed_by = keys.find(|key| cache.signer(digest, &[identity.mark(key)]).is_some());
+        if signed_by.is_none() && !declared.keys.is_empty() {
             let message = format!(
                 "the cache directory has no signature of {digest} by a key in spec.verify.keys"
             );
@@ -151,12 +169,33 @@ impl Loader {
             })?;
             let signature =
                 signed_by.map_or_else(String::new, |key| format!(", signed by the key {key}"));
+            let described = compile(&context, &bytes, &terms)?;
+            check_identity(&identity, &described)?;
             Ok(VerifiedComponent {
-                described: compile(&context, &bytes, &terms)?,
+                described,
                 verified_by: format!("{digest}, from the cache directory{signature}"),
             })
         })
         .await
+    }
+
+    /// Sets the components that a Plugin needs beside the last fetched one. The cache removes those that no Plugin needs
+    /// any more.
+    pub(super) fn need(&self, id: &ObjectId, needs: Needs) {
+        self.state_needs(id.to_string(), needs);
+    }
+
+    /// Sets that a Plugin is gone.
+    pub(super) fn need_nothing(&self, id: &ObjectId) {
+        for owner in [id.to_string(), fetched_for(id)] {
+            self.state_needs(owner, Needs::default());
+        }
+    }
+
+    fn state_needs(&self, owner: String, needs: Needs) {
+        if let Some(cache) = &self.context.cache {
+            cache.need(owner, needs);
+        }
     }
 
     async fn fetch(&self, declared: &Declared) -> Result<Fetched, StageFailure> {
@@ -164,13 +203,14 @@ impl Loader {
         let expectation = Expectation {
             digest: declared.digest.clone(),
             keys: declared.keys.clone(),
+            repository: declared.identity.repository.clone(),
         };
         let fetched = self.fetcher.fetch(&source, &expectation).await;
         fetched.map_err(|error| {
-            let stage = match error.failure() {
-                Failure::WrongDigest { .. }
-                | Failure::Unsigned { .. }
-                | Failure::BadSignature { .. } => Stage::Verified,
+            let stage = match error.failure().kind {
+                FailureKind::WrongDigest | FailureKind::Unsigned | FailureKind::BadSignature => {
+                    Stage::Verified
+                }
                 _ => Stage::Fetched,
             };
             let retry = match (error.retry(), &declared.origin) {
@@ -188,18 +228,27 @@ impl Loader {
             Origin::Oci(oci, reference) => Source::Oci(Oci {
                 reference: reference.clone(),
                 docker_config: match &oci.pull_secret_ref {
-                    Some(secret) => Some(docker_config(&secret.name, &self.secret(secret).await?)?),
+                    Some(LocalRef { name }) => {
+                        let secret = self.object("Secret", name).await?;
+                        Some(docker_config(name, &data(&secret))?)
+                    }
                     None => None,
                 },
                 insecure: oci.insecure,
             }),
-            Origin::Http(http) => Source::Http(Http {
-                url: http.url.clone(),
-                credentials: match &http.secret_ref {
-                    Some(secret) => Some(credentials(&secret.name, &self.secret(secret).await?)?),
-                    None => None,
-                },
-            }),
+            Origin::Http(HttpSource { url, secret_ref }) => {
+                let mut http = Http {
+                    url: url.clone(),
+                    credentials: None,
+                };
+                if let Some(LocalRef { name }) = secret_ref {
+                    let secret = self.object("Secret", name).await?;
+                    let hosts = secret.annotation(ANNOTATION_HOSTS);
+                    check_host(name, hosts.unwrap_or_default(), &http)?;
+                    http.credentials = Some(credentials(name, &data(&secret))?);
+                }
+                Source::Http(http)
+            }
             Origin::ConfigMap(source) => {
                 let map = self.object("ConfigMap", &source.name).await?;
                 Source::ConfigMap(ConfigMap {
@@ -212,20 +261,6 @@ impl Loader {
                 path: file.path.clone(),
             }),
         })
-    }
-
-    async fn secret(
-        &self,
-        LocalRef { name }: &LocalRef,
-    ) -> Result<BTreeMap<String, Vec<u8>>, StageFailure> {
-        let secret = self.object("Secret", name).await?;
-        let secret: Value = serde_json::from_str(&secret.json).unwrap_or_default();
-        let data = secret["data"].as_object().into_iter().flatten();
-        // An unreadable value counts as missing; the caller names the keys that it requires.
-        let decode = |value: &Value| STANDARD.decode(value.as_str()?).ok();
-        Ok(data
-            .filter_map(|(key, value)| Some((key.clone(), decode(value)?)))
-            .collect())
     }
 
     /// Returns an object of the host's namespace by a live read: the host watches neither Secrets nor ConfigMaps for
@@ -242,6 +277,11 @@ impl Loader {
             StageFailure::new(Stage::Fetched, "NotFound", message, Retry::Backoff)
         })
     }
+}
+
+/// Returns the owner of the component that was fetched last for a Plugin.
+fn fetched_for(id: &ObjectId) -> String {
+    format!("the last fetch for {id}")
 }
 
 /// Runs work that takes as long as a compilation on a thread of its own; a panic of it becomes a failure.
@@ -300,13 +340,21 @@ fn may_compile(terms: &Terms, embedded: Option<&Manifest>) -> Result<(), StageFa
     Ok(())
 }
 
+fn check_identity(identity: &Identity, described: &Described) -> Result<(), StageFailure> {
+    let checked = identity.check(described.manifest());
+    checked.map_err(|(reason, message)| {
+        StageFailure::new(Stage::Verified, reason, message, Retry::OnChange)
+    })
+}
+
 /// Keeps the fetched bytes, so that a later process needs no source. A failure only costs that.
-fn keep(context: &LoaderContext, fetched: &Fetched) {
+fn keep(context: &LoaderContext, fetched: &Fetched, identity: &Identity) {
     let Some(cache) = &context.cache else {
         return;
     };
     let digest = &fetched.digest;
-    if let Err(error) = cache.keep(digest, &fetched.bytes, fetched.signed_by.as_ref()) {
+    let mark = fetched.signed_by.as_ref().map(|key| identity.mark(key));
+    if let Err(error) = cache.keep(digest, &fetched.bytes, mark.as_ref()) {
         warn!(%digest, error = %error_chain(&error), "failed to write a component to the cache directory");
     }
 }
@@ -333,6 +381,16 @@ fn verified_by(declared: &Declared, fetched: &Fetched) -> String {
     }
 }
 
+/// Returns the values of a Secret.
+fn data(secret: &Object) -> BTreeMap<String, Vec<u8>> {
+    let secret: Value = serde_json::from_str(&secret.json).unwrap_or_default();
+    let data = secret["data"].as_object().into_iter().flatten();
+    // An unreadable value counts as missing; the caller names the keys that it requires.
+    let decode = |value: &Value| STANDARD.decode(value.as_str()?).ok();
+    data.filter_map(|(key, value)| Some((key.clone(), decode(value)?)))
+        .collect()
+}
+
 fn docker_config(
     name: &str,
     data: &BTreeMap<String, Vec<u8>>,
@@ -345,6 +403,20 @@ fn docker_config(
         let message = format!("failed to read {KEY} of the Secret {name}: {cause}");
         StageFailure::new(Stage::Fetched, "SourceInvalid", message, Retry::Backoff)
     })
+}
+
+/// Checks that a Secret is meant for a server.
+///
+/// Without the annotation on the Secret, an author of Plugins could send any Secret of the host's namespace anywhere.
+fn check_host(name: &str, hosts: &str, http: &Http) -> Result<(), StageFailure> {
+    if http.is_at_one_of(hosts) {
+        return Ok(());
+    }
+    let message = format!(
+        "the Secret {name} in the host's namespace does not name the server of spec.source.http.url: add the server's host to its annotation {ANNOTATION_HOSTS}, separated by commas"
+    );
+    let (stage, reason) = (Stage::Fetched, "SecretNotForHost");
+    Err(StageFailure::new(stage, reason, message, Retry::Backoff))
 }
 
 fn credentials(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<Credentials, StageFailure> {
@@ -445,5 +517,19 @@ mod tests {
         let message =
             "the Secret web in the host's namespace must hold token, or username and password";
         assert_eq!(failure.message, message);
+    }
+
+    #[test]
+    fn a_secret_goes_only_to_the_hosts_that_it_names() {
+        let http = Http {
+            url: "https://plugins.test/web.wasm".to_owned(),
+            credentials: None,
+        };
+        assert!(check_host("web", "other.test, plugins.test", &http).is_ok());
+        for hosts in ["", "other.test", "plugins.test.other.test"] {
+            let failure = check_host("web", hosts, &http).err().unwrap();
+            assert_eq!(failure.reason, "SecretNotForHost", "{hosts}");
+            assert!(failure.message.contains(ANNOTATION_HOSTS), "{hosts}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use innkeeper_model::{Object, ObjectId, PluginName, Retry};
 use tracing::info;
 
-use super::{Manager, PluginState, declared};
+use super::{Manager, PluginState, declared, resume::needs_of};
 use crate::{
     lifecycle::{Stage, StageFailure},
     priority::{Priorities, Priority, TakenKind},
@@ -31,7 +31,7 @@ impl Manager {
         let ids = self.registration.parents();
         let plugins = || ids.iter().filter_map(|id| self.registration.parent(id));
         for plugin in plugins() {
-            self.need(&plugin.id(), PluginState::of(&plugin).history.needs());
+            self.context.loader.need(&plugin.id(), needs_of(&plugin));
         }
         if let Some(cache) = &self.context.loader.context.cache {
             cache.know_all_needs();

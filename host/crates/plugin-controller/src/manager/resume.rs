@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_model::{Digest, ObjectId, Retry};
+use innkeeper_model::{Digest, Object, ObjectId, Retry};
 use innkeeper_sandbox::{Plugin, artifact::Needs};
 use tracing::{info, warn};
 
@@ -82,13 +82,11 @@ impl Manager {
         let loaded = component.map(|component| component.digest().clone());
         let mut needs = state.history.needs();
         needs.kept.extend(loaded);
-        self.need(id, needs);
+        self.context.loader.need(id, needs);
     }
+}
 
-    /// Sets the components that a Plugin needs; the cache removes those that no Plugin needs any more.
-    pub(super) fn need(&self, id: &ObjectId, needs: Needs) {
-        if let Some(cache) = &self.context.loader.context.cache {
-            cache.need(&id.to_string(), needs);
-        }
-    }
+/// Returns the components that a Plugin needs before its first pass in this process.
+pub(super) fn needs_of(plugin: &Object) -> Needs {
+    PluginState::of(plugin).history.needs()
 }

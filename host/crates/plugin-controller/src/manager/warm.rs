@@ -8,19 +8,18 @@ use std::{
 
 use futures::FutureExt;
 use innkeeper_cluster::{Observed, Registration};
-use innkeeper_model::{Digest, Gvk, ObjectId, PluginName, Selector};
+use innkeeper_model::{Gvk, ObjectId, PluginName, Selector};
 use innkeeper_reconcile::{
     Attempt, Next,
     controller::{self, Work, queue::Class},
 };
-use innkeeper_sandbox::artifact::Needs;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
-    Loader, WAITING_RECHECK, declared, interest, load::configure, report::status_of, serve::under,
-    state::NOT_GRANTED,
+    Loader, WAITING_RECHECK, declared, interest, load::configure, report::status_of,
+    resume::needs_of, serve::under, state::NOT_GRANTED,
 };
 use crate::{lifecycle::StageFailure, resource::Declared};
 
@@ -82,15 +81,7 @@ impl Warmer {
             return next;
         }
         match self.watch(&declared).await {
-            Ok((component, watches)) => {
-                // Not kept: the history of the Plugin tells the host that takes over which components it needs.
-                let needs = Needs {
-                    spare: [component].into(),
-                    ..Needs::default()
-                };
-                if let Some(cache) = &self.loader.context.cache {
-                    cache.need(&format!("standby for {name}"), needs);
-                }
+            Ok(watches) => {
                 info!(plugin = %name, "loaded the plugin and started its watches, in case that this host takes over");
                 let ready = Ready {
                     declared,
@@ -110,11 +101,7 @@ impl Warmer {
         }
     }
 
-    /// Loads a plugin; returns its component and the watches.
-    async fn watch(
-        &self,
-        declared: &Declared,
-    ) -> Result<(Digest, Vec<Registration>), StageFailure> {
+    async fn watch(&self, declared: &Declared) -> Result<Vec<Registration>, StageFailure> {
         let Declared { name, terms, .. } = declared;
         let component = self.loader.component(declared).await?;
         let plugin = configure(&component, &declared.config)?;
@@ -122,7 +109,7 @@ impl Warmer {
         let once_made = (self.once_made)(name);
         let interests = serving.interests(name, &once_made).into_iter();
         let watches = interests.map(|interest| self.loader.cluster.register(interest));
-        Ok((component.digest().clone(), watches.collect()))
+        Ok(watches.collect())
     }
 
     /// Drops the triggers of all watches, which would grow without bound because no pass follows them.
@@ -146,6 +133,7 @@ impl Work for Warmer {
             Observed::Gone => {
                 let name = PluginName::new(&id.name);
                 name.map(|name| self.ready.lock().remove(&name)).ok();
+                self.loader.need_nothing(&id);
                 return Next::Forget;
             }
             Observed::Behind { until } => {
@@ -153,6 +141,7 @@ impl Work for Warmer {
             }
             Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
         };
+        self.loader.need(&id, needs_of(&plugin));
         match declared(&plugin) {
             Ok(declared) => self.prepare(declared, status_of(&plugin).digest).await,
             // The active host reports it in the status.

@@ -47,12 +47,12 @@ struct CacheEntry {
 
 impl AllNeeds {
     /// Replaces the needs of an owner, and returns the components that no owner needs any more.
-    fn replace(&mut self, owner: &str, needs: Needs) -> Vec<Digest> {
-        let is_empty = needs == Needs::default();
-        let before = self.owners.insert(owner.to_owned(), needs);
-        if is_empty {
-            self.owners.remove(owner);
-        }
+    fn replace(&mut self, owner: String, needs: Needs) -> Vec<Digest> {
+        let before = if needs == Needs::default() {
+            self.owners.remove(&owner)
+        } else {
+            self.owners.insert(owner, needs)
+        };
         let Needs { kept, spare } = before.unwrap_or_default();
         let is_needed = |digest: &Digest| {
             let mut all = self.owners.values();
@@ -88,8 +88,8 @@ fn excess(
 
 impl Cache {
     /// Replaces the needs of an owner. Components that no owner needs any more are removed at once.
-    pub fn need(&self, owner: &str, needs: Needs) {
-        let removed = self.needs.lock().replace(owner, needs);
+    pub fn need(&self, owner: impl Into<String>, needs: Needs) {
+        let removed = self.needs.lock().replace(owner.into(), needs);
         for digest in removed {
             self.remove(&digest);
         }
@@ -239,8 +239,10 @@ mod tests {
             ("shop", "", "", "b"),
             ("web", "", "", "c d"),
         ] {
-            let gone: BTreeSet<Digest> =
-                all.replace(owner, needs(kept, spare)).into_iter().collect();
+            let gone: BTreeSet<Digest> = all
+                .replace(owner.to_owned(), needs(kept, spare))
+                .into_iter()
+                .collect();
             assert_eq!(gone, digests(removed), "{owner} {kept} {spare}");
         }
         assert!(all.owners.is_empty());
@@ -261,7 +263,7 @@ mod tests {
             kept: digests("a"),
             spare: digests("b"),
         };
-        assert_eq!(all.replace("web", needs), []);
+        assert_eq!(all.replace("web".to_owned(), needs), []);
         assert!(all.is_kept(&with_bytes) && !all.is_kept(&code_only));
     }
 }
