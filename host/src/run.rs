@@ -411,16 +411,20 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         cache.know_all_needs();
     }
     if admitted.is_empty() && !args.serves_resources() {
-        // A full disk, for example, is no fault of the files.
-        let is_temporary = |(_, error): &(_, plugins::Error)| error.retry() == Retry::Backoff;
-        let ended = if refused.iter().any(is_temporary) {
-            Error::NothingToServe
-        } else {
-            Error::UnusablePlugins
-        };
-        return Err(ended(files.len()));
+        return Err(nothing_to_serve(&refused, files.len()));
     }
     Ok((pool, workshop, admitted))
+}
+
+/// Returns the end of a host that can serve none of the given files.
+fn nothing_to_serve(refused: &[(PathBuf, plugins::Error)], given: usize) -> Error {
+    // A full disk, for example, is no fault of the files.
+    let is_temporary = |(_, error): &(_, plugins::Error)| error.retry() == Retry::Backoff;
+    if refused.iter().any(is_temporary) {
+        Error::NothingToServe(given)
+    } else {
+        Error::UnusablePlugins(given)
+    }
 }
 
 fn report_refused(refused: &[(PathBuf, plugins::Error)]) {
