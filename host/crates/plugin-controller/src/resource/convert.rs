@@ -1,14 +1,18 @@
 //! The conversion of a spec for the rest of the host: it fills in every default and checks every rule again.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use innkeeper_model::{
     Access, Digest, GroupKind, Limits, PluginName, ReadScope, Selector, is_valid_selector,
     parse_selector,
 };
 use innkeeper_policy::{
-    ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, Selection, is_built_in, is_privileged,
-    is_secret,
+    ChildGrant, CrdGrant, Grants, ParentGrant, PodSecurity, ReadGrant, Selection, is_built_in,
+    is_privileged, is_secret,
 };
 use innkeeper_source::{PublicKey, Reference};
 use jiff::Timestamp;
@@ -18,11 +22,11 @@ use serde_json::{Map, Value};
 
 use super::{
     ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, Identity, LimitsSpec, LocalRef,
-    OciSource, ParentsSpec, Plugin, PruneBudget, ReadAccess, ReadForm, ReadPlace, Rollout,
-    RolloutSpec, ServiceAccountRef, SourceSpec, Terms, VerifySpec,
+    OciSource, ParentsSpec, Plugin, PodSecurityLevel, PruneBudget, ReadAccess, ReadForm, ReadPlace,
+    Rollout, RolloutSpec, ServiceAccountRef, SourceSpec, Terms, VerifySpec,
     forms::{
         DATA_KEY, DIGEST, FIELD_MANAGER, GROUP, KIND, NAME, NAMESPACE, PATH, PERCENTAGE,
-        PUBLIC_KEY, REFERENCE, RESERVED_MANAGER, REVISION, URL,
+        PUBLIC_KEY, REFERENCE, RESERVED_MANAGER, REVISION, TextForm, URL,
     },
     options::{
         CHILDREN, CONCURRENCY, DEADLINE, HOST_CALL_BYTES, HOST_CALLS, LOGS, LOGS_PER_SECOND,
@@ -307,6 +311,22 @@ impl GrantsSpec {
             })?,
             children: by_kind(&format!("{path}.children"), children, |_, _| None)?,
             reads: reads.collect::<Result<_, _>>()?,
+            pod_security: match self.pod_security {
+                PodSecurityLevel::Restricted => PodSecurity::Restricted,
+                PodSecurityLevel::Baseline => PodSecurity::Baseline,
+                PodSecurityLevel::Privileged => PodSecurity::Privileged,
+            },
+            service_accounts: names(
+                &format!("{path}.serviceAccounts"),
+                &self.service_accounts,
+                &NAME,
+            )?,
+            system_namespaces: names(
+                &format!("{path}.systemNamespaces"),
+                &self.system_namespaces,
+                &NAMESPACE,
+            )?,
+            beyond_parent_namespace: true,
         })
     }
 
@@ -333,9 +353,7 @@ impl ReadAccess {
             }
         };
         let at_namespaces = format!("{path}.namespaces");
-        for (index, name) in self.namespaces.iter().enumerate() {
-            NAMESPACE.check(&format!("{at_namespaces}[{index}]"), name)?;
-        }
+        names(&at_namespaces, &self.namespaces, &NAMESPACE)?;
         let scope = match (self.scope, self.namespaces.is_empty()) {
             (ReadPlace::ParentNamespace, true) => ReadScope::ParentNamespace,
             (ReadPlace::Cluster, true) => ReadScope::Cluster,
@@ -362,6 +380,14 @@ impl ReadAccess {
             privileged: self.privileged,
         })
     }
+}
+
+/// Checks the form of names.
+fn names(path: &str, names: &[String], form: &TextForm) -> Result<BTreeSet<String>, Error> {
+    for (index, name) in names.iter().enumerate() {
+        form.check(&format!("{path}[{index}]"), name)?;
+    }
+    Ok(names.iter().cloned().collect())
 }
 
 /// Returns grants by kind, at most one for each; `problem` is the reason why there can be no such grant.
