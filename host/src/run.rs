@@ -407,7 +407,7 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
 }
 
 /// Returns the end of a host of which every plugin file was refused. A full disk, for example, is no fault of the files.
-fn end_of_refusal(refused: &[(PathBuf, plugins::Error)]) -> Exit {
+fn end_of_refusal(refused: &[(std::path::PathBuf, plugins::Error)]) -> Exit {
     let mut errors = refused.iter().map(|(_, error)| error.retry());
     if errors.any(|retry| retry == Retry::Backoff) {
         Exit::Failure
