@@ -43,18 +43,25 @@ pub fn is_valid_selector(selector: &Selector) -> bool {
     })
 }
 
-/// Returns the labels, as `key=value`, that every selected object has.
-pub fn required_labels(selector: &Selector) -> Vec<String> {
-    let expressions = selector.clone().into_iter();
-    expressions
-        .filter_map(|expression| match expression {
-            Expression::Equal(key, value) => Some(format!("{key}={value}")),
-            Expression::In(key, values) if values.len() == 1 => {
-                values.first().map(|value| format!("{key}={value}"))
-            }
-            _ => None,
-        })
-        .collect()
+/// The JSON form of a selector: its text, or `null` if it selects all.
+pub(super) mod selector_text {
+    use kube_core::Selector;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(
+        selector: &Selector,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let text = (!selector.selects_all()).then(|| selector.to_string());
+        text.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Selector, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
+        super::parse_selector(&text).map_err(Error::custom)
+    }
 }
 
 /// Parses one requirement; the key and the values are not checked.
@@ -87,8 +94,7 @@ fn expression(text: &str) -> Option<Expression> {
 /// Returns true for a label key: an optional DNS prefix and a name.
 fn is_key(text: &str) -> bool {
     let dns = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
-    let is_prefix =
-        |prefix: &str| (1..=253).contains(&prefix.len()) && prefix.bytes().all(dns);
+    let is_prefix = |prefix: &str| (1..=253).contains(&prefix.len()) && prefix.bytes().all(dns);
     match text.split_once('/') {
         Some((prefix, name)) => is_prefix(prefix) && is_word(name),
         None => is_word(text),
@@ -171,12 +177,6 @@ mod tests {
     }
 
     #[test]
-    fn returns_the_labels_that_all_selected_objects_have() {
-        let selector = parse_selector("a=1,b!=2,c in (3),d in (4,5),e").unwrap();
-        assert_eq!(required_labels(&selector), ["a=1", "c=3"]);
-    }
-
-    #[test]
     fn shows_one_text_for_equal_selectors() {
         for (text, shown) in [
             ("", ""),
@@ -193,7 +193,9 @@ mod tests {
     #[test]
     fn a_list_of_values_is_not_empty() {
         for of in [Expression::In, Expression::NotIn] {
-            assert!(is_valid_selector(&of("a".to_owned(), ["b".to_owned()].into()).into()));
+            assert!(is_valid_selector(
+                &of("a".to_owned(), ["b".to_owned()].into()).into()
+            ));
             assert!(!is_valid_selector(&of("a".to_owned(), [].into()).into()));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use innkeeper_model::{Gvk, Limits, Reads};
+use innkeeper_model::{Limits, Reads};
 use wasmtime::{Store, Trap, WasmBacktrace, component::ResourceTableError};
 
 use crate::{
@@ -20,13 +20,6 @@ const LIFT_BYTES_EXTRA: usize = 1024 * 1024;
 /// Part of the error of wasmtime if more than that would be lifted; a test fails when the text changes.
 const LIFT_REFUSED: &str = "fuel allocated for hostcalls";
 
-/// The end of the guest's part of a call.
-pub(super) enum GuestEnd<T> {
-    Returned(T),
-    Faulted(CallFault),
-    Parked(Gvk),
-}
-
 /// The state of a call that has ended, with its costs.
 pub(super) struct Ran {
     state: StoreState,
@@ -36,14 +29,15 @@ pub(super) struct Ran {
     waited_for_memory: bool,
 }
 
-/// Runs guest code; the instance and all that it holds are gone afterwards.
+/// Runs guest code, and returns its result or the reason for the missing one. The instance and all that it holds are gone
+/// afterwards.
 pub(super) fn run<T>(
     engine: &Engine,
     reads: Box<dyn AnyReads>,
     context: &Context,
     limits: &Limits,
     guest: impl FnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
-) -> (GuestEnd<T>, Ran) {
+) -> (Result<T, Ending>, Ran) {
     // Taken before the clock starts, because waiting is not the guest's time, and held until the store is dropped. Memory
     // comes first in every call: with one order, no two calls wait for each other.
     let memory_bytes_max = engine.memory_bytes_max(limits.memory_bytes_max);
@@ -67,10 +61,10 @@ pub(super) fn run<T>(
     let timing = timing(watch.started_at(), &state, ended_at);
     let waited_for_memory = memory.has_waited();
     let ended = match (state.ending.take(), result) {
-        (Some(Ending::Parked(kind)), _) => GuestEnd::Parked(kind),
-        (Some(Ending::Fault(fault)), _) => GuestEnd::Faulted(fault),
-        (None, Ok(value)) => GuestEnd::Returned(value),
-        (None, Err(error)) => GuestEnd::Faulted(breakdown(&mut state, &error, lift_bytes_max)),
+        (Some(ending), _) => Err(ending),
+        (None, result) => {
+            result.map_err(|error| Ending::Fault(breakdown(&mut state, &error, lift_bytes_max)))
+        }
     };
     let fuel = left.map(|left| u64::MAX - left);
     (

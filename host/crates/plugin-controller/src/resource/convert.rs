@@ -17,9 +17,9 @@ use kube::ResourceExt;
 use serde_json::{Map, Value};
 
 use super::{
-    ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, LimitsSpec, LocalRef, OciSource,
-    ParentsSpec, Plugin, PruneBudget, ReadAccess, ReadForm, ReadPlace, Rollout, RolloutSpec,
-    ServiceAccountRef, SourceSpec, Terms, VerifySpec,
+    ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, Identity, LimitsSpec, LocalRef,
+    OciSource, ParentsSpec, Plugin, PruneBudget, ReadAccess, ReadForm, ReadPlace, Rollout,
+    RolloutSpec, ServiceAccountRef, SourceSpec, Terms, VerifySpec,
     forms::{
         DATA_KEY, DIGEST, FIELD_MANAGER, GROUP, KIND, NAME, NAMESPACE, PATH, PERCENTAGE,
         PUBLIC_KEY, REFERENCE, RESERVED_MANAGER, REVISION, URL,
@@ -49,6 +49,8 @@ pub struct Declared {
     pub digest: Option<Digest>,
     /// The public keys of which one must have signed; none: signatures are not checked.
     pub keys: Vec<PublicKey>,
+    /// The identity that the signed component must have.
+    pub identity: Identity,
     /// The plugin's configuration.
     pub config: Map<String, Value>,
     /// The terms under which it is served.
@@ -106,6 +108,10 @@ impl Plugin {
             pull_every: spec.source.pull_every("spec.source")?,
             digest: digest.transpose()?,
             keys: keys.transpose()?.unwrap_or_default(),
+            identity: spec.verify.as_ref().map_or_else(
+                || Ok(Identity::default()),
+                |verify| verify.identity("spec.verify"),
+            )?,
             config: spec.config.clone(),
             terms,
             rollout: spec.rollout.rollout("spec.rollout")?,

@@ -3,9 +3,9 @@
 use super::*;
 use crate::{
     convert,
-    fixture::{Foreign, guest},
     random::RandomStream,
-    sandbox::{self, GuestEnd},
+    sandbox,
+    testing::{Foreign, guest},
     wasi::is_known,
 };
 
@@ -427,7 +427,7 @@ fn only_a_guest_that_uses_wasi_has_its_state() {
     let calling = imports().doing("(drop (call $get-stdout))", &[]);
     for (guest, expected) in [(guest(), false), (imports(), false), (calling, true)] {
         let artifact = compiled(guest);
-        let adapter = convert::adapter(artifact.contract(), &artifact.component).unwrap();
+        let adapter = convert::adapter(artifact.contract(), &artifact.code.component).unwrap();
         let limits = Limits::default();
         let (end, _) = sandbox::run(
             &ENGINE,
@@ -442,7 +442,7 @@ fn only_a_guest_that_uses_wasi_has_its_state() {
                 Ok(store.data().wasi.is_some())
             },
         );
-        assert!(matches!(end, GuestEnd::Returned(has_state) if has_state == expected));
+        assert_eq!(end.ok(), Some(expected));
     }
 }
 
