@@ -2,11 +2,14 @@
 
 pub mod config;
 
+pub mod failure;
+
 pub mod admin;
 pub mod build;
 pub mod dev;
 pub mod inspect;
 pub mod manifests;
+pub mod plugin_file;
 pub mod registry;
 pub mod render;
 pub mod run;

@@ -5,6 +5,7 @@
     reason = "a failed expectation of a test is a panic"
 )]
 
+mod admin;
 mod answers;
 mod artifacts;
 mod building;
@@ -14,3 +15,4 @@ mod files;
 mod kubeconfigs;
 mod readme;
 mod registries;
+mod wasip2;

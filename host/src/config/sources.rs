@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use innkeeper_source as source;
+use innkeeper_model::Selector;
+use innkeeper_source::{self as source, Proxies};
 
 use super::{
-    registry::{Proxies, proxies},
+    registry::proxies,
     values::{Pem, authorities, selector},
 };
 
@@ -53,7 +54,7 @@ pub struct SourceArgs {
     /// The selectors of two hosts must not select the same Plugin, and no two Plugins may have the same parent kind:
     /// hosts do not know each other's Plugins [default: all Plugins].
     #[arg(long = "plugin-selector", value_name = "SELECTOR", env = "INNKEEPER_PLUGIN_SELECTOR", value_parser = selector)]
-    pub selector: Option<String>,
+    pub selector: Option<Selector>,
     /// The proxies of the environment.
     #[arg(skip = proxies())]
     proxies: Proxies,
@@ -84,7 +85,7 @@ impl SourceArgs {
             source_dir: self.source_dir.clone(),
             allow_local: self.allow_local,
             certificates_pem: self.ca_file.clone().unwrap_or_default(),
-            proxies: self.proxies.clone().into(),
+            proxies: self.proxies.clone(),
             mirrors,
             ..source::Settings::default()
         }

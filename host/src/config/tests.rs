@@ -61,10 +61,12 @@ fn fills_in_every_limit() {
     assert!(args.plugins.workers.get() >= 1);
     assert!(!args.plugins.forget_passes);
     assert_eq!(args.plugins.resync_period, Duration::from_hours(10));
-    let given = "--plugin a.wasm --forget-passes --guest-memory 16 --workers 3 --drain-timeout 0";
+    assert_eq!(args.plugins.cache_bytes_max, 512 << 20);
+    let given = "--plugin a.wasm --forget-passes --guest-memory 16 --workers 3 --drain-timeout 0 --cache-size 20";
     let given = run(&given.split(' ').collect::<Vec<_>>());
     assert!(given.plugins.forget_passes);
     assert_eq!(given.plugins.guest_memory_bytes_max, Some(16 << 20));
+    assert_eq!(given.plugins.cache_bytes_max, 20 << 20);
     assert_eq!(given.plugins.workers.get(), 3);
     assert_eq!(given.plugins.drain, Duration::ZERO);
 }
@@ -161,14 +163,13 @@ fn reads_what_plugins_may_do() {
     let settings = run(&["--plugin", "a.wasm", "--grants", &named]);
     let granted = settings.plugins.grants();
     assert_eq!(granted["a"]["children"][0]["kind"], "Pod");
+    let other = file(dir.path(), "b.yaml", "{}");
+    let second = format!("a={other}");
     let twice = [
-        "run", "--plugin", "a", "--grants", &named, "--grants", &named,
+        "run", "--plugin", "a", "--grants", &named, "--grants", &second,
     ];
-    let message = rejection(&twice);
-    assert!(
-        message.contains("--grants names plugin a twice"),
-        "{message}"
-    );
+    let said = format!("--grants names plugin a twice, with {given} and {other}: give one");
+    assert!(rejection(&twice).contains(&said));
 }
 
 #[test]
@@ -187,6 +188,7 @@ fn rejects_what_it_does_not_understand() {
         (&["run", "--plugin", "a", "--workers", "0"], "workers"),
         (&["run", "--drain-timeout", "3601"], "not in 0..=3600"),
         (&["run", "--guest-memory", "15"], "--guest-memory <MIB>"),
+        (&["run", "--cache-size", "15"], "--cache-size <MIB>"),
         (
             &["run", "--host-namespace", "A"],
             "use at most 63 lower-case",
@@ -240,6 +242,10 @@ fn names_of_the_manifests_are_checked() {
             "invalid value 'Inn' for '--namespace <NAME>': use at most 63 lower-case",
         ),
         (
+            &["manifests", "--plugin", "a", "b", "--print-grants"],
+            "--print-grants prints the file of one plugin: give one --plugin",
+        ),
+        (
             &["manifests", "--plugin", "a", "--name", "Inn"],
             "invalid value 'Inn' for '--name <NAME>': use at most 63 lower-case",
         ),
@@ -253,6 +259,19 @@ fn names_of_the_manifests_are_checked() {
                 "a=b",
             ],
             "PLUGIN=NAMESPACE/NAME",
+        ),
+        (
+            &[
+                "manifests",
+                "--plugin",
+                "a",
+                "--plugin-resources",
+                "--account",
+                "a=b/c",
+                "--account",
+                "a=d/e",
+            ],
+            "--account names plugin a twice, with b/c and d/e: give one of them",
         ),
     ];
     check_rejections(cases);
@@ -384,7 +403,7 @@ fn namespaces_are_taken_in_order_and_bad_ones_are_named() {
 fn a_plugin_selector_is_read_as_kubectl_reads_one() {
     let settings = run(&["--plugin-selector", " team in (a, b),!old "]);
     let selector = settings.sources.selector;
-    assert_eq!(selector.as_deref(), Some("team in (a, b),!old"));
+    assert_eq!(selector.unwrap().to_string(), "team in (a,b),!old");
     for (given, part) in [
         ("", "it selects everything: omit the flag"),
         (
@@ -496,6 +515,20 @@ fn the_help_promises_a_usual_kubeconfig_only_where_there_is_one() {
     assert!(help("dev").contains("--kubeconfig <FILE>"));
     let message = rejection(&["dev", "--plugin", "a"]);
     assert!(message.contains("--kubeconfig <FILE>"), "{message}");
+}
+
+#[test]
+fn only_a_cluster_of_dev_itself_grants_all_requests() {
+    let dev = |cluster: &[&str]| match parse(&[&["dev", "--plugin", "a"], cluster].concat()) {
+        Ok(Cli {
+            command: Command::Dev(args),
+            ..
+        }) => args.host().plugins.grants_requests,
+        other => panic!("{other:?}"),
+    };
+    assert!(dev(&["--controlplane", "c"]));
+    assert!(!dev(&["--kubeconfig", "k"]));
+    assert!(!run(&["--plugin", "a"]).plugins.grants_requests);
 }
 
 /// Two flattened groups with a field of the same name would share its value, and release builds of clap do not notice.

@@ -40,7 +40,7 @@ pub use self::warm::{OnceMade, Warm, Warmer};
 use innkeeper_apply::Target;
 use innkeeper_cluster::{Cluster, Interest, Observed, Registration};
 use innkeeper_model::{
-    Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, error_chain,
+    GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, Selector, error_chain,
 };
 use innkeeper_reconcile::{
     Attempt, Next, Shared,
@@ -67,7 +67,7 @@ pub struct ManagerContext {
     /// The plugins that the same host serves from files, with their kinds of parents.
     pub files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
     /// The label selector for the Plugins of this host; none: all.
-    pub selector: Option<String>,
+    pub selector: Option<Selector>,
     /// Takes plugins whose passes are to run.
     pub starts: mpsc::Sender<Start>,
     /// Ends the passes of all plugins.
@@ -93,8 +93,6 @@ pub struct Manager {
     expected: Once,
     /// The Plugins with a revision whose first passes are being analysed.
     on_trial: Mutex<BTreeSet<ObjectId>>,
-    /// The components that each Plugin may come back to.
-    kept: Mutex<BTreeMap<ObjectId, BTreeSet<Digest>>>,
 }
 
 /// The kind of the resource.
@@ -103,9 +101,9 @@ pub fn kind() -> Gvk {
 }
 
 /// Returns the interest in the Plugins of a host of this name.
-fn interest(name: PluginName, selector: Option<String>) -> Interest {
+fn interest(name: PluginName, selector: Option<Selector>) -> Interest {
     Interest {
-        selector,
+        selector: selector.unwrap_or_default(),
         ..parents_of(name, kind())
     }
 }
@@ -128,7 +126,6 @@ impl Manager {
             contest: Notify::new(),
             expected: Once::new(),
             on_trial: Mutex::default(),
-            kept: Mutex::default(),
         }
     }
 
@@ -223,6 +220,7 @@ impl Manager {
     /// Removes the state of a Plugin that is gone or not selected any more; its children stay.
     async fn forget(&self, id: &ObjectId) {
         let state = self.states.lock().remove(id);
+        self.context.loader.need_nothing(id);
         let name = PluginName::new(&id.name);
         // The priority and the metrics of that name belong to the file.
         if let Ok(name) = &name
@@ -239,7 +237,6 @@ impl Manager {
             self.with_priorities(|all| all.withdraw(&name));
         }
         self.on_trial.lock().remove(id);
-        self.keep_only(id, BTreeSet::new());
     }
 
     /// Returns the state of a Plugin at its first pass in this process.

@@ -9,12 +9,13 @@ use serde_json::{Map, Value, json};
 
 mod depth;
 mod grants;
+mod pods;
 
 use innkeeper_model::{
     Access, ApplyPolicy, Child, ChildKind, Condition, ConditionStatus, Desired, Event, EventType,
     Fault, FaultKind, Generated, GroupKind, Gvk, Limits, Manifest, ObjectId, Outcome, ParentKind,
     Phase, PluginName, ReadKind, ReadScope, Readiness, RemovalPolicy, Report, Resource, Resources,
-    Scope,
+    Scope, Selector,
 };
 
 use super::*;
@@ -54,7 +55,7 @@ fn read(api_version: &str, kind: &str, access: Access, scope: ReadScope) -> Read
         kind: gvk(api_version, kind),
         access,
         scope,
-        label_selector: None,
+        label_selector: Selector::default(),
     }
 }
 
@@ -150,7 +151,7 @@ struct Scene {
 
 fn scene() -> Scene {
     let manifest = manifest();
-    let mut grants = Grants::for_file(&manifest);
+    let mut grants = Grants::proposed(&manifest);
     let privileged = ChildGrant {
         privileged: true,
         depth: 1,
@@ -183,6 +184,7 @@ impl Scene {
             grants: &self.grants,
             limits: &self.limits,
             resources: &Cluster,
+            host_namespace: "innkeeper-system",
             parent: &self.parent,
             depth: 0,
             phase: self.phase,

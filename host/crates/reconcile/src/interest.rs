@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, iter, sync::Arc};
 
 use innkeeper_cluster::{ChildInterest, Interest};
-use innkeeper_model::{Gvk, PluginName, ReadKind, Scope};
+use innkeeper_model::{Gvk, PluginName, ReadKind, Scope, Selector};
 
 use super::epoch::Serving;
 
@@ -54,7 +54,7 @@ pub(super) fn interest<'a>(
         parent: declaration.map_or(parent, |parent| &parent.kind).clone(),
         children,
         reads,
-        selector: None,
+        selector: Selector::default(),
         field_managers,
     }
 }
@@ -83,9 +83,9 @@ impl Serving {
 mod tests {
     use super::*;
     use crate::tests::serving_of;
-    use innkeeper_model::LabelSelector;
+    use innkeeper_model::parse_selector;
     use innkeeper_policy::Selection;
-    use innkeeper_sandbox::fixture::{Description, guest};
+    use innkeeper_sandbox::testing::{Description, guest};
 
     fn serving(child: &str, read: &str) -> Serving {
         let kind = |kind: &str| ["v1", kind].map(str::to_owned);
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(managers(&new, &[&old, &as_operator]), ["operator"]);
         assert_eq!(managers(&as_operator, &[&new]), ["operator"]);
         assert_eq!(managers(&new, &[&old]), [""; 0]);
-        let by_labels = LabelSelector::parse("team=a").unwrap();
+        let by_labels = parse_selector("team=a").unwrap();
         let choosy = serving("Service", "Pod").selecting(Selection {
             namespaces: by_labels,
             ..Selection::default()

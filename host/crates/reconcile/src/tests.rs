@@ -17,7 +17,7 @@ use innkeeper_model::{GroupKind, Gvk, HashKey, Limits, ObjectId, PluginName};
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
     Metering, Plugin, Pool,
-    fixture::{Guest, described, desired, engine, guest, owned_child},
+    testing::{Guest, described, desired, engine, guest, owned_child},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -170,7 +170,7 @@ pub(crate) fn parent(namespace: &str) -> ObjectId {
 pub(crate) fn serving_of(guest: Guest) -> Serving {
     let described = described(&engine(Metering::Epochs), &guest.build());
     let plugin: Plugin = described.configure(&Map::new()).unwrap();
-    let grants = Grants::for_file(plugin.manifest());
+    let grants = Grants::proposed(plugin.manifest());
     Serving::new(
         Arc::new(plugin),
         Arc::new(grants),

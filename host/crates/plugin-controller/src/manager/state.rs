@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_apply::Target;
-use innkeeper_model::{Backoff, Condition, ConditionStatus, Digest, Object, Retry, Uid};
+use innkeeper_model::{Backoff, Condition, ConditionStatus, Digest, Manifest, Object, Retry, Uid};
 use innkeeper_reconcile::RecentFault;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ use crate::{
         AnalysisVerdict, FirstPasses, History, NextStep, PastRevision, RolloutAnalysis, Stage,
         StageFailure, loads_the_same,
     },
-    resource::{self, CandidateStatus, Declared},
+    resource::{self, CandidateStatus, Declared, Terms},
 };
 
 /// The wait after the first of several failed steps, doubled by each further one. Chosen, not measured.
@@ -31,6 +31,9 @@ const RELEASE_PERIOD: Duration = Duration::from_secs(1);
 
 /// The reason while another plugin is active for the same kind of parents.
 pub(super) const PARENT_TAKEN: &str = "ParentTaken";
+
+/// The reason while the grants do not suffice.
+pub(super) const NOT_GRANTED: &str = "NotGranted";
 
 /// Condition type: the declared revision is not active, because a stage failed.
 const DEGRADED: &str = "Degraded";
@@ -91,6 +94,12 @@ impl LoadAttempt {
 
     pub(super) fn is_due(&self) -> bool {
         is_past(self.due())
+    }
+
+    /// Returns true if the attempt ended before compiling for lack of grants, and the grants have changed.
+    fn is_outgrown(&self, declared: &Declared) -> bool {
+        let lacked_grants = matches!(&self.result, Err(failure) if failure.reason == NOT_GRANTED);
+        lacked_grants && self.declared.terms.grants != declared.terms.grants
     }
 
     fn plugin(&self) -> Option<&Arc<Plugin>> {
@@ -162,7 +171,8 @@ impl PluginState {
         let attempt = self
             .attempt
             .as_ref()
-            .filter(|attempt| loads_the_same(&attempt.declared, declared) && !attempt.is_due());
+            .filter(|attempt| loads_the_same(&attempt.declared, declared) && !attempt.is_due())
+            .filter(|attempt| !attempt.is_outgrown(declared));
         let loaded = attempt
             .and_then(LoadAttempt::plugin)
             .filter(|plugin| !self.refused.contains_key(plugin.revision()))
@@ -206,7 +216,7 @@ impl PluginState {
             Ok(plugin) => plugin,
             Err(failure) => return Some(failure.clone()),
         };
-        if let Err(failure) = granted(declared, plugin) {
+        if let Err(failure) = granted(&declared.terms, plugin.manifest()) {
             return Some(failure);
         }
         if let Some(message) = self.rollback(plugin) {
@@ -253,10 +263,16 @@ impl PluginState {
         let verified_by = attempt
             .and_then(|attempt| attempt.component.as_ref())
             .map_or("", |component| &component.verified_by);
+        // A component whose parents are not granted is described by its embedded description, and is not compiled.
+        let is_uncompiled = attempt.is_some_and(
+            |attempt| matches!(&attempt.result, Err(failure) if failure.stage == Stage::Granted),
+        );
         let kind = stage.condition();
         let (reason, message) = match (failure, stage, reduced) {
             (Some(failure), ..) if failure.stage == stage => return failed(failure),
-            (Some(failure), ..) if failure.stage < stage => {
+            (Some(failure), ..)
+                if failure.stage < stage || stage == Stage::Compiled && is_uncompiled =>
+            {
                 let message = waits_for(failure);
                 return condition(kind, ConditionStatus::Unknown, "NotReached", &message);
             }
@@ -448,15 +464,15 @@ impl PluginState {
     }
 }
 
-/// Checks that the declared terms grant all that a plugin requires.
-pub(super) fn granted(declared: &Declared, plugin: &Plugin) -> Result<(), StageFailure> {
-    let assessment = declared.terms.assess(plugin.manifest());
+/// Checks that terms grant all that a plugin requires.
+pub(super) fn granted(terms: &Terms, manifest: &Manifest) -> Result<(), StageFailure> {
+    let assessment = terms.assess(manifest);
     if assessment.serves() {
         return Ok(());
     }
     let message = resource::lines(&assessment).unwrap_or_default();
     let (stage, retry) = (Stage::Granted, Retry::OnChange);
-    Err(StageFailure::new(stage, "NotGranted", message, retry))
+    Err(StageFailure::new(stage, NOT_GRANTED, message, retry))
 }
 
 /// Returns a note that the active revision faults too often, with the reason why it is not rolled back.

@@ -8,7 +8,7 @@ use std::{
 
 use futures::FutureExt;
 use innkeeper_cluster::{Observed, Registration};
-use innkeeper_model::{Gvk, ObjectId, PluginName};
+use innkeeper_model::{Gvk, ObjectId, PluginName, Selector};
 use innkeeper_reconcile::{
     Attempt, Next,
     controller::{self, Work, queue::Class},
@@ -18,7 +18,8 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
-    Loader, WAITING_RECHECK, declared, interest, load::configure, report::status_of, serve::under,
+    Loader, WAITING_RECHECK, declared, interest, load::configure, report::status_of,
+    resume::needs_of, serve::under, state::NOT_GRANTED,
 };
 use crate::{lifecycle::StageFailure, resource::Declared};
 
@@ -52,7 +53,7 @@ impl Warmer {
     pub fn new(
         loader: Arc<Loader>,
         name: PluginName,
-        selector: Option<String>,
+        selector: Option<Selector>,
         once_made: OnceMade,
     ) -> Self {
         Self {
@@ -90,6 +91,8 @@ impl Warmer {
                 self.ready.lock().insert(name, ready);
                 next
             }
+            // Only a change of the Plugin helps.
+            Err(failure) if failure.reason == NOT_GRANTED => Next::UntilChanged,
             Err(failure) => {
                 let error = &failure.message;
                 warn!(plugin = %name, error, "failed to load the component of a Plugin on standby");
@@ -104,11 +107,9 @@ impl Warmer {
         let plugin = configure(&component, &declared.config)?;
         let serving = under(terms, plugin);
         let once_made = (self.once_made)(name);
-        let interests = serving.interests(name, &once_made);
-        Ok(interests
-            .into_iter()
-            .map(|interest| self.loader.cluster.register(interest))
-            .collect())
+        let interests = serving.interests(name, &once_made).into_iter();
+        let watches = interests.map(|interest| self.loader.cluster.register(interest));
+        Ok(watches.collect())
     }
 
     /// Drops the triggers of all watches, which would grow without bound because no pass follows them.
@@ -132,6 +133,7 @@ impl Work for Warmer {
             Observed::Gone => {
                 let name = PluginName::new(&id.name);
                 name.map(|name| self.ready.lock().remove(&name)).ok();
+                self.loader.need_nothing(&id);
                 return Next::Forget;
             }
             Observed::Behind { until } => {
@@ -139,6 +141,7 @@ impl Work for Warmer {
             }
             Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
         };
+        self.loader.need(&id, needs_of(&plugin));
         match declared(&plugin) {
             Ok(declared) => self.prepare(declared, status_of(&plugin).digest).await,
             // The active host reports it in the status.

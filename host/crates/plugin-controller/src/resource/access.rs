@@ -40,6 +40,21 @@ pub struct GrantsSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub reads: Vec<ReadAccess>,
+    /// The level of the Pod Security Standards that Pods and Pod templates of children must meet.
+    ///
+    /// Custom kinds that make Pods are not checked, because their Pods are not known.
+    #[serde(default)]
+    pub pod_security: PodSecurityLevel,
+    /// Service accounts that Pods of children may use, besides the account default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    #[x_kube(validation = Rule::new(format!("self.all(it, {})", NAME.holds("it"))).message(NAME.must()))]
+    pub service_accounts: Vec<String>,
+    /// System namespaces in which it may serve parents and make children: those of Kubernetes, kube-*, and the host's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+    #[x_kube(validation = Rule::new(format!("self.all(it, {})", NAMESPACE.holds("it"))).message(NAMESPACE.must()))]
+    pub system_namespaces: Vec<String>,
     /// Writes children as this account instead of as the host.
     ///
     /// The account has to name this Plugin in its annotation innkeeper.dev/plugins.
@@ -121,7 +136,8 @@ pub struct ChildAccess {
     #[serde(default)]
     #[schemars(range(min = DEPTH.min, max = DEPTH.max))]
     pub depth: i32,
-    /// Has to be true for a privileged kind.
+    /// Has to be true for a privileged kind, and lets children of kind Secret be tokens of service accounts and bootstrap
+    /// tokens.
     #[serde(default)]
     pub privileged: bool,
 }
@@ -165,6 +181,19 @@ pub struct ReadAccess {
     /// Has to be true for a privileged kind.
     #[serde(default)]
     pub privileged: bool,
+}
+
+/// A level of the Pod Security Standards.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum PodSecurityLevel {
+    /// Hardened Pods only.
+    #[default]
+    Restricted,
+    /// Pods without known escalations of privileges.
+    Baseline,
+    /// All Pods, which includes Pods that take over their node.
+    Privileged,
 }
 
 /// The part of an object that the plugin sees.

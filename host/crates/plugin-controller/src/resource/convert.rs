@@ -1,26 +1,33 @@
 //! The conversion of a spec for the rest of the host: it fills in every default and checks every rule again.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use innkeeper_model::{Access, Digest, GroupKind, LabelSelector, Limits, PluginName, ReadScope};
+use innkeeper_model::{
+    Access, Digest, GroupKind, Limits, PluginName, ReadScope, Selector, is_valid_selector,
+    parse_selector,
+};
 use innkeeper_policy::{
-    ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, Selection, is_built_in, is_privileged,
-    is_secret,
+    ChildGrant, CrdGrant, Grants, ParentGrant, PodSecurity, ReadGrant, Selection, is_built_in,
+    is_privileged, is_secret,
 };
 use innkeeper_source::{PublicKey, Reference};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, util::intstr::IntOrString};
-use kube::{ResourceExt, core::Selector};
+use kube::ResourceExt;
 use serde_json::{Map, Value};
 
 use super::{
-    ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, LimitsSpec, LocalRef, OciSource,
-    ParentsSpec, Plugin, PruneBudget, ReadAccess, ReadForm, ReadPlace, Rollout, RolloutSpec,
-    ServiceAccountRef, SourceSpec, Terms, VerifySpec,
+    ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, Identity, LimitsSpec, LocalRef,
+    OciSource, ParentsSpec, Plugin, PodSecurityLevel, PruneBudget, ReadAccess, ReadForm, ReadPlace,
+    Rollout, RolloutSpec, ServiceAccountRef, SourceSpec, Terms, VerifySpec,
     access::DEPTH,
     forms::{
         DATA_KEY, DIGEST, FIELD_MANAGER, GROUP, KIND, NAME, NAMESPACE, PATH, PERCENTAGE,
-        PUBLIC_KEY, REFERENCE, RESERVED_MANAGER, REVISION, URL,
+        PUBLIC_KEY, REFERENCE, RESERVED_MANAGER, REVISION, TextForm, URL,
     },
     options::{
         BYTES_PER_NAMESPACE, CHILDREN, CONCURRENCY, DEADLINE, HOST_CALL_BYTES, HOST_CALLS, LOGS,
@@ -48,6 +55,8 @@ pub struct Declared {
     pub digest: Option<Digest>,
     /// The public keys of which one must have signed; none: signatures are not checked.
     pub keys: Vec<PublicKey>,
+    /// The identity that the signed component must have.
+    pub identity: Identity,
     /// The plugin's configuration.
     pub config: Map<String, Value>,
     /// The terms under which it is served.
@@ -105,6 +114,10 @@ impl Plugin {
             pull_every: spec.source.pull_every("spec.source")?,
             digest: digest.transpose()?,
             keys: keys.transpose()?.unwrap_or_default(),
+            identity: spec.verify.as_ref().map_or_else(
+                || Ok(Identity::default()),
+                |verify| verify.identity("spec.verify"),
+            )?,
             config: spec.config.clone(),
             terms,
             rollout: spec.rollout.rollout("spec.rollout")?,
@@ -136,14 +149,12 @@ fn selection(spec: Option<&ParentsSpec>, path: &str) -> Result<Selection, Error>
         return Ok(Selection::default());
     };
     let read = |selector: &Option<meta::LabelSelector>, name: &str| {
-        let selector = selector.clone().unwrap_or_default();
-        let invalid = || {
+        let selector = Selector::try_from(selector.clone().unwrap_or_default()).ok();
+        selector.filter(is_valid_selector).ok_or_else(|| {
             let problem = "must be a label selector: matchLabels, and matchExpressions with the \
                            operators In and NotIn with values, Exists and DoesNotExist without";
             Error::field(format!("{path}.{name}"), problem)
-        };
-        let selector = Selector::try_from(selector).map_err(|_| invalid())?;
-        LabelSelector::parse(&selector.to_string()).map_err(|_| invalid())
+        })
     };
     Ok(Selection {
         namespaces: read(&spec.namespace_selector, "namespaceSelector")?,
@@ -313,6 +324,22 @@ impl GrantsSpec {
             })?,
             children: by_kind(&format!("{path}.children"), children, |_, _| None)?,
             reads: reads.collect::<Result<_, _>>()?,
+            pod_security: match self.pod_security {
+                PodSecurityLevel::Restricted => PodSecurity::Restricted,
+                PodSecurityLevel::Baseline => PodSecurity::Baseline,
+                PodSecurityLevel::Privileged => PodSecurity::Privileged,
+            },
+            service_accounts: names(
+                &format!("{path}.serviceAccounts"),
+                &self.service_accounts,
+                &NAME,
+            )?,
+            system_namespaces: names(
+                &format!("{path}.systemNamespaces"),
+                &self.system_namespaces,
+                &NAMESPACE,
+            )?,
+            beyond_parent_namespace: true,
         })
     }
 
@@ -339,9 +366,7 @@ impl ReadAccess {
             }
         };
         let at_namespaces = format!("{path}.namespaces");
-        for (index, name) in self.namespaces.iter().enumerate() {
-            NAMESPACE.check(&format!("{at_namespaces}[{index}]"), name)?;
-        }
+        names(&at_namespaces, &self.namespaces, &NAMESPACE)?;
         let scope = match (self.scope, self.namespaces.is_empty()) {
             (ReadPlace::ParentNamespace, true) => ReadScope::ParentNamespace,
             (ReadPlace::Cluster, true) => ReadScope::Cluster,
@@ -358,19 +383,24 @@ impl ReadAccess {
                 return Err(Error::field(at_namespaces, problem));
             }
         };
-        if let Some(text) = &self.label_selector {
-            LabelSelector::parse(text).map_err(|error| {
-                Error::field(format!("{path}.labelSelector"), format!("{error}"))
-            })?;
-        }
+        let label_selector = parse_selector(self.label_selector.as_deref().unwrap_or_default())
+            .map_err(|error| Error::field(format!("{path}.labelSelector"), format!("{error}")))?;
         Ok(ReadGrant {
             kind,
             access,
             scope,
-            label_selector: self.label_selector.clone(),
+            label_selector,
             privileged: self.privileged,
         })
     }
+}
+
+/// Checks the form of names.
+fn names(path: &str, names: &[String], form: &TextForm) -> Result<BTreeSet<String>, Error> {
+    for (index, name) in names.iter().enumerate() {
+        form.check(&format!("{path}[{index}]"), name)?;
+    }
+    Ok(names.iter().cloned().collect())
 }
 
 /// Returns grants by kind, at most one for each; `problem` is the reason why there can be no such grant.

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use expect_test::expect;
 use innkeeper_model::{
     Access, ChildKind, GroupKind, Gvk, Limits, Manifest, ParentKind, PluginName, ReadKind,
-    ReadScope, Scope, yaml,
+    ReadScope, Scope, SelectorExt, parse_selector, yaml,
 };
-use innkeeper_policy::{Grants, ReadGrant, Selection};
+use innkeeper_policy::{Grants, PodSecurity, ReadGrant, Selection};
 use innkeeper_schema::Schema;
 use serde_json::{Map, Value, json};
 
@@ -103,6 +103,7 @@ fn a_spec_with_nothing_but_a_source_has_every_default() {
         pull_every,
         digest,
         keys,
+        identity,
         config,
         terms,
         rollout,
@@ -112,9 +113,10 @@ fn a_spec_with_nothing_but_a_source_has_every_default() {
     let path = "memcached.wasm".to_owned();
     assert_eq!(origin, Origin::File(FileSource { path }));
     assert_eq!((pull_every, digest, keys), (None, None, Vec::new()));
+    assert_eq!(identity, Identity::default());
     assert_eq!(config, Map::new());
     assert_eq!(terms.limits, Limits::default());
-    assert_eq!(terms.grants, Grants::default());
+    assert_eq!(terms.grants, no_grants());
     assert_eq!(terms.parents, Selection::default());
     assert_eq!(terms.field_manager, "innkeeper:memcached");
     assert_eq!(terms.service_account, None);
@@ -257,7 +259,7 @@ fn check_granted(grants: &Grants) {
         kind: kind("", "ConfigMap"),
         access: Access::Full,
         scope: ReadScope::Namespaces(["a", "b"].map(Arc::from).into()),
-        label_selector: Some("app=web,tier in (a,b)".to_owned()),
+        label_selector: parse_selector("app=web,tier in (a,b)").unwrap(),
         privileged: false,
     };
     assert_eq!(grants.reads[1], expected);
@@ -588,6 +590,18 @@ fn errors_of_the_host_alone_name_the_field_too() {
             ],
         ),
         (
+            json!({"parents": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": []}]}}}),
+            expect![
+                "spec.parents.namespaceSelector must be a label selector: matchLabels, and matchExpressions with the operators In and NotIn with values, Exists and DoesNotExist without"
+            ],
+        ),
+        (
+            json!({"parents": {"labelSelector": {"matchLabels": {"a": "b c"}}}}),
+            expect![
+                "spec.parents.labelSelector must be a label selector: matchLabels, and matchExpressions with the operators In and NotIn with values, Exists and DoesNotExist without"
+            ],
+        ),
+        (
             json!({"verify": {"keys": ["-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"]}}),
             expect![
                 "spec.verify.keys[0] cannot be used: this kind of public key is not supported: use ECDSA on P-256, as cosign does, or Ed25519"
@@ -654,7 +668,7 @@ fn manifest() -> Manifest {
         kind: Gvk::new("", "v1", kind),
         access,
         scope,
-        label_selector: selector.map(str::to_owned),
+        label_selector: parse_selector(selector.unwrap_or_default()).unwrap(),
     };
     Manifest {
         name: PluginName::new("memcached").unwrap(),
@@ -773,7 +787,7 @@ fn grants_of_a_file_are_those_of_a_spec() {
     let mut of_file = grants.clone();
     of_file.remove("serviceAccountRef");
     assert_eq!(grants_of_file(&of_file).unwrap(), in_spec);
-    assert_eq!(grants_of_file(&Map::new()).unwrap(), Grants::default());
+    assert_eq!(grants_of_file(&Map::new()).unwrap(), no_grants());
 
     for (grants, expected) in [
         (
@@ -803,6 +817,69 @@ fn grants_of_a_file_are_those_of_a_spec() {
     ] {
         let error = grants_of_file(&grants).unwrap_err();
         expected.assert_eq(&chain(&error));
+    }
+}
+
+/// Stated grants that allow nothing.
+fn no_grants() -> Grants {
+    Grants {
+        beyond_parent_namespace: true,
+        ..Grants::default()
+    }
+}
+
+#[test]
+fn grants_are_written_as_they_are_read() {
+    let given = object(json!({
+        "parents": [
+            {"group": "apps", "kind": "Deployment", "builtin": true},
+            {"group": "example.com", "kind": "Pond"},
+            {"group": "innkeeper.dev", "kind": "Plugin", "privileged": true},
+        ],
+        "crds": [{"group": "example.com", "kind": "Lake"}],
+        "children": [
+            {"group": "", "kind": "Node", "privileged": true},
+            {"group": "", "kind": "Pod", "adopt": true},
+        ],
+        "reads": [
+            {"group": "", "kind": "Secret", "access": "hash", "scope": "Namespaces", "namespaces": ["a", "b"]},
+            {"group": "", "kind": "Pod", "access": "metadata", "scope": "Cluster", "labelSelector": "a=b"},
+            {"group": "", "kind": "Node", "access": "full", "scope": "ParentNamespace", "privileged": true},
+        ],
+        "podSecurity": "baseline",
+        "serviceAccounts": ["builder", "web.app"],
+        "systemNamespaces": ["kube-system"],
+    }));
+    let grants = grants_of_file(&given).unwrap();
+    assert_eq!(file_of_grants(&grants), given);
+    assert_eq!(file_of_grants(&no_grants()), Map::new());
+    // Without a kind that makes Pods, the level says nothing.
+    let config_map = object(json!({"children": [{"group": "", "kind": "ConfigMap"}]}));
+    let grants = grants_of_file(&config_map).unwrap();
+    assert_eq!(grants.pod_security, PodSecurity::Restricted);
+    assert_eq!(file_of_grants(&grants), config_map);
+}
+
+#[test]
+fn names_and_levels_in_grants_are_checked() {
+    for (grants, expected) in [
+        (json!({"podSecurity": "strict"}), "podSecurity"),
+        (json!({"serviceAccounts": ["A"]}), "serviceAccounts"),
+        (
+            json!({"systemNamespaces": ["kube.system"]}),
+            "systemNamespaces",
+        ),
+    ] {
+        let error = grants_of_file(&object(grants)).unwrap_err();
+        assert!(chain(&error).contains(expected), "{}", chain(&error));
+    }
+}
+
+#[test]
+fn proposed_and_requested_grants_can_be_written_and_read() {
+    let manifest = manifest();
+    for grants in [Grants::requested(&manifest), Grants::proposed(&manifest)] {
+        assert_eq!(grants_of_file(&file_of_grants(&grants)).unwrap(), grants);
     }
 }
 

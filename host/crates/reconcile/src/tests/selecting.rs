@@ -2,15 +2,15 @@
 
 use futures::FutureExt;
 use innkeeper_cluster::Answer;
-use innkeeper_model::{LabelSelector, ObjectRef, ReadFailure, ReadKey, ReadKind};
+use innkeeper_model::{ObjectRef, ReadFailure, ReadKey, ReadKind, parse_selector};
 use innkeeper_policy::Selection;
 
 use super::{dry_runs::dry_run_candidate, remembering::until_skipped, *};
 
 fn selection(namespaces: &str, parents: &str) -> Selection {
     Selection {
-        namespaces: LabelSelector::parse(namespaces).unwrap(),
-        parents: LabelSelector::parse(parents).unwrap(),
+        namespaces: parse_selector(namespaces).unwrap(),
+        parents: parse_selector(parents).unwrap(),
     }
 }
 
@@ -156,6 +156,39 @@ async fn a_parent_that_was_never_selected_has_no_writes() {
         })
         .await;
     assert_eq!(reconciler.parent_count(), 2);
+}
+
+#[tokio::test]
+async fn a_parent_in_a_system_namespace_is_served_only_if_the_grants_name_it() {
+    let world = World::start().await;
+    // `host` is the namespace of the host in this world.
+    let system = ["kube-system", "host"];
+    for namespace in ["kube-system", "host", "a"] {
+        world.put_parent(namespace, 1);
+    }
+    let reconciler = world.reconciler("web", serving_of(saying("hello")));
+    world
+        .drive(&reconciler, "applied", |world| {
+            world.says("a", "True/Applied")
+        })
+        .await;
+    rest(&reconciler).await;
+    for namespace in system {
+        assert_eq!(world.said(namespace, "Synced"), None);
+        assert_eq!(world.child_says(namespace), None);
+    }
+    assert_eq!(reconciler.parent_count(), 1);
+
+    let mut granted = serving_of(saying("hello"));
+    let names = system.map(str::to_owned);
+    Arc::make_mut(&mut granted.grants).system_namespaces = names.into();
+    let reconciler = world.reconciler("web", granted);
+    world
+        .drive(&reconciler, "applied", |world| {
+            system.iter().all(|name| world.says(name, "True/Applied"))
+        })
+        .await;
+    assert_eq!(reconciler.parent_count(), 3);
 }
 
 #[tokio::test]
