@@ -15,7 +15,7 @@ pub(crate) use self::{
 };
 use innkeeper_model::{Condition, Digest, Gvk, Manifest, Retry, error_chain};
 
-use super::resource::{CandidateVerdict, Declared, Rollout, RolloutMode, revision_name};
+use super::resource::{CandidateVerdict, Declared, RolloutMode, RolloutSpec, revision_name};
 
 /// A stage on the way to passes, in their order; each has a condition of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,14 +125,14 @@ pub(crate) fn has_the_same_component(one: &Declared, other: &Declared) -> bool {
 ///
 /// The approval comes first: it is also the remedy for too many deletes.
 pub(crate) fn verdict(
-    rollout: &Rollout,
+    rollout: &RolloutSpec,
     revision: &Digest,
     deletes: usize,
     children: usize,
 ) -> CandidateVerdict {
-    if rollout.approved.as_deref() == Some(&*revision_name(revision)) {
+    if rollout.approve.as_deref() == Some(&*revision_name(revision)) {
         CandidateVerdict::Accepted
-    } else if deletes > rollout.prunes.max(children) {
+    } else if deletes > rollout.prunes_max(children) {
         CandidateVerdict::TooManyPrunes
     } else {
         match rollout.mode {

@@ -148,7 +148,7 @@ pub struct ReadAccess {
     /// The namespaces for scope: Namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
-    #[x_kube(validation = Rule::new(format!("self.all(it, {})", NAMESPACE.holds("it"))).message(NAMESPACE.must()))]
+    #[x_kube(validation = NAMESPACE.rule_for_all())]
     pub namespaces: Vec<String>,
     /// Only objects with these labels, in the text form of kubectl: `app=web,tier in (a,b)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,10 +1,10 @@
 //! Grants from a file, for plugins that are given as files.
 
 use innkeeper_policy::Grants;
-use innkeeper_schema::{Rejection, Schema};
+use innkeeper_schema::RejectionCause;
 use serde_json::{Map, Value, json};
 
-use super::{Error, Plugin, crd};
+use super::{Error, Plugin, convert::admit};
 
 /// The path of the grants in the resource; messages about a file omit it.
 const PREFIX: &str = "spec.grants";
@@ -22,19 +22,9 @@ pub fn grants_of_file(grants: &Map<String, Value>) -> Result<Grants, Error> {
         let problem = "name serviceAccountRef, which only a Plugin resource may: leave it out";
         return Err(Error::field(FILE, problem));
     }
-    let schema =
-        Schema::new(&crd(), "v1alpha1").map_err(|source| Error::Definition(Box::new(source)))?;
-    // The schema has only whole resources, so the grants get valid other fields.
-    let Value::Object(object) = json!({
-        "apiVersion": "innkeeper.dev/v1alpha1",
-        "kind": "Plugin",
-        "metadata": {"name": "file"},
-        "spec": {"source": {"file": {"path": "file.wasm"}}, "grants": grants},
-    }) else {
-        return Ok(Grants::default());
-    };
-    let admitted = schema.admit(object);
-    let admitted = admitted.map_err(|rejection| Error::field(FILE, broken(&rejection)))?;
+    // The rules are those of whole resources, so the grants get a valid source.
+    let spec = json!({"source": {"file": {"path": "file.wasm"}}, "grants": grants});
+    let admitted = admit("file", &spec)?.map_err(|causes| Error::field(FILE, broken(&causes)))?;
     if let Some(field) = admitted.unknown_fields.first() {
         let field = without_prefix(field);
         let problem = format!("hold \"{field}\", which does not exist: leave it out");
@@ -45,9 +35,9 @@ pub fn grants_of_file(grants: &Map<String, Value>) -> Result<Grants, Error> {
     plugin.spec.grants.unwrap_or_default().grants("grants")
 }
 
-fn broken(rejection: &Rejection) -> String {
-    let causes = rejection.causes().iter();
+fn broken(causes: &[RejectionCause]) -> String {
     let causes: Vec<String> = causes
+        .iter()
         // The other causes only say that not every rule was checked.
         .filter(|cause| cause.path.starts_with(PREFIX))
         .map(|cause| format!("{}: {}", without_prefix(&cause.path), cause.message))
