@@ -1,5 +1,6 @@
 //! `spec.grants`: the grants of a plugin.
 
+use innkeeper_model::GroupKind;
 use innkeeper_policy::{BUILT_IN_GROUPS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS};
 use kube::{
     KubeSchema,
@@ -49,114 +50,96 @@ fn by_kind() -> ListMerge {
     ListMerge::Map(vec!["group".to_owned(), "kind".to_owned()])
 }
 
-/// A kind of parent.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[x_kube(
-    validation = privileged(),
-    validation = Rule::new("self.group != '' || self.kind != 'Secret'")
-        .message("a Secret is never a parent"),
-    validation = built_in()
-)]
-pub struct ParentAccess {
-    /// The API group; empty for the core group.
-    #[serde(default)]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = GROUP.rule())]
-    pub group: String,
-    /// The kind in CamelCase.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = KIND.rule())]
-    pub kind: String,
-    /// Has to be true for a kind of Kubernetes itself.
-    #[serde(default)]
-    pub builtin: bool,
-    /// Has to be true for a privileged kind.
-    #[serde(default)]
-    pub privileged: bool,
+/// Defines the access to one kind: the kind, further fields, and the mark of a privileged kind.
+macro_rules! access {
+    ($(#[$meta:meta])* $name:ident { $($fields:tt)* }) => {
+        #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+        #[serde(rename_all = "camelCase")]
+        #[x_kube(validation = privileged())]
+        $(#[$meta])*
+        pub struct $name {
+            /// The API group; empty for the core group.
+            #[serde(default)]
+            #[schemars(length(max = 253))]
+            #[x_kube(validation = GROUP.rule())]
+            pub group: String,
+            /// The kind in CamelCase.
+            #[schemars(length(max = 63))]
+            #[x_kube(validation = KIND.rule())]
+            pub kind: String,
+            $($fields)*
+            /// Has to be true for a privileged kind.
+            #[serde(default)]
+            pub privileged: bool,
+        }
+
+        impl $name {
+            /// Returns the kind.
+            pub(super) fn group_kind(&self) -> GroupKind {
+                GroupKind::new(&*self.group, &*self.kind)
+            }
+        }
+    };
 }
 
-/// A kind whose CustomResourceDefinition may be brought.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[x_kube(
-    validation = privileged(),
-    validation = Rule::new(format!("!({})", is_built_in()))
-        .message("kinds of Kubernetes itself have no CustomResourceDefinition")
-)]
-pub struct CrdAccess {
-    /// The API group.
-    #[serde(default)]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = GROUP.rule())]
-    pub group: String,
-    /// The kind in CamelCase.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = KIND.rule())]
-    pub kind: String,
-    /// Has to be true for a privileged kind.
-    #[serde(default)]
-    pub privileged: bool,
+access! {
+    /// A kind of parent.
+    #[x_kube(
+        validation = Rule::new("self.group != '' || self.kind != 'Secret'")
+            .message("a Secret is never a parent"),
+        validation = built_in()
+    )]
+    ParentAccess {
+        /// Has to be true for a kind of Kubernetes itself.
+        #[serde(default)]
+        pub builtin: bool,
+    }
 }
 
-/// A kind of child.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[x_kube(validation = privileged())]
-pub struct ChildAccess {
-    /// The API group; empty for the core group.
-    #[serde(default)]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = GROUP.rule())]
-    pub group: String,
-    /// The kind in CamelCase.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = KIND.rule())]
-    pub kind: String,
-    /// Lets a parent with the annotation innkeeper.dev/adopt take over objects that have no owner.
-    #[serde(default)]
-    pub adopt: bool,
-    /// Has to be true for a privileged kind.
-    #[serde(default)]
-    pub privileged: bool,
+access! {
+    /// A kind whose CustomResourceDefinition may be brought.
+    #[x_kube(
+        validation = Rule::new(format!("!({})", is_built_in()))
+            .message("kinds of Kubernetes itself have no CustomResourceDefinition")
+    )]
+    CrdAccess {}
 }
 
-/// A kind that may be read.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
-#[x_kube(
-    validation = privileged(),
-    validation = Rule::new(
-        "(self.scope == 'Namespaces') == (has(self.namespaces) && self.namespaces.size() > 0)"
-    )
-    .message("namespaces must name at least one namespace for scope: Namespaces, and be absent for any other scope"),
-    validation = Rule::new("self.access != 'hash' || (self.group == '' && self.kind in ['Secret', 'ConfigMap'])")
-        .message("access: hash is for Secrets and ConfigMaps; write full or metadata")
-)]
-#[serde(rename_all = "camelCase")]
-pub struct ReadAccess {
-    /// The API group; empty for the core group.
-    #[serde(default)]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = GROUP.rule())]
-    pub group: String,
-    /// The kind in CamelCase.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = KIND.rule())]
-    pub kind: String,
-    /// The part of each object that the plugin sees.
-    pub access: ReadForm,
-    /// The namespaces from which it may read.
-    #[serde(default)]
-    pub scope: ReadPlace,
-    /// The namespaces for scope: Namespaces.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
-    #[x_kube(validation = NAMESPACE.rule_for_all())]
-    pub namespaces: Vec<String>,
-    /// Only objects with these labels, in the text form of kubectl: `app=web,tier in (a,b)`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024))]
-    pub label_selector: Option<String>,
-    /// Has to be true for a privileged kind.
-    #[serde(default)]
-    pub privileged: bool,
+access! {
+    /// A kind of child.
+    ChildAccess {
+        /// Lets a parent with the annotation innkeeper.dev/adopt take over objects that have no owner.
+        #[serde(default)]
+        pub adopt: bool,
+    }
+}
+
+access! {
+    /// A kind that may be read.
+    #[x_kube(
+        validation = Rule::new(
+            "(self.scope == 'Namespaces') == (has(self.namespaces) && self.namespaces.size() > 0)"
+        )
+        .message("namespaces must name at least one namespace for scope: Namespaces, and be absent for any other scope"),
+        validation = Rule::new("self.access != 'hash' || (self.group == '' && self.kind in ['Secret', 'ConfigMap'])")
+            .message("access: hash is for Secrets and ConfigMaps; write full or metadata")
+    )]
+    ReadAccess {
+        /// The part of each object that the plugin sees.
+        pub access: ReadForm,
+        /// The namespaces from which it may read.
+        #[serde(default)]
+        pub scope: ReadPlace,
+        /// The namespaces for scope: Namespaces.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+        #[x_kube(validation = NAMESPACE.rule_for_all())]
+        pub namespaces: Vec<String>,
+        /// Only objects with these labels, in the text form of kubectl: `app=web,tier in (a,b)`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(length(min = 1, max = 1024))]
+        pub label_selector: Option<String>,
+    }
 }
 
 /// The part of an object that the plugin sees.

@@ -4,7 +4,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use innkeeper_model::{Access, Digest, GroupKind, LabelSelector, Limits, PluginName, ReadScope};
+use innkeeper_model::{Access, Digest, LabelSelector, Limits, PluginName, ReadScope};
 use innkeeper_policy::{ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, Selection};
 use innkeeper_schema::{self as schema, Admitted, RejectionCause, Schema};
 use innkeeper_source::{PublicKey, Reference};
@@ -201,19 +201,18 @@ impl GrantsSpec {
                 built_in: parent.builtin,
                 privileged: parent.privileged,
             };
-            (GroupKind::new(&*parent.group, &*parent.kind), grant)
+            (parent.group_kind(), grant)
         });
         let crds = self.crds.iter().map(|crd| {
             let privileged = crd.privileged;
-            let kind = GroupKind::new(&*crd.group, &*crd.kind);
-            (kind, CrdGrant { privileged })
+            (crd.group_kind(), CrdGrant { privileged })
         });
         let children = self.children.iter().map(|child| {
             let grant = ChildGrant {
                 adopt: child.adopt,
                 privileged: child.privileged,
             };
-            (GroupKind::new(&*child.group, &*child.kind), grant)
+            (child.group_kind(), grant)
         });
         let reads = self.reads.iter().enumerate();
         let reads = reads.map(|(index, read)| read.grant(&format!("{path}.reads[{index}]")));
@@ -235,7 +234,7 @@ impl ReadAccess {
         }
         let namespaces = self.namespaces.iter();
         Ok(ReadGrant {
-            kind: GroupKind::new(&*self.group, &*self.kind),
+            kind: self.group_kind(),
             access: match self.access {
                 ReadForm::Full => Access::Full,
                 ReadForm::Metadata => Access::Metadata,
