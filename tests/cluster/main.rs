@@ -32,6 +32,7 @@ mod ownership;
 mod plugin_crashes;
 mod plugin_history;
 mod plugin_leaving;
+mod plugin_loading;
 mod plugin_priority;
 mod plugin_resource;
 mod plugins;

@@ -10,7 +10,7 @@ use innkeeper_cluster::Cluster;
 use innkeeper_model::{GroupKind, PluginName};
 use innkeeper_plugin_controller::{
     self as plugins, LoaderContext,
-    manager::{Loader, Manager, ManagerContext, OnceMade, Start, Warm, Warmer},
+    manager::{Loader, Manager, ManagerContext, OnceMade, Places, Start, Warm, Warmer},
 };
 use innkeeper_reconcile::{
     Shared,
@@ -30,7 +30,8 @@ use crate::config::SourceArgs;
 /// The subscriber name of the manager's watch on Plugins.
 const NAME: &str = "innkeeper";
 
-/// The number of concurrent passes over Plugins; more than one, because a pass may wait for a registry or a compiler.
+/// The number of concurrent passes over Plugins; more than one, because a pass may wait for the API server or for a dry
+/// run. No pass waits for a registry or a compiler.
 const PLACES: usize = 4;
 
 /// The capacity of the channel of plugins whose controllers are to be started: one per concurrent pass.
@@ -79,6 +80,7 @@ impl PluginResources {
             context: workshop,
             fetcher,
             namespace: namespace.to_owned(),
+            places: Places::default(),
         };
         Ok(Self {
             name: PluginName::new(NAME).map_err(Error::Name)?,
@@ -179,6 +181,7 @@ async fn manage(
     // The drain does not wait for a registry or a compiler; the next start repeats interrupted work.
     drop(managing);
     drop(orphans);
+    drop(manager);
     while let Some(ended) = serving.join_next().await {
         ended.map_err(Error::Task)??;
     }
