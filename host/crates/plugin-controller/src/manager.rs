@@ -9,6 +9,7 @@
 
 mod accounts;
 mod active;
+mod conditions;
 mod dry_run;
 mod leave;
 mod load;

@@ -100,7 +100,7 @@ fn share_of(declared: &Declared) -> Option<String> {
 
 /// The progress of a load.
 #[derive(Clone)]
-enum Progress {
+enum LoadProgress {
     /// This stage runs, or waits for a place.
     At(Stage),
     /// It has ended.
@@ -112,14 +112,14 @@ pub(super) struct Loading {
     pub(super) declared: Declared,
     /// The bytes to take from the cache directory; none: those that are declared.
     kept: Option<Digest>,
-    progress: watch::Receiver<Progress>,
+    progress: watch::Receiver<LoadProgress>,
     /// The work, which ends when this is dropped.
     task: JoinSet<()>,
 }
 
 /// Reports the progress of a load.
 pub(super) struct Reporter {
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<LoadProgress>,
     /// Triggers a pass of the Plugin.
     trigger: Box<dyn Fn() + Send + Sync>,
 }
@@ -127,15 +127,15 @@ pub(super) struct Reporter {
 impl Reporter {
     /// Notes that a stage begins.
     pub(super) fn at(&self, stage: Stage) {
-        self.report(Progress::At(stage));
+        self.report(LoadProgress::At(stage));
     }
 
     /// Notes the result.
     pub(super) fn end(&self, result: Result<VerifiedComponent, StageFailure>) {
-        self.report(Progress::Ended(result));
+        self.report(LoadProgress::Ended(result));
     }
 
-    fn report(&self, progress: Progress) {
+    fn report(&self, progress: LoadProgress) {
         self.progress.send_replace(progress);
         (self.trigger)();
     }
@@ -144,7 +144,7 @@ impl Reporter {
 impl Drop for Reporter {
     /// Ends a load that has panicked: its Plugin would wait for ever.
     fn drop(&mut self) {
-        let has_ended = matches!(*self.progress.borrow(), Progress::Ended(_));
+        let has_ended = matches!(*self.progress.borrow(), LoadProgress::Ended(_));
         if !has_ended {
             let message = "the host failed to load the component; it is tried again";
             let (stage, retry) = (Stage::Fetched, Retry::Backoff);
@@ -179,15 +179,15 @@ impl Loading {
     /// Returns the stage that runs; none once the work has ended.
     pub(super) fn stage(&self) -> Option<Stage> {
         match &*self.progress.borrow() {
-            Progress::At(stage) => Some(*stage),
-            Progress::Ended(_) => None,
+            LoadProgress::At(stage) => Some(*stage),
+            LoadProgress::Ended(_) => None,
         }
     }
 
     fn ended(&self) -> Option<Result<VerifiedComponent, StageFailure>> {
         match &*self.progress.borrow() {
-            Progress::At(_) => None,
-            Progress::Ended(result) => Some(result.clone()),
+            LoadProgress::At(_) => None,
+            LoadProgress::Ended(result) => Some(result.clone()),
         }
     }
 
@@ -217,7 +217,7 @@ impl Loading {
         declared: &Declared,
         kept: Option<&Digest>,
     ) -> (Self, Reporter) {
-        let (sender, progress) = watch::channel(Progress::At(Stage::Fetched));
+        let (sender, progress) = watch::channel(LoadProgress::At(Stage::Fetched));
         let reporter = Reporter {
             progress: sender,
             trigger: Box::new(trigger),
