@@ -2,6 +2,7 @@
 //!
 //! The server has its own thread and runtime, so that `/livez` still answers, with an error, if the host's runtime is
 //! blocked.
+//! The end of the thread is the end of the process.
 //! This module does not know the content of the answers: `run` implements [`StatusProvider`].
 //!
 //! | path | answer |
@@ -9,27 +10,31 @@
 //! | `GET /livez` | 200 while all heartbeats arrive in time, else 500 with the silent components |
 //! | `GET /readyz` | 200 once the host is active or on standby, else 503 with the failed checks |
 //! | `GET /metrics` | OpenMetrics text |
-//! | `GET /debug/state` | JSON: [`HostState`]; only if debugging is enabled |
-//! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled |
+//! | `GET /debug/state` | JSON: [`HostState`]; only if debugging is enabled, to clients on the same machine |
+//! | `GET`, `PUT /debug/log` | the log filter; only if debugging is enabled, to clients on the same machine |
 
+mod connections;
 mod heartbeat;
 mod state;
 
 use std::{
     io,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     sync::Arc,
     thread::{self, JoinHandle},
 };
 
 use axum::{
     Router,
-    extract::State,
+    extract::{ConnectInfo, Request, State},
     http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
 };
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 pub use heartbeat::{Heartbeat, Heartbeats};
 pub use state::{
@@ -88,6 +93,7 @@ pub trait StatusProvider: Send + Sync + 'static {
 pub struct Admin {
     address: SocketAddr,
     stop: CancellationToken,
+    ended: CancellationToken,
     // None only during the drop.
     thread: Option<JoinHandle<()>>,
 }
@@ -100,24 +106,31 @@ impl Admin {
         debug: bool,
     ) -> Result<Self, Error> {
         let listen = |source| Error::Listen { address, source };
-        let listener = TcpListener::bind(address).map_err(listen)?;
-        listener.set_nonblocking(true).map_err(listen)?;
-        let bound = listener.local_addr().map_err(listen)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
+            .enable_all()
             .build()
             .map_err(Error::Start)?;
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
+        let bound = runtime.block_on(TcpListener::bind(address));
+        let listener = bound.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
+        let serving = connections::serve(listener, router(shown, debug));
+        let serving = stop.clone().run_until_cancelled_owned(serving);
+        let end = ended.clone().drop_guard();
         let thread = thread::Builder::new()
             .name("admin".to_owned())
             .spawn(move || {
-                runtime.block_on(stopped.run_until_cancelled(answer(listener, shown, debug)));
+                // Dropped also when the thread panics.
+                let _end = end;
+                if let Some(error) = runtime.block_on(serving) {
+                    error!(%error, "failed to answer for health and metrics");
+                }
             })
             .map_err(Error::Start)?;
         Ok(Self {
-            address: bound,
+            address,
             stop,
+            ended,
             thread: Some(thread),
         })
     }
@@ -125,6 +138,11 @@ impl Admin {
     /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Waits for the end of the thread.
+    pub fn ended(&self) -> impl Future<Output = ()> + use<> {
+        self.ended.clone().cancelled_owned()
     }
 }
 
@@ -138,25 +156,34 @@ impl Drop for Admin {
     }
 }
 
-async fn answer(listener: TcpListener, shown: Arc<dyn StatusProvider>, debug: bool) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => {
-            tracing::error!(%error, "failed to start serving health and metrics");
-            return;
-        }
-    };
+fn router(shown: Arc<dyn StatusProvider>, debug: bool) -> Router {
     let mut router = Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics));
     if debug {
-        router = router
+        let local = Router::new()
             .route("/debug/state", get(state))
-            .route("/debug/log", get(log_filter).put(set_log_filter));
+            .route("/debug/log", get(log_filter).put(set_log_filter))
+            .route_layer(middleware::from_fn(require_loopback));
+        router = router.merge(local);
     }
-    if let Err(error) = axum::serve(listener, router.with_state(shown)).await {
-        tracing::error!(%error, "the server of health and metrics ended");
+    router.with_state(shown)
+}
+
+/// Rejects clients on other machines: the debug endpoints name parents, change the log and have no authentication.
+async fn require_loopback(
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    const REASON: &str =
+        "debug endpoints are served to the loopback address only: use kubectl port-forward\n";
+
+    if peer.ip().to_canonical().is_loopback() {
+        next.run(request).await
+    } else {
+        (StatusCode::FORBIDDEN, REASON).into_response()
     }
 }
 

@@ -210,11 +210,10 @@ fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
         .reads
         .iter()
         .map(|read| {
-            let labels = read
-                .label_selector
-                .as_ref()
-                .map(|selector| format!(", labels {selector}"))
-                .unwrap_or_default();
+            let labels = match &read.label_selector {
+                all if all.selects_all() => String::new(),
+                selector => format!(", labels {selector}"),
+            };
             format!("{} ({}, {}{labels})", read.kind, read.access, read.scope)
         })
         .collect();

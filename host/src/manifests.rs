@@ -275,6 +275,10 @@ fn files(plugins: &[Granted<'_>], args: &ManifestsArgs) -> Vec<ManifestFile> {
         "metrics.yaml",
         vec![host::metrics_service(args)],
     ));
+    files.push(ManifestFile::new(
+        "network-policy.yaml",
+        vec![host::network_policy(args)],
+    ));
     let resources: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let kustomization = json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1",

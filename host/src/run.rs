@@ -44,6 +44,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::OptionFuture;
 use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
@@ -89,16 +90,18 @@ pub fn run(args: RunArgs, log: LogControl) -> Result<(), Error> {
     let provider = status_provider::RunningHost::new(Arc::clone(&status), log);
     // Starts before all slow steps, so that probes see "not ready" instead of a refused connection. Dropped last.
     let address = args.admin.address;
-    let _admin = address
+    let admin = address
         .map(|address| Admin::start(address, Arc::new(provider), args.admin.debug))
         .transpose()
         .map_err(Error::Admin)?
         .inspect(|admin| info!(address = %admin.address(), "answering for health and metrics"));
+    let admin_ended = OptionFuture::from(admin.as_ref().map(Admin::ended));
     let ended = runtime::block_on_all_threads(async {
         let stop = Shutdown::default();
         let signals = listen(stop.clone()).map_err(Error::Signals)?;
         tokio::select! {
             ended = serve(args, stop, status) => ended,
+            Some(()) = admin_ended => Err(Error::AdminEnded),
             never = signals => match never {},
             never = status_provider::send_heartbeats(heartbeat) => match never {},
         }

@@ -45,9 +45,9 @@ pub enum Error {
         #[source]
         source: reqwest::Error,
     },
-    /// The host does not serve its state.
+    /// The host does not serve its state, or not to this machine.
     #[error(
-        "the host at {0} does not serve its state: start it with --debug-endpoints, or omit --admin-address to ask the cluster"
+        "the host at {0} does not serve its state: start it with --debug-endpoints and ask from its machine (kubectl port-forward), or omit --admin-address to ask the cluster"
     )]
     Closed(
         /// The address.

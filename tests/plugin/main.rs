@@ -5,6 +5,7 @@
     reason = "a failed expectation of a test is a panic"
 )]
 
+mod admin;
 mod answers;
 mod artifacts;
 mod building;

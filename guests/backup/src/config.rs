@@ -1,5 +1,6 @@
 //! The configuration of the plugin.
 
+use innkeeper_sdk::tenants::ReferenceScope;
 use k8s_openapi::api::core::v1::{LocalObjectReference, ResourceRequirements};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,26 @@ pub(crate) struct Config {
     pub(crate) default_resources: Option<ResourceRequirements>,
     /// Secrets for pulling images, for parents without any.
     pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
+    /// Limits for those who create parents.
+    pub(crate) tenants: Tenants,
+}
+
+/// Limits for those who create parents.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub(crate) struct Tenants {
+    /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
+    /// start with it. Empty: any image.
+    pub(crate) images: Vec<String>,
+    /// True if the runs of parents may mount directories of the node and of NFS servers.
+    pub(crate) host_volumes: bool,
+    /// Service accounts that parents may name for their runs. Empty: none.
+    pub(crate) service_accounts: Vec<String>,
+    /// True if the scripts of parents and of their models run. Scripts that do not run cause a warning.
+    pub(crate) scripts: bool,
+    /// Secrets and claims that parents may name: shared (their own, those of no parent, and those with
+    /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).
+    pub(crate) references: ReferenceScope,
 }
 
 /// Images for parents without one.

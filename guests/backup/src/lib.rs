@@ -18,6 +18,7 @@ mod runs;
 mod schedule;
 mod status;
 mod stop;
+mod tenants;
 mod validate;
 
 #[cfg(test)]
@@ -64,6 +65,8 @@ impl Reconciler for Plugin {
             .read::<S3>(Access::Full, ReadScope::ParentNamespace)
             // Hashes suffice: the plugin checks only that the Secret and the key exist.
             .read::<Secret>(Access::Hash, ReadScope::ParentNamespace)
+            // The owners of the claims that a parent names.
+            .read::<PersistentVolumeClaim>(Access::Metadata, ReadScope::ParentNamespace)
             .read::<Job>(Access::Full, ReadScope::ParentNamespace)
             .label_selector(RUNS)
             // The status of a Pod has the termination message of its container.

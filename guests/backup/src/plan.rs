@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_sdk::{hash::sha256_hex, labels, prelude::*, references::References};
+use innkeeper_sdk::{hash::sha256_hex, labels, prelude::*};
 
 use crate::{
     api::{Kind, Parent, StateMode},
     config::Config,
     references,
-    render::{self, LocalStorage, Origin, Rendered},
+    render::{self, LocalStorage, Rendered},
     schedule::{self, Effective},
     status::Warning,
     stop::Stop,
-    validate,
+    tenants, validate,
 };
 
 /// The key of the configuration in the child Secret.
@@ -50,6 +50,7 @@ impl<'a> Plan<'a> {
         config: &'a Config,
     ) -> Result<Self, Stop> {
         validate::parent(parent)?;
+        tenants::check_parent(parent, &config.tenants)?;
         let schedule = parent
             .schedule
             .as_ref()
@@ -58,8 +59,10 @@ impl<'a> Plan<'a> {
         let related = references::read(request, host, parent)?;
         let settings = parent.spec.settings.or(&related.model);
         validate::merged(parent, &settings)?;
-        let rendered = render::render(request.name(), parent, &settings, &related)?;
-        check_secrets(request, host, &rendered)?;
+        let (settings, warning) = tenants::without_scripts(settings, &config.tenants);
+        let mut rendered = render::render(request.name(), parent, &settings, &related)?;
+        rendered.warnings.extend(warning);
+        tenants::check_references(request, host, parent, &rendered, &config.tenants)?;
         let mut plan = Self {
             request,
             parent,
@@ -138,33 +141,4 @@ impl<'a> Plan<'a> {
         let warning = Warning::new("RetentionNotKept", message);
         self.rendered.warnings.push(warning);
     }
-}
-
-/// Checks that the Secrets exist and have the keys. The host shows hashes, never values.
-fn check_secrets(request: &Request, host: &dyn Host, rendered: &Rendered) -> Result<(), Stop> {
-    let mut wanted = References::new();
-    for credential in &rendered.credentials {
-        if let Origin::Secret(secret) = &credential.origin {
-            wanted = wanted.secret(&secret.name, [secret.key.as_str()]);
-        }
-    }
-    let found = wanted.read(request, host)?;
-    let missing: Vec<&str> = found.missing_secrets().collect();
-    if !missing.is_empty() {
-        return Err(Stop::Blocked {
-            reason: "SecretNotFound",
-            message: format!("Secret not found: {}", missing.join(", ")),
-        });
-    }
-    let incomplete: Vec<String> = found
-        .missing_keys()
-        .map(|(name, key)| format!("Secret {name} lacks the key {key}"))
-        .collect();
-    if !incomplete.is_empty() {
-        return Err(Stop::Blocked {
-            reason: "SecretIncomplete",
-            message: incomplete.join("; "),
-        });
-    }
-    Ok(())
 }

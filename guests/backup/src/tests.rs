@@ -13,6 +13,7 @@ use crate::Plugin;
 mod inputs;
 pub(crate) mod outcomes;
 mod properties;
+mod tenants;
 
 /// The four objects of the sample in the article; the last one is the parent.
 const ARTICLE: &str = include_str!("../../../examples/backup/01-article.yaml");
@@ -107,7 +108,17 @@ pub(crate) fn around() -> Vec<Value> {
 }
 
 pub(crate) fn reconcile(parent: &Value, related: &[Value]) -> Result<Outcome, Fault> {
-    Plugin::reconcile(&TestRequest::new(parent).build(), &host(related))
+    reconcile_with(parent, related, &json!({}))
+}
+
+/// A pass with a setting of `tenants` in the configuration.
+pub(crate) fn reconcile_with(
+    parent: &Value,
+    related: &[Value],
+    tenants: &Value,
+) -> Result<Outcome, Fault> {
+    let request = TestRequest::new(parent).config(&json!({ "tenants": tenants }));
+    Plugin::reconcile(&request.build(), &host(related))
 }
 
 pub(crate) fn names(outcome: &Outcome) -> Vec<String> {

@@ -122,6 +122,8 @@ pub(crate) struct EtcdClusterSpec {
     #[x_kube(
         validation = Rule::new("self.all(flag, !flag.startsWith('-') && !flag.endsWith('-'))")
             .message("options: give flag names without dashes at either end"),
+        validation = Rule::new("self.all(flag, flag.matches('^[a-z0-9-]+$'))")
+            .message("options: flag names have lower-case letters, digits and dashes only"),
         validation = Rule::new(
             "!self.exists(flag, flag.matches('^(name|data-dir|wal-dir|config-file|force-new-cluster\
              |listen-.*-urls|advertise-client-urls|initial-.*|discovery.*|peer-.*|auto-tls\

@@ -11,6 +11,17 @@ pub(crate) struct Config {
     pub(crate) images: Images,
     /// Repository of the images for `spec.version`, without a tag.
     pub(crate) image_repository: String,
+    /// Limits for those who create parents.
+    pub(crate) tenants: Tenants,
+}
+
+/// Limits for those who create parents.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub(crate) struct Tenants {
+    /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
+    /// start with it. Empty: any image.
+    pub(crate) images: Vec<String>,
 }
 
 /// Images of the plugin.
@@ -28,6 +39,7 @@ impl Default for Config {
         Self {
             images: Images::default(),
             image_repository: "quay.io/coreos/etcd".to_owned(),
+            tenants: Tenants::default(),
         }
     }
 }

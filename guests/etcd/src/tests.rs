@@ -404,3 +404,20 @@ fn probes_follow_the_version() {
         assert_eq!(version.has_health_endpoints(), expected, "{version}");
     }
 }
+
+#[test]
+fn an_image_outside_the_list_is_invalid() {
+    let config = json!({ "tenants": { "images": ["quay.io/coreos/"] } });
+    let request = |image: &str| {
+        let parent = parent(json!({ "image": image }));
+        TestRequest::new(&parent).config(&config).build()
+    };
+    let fault = Plugin::reconcile(&request("evil/etcd:v3.6.1"), &host()).unwrap_err();
+    assert_eq!(
+        fault.message,
+        "spec.image: image evil/etcd:v3.6.1 is outside the repositories that the plugin's configuration \
+         allows: quay.io/coreos/",
+    );
+    let fine = request("quay.io/coreos/etcd:v3.6.14");
+    Plugin::reconcile(&fine, &host()).expect("the list has the repository");
+}

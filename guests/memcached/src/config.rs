@@ -11,6 +11,17 @@ pub(crate) struct Config {
     pub(crate) images: Images,
     /// True if pods state user and group; false if the cluster assigns them, as OpenShift does.
     pub(crate) assign_user: bool,
+    /// Limits for those who create parents.
+    pub(crate) tenants: Tenants,
+}
+
+/// Limits for those who create parents.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub(crate) struct Tenants {
+    /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
+    /// start with it. Empty: any image.
+    pub(crate) images: Vec<String>,
 }
 
 /// Images for parents without an image.
@@ -26,6 +37,7 @@ impl Default for Config {
         Self {
             images: Images::default(),
             assign_user: true,
+            tenants: Tenants::default(),
         }
     }
 }

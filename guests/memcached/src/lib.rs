@@ -46,7 +46,7 @@ impl Reconciler for Plugin {
         let pool = Pool::new(request, &parent.spec, &config);
         let observation = Observation::read(request, host, &pool)?;
         let report = observation.report(request, &pool);
-        match validate::spec(&parent.spec) {
+        match validate::spec(&parent.spec, &config) {
             Ok(()) => Ok(Outcome::desired(pool.children(), report)),
             Err(problem) => Err(Fault::invalid(problem).with_report(report)),
         }

@@ -308,3 +308,19 @@ fn the_definition_describes_each_field_and_has_no_default_in_the_status() {
     let problems = definition_problems(&Plugin::describe());
     assert_eq!(problems, Vec::<String>::new());
 }
+
+#[test]
+fn an_image_outside_the_list_is_invalid() {
+    let config = json!({ "tenants": { "images": ["memcached"] } });
+    let request = |image: &str| {
+        let parent = parent(json!({ "image": image }));
+        TestRequest::new(&parent).config(&config).build()
+    };
+    let fault = Plugin::reconcile(&request("evil/memcached:1"), &host()).unwrap_err();
+    assert_eq!(
+        fault.message,
+        "spec.image: image evil/memcached:1 is outside the repositories that the plugin's configuration \
+         allows: memcached",
+    );
+    Plugin::reconcile(&request("memcached:1.6"), &host()).expect("the list has the image");
+}

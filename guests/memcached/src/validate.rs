@@ -1,11 +1,14 @@
 //! Checks that CEL cannot express.
 
-use innkeeper_sdk::{labels::check_annotations, quantity::check_resources};
+use innkeeper_sdk::{labels::check_annotations, quantity::check_resources, tenants::check_image};
 
-use crate::api::MemcachedSpec;
+use crate::{api::MemcachedSpec, config::Config};
 
 /// Checks the spec; the error names the field, the problem and the remedy.
-pub(crate) fn spec(spec: &MemcachedSpec) -> Result<(), String> {
+pub(crate) fn spec(spec: &MemcachedSpec, config: &Config) -> Result<(), String> {
+    if let Some(image) = &spec.image {
+        check_image("spec.image", image, &config.tenants.images)?;
+    }
     if let Some(service) = &spec.service {
         check_annotations("spec.service.annotations", &service.annotations)?;
     }

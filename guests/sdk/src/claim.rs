@@ -149,7 +149,8 @@ pub fn is_shared(access_mode: &str) -> bool {
 pub struct ObservedClaim {
     /// The specification, with the defaults that the API server adds.
     pub spec: ObservedClaimSpec,
-    metadata: ClaimMetadata,
+    /// The claim's metadata.
+    pub metadata: ObjectMeta,
 }
 
 /// The specification of an [`ObservedClaim`].
@@ -169,18 +170,6 @@ struct ClaimResources {
     requests: BTreeMap<String, Quantity>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ClaimMetadata {
-    owner_references: Vec<ClaimOwner>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct ClaimOwner {
-    uid: String,
-}
-
 impl ObservedClaim {
     /// The requested storage.
     pub fn request(&self) -> Option<&Quantity> {
@@ -194,8 +183,8 @@ impl ObservedClaim {
 
     /// True if the garbage collector deletes the claim together with the object of this UID.
     pub fn is_owned_by(&self, uid: &str) -> bool {
-        let owners = &self.metadata.owner_references;
-        owners.iter().any(|owner| owner.uid == uid)
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.uid == uid)
     }
 }
 
@@ -219,7 +208,7 @@ mod tests {
 
     fn observed(size: &str, modes: &[&str]) -> ObservedClaim {
         serde_json::from_value(json!({
-            "metadata": {"ownerReferences": [{"uid": "u", "name": "a"}]},
+            "metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "A", "uid": "u", "name": "a"}]},
             "spec": {
                 "accessModes": modes, "storageClassName": "fast",
                 "resources": {"requests": {"storage": size}},

@@ -25,6 +25,7 @@ pub mod references;
 pub mod request;
 pub mod schema;
 pub mod stated;
+pub mod tenants;
 pub mod testing;
 pub mod workload;
 

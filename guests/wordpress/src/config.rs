@@ -1,5 +1,6 @@
 //! The plugin's configuration.
 
+use innkeeper_sdk::tenants::ReferenceScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,23 @@ pub(crate) struct Config {
     pub(crate) ingress_class_name: Option<String>,
     /// True if pods state user and group; false if the cluster assigns them, as OpenShift does.
     pub(crate) assign_user: bool,
+    /// Limits for those who create parents.
+    pub(crate) tenants: Tenants,
+}
+
+/// Limits for those who create parents.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub(crate) struct Tenants {
+    /// Repositories whose images parents may name; an entry that ends with a slash stands for all that
+    /// start with it. Empty: any image.
+    pub(crate) images: Vec<String>,
+    /// Annotations that parents may set on their Ingress; an entry that ends with a slash stands for all
+    /// that start with it. Empty: none.
+    pub(crate) ingress_annotations: Vec<String>,
+    /// Secrets and claims that parents may name: shared (their own, those of no parent, and those with
+    /// the annotation innkeeper.dev/shared-with) or namespace (all of their namespace).
+    pub(crate) references: ReferenceScope,
 }
 
 /// Images for parents without an image.
@@ -32,6 +50,7 @@ impl Default for Config {
             images: Images::default(),
             ingress_class_name: None,
             assign_user: true,
+            tenants: Tenants::default(),
         }
     }
 }

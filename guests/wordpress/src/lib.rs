@@ -55,7 +55,7 @@ impl Reconciler for Plugin {
         let site = Site::new(request, &parent.spec, &config);
         let observation = Observation::read(request, host, &site)?;
         let report = report::report(request, &site, &observation);
-        match validate::site(&site, &observation) {
+        match validate::site(request, &site, &observation) {
             Ok(()) => Ok(Outcome::desired(
                 children::children(&site, &observation),
                 report,

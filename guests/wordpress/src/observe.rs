@@ -33,6 +33,8 @@ pub(crate) struct Observation {
     pub(crate) claims: BTreeMap<String, ObservedClaim>,
     /// The existing claim that the spec names.
     pub(crate) existing_claim: Option<ObservedClaim>,
+    /// The claims whose data new claims of the site start with.
+    pub(crate) sources: Vec<ObservedClaim>,
     /// The Secrets and ConfigMaps that `env` and `envFrom` name.
     pub(crate) references: Found,
     /// The Secret that `tlsSecretRef` names; no pod mounts it, so it is not among those whose hash
@@ -57,6 +59,10 @@ impl Observation {
         for child in request.children.of_kind::<PersistentVolumeClaim>() {
             claims.insert(child.name().to_owned(), child.parse()?);
         }
+        let mut sources = Vec::new();
+        for name in site.sources() {
+            sources.extend(existing_claim(request, host, name)?);
+        }
         let existing_claim = match &site.code.existing_claim {
             Some(name) => existing_claim(request, host, name)?,
             None => None,
@@ -77,6 +83,7 @@ impl Observation {
             owned_data: owned_data(request, site, existing_claim.as_ref()),
             claims,
             existing_claim,
+            sources,
             references: References::new()
                 .environment(&site.spec.env, &site.spec.env_from)
                 .read(request, host)?,

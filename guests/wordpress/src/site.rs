@@ -71,6 +71,17 @@ impl<'a> Site<'a> {
         }
     }
 
+    /// The names of the claims whose data new claims of the site start with.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &str> {
+        let managed = self.managed.iter().map(|it| &it.storage);
+        let sources = managed
+            .chain([&self.code])
+            .filter_map(|it| it.data_source.as_ref());
+        sources
+            .filter(|source| source["kind"] == "PersistentVolumeClaim")
+            .filter_map(|source| source["name"].as_str())
+    }
+
     /// The name of all children of the database.
     pub(crate) fn mysql_name(&self) -> String {
         mysql_name(self.name)

@@ -9,6 +9,7 @@ mod properties;
 mod rules;
 mod serving;
 mod status;
+mod tenants;
 
 use innkeeper_sdk::{
     prelude::*,

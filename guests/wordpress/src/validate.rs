@@ -1,6 +1,12 @@
 //! Checks that CEL cannot express: quantities, and conflicts with observed objects.
 
-use innkeeper_sdk::{claim::ObservedClaim, labels, quantity::check_resources};
+use innkeeper_sdk::{
+    claim::ObservedClaim,
+    labels,
+    prelude::*,
+    quantity::check_resources,
+    tenants::{check_allowed_annotations, check_image, check_reference, check_secrets},
+};
 
 use crate::{observe::Observation, site::Site};
 
@@ -8,8 +14,13 @@ use crate::{observe::Observation, site::Site};
 const CODE: &str = "spec.code.persistentVolumeClaim";
 
 /// Checks the spec; the error names the field, the problem and the remedy.
-pub(crate) fn site(site: &Site<'_>, observation: &Observation) -> Result<(), String> {
+pub(crate) fn site(
+    request: &Request,
+    site: &Site<'_>,
+    observation: &Observation,
+) -> Result<(), String> {
     metadata(site)?;
+    tenants(request, site, observation)?;
     if let Some(given) = &site.spec.resources {
         check_resources("spec.resources", given)?;
     }
@@ -47,6 +58,33 @@ fn metadata(site: &Site<'_>) -> Result<(), String> {
         labels::check_annotations("spec.ingress.annotations", &given.annotations)?;
     }
     Ok(())
+}
+
+/// Checks all that the parent names against the limits for those who create parents.
+fn tenants(request: &Request, site: &Site<'_>, observation: &Observation) -> Result<(), String> {
+    let limits = &site.config.tenants;
+    if let Some(image) = &site.spec.image {
+        check_image("spec.image", image, &limits.images)?;
+    }
+    let managed = site.managed.as_ref();
+    if let Some(image) = managed.and_then(|it| it.image.as_ref()) {
+        check_image("spec.database.managed.image", image, &limits.images)?;
+    }
+    if let Some(given) = &site.spec.ingress {
+        let path = "spec.ingress.annotations";
+        check_allowed_annotations(path, &given.annotations, &limits.ingress_annotations)?;
+    }
+    let secrets = observation.credentials.iter();
+    let secrets = secrets.chain(observation.references.objects());
+    let secrets = secrets.chain(observation.tls.objects());
+    check_secrets(request, limits.references, secrets)?;
+    let claims = observation
+        .existing_claim
+        .iter()
+        .chain(&observation.sources);
+    claims
+        .map(|claim| &claim.metadata)
+        .try_for_each(|it| check_reference(request, limits.references, "claim", it))
 }
 
 /// Checks that several replicas can share an existing claim.

@@ -1,11 +1,17 @@
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
+    time::{Duration, Instant},
 };
 
+use axum::body::Body;
 use parking_lot::Mutex;
+use tower::Service as _;
 
-use super::*;
+use super::{
+    connections::{CONNECTIONS_MAX, HEADER_TIMEOUT},
+    *,
+};
 
 /// A source of answers that a test sets.
 struct Fixed {
@@ -131,6 +137,102 @@ fn debug_endpoints_exist_only_if_enabled() {
         ask(&admin, "PUT", "/debug/log", "a b"),
         (400, "that is no filter\n".to_owned())
     );
+}
+
+#[tokio::test]
+async fn debug_endpoints_answer_clients_on_the_same_machine_only() {
+    let shown = Arc::new(Fixed {
+        problem: Mutex::new(None),
+        filter: Mutex::new("info".to_owned()),
+    });
+    for (peer, path, status) in [
+        ("127.0.0.1:1", "/debug/state", StatusCode::OK),
+        ("[::1]:1", "/debug/log", StatusCode::OK),
+        ("[::ffff:127.0.0.1]:1", "/debug/log", StatusCode::OK),
+        ("192.0.2.1:1", "/debug/state", StatusCode::FORBIDDEN),
+        ("[2001:db8::1]:1", "/debug/log", StatusCode::FORBIDDEN),
+        ("192.0.2.1:1", "/livez", StatusCode::OK),
+    ] {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = path.parse().unwrap();
+        let peer: SocketAddr = peer.parse().unwrap();
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let answer = router(shown.clone(), true).call(request).await.unwrap();
+        assert_eq!(answer.status(), status, "{peer} {path}");
+    }
+}
+
+/// Returns true if the server closes the connection within a time.
+fn is_closed(mut stream: &TcpStream, within: Duration) -> bool {
+    stream.set_read_timeout(Some(within)).unwrap();
+    let read = stream.read(&mut [0; 1024]);
+    read.map_or_else(
+        |error| error.kind() == io::ErrorKind::ConnectionReset,
+        |_| true,
+    )
+}
+
+#[test]
+fn idle_connections_above_the_maximum_are_closed_for_new_ones() {
+    let (admin, _) = start(false);
+    let connect = |_| TcpStream::connect(admin.address()).unwrap();
+    let idle: Vec<TcpStream> = (0..2 * CONNECTIONS_MAX).map(connect).collect();
+    assert_eq!(ask(&admin, "GET", "/livez", "").0, 200);
+    let begin = Instant::now();
+    for stream in &idle[..CONNECTIONS_MAX] {
+        assert!(is_closed(stream, HEADER_TIMEOUT));
+    }
+    assert!(begin.elapsed() < HEADER_TIMEOUT, "closed by the timeout");
+}
+
+#[test]
+fn a_client_that_sends_no_complete_header_is_closed() {
+    let (admin, _) = start(false);
+    let mut slow = TcpStream::connect(admin.address()).unwrap();
+    slow.write_all(b"GET /livez HTTP/1.1\r\nhost:").unwrap();
+    assert!(is_closed(&slow, 10 * HEADER_TIMEOUT));
+}
+
+/// A source of answers whose liveness check panics.
+struct Panicking;
+
+impl StatusProvider for Panicking {
+    fn alive(&self) -> Vec<Check> {
+        panic!("on purpose")
+    }
+
+    fn ready(&self) -> Vec<Check> {
+        Vec::new()
+    }
+
+    fn metrics(&self) -> String {
+        String::new()
+    }
+
+    fn state(&self) -> HostState {
+        HostState::default()
+    }
+
+    fn log_filter(&self) -> String {
+        String::new()
+    }
+
+    fn set_log_filter(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The process ends with the thread, because nothing would answer a probe again.
+#[tokio::test]
+async fn the_end_of_the_thread_is_reported() {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let started =
+        tokio::task::spawn_blocking(move || Admin::start(any, Arc::new(Panicking), false));
+    let admin = started.await.unwrap().unwrap();
+    let mut client = TcpStream::connect(admin.address()).unwrap();
+    client.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(30), admin.ended());
+    assert!(ended.await.is_ok());
 }
 
 #[test]

@@ -14,7 +14,8 @@ pub struct AdminArgs {
         env = "INNKEEPER_ADMIN_ADDRESS"
     )]
     pub address: Option<SocketAddr>,
-    /// Also serve /debug/state, which names parents, and /debug/log, which changes the log filter.
+    /// Also serve /debug/state, which names parents, and /debug/log, which changes the log filter, to clients on the same
+    /// machine.
     #[arg(long = "debug-endpoints", requires = "address")]
     pub debug: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::{env, path::Path, time::Duration};
 
-use innkeeper_model::Digest;
+use innkeeper_model::{Digest, Selector};
 use innkeeper_reconcile::lease::Times;
 
 use super::{Error, cluster::POD_NAMESPACE_FILE, values::seconds};
@@ -77,7 +77,11 @@ impl LeaseArgs {
     }
 
     /// Returns the name of the lease of a host with this scope.
-    pub(super) fn name(&self, namespaces: Option<&[String]>, selector: Option<&str>) -> String {
+    pub(super) fn name(
+        &self,
+        namespaces: Option<&[String]>,
+        selector: Option<&Selector>,
+    ) -> String {
         let usual = || lease_name(namespaces, selector);
         self.lease_name.clone().unwrap_or_else(usual)
     }
@@ -95,7 +99,7 @@ impl LeaseArgs {
 /// Returns the default name of the lease of hosts with this scope.
 ///
 /// Hosts with another scope do other work, and must not wait for each other.
-pub fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&str>) -> String {
+pub fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&Selector>) -> String {
     /// The length of the hash in the name: enough for the hosts of one namespace.
     const HASH_LENGTH: usize = 10;
 
@@ -103,7 +107,7 @@ pub fn lease_name(namespaces: Option<&[String]>, plugin_selector: Option<&str>) 
         return "innkeeper".to_owned();
     }
     let namespaces = namespaces.unwrap_or_default().join(",");
-    let selector = plugin_selector.unwrap_or_default().trim();
+    let selector = plugin_selector.map(Selector::to_string).unwrap_or_default();
     let hash = Digest::of(format!("{namespaces}\n{selector}").as_bytes()).to_hex();
     let hash: String = hash.chars().take(HASH_LENGTH).collect();
     format!("innkeeper-{hash}")

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
-use innkeeper_model::is_dns_label;
+use innkeeper_model::{Selector, is_dns_label};
 
 use super::{
     Definitions, Error, Namespaces, PluginObject,
@@ -58,7 +58,7 @@ pub struct ResourceArgs {
     pub accounts: Vec<PluginAccount>,
     /// Let the host run the Plugins that this label selector selects, for `run --plugin-selector`
     #[arg(long = "plugin-selector", value_name = "SELECTOR", value_parser = selector, requires = "plugin_resources")]
-    pub selector: Option<String>,
+    pub selector: Option<Selector>,
     /// Let the sources of Plugins use this Secret of the host's namespace; once per Secret
     #[arg(
         long = "source-secret",

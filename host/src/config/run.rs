@@ -66,7 +66,7 @@ impl RunArgs {
     /// The name of the lease.
     pub fn lease_name(&self) -> String {
         // A host without Plugin resources has no selector.
-        let selector = self.sources.selector.as_deref();
+        let selector = self.sources.selector.as_ref();
         self.lease.name(self.scope.namespaces.as_deref(), selector)
     }
 }

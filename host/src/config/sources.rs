@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use innkeeper_model::Selector;
 use innkeeper_source as source;
 
 use super::{
@@ -53,7 +54,7 @@ pub struct SourceArgs {
     /// The selectors of two hosts must not select the same Plugin, and no two Plugins may have the same parent kind:
     /// hosts do not know each other's Plugins [default: all Plugins].
     #[arg(long = "plugin-selector", value_name = "SELECTOR", env = "INNKEEPER_PLUGIN_SELECTOR", value_parser = selector)]
-    pub selector: Option<String>,
+    pub selector: Option<Selector>,
     /// The proxies of the environment.
     #[arg(skip = proxies())]
     proxies: Proxies,

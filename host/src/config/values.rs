@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use innkeeper_model::{LabelSelector, error_chain, is_dns_label};
+use innkeeper_model::{Selector, error_chain, is_dns_label, parse_selector};
 use innkeeper_source::{PublicKey, SigningKey};
 
 /// A text in PEM form.
@@ -37,13 +37,12 @@ pub(super) fn dns_label(text: &str) -> Result<String, String> {
 }
 
 /// Parses a label selector that does not select everything.
-pub(super) fn selector(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Err("it selects everything: omit the flag to serve all Plugins".to_owned());
-    }
-    match LabelSelector::parse(text) {
-        Ok(_) => Ok(text.to_owned()),
+pub(super) fn selector(text: &str) -> Result<Selector, String> {
+    match parse_selector(text.trim()) {
+        Ok(selector) if selector.selects_all() => {
+            Err("it selects everything: omit the flag to serve all Plugins".to_owned())
+        }
+        Ok(selector) => Ok(selector),
         Err(error) => Err(error_chain(&error).to_string()),
     }
 }

@@ -83,12 +83,12 @@ fn arguments(args: &ManifestsArgs) -> Vec<String> {
     let mut add = |flag: &str, value: &str| arguments.extend([flag.to_owned(), value.to_owned()]);
     let selector = args
         .resources()
-        .and_then(|resources| resources.selector.as_deref());
+        .and_then(|resources| resources.selector.as_ref());
     if args.resources().is_none() {
         add("--plugin-dir", "/plugins");
     }
     if let Some(selector) = selector {
-        add("--plugin-selector", selector);
+        add("--plugin-selector", &selector.to_string());
     }
     add("--cache-dir", "/cache");
     add("--admin-address", &format!("0.0.0.0:{ADMIN_PORT}"));
@@ -165,6 +165,28 @@ pub(super) fn metrics_service(args: &ManifestsArgs) -> Value {
             "publishNotReadyAddresses": true,
             "selector": args.labels(),
             "ports": [{"name": ADMIN, "port": ADMIN_PORT, "targetPort": ADMIN}],
+        },
+    })
+}
+
+/// Returns the policy that closes the Pods' ports but the admin port, and the admin port to all Pods but those of
+/// namespaces with the label `metrics: enabled`, which kubebuilder's projects use. Probes of the kubelet always pass.
+pub(super) fn network_policy(args: &ManifestsArgs) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": args.name,
+            "namespace": args.namespace,
+            "labels": args.labels(),
+        },
+        "spec": {
+            "podSelector": {"matchLabels": args.labels()},
+            "policyTypes": ["Ingress"],
+            "ingress": [{
+                "from": [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}],
+                "ports": [{"port": ADMIN}],
+            }],
         },
     })
 }

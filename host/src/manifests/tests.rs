@@ -1,7 +1,7 @@
 //! Manifests of a made-up plugin.
 
 use expect_test::{expect, expect_file};
-use innkeeper_model::{Access, ChildKind, Gvk, ParentKind, ReadKind, ReadScope, Scope};
+use innkeeper_model::{Access, ChildKind, Gvk, ParentKind, ReadKind, ReadScope, Scope, Selector};
 
 use super::*;
 use crate::config::{self, Command};
@@ -16,7 +16,7 @@ fn pond() -> Manifest {
         kind: Gvk::parse(api_version, kind).unwrap(),
         access,
         scope: ReadScope::ParentNamespace,
-        label_selector: None,
+        label_selector: Selector::default(),
     };
     let Value::Object(crd) = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -155,8 +155,27 @@ fn everything_is_in_the_kustomization() {
         - rbac-pond.yaml
         - deployment.yaml
         - metrics.yaml
+        - network-policy.yaml
     "]]
     .assert_eq(&file("kustomization.yaml"));
+}
+
+#[test]
+fn only_scrapers_reach_the_pod_and_only_at_its_admin_port() {
+    let args = setup(&[]);
+    let policy = &host::network_policy(&args)["spec"];
+    let pod = &host::deployment(&args)["spec"]["template"];
+    assert_eq!(
+        policy["podSelector"]["matchLabels"],
+        pod["metadata"]["labels"]
+    );
+    assert_eq!(policy["policyTypes"], json!(["Ingress"]));
+    let port = &pod["spec"]["containers"][0]["ports"][0]["name"];
+    let from = json!([{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}]);
+    assert_eq!(
+        policy["ingress"],
+        json!([{"from": from, "ports": [{"port": port}]}])
+    );
 }
 
 #[test]
@@ -376,7 +395,7 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
         kind: Gvk::new("storage.k8s.io", "v1", "StorageClass"),
         access: Access::Metadata,
         scope: ReadScope::Cluster,
-        label_selector: None,
+        label_selector: Selector::default(),
     });
     pond.parents.push(ParentKind {
         kind: Gvk::new("example.com", "v1", "Sea"),

@@ -6,8 +6,8 @@ use std::{
 };
 
 use innkeeper_model::{
-    Access, Gvk, HashKey, LabelSelector, ListSelector, Manifest, ObjectRef, Reach, ReadFailure,
-    ReadKey, ReadKind, Reads, Scope,
+    Access, Gvk, HashKey, ListSelector, Manifest, ObjectRef, Reach, ReadFailure, ReadKey, ReadKind,
+    Reads, Scope, Selector, SelectorExt, parse_selector,
 };
 use innkeeper_policy::Grants;
 use innkeeper_schema::Kinds;
@@ -25,7 +25,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct OfflineReads {
     objects: Vec<Document>,
-    granted: Vec<(ReadKind, LabelSelector)>,
+    granted: Vec<ReadKind>,
     own_namespace: Option<Arc<str>>,
     kinds: Kinds,
     hash_key: HashKey,
@@ -35,7 +35,7 @@ pub(super) struct OfflineReads {
 /// A grant that covers a read.
 struct Covering<'a> {
     access: Access,
-    selector: &'a LabelSelector,
+    selector: &'a Selector,
     reach: Reach,
 }
 
@@ -60,7 +60,7 @@ impl OfflineReads {
     ) -> Self {
         Self {
             objects: observed.objects.clone(),
-            granted: granted(manifest, grants),
+            granted: grants.reads_for(manifest),
             own_namespace: observed.parent.namespace.clone(),
             kinds: kinds.clone(),
             hash_key: hash_key.clone(),
@@ -93,10 +93,10 @@ impl OfflineReads {
         let mut covering: Vec<Covering<'_>> = self
             .granted
             .iter()
-            .filter(|(read, _)| read.kind == *kind)
-            .map(|(read, selector)| Covering {
+            .filter(|read| read.kind == *kind)
+            .map(|read| Covering {
                 access: read.access,
-                selector,
+                selector: &read.label_selector,
                 reach: read.scope.reach(scope, own, asked.as_ref()),
             })
             .filter(|covering| covering.reach != Reach::Within(BTreeSet::new()))
@@ -114,7 +114,7 @@ impl OfflineReads {
         kind: &Gvk,
         asked: Option<Arc<str>>,
         name: Option<&str>,
-        chosen: &LabelSelector,
+        chosen: &Selector,
     ) -> Result<Vec<Arc<str>>, ReadFailure> {
         let covering = self.covering(kind, asked, name.is_some())?;
         let mut found: BTreeMap<(Option<&str>, &str), Arc<str>> = BTreeMap::new();
@@ -164,37 +164,19 @@ impl Reads for OfflineReads {
             namespace,
             name,
         } = reference;
-        let found = self.answer(
-            kind,
-            namespace.clone(),
-            Some(name),
-            &LabelSelector::default(),
-        )?;
+        let all = Selector::default();
+        let found = self.answer(kind, namespace.clone(), Some(name), &all)?;
         Ok(found.into_iter().next())
     }
 
     fn list(&mut self, selector: &ListSelector) -> Result<Vec<Arc<str>>, ReadFailure> {
         self.record(ReadKey::List(selector.clone()));
         let text = selector.label_selector.as_deref().unwrap_or_default();
-        let chosen = LabelSelector::parse(text).map_err(|_| ReadFailure::InvalidSelector {
+        let chosen = parse_selector(text).map_err(|_| ReadFailure::InvalidSelector {
             selector: text.to_owned(),
         })?;
         self.answer(&selector.kind, selector.namespace.clone(), None, &chosen)
     }
-}
-
-/// Returns the granted part of the reads that the plugin requests.
-fn granted(manifest: &Manifest, grants: &Grants) -> Vec<(ReadKind, LabelSelector)> {
-    grants
-        .reads_for(manifest)
-        .into_iter()
-        .filter_map(|read| {
-            let text = read.label_selector.as_deref().unwrap_or_default();
-            // Loading the plugin has already rejected selectors that do not parse.
-            let selector = LabelSelector::parse(text).ok()?;
-            Some((read, selector))
-        })
-        .collect()
 }
 
 fn labels(document: &Document) -> BTreeMap<String, String> {

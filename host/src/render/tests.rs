@@ -6,7 +6,7 @@ use expect_test::{expect, expect_file};
 use innkeeper_model::{
     Access, ApplyPolicy, Child, ChildKind, Desired, Fault, FaultKind, Generated, Gvk, ListSelector,
     Manifest, ObjectRef, Outcome, ParentKind, PluginName, ReadKind, ReadScope, Readiness, Reads,
-    RemovalPolicy, Report, Scope,
+    RemovalPolicy, Report, Scope, Selector,
 };
 use innkeeper_sandbox::{CallFault, Context, Dropped, Timing};
 use serde_json::{Map, Value, json};
@@ -65,7 +65,7 @@ fn pond(answer: Answer) -> Pond {
         kind: Gvk::new("", "v1", kind),
         access,
         scope: ReadScope::ParentNamespace,
-        label_selector: None,
+        label_selector: Selector::default(),
     };
     let child = |api_version: &str, kind: &str| ChildKind {
         kind: Gvk::parse(api_version, kind).unwrap(),

@@ -27,6 +27,9 @@ pub enum Error {
     /// The admin server did not start.
     #[error("failed to serve health and metrics")]
     Admin(#[source] admin::Error),
+    /// The thread of the admin server panicked.
+    #[error("the thread that answers for health and metrics ended: see the log for the cause")]
+    AdminEnded,
     /// The client configuration of the cluster was not found, or is invalid.
     #[error("failed to find the cluster")]
     Config(#[source] config::Error),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use innkeeper_cluster::Cluster;
-use innkeeper_model::{GroupKind, PluginName};
+use innkeeper_model::{GroupKind, PluginName, Selector};
 use innkeeper_plugin_controller::{
     self as plugins, LoaderContext,
     manager::{Loader, Manager, ManagerContext, OnceMade, Places, Start, Warm, Warmer},
@@ -47,7 +47,7 @@ const PASSES_PER_SECOND_MAX: u32 = 100;
 pub(super) struct PluginResources {
     name: PluginName,
     loader: Arc<Loader>,
-    selector: Option<String>,
+    selector: Option<Selector>,
 }
 
 /// The state from before the first Plugin becomes active.

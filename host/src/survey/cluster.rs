@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use innkeeper_cluster::{ParentConditions, Viewer, labels};
-use innkeeper_model::{GroupKind, LABEL_PLUGIN, Object, reason};
+use innkeeper_model::{Expression, GroupKind, LABEL_PLUGIN, Object, Selector, reason};
 use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin};
 use innkeeper_policy::Selection;
 use innkeeper_schema::kind_of_crd;
@@ -32,23 +32,25 @@ pub(super) async fn survey(
         kube::Client::try_from(config).map_err(|source| Error::Client(Box::new(source)))?;
     let viewer = Viewer::open(client, patience).await.map_err(cluster)?;
 
+    let all = Selector::default();
+    let labelled = Expression::Exists(LABEL_PLUGIN.to_owned()).into();
     let mut found = ClusterSurvey::default();
-    for object in list(&viewer, &plugin_kind(), None).await? {
+    for object in list(&viewer, &plugin_kind(), &all).await? {
         found.plugin(&object);
     }
     let crds = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
-    for object in list(&viewer, &crds, Some(LABEL_PLUGIN)).await? {
+    for object in list(&viewer, &crds, &labelled).await? {
         found.crd(&object);
     }
     let kinds = std::mem::take(&mut found.kinds);
     let mut asks = kinds.values().flatten();
     if asks.any(|owner| owner.selection.asks_for_namespaces()) {
-        let listed = list(&viewer, &GroupKind::new("", "Namespace"), None).await;
+        let listed = list(&viewer, &GroupKind::new("", "Namespace"), &all).await;
         // Without permission to list namespaces, the parents' conditions tell which parents are selected.
         found.namespaces = listed.unwrap_or_default();
     }
     for (kind, owners) in kinds {
-        let parents = list(&viewer, &kind, None).await?;
+        let parents = list(&viewer, &kind, &all).await?;
         found.parents(&kind, &owners, &parents);
     }
     Ok(found.into_survey(from))
@@ -62,12 +64,12 @@ fn plugin_kind() -> GroupKind {
 async fn list(
     viewer: &Viewer,
     kind: &GroupKind,
-    selector: Option<&str>,
+    selector: &Selector,
 ) -> Result<Vec<Object>, Error> {
     let Some(served) = viewer.served(kind) else {
         return Ok(Vec::new());
     };
-    let objects = viewer.list(served, selector, None).await;
+    let objects = viewer.list(served, selector).await;
     objects.map_err(cluster)
 }
 

@@ -30,7 +30,9 @@ pub(super) async fn survey(address: &str, patience: Duration) -> Result<Survey, 
     let answer = client.get(url).send().await.map_err(no_host)?;
     match answer.status() {
         StatusCode::OK => {}
-        StatusCode::NOT_FOUND => return Err(Error::Closed(address.to_owned())),
+        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => {
+            return Err(Error::Closed(address.to_owned()));
+        }
         status => {
             return Err(Error::NotAHost {
                 address: address.to_owned(),

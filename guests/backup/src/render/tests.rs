@@ -3,10 +3,11 @@
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use crate::tests::{around, article, backup, configuration, reconcile, related};
+use crate::tests::{around, article, backup, configuration, reconcile, reconcile_with, related};
 
 fn check(parent: &Value, objects: &[Value], expected: Expect) {
-    expected.assert_eq(&configuration(&reconcile(parent, objects).unwrap()));
+    let outcome = reconcile_with(parent, objects, &json!({ "scripts": true })).unwrap();
+    expected.assert_eq(&configuration(&outcome));
 }
 
 fn check_database(type_: &str, config: Value, expected: Expect) {

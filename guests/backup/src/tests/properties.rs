@@ -75,7 +75,8 @@ proptest! {
         objects[0] = with_password(&password);
         objects[0]["spec"]["config"]["args"] = json!(args);
         let parent = backup(json!({ "description": description, "beforeScript": script }));
-        let outcome = reconcile(&parent, &objects).unwrap();
+        let scripts = json!({ "scripts": true });
+        let outcome = reconcile_with(&parent, &objects, &scripts).unwrap();
         let values = json!({ "DB0_PASSWORD": password, "id": "i", "key": "k" });
         let environment = environment(&outcome, values.as_object().unwrap());
         let text = expanded(&configuration(&outcome), &environment);

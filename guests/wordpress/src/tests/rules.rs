@@ -315,7 +315,10 @@ fn the_configuration_admits_no_other_keys() {
     let schema = Plugin::describe().config_schema.unwrap();
     assert_eq!(schema["additionalProperties"], false);
     let keys: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["assignUser", "images", "ingressClassName"]);
+    assert_eq!(
+        keys,
+        ["assignUser", "images", "ingressClassName", "tenants"]
+    );
     let images = &schema["properties"]["images"];
     assert_eq!(images["additionalProperties"], false);
 }

@@ -36,7 +36,7 @@ fn the_database_has_a_headless_service_of_its_own() {
 
 #[test]
 fn the_ingress_has_a_rule_per_domain_and_each_path_once() {
-    let outcome = first(&json!({
+    let spec = json!({
         "routes": [
             { "domain": "a.org", "path": "/x" },
             { "domain": "b.org" },
@@ -45,7 +45,9 @@ fn the_ingress_has_a_rule_per_domain_and_each_path_once() {
         ],
         "tlsSecretRef": "tls",
         "ingress": { "className": "public", "annotations": { "a": "b" } },
-    }));
+    });
+    let config = json!({ "tenants": { "ingressAnnotations": ["a"] } });
+    let outcome = pass(&TestRequest::new(&parent("shop", &spec)).config(&config));
     let ingress = &outcome.child("ingress").unwrap().object;
     assert_eq!(ingress["metadata"]["annotations"], json!({ "a": "b" }));
     assert_eq!(ingress["spec"]["ingressClassName"], "public");

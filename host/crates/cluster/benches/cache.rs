@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use fastrand::Rng;
 use innkeeper_cluster::{Cluster, Interest, Options, Registration, WatchStatus};
-use innkeeper_model::{Access, Gvk, PluginName, ReadKind, ReadScope};
+use innkeeper_model::{Access, Gvk, PluginName, ReadKind, ReadScope, Selector};
 
 /// The size of a Pod in the promise.
 const POD_BYTES: usize = 5 * 1024;
@@ -181,9 +181,9 @@ fn interest(cluster: &Cluster) -> anyhow::Result<Registration> {
             kind: Gvk::new("", "v1", "Pod"),
             access: Access::Full,
             scope: ReadScope::Cluster,
-            label_selector: None,
+            label_selector: Selector::default(),
         }],
-        selector: None,
+        selector: Selector::default(),
         field_managers: std::collections::BTreeSet::new(),
     }))
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use innkeeper_model::{Access, Gvk, Object, PluginName, ReadKind};
+use innkeeper_model::{Access, Gvk, Object, PluginName, ReadKind, Selector};
 use tokio::time::Instant;
 
 /// The needs of one plugin for one kind of parent.
@@ -12,8 +12,8 @@ pub struct Interest {
     pub plugin: PluginName,
     /// The kind of parent.
     pub parent: Gvk,
-    /// The parents, as a label selector; none: all.
-    pub selector: Option<String>,
+    /// The labels of the parents.
+    pub selector: Selector,
     /// The kinds of children: those declared now and those ever created. If a kind occurs twice, the first entry
     /// counts.
     pub children: Vec<ChildInterest>,

@@ -29,7 +29,8 @@ pub(super) use self::{
     watching::{Applied, Order},
 };
 use innkeeper_model::{
-    Access, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind, child_order,
+    Access, Expression, GroupKind, Gvk, HashKey, LABEL_PLUGIN, Object, ObjectId, ReadKind,
+    Selector, child_order,
 };
 
 use self::{expectations::WriteExpectations, namespaces::NamespaceScope, slots::WatchKey};
@@ -160,7 +161,10 @@ impl CacheState {
     /// Watches the metadata of a kind for the host itself.
     pub(super) fn watch_metadata(&mut self, kind: &Gvk, now: Instant) {
         let user = (SubscriberId(self.number()), Role::Read);
-        let key = WatchKey::new(kind, None);
+        let key = WatchKey {
+            kind: kind.clone(),
+            selector: Selector::default(),
+        };
         let slot = self.acquire_slot(key, user, Access::Metadata, &BTreeSet::new(), now);
         self.settle(slot, now);
     }
@@ -354,26 +358,30 @@ impl CacheState {
         interest: &Interest,
         now: Instant,
     ) -> HeldWatches {
-        let mut take = |kind: &Gvk, selector: Option<&str>, role, access| {
+        let mut take = |kind: &Gvk, selector: &Selector, role, access| {
             let none = BTreeSet::new();
             // Field managers write children only, so their entries matter for children only.
             let managers = match role {
                 Role::Child => &interest.field_managers,
                 Role::Parent | Role::Read => &none,
             };
-            let key = WatchKey::new(kind, selector);
+            let key = WatchKey {
+                kind: kind.clone(),
+                selector: selector.clone(),
+            };
             self.acquire_slot(key, (subscriber_id, role), access, managers, now)
         };
-        let chosen = interest.selector.as_deref();
+        let chosen = &interest.selector;
         let parent = take(&interest.parent, chosen, Role::Parent, Access::Full);
-        let label = format!("{LABEL_PLUGIN}={}", interest.plugin);
+        let plugin = interest.plugin.as_str().to_owned();
+        let labelled = Expression::Equal(LABEL_PLUGIN.to_owned(), plugin).into();
         let mut seen = BTreeSet::new();
         let children = interest
             .children
             .iter()
             .filter(|child| seen.insert(child.kind.group_kind()))
             .map(|child| {
-                let slot = take(&child.kind, Some(&label), Role::Child, child.access);
+                let slot = take(&child.kind, &labelled, Role::Child, child.access);
                 (child.clone(), slot)
             })
             .collect();
@@ -381,11 +389,8 @@ impl CacheState {
             .reads
             .iter()
             .map(|read| {
-                let selector = read.label_selector.as_deref();
-                (
-                    read.clone(),
-                    take(&read.kind, selector, Role::Read, read.access),
-                )
+                let slot = take(&read.kind, &read.label_selector, Role::Read, read.access);
+                (read.clone(), slot)
             })
             .collect();
         HeldWatches {

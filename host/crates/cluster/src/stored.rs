@@ -3,10 +3,17 @@
 //! The cache keeps one text per object, as guests see it, and beside it only the fields that are needed for frequent
 //! decisions. All other fields are read out of the text on demand.
 
-use std::{borrow::Cow, collections::BTreeSet, ops::Range, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+};
 
 use hmac::{Hmac, KeyInit, Mac};
-use innkeeper_model::{ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Uid};
+use innkeeper_model::{
+    ANNOTATION_RETAINED_FOR, Access, Gvk, HashKey, ResourceVersion, Selector, SelectorExt, Uid,
+};
 use serde::Deserialize;
 use sha2::Sha256;
 
@@ -112,6 +119,20 @@ impl Stored {
         self.uid = other.uid.clone();
         self.controller.clone_from(&other.controller);
         self.retained_for.clone_from(&other.retained_for);
+    }
+
+    /// Returns true if its labels match.
+    pub(super) fn is_selected(&self, selector: &Selector) -> bool {
+        selector.selects_all() || selector.matches(&self.label_map())
+    }
+
+    /// Returns all labels.
+    pub(super) fn label_map(&self) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::new();
+        self.each_label(|key, value| {
+            labels.insert(key.to_owned(), value.to_owned());
+        });
+        labels
     }
 
     /// Calls a function with every label.

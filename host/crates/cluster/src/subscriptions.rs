@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use innkeeper_model::{Access, LabelSelector};
+use innkeeper_model::{Access, Selector, SelectorExt, required_labels};
 
 use super::{
     store::{Change, ObjectKey, Store, label},
@@ -46,11 +46,11 @@ impl ListKey {
     /// Creates the key of a list, with the rarest label that all its objects must have.
     pub(super) fn new(
         namespace: Option<&str>,
-        selector: &LabelSelector,
+        selector: &Selector,
         text: &Arc<str>,
         store: &Store,
     ) -> Self {
-        let required = selector.required();
+        let required = required_labels(selector);
         let rarest = required
             .iter()
             .min_by_key(|label| store.labelled_count(label));
@@ -73,7 +73,7 @@ impl ListKey {
 type Readers<R> = BTreeMap<R, Access>;
 
 /// The lists of a bucket by the text of their selectors.
-type Lists<R> = BTreeMap<Arc<str>, (LabelSelector, Readers<R>)>;
+type Lists<R> = BTreeMap<Arc<str>, (Selector, Readers<R>)>;
 
 /// The subscriptions to one watch.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl<R: Clone + Ord> Subscriptions<R> {
         &mut self,
         reader: &R,
         to: &Subscription,
-        selector: &LabelSelector,
+        selector: &Selector,
         access: Access,
     ) {
         let readers = match to {
@@ -200,10 +200,7 @@ impl<R: Clone + Ord> Subscriptions<R> {
     }
 
     fn each_list(&self, stored: &Stored, add: &mut impl FnMut(&Readers<R>)) {
-        let mut labels = BTreeMap::new();
-        stored.each_label(|key, value| {
-            labels.insert(key.to_owned(), value.to_owned());
-        });
+        let labels = stored.label_map();
         let pairs: Vec<Option<Arc<str>>> = labels
             .iter()
             .map(|(key, value)| Some(label(key, value).into()))
@@ -232,7 +229,7 @@ impl<R: Clone + Ord> Subscriptions<R> {
 mod tests {
     use super::*;
     use crate::stored::{Shape, keep};
-    use innkeeper_model::Gvk;
+    use innkeeper_model::{Gvk, parse_selector};
 
     fn stored(namespace: &str, name: &str, app: &str, spec: u8) -> Stored {
         let text = format!(
@@ -260,7 +257,7 @@ mod tests {
             namespace: Option<&str>,
             text: &str,
         ) -> Subscription {
-            let selector = LabelSelector::parse(text).unwrap();
+            let selector = parse_selector(text).unwrap();
             let key = ListKey::new(namespace, &selector, &text.into(), &Store::default());
             let to = Subscription::List(key);
             self.0.add(&reader, &to, &selector, Access::Full);
@@ -277,7 +274,7 @@ mod tests {
         let mut read = Read(Subscriptions::default());
         let absent = Subscription::Object(ObjectKey::new("demo", "a"));
         read.0
-            .add(&"absent", &absent, &LabelSelector::default(), Access::Full);
+            .add(&"absent", &absent, &Selector::default(), Access::Full);
         read.list("web", Some("demo"), "app=web");
         read.list("all", None, "");
         read.list("other namespace", Some("other"), "");
@@ -305,14 +302,9 @@ mod tests {
     fn metadata_readers_do_not_see_the_rest() {
         let mut read = Read(Subscriptions::default());
         let to = Subscription::Object(ObjectKey::new("demo", "a"));
-        read.0.add(
-            &"metadata",
-            &to,
-            &LabelSelector::default(),
-            Access::Metadata,
-        );
         read.0
-            .add(&"full", &to, &LabelSelector::default(), Access::Full);
+            .add(&"metadata", &to, &Selector::default(), Access::Metadata);
+        read.0.add(&"full", &to, &Selector::default(), Access::Full);
         let spec = change(
             Some(stored("demo", "a", "web", 1)),
             Some(stored("demo", "a", "web", 2)),

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use innkeeper_model::{
     ObjectId, ObjectRef, PluginName, ReadFailure, ReadKind, ReadScope, Reads, ResourceVersion,
+    Selector,
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -208,9 +209,9 @@ fn interest() -> Interest {
             kind: pod_kind(),
             access: Access::Metadata,
             scope: ReadScope::ParentNamespace,
-            label_selector: None,
+            label_selector: Selector::default(),
         }],
-        selector: None,
+        selector: Selector::default(),
         field_managers: BTreeSet::new(),
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use innkeeper_model::{Access, GroupKind, Object, Resource};
+use innkeeper_model::{Access, GroupKind, Object, Resource, Selector};
 use kube::core::{Request as Urls, params::ListParams};
 
 use super::{
@@ -49,25 +49,19 @@ impl Viewer {
         self.kinds.preferred(kind)
     }
 
-    /// Lists the objects of a kind that match a label selector, in all namespaces or in one, in the order of the API
-    /// server.
-    pub async fn list(
-        &self,
-        served: &Resource,
-        selector: Option<&str>,
-        namespace: Option<&str>,
-    ) -> Result<Vec<Object>, Error> {
+    /// Lists the objects of a kind that match a label selector, in the order of the API server.
+    pub async fn list(&self, served: &Resource, selector: &Selector) -> Result<Vec<Object>, Error> {
         let listed = async {
             let mut objects = Vec::new();
             let mut next = None;
             loop {
                 let params = ListParams {
-                    label_selector: selector.map(str::to_owned),
+                    label_selector: Some(selector.to_string()).filter(|text| !text.is_empty()),
                     limit: Some(self.options.page_objects_max),
                     continue_token: next.take(),
                     ..ListParams::default()
                 };
-                let request = Urls::new(path(served, namespace))
+                let request = Urls::new(path(served, None))
                     .list(&params)
                     .map_err(WireFailure::Build)?;
                 let text = self.wire.text(request, self.options.page_bytes_max).await?;

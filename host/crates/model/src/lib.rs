@@ -2,7 +2,8 @@
 //!
 //! The sandbox, the cache and the writer exchange data in these types: `sandbox` converts WIT types to and from them,
 //! `cluster` and `apply` the JSON of the Kubernetes API.
-//! This crate does no I/O, never waits, and does not depend on the Kubernetes client, the Kubernetes types or wasmtime.
+//! This crate does no I/O, never waits, and does not depend on wasmtime or on the Kubernetes client, except for the
+//! client's type of label selectors.
 
 mod answer;
 mod backoff;
@@ -33,6 +34,7 @@ pub use chain::{Chain, causes, error_chain};
 pub use condition::{Condition, ConditionStatus, reason, whole_seconds};
 pub use digest::{Digest, Digester, InvalidDigest};
 pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order};
+pub use kube_core::{Expression, Selector, SelectorExt};
 pub use lease::{Lease, LeaseRecord};
 pub use limits::Limits;
 pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope};
@@ -45,5 +47,5 @@ pub use object::{ManagedEntry, Object, ResourceVersion, Uid};
 pub use operation::{Operation, Ownership};
 pub use read::{ListSelector, ObjectRef, ReadFailure, ReadKey, Reads};
 pub use resource::{HashKey, Resource, Resources};
-pub use selector::{InvalidSelector, LabelSelector};
+pub use selector::{InvalidSelector, is_valid_selector, parse_selector, required_labels};
 pub use token_bucket::{Rate, TokenBucket};

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
+use kube_core::Selector;
 use serde_json::{Map, Value};
 
 use super::{GroupKind, Gvk, PluginName, Scope};
@@ -66,8 +67,8 @@ pub struct ReadKind {
     pub access: Access,
     /// The namespaces in which objects are read.
     pub scope: ReadScope,
-    /// Limits the read to objects with these labels (Kubernetes' text form).
-    pub label_selector: Option<String>,
+    /// Limits the read to objects with these labels.
+    pub label_selector: Selector,
 }
 
 /// The part of an object that a guest sees, ordered from most to least.

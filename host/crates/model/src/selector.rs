@@ -1,34 +1,6 @@
-//! Label selectors in Kubernetes' text form, evaluated in memory.
+//! The text form of label selectors; the type and its evaluation are those of the Kubernetes client.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-/// A parsed label selector.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct LabelSelector(Vec<Requirement>);
-
-/// A requirement for one label; all requirements of a selector must hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Requirement {
-    /// The label exists and has one of these values.
-    In(String, BTreeSet<String>),
-    /// The label has none of these values, or does not exist.
-    NotIn(String, BTreeSet<String>),
-    /// The label exists.
-    Exists(String),
-    /// The label does not exist.
-    Missing(String),
-}
-
-impl Requirement {
-    fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
-        match self {
-            Self::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
-            Self::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
-            Self::Exists(key) => labels.contains_key(key),
-            Self::Missing(key) => !labels.contains_key(key),
-        }
-    }
-}
+use kube_core::{Expression, Selector};
 
 /// A text that is not a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,107 +12,93 @@ pub struct InvalidSelector(
     pub String,
 );
 
-impl LabelSelector {
-    /// Parses the text form (`app=web,tier in (a,b)`); the empty text selects all.
-    pub fn parse(text: &str) -> Result<Self, InvalidSelector> {
-        let invalid = || InvalidSelector(text.to_owned());
-        if text.trim().is_empty() {
-            return Ok(Self::default());
-        }
-        let requirements: Option<Vec<Requirement>> = split(text)
-            .ok_or_else(invalid)?
-            .into_iter()
-            .map(requirement)
-            .collect();
-        requirements.map(Self).ok_or_else(invalid)
-    }
-
-    /// Returns true if the selector matches these labels.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.0.iter().all(|requirement| requirement.holds(labels))
-    }
-
-    /// Returns the labels, as `key=value`, that every selected object has.
-    pub fn required(&self) -> Vec<String> {
-        self.0
-            .iter()
-            .filter_map(|requirement| match requirement {
-                Requirement::In(key, values) if values.len() == 1 => {
-                    values.first().map(|value| format!("{key}={value}"))
-                }
-                _ => None,
-            })
-            .collect()
-    }
+/// Parses the text form (`app=web,tier in (a,b)`); the empty text selects all.
+pub fn parse_selector(text: &str) -> Result<Selector, InvalidSelector> {
+    let mut inside = false;
+    let is_between = |c| {
+        inside = c == '(' || (inside && c != ')');
+        c == ',' && !inside
+    };
+    let selector: Option<Selector> = match text.trim() {
+        "" => Some(Selector::default()),
+        // Parentheses that are nested or unbalanced stay in a key or a value, which makes it invalid.
+        text => text.split(is_between).map(expression).collect(),
+    };
+    selector
+        .filter(is_valid_selector)
+        .ok_or_else(|| InvalidSelector(text.to_owned()))
 }
 
-/// Splits at the commas outside parentheses; returns `None` if the parentheses are nested or unbalanced.
-fn split(text: &str) -> Option<Vec<&str>> {
-    let mut parts = Vec::new();
-    let (mut start, mut inside) = (0, false);
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' | ')' if inside != (c == ')') => return None,
-            '(' => inside = true,
-            ')' => inside = false,
-            ',' if !inside => {
-                parts.push(&text[start..at]);
-                start = at + 1;
+/// Returns true if all keys and values are valid and no list of values is empty.
+pub fn is_valid_selector(selector: &Selector) -> bool {
+    let mut expressions = selector.clone().into_iter();
+    expressions.all(|expression| match expression {
+        Expression::In(key, values) | Expression::NotIn(key, values) => {
+            is_key(&key) && !values.is_empty() && values.iter().all(|value| is_value(value))
+        }
+        Expression::Equal(key, value) | Expression::NotEqual(key, value) => {
+            is_key(&key) && is_value(&value)
+        }
+        Expression::Exists(key) | Expression::DoesNotExist(key) => is_key(&key),
+    })
+}
+
+/// Returns the labels, as `key=value`, that every selected object has.
+pub fn required_labels(selector: &Selector) -> Vec<String> {
+    let expressions = selector.clone().into_iter();
+    expressions
+        .filter_map(|expression| match expression {
+            Expression::Equal(key, value) => Some(format!("{key}={value}")),
+            Expression::In(key, values) if values.len() == 1 => {
+                values.first().map(|value| format!("{key}={value}"))
             }
-            _ => {}
-        }
-    }
-    parts.push(&text[start..]);
-    (!inside).then_some(parts)
+            _ => None,
+        })
+        .collect()
 }
 
-fn requirement(text: &str) -> Option<Requirement> {
+/// Parses one requirement; the key and the values are not checked.
+fn expression(text: &str) -> Option<Expression> {
+    let trimmed = |text: &str| text.trim().to_owned();
     let text = text.trim();
     if let Some((head, rest)) = text.split_once('(') {
-        let values: Option<BTreeSet<String>> =
-            rest.strip_suffix(')')?.split(',').map(value).collect();
-        let mut words = head.split_whitespace();
-        let (key, operator) = (key(words.next()?)?, words.next()?);
-        return match (operator, words.next()) {
-            ("in", None) => Some(Requirement::In(key, values?)),
-            ("notin", None) => Some(Requirement::NotIn(key, values?)),
+        let values = rest.strip_suffix(')')?.split(',').map(trimmed).collect();
+        let (key, operator) = head.trim().split_once(char::is_whitespace)?;
+        return match operator.trim() {
+            "in" => Some(Expression::In(trimmed(key), values)),
+            "notin" => Some(Expression::NotIn(trimmed(key), values)),
             _ => None,
         };
     }
-    if let Some(name) = text.strip_prefix('!') {
-        return Some(Requirement::Missing(key(name)?));
-    }
-    let only = |text: &str| Some(BTreeSet::from([value(text)?]));
-    if let Some((name, text)) = text.split_once("!=") {
-        return Some(Requirement::NotIn(key(name)?, only(text)?));
-    }
-    if let Some((name, text)) = text.split_once('=') {
-        let text = text.strip_prefix('=').unwrap_or(text);
-        return Some(Requirement::In(key(name)?, only(text)?));
-    }
-    Some(Requirement::Exists(key(text)?))
+    Some(if let Some(key) = text.strip_prefix('!') {
+        Expression::DoesNotExist(trimmed(key))
+    } else if let Some((key, value)) = text.split_once("!=") {
+        Expression::NotEqual(trimmed(key), trimmed(value))
+    } else if let Some((key, value)) = text.split_once('=') {
+        Expression::Equal(
+            trimmed(key),
+            trimmed(value.strip_prefix('=').unwrap_or(value)),
+        )
+    } else {
+        Expression::Exists(trimmed(text))
+    })
 }
 
-/// Parses a label key: an optional DNS prefix and a name.
-fn key(text: &str) -> Option<String> {
-    let text = text.trim();
-    let (prefix, name) = match text.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, text),
-    };
+/// Returns true for a label key: an optional DNS prefix and a name.
+fn is_key(text: &str) -> bool {
     let dns = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
-    let prefixed =
-        prefix.is_none_or(|prefix| (1..=253).contains(&prefix.len()) && prefix.bytes().all(dns));
-    (prefixed && !name.is_empty() && word(name)).then(|| text.to_owned())
+    let is_prefix = |prefix: &str| (1..=253).contains(&prefix.len()) && prefix.bytes().all(dns);
+    match text.split_once('/') {
+        Some((prefix, name)) => is_prefix(prefix) && is_word(name),
+        None => is_word(text),
+    }
 }
 
-/// Parses a label value, which may be empty.
-fn value(text: &str) -> Option<String> {
-    let text = text.trim();
-    (text.is_empty() || word(text)).then(|| text.to_owned())
+fn is_value(text: &str) -> bool {
+    text.is_empty() || is_word(text)
 }
 
-fn word(text: &str) -> bool {
+fn is_word(text: &str) -> bool {
     let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
     text.len() <= 63
@@ -151,6 +109,10 @@ fn word(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use kube_core::SelectorExt;
+
     use super::*;
 
     fn labels(text: &str) -> BTreeMap<String, String> {
@@ -175,7 +137,7 @@ mod tests {
             ("a.b/c-d=e_f", "a.b/c-d=e_f", Some("c-d=e_f")),
             ("app=", "app=", Some("app=1")),
         ] {
-            let parsed = LabelSelector::parse(selector).unwrap();
+            let parsed = parse_selector(selector).unwrap();
             assert!(parsed.matches(&labels(chosen)), "{selector} / {chosen}");
             if let Some(passed) = passed {
                 assert!(!parsed.matches(&labels(passed)), "{selector} / {passed}");
@@ -203,13 +165,37 @@ mod tests {
             ",",
             "in (a)",
         ] {
-            assert!(LabelSelector::parse(text).is_err(), "{text}");
+            assert!(parse_selector(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn returns_the_labels_that_all_selected_objects_have() {
-        let selector = LabelSelector::parse("a=1,b!=2,c in (3),d in (4,5),e").unwrap();
-        assert_eq!(selector.required(), ["a=1", "c=3"]);
+        let selector = parse_selector("a=1,b!=2,c in (3),d in (4,5),e").unwrap();
+        assert_eq!(required_labels(&selector), ["a=1", "c=3"]);
+    }
+
+    #[test]
+    fn shows_one_text_for_equal_selectors() {
+        for (text, shown) in [
+            ("", ""),
+            (" app == web ,!old", "app=web,!old"),
+            ("tier in ( b,a )", "tier in (a,b)"),
+            ("tier  notin (a),x!=,y", "tier notin (a),x!=,y"),
+        ] {
+            let parsed = parse_selector(text).unwrap();
+            assert_eq!(parsed.to_string(), shown);
+            assert_eq!(parse_selector(shown).unwrap(), parsed);
+        }
+    }
+
+    #[test]
+    fn a_list_of_values_is_not_empty() {
+        for of in [Expression::In, Expression::NotIn] {
+            assert!(is_valid_selector(
+                &of("a".to_owned(), ["b".to_owned()].into()).into()
+            ));
+            assert!(!is_valid_selector(&of("a".to_owned(), [].into()).into()));
+        }
     }
 }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::stream::{self, StreamExt};
 use innkeeper_apply::{Target, Written};
 use innkeeper_cluster::{Interest, Registration, Why};
-use innkeeper_model::{ANNOTATION_SKIP_FINALIZE, Gvk, Object, ObjectId, PluginName, error_chain};
+use innkeeper_model::{
+    ANNOTATION_SKIP_FINALIZE, Gvk, Object, ObjectId, PluginName, Selector, error_chain,
+};
 use innkeeper_reconcile::Shared;
 use tracing::{info, warn};
 
@@ -36,7 +38,7 @@ pub(super) fn parents_of(plugin: PluginName, parent: Gvk) -> Interest {
         parent,
         children: Vec::new(),
         reads: Vec::new(),
-        selector: None,
+        selector: Selector::default(),
         field_managers: BTreeSet::new(),
     }
 }

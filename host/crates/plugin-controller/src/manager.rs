@@ -42,7 +42,8 @@ pub use self::warm::{OnceMade, Warm, Warmer};
 use innkeeper_apply::Target;
 use innkeeper_cluster::{Cluster, Interest, Observed, Registration};
 use innkeeper_model::{
-    Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, error_chain,
+    Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, Selector,
+    error_chain,
 };
 use innkeeper_reconcile::{
     Attempt, Next, Shared,
@@ -69,7 +70,7 @@ pub struct ManagerContext {
     /// The plugins that the same host serves from files, with their kinds of parents.
     pub files: BTreeMap<PluginName, BTreeSet<GroupKind>>,
     /// The label selector for the Plugins of this host; none: all.
-    pub selector: Option<String>,
+    pub selector: Option<Selector>,
     /// Takes plugins whose passes are to run.
     pub starts: mpsc::Sender<Start>,
     /// Ends the passes of all plugins.
@@ -103,9 +104,9 @@ pub fn kind() -> Gvk {
 }
 
 /// Returns the interest in the Plugins of a host of this name.
-fn interest(name: PluginName, selector: Option<String>) -> Interest {
+fn interest(name: PluginName, selector: Option<Selector>) -> Interest {
     Interest {
-        selector,
+        selector: selector.unwrap_or_default(),
         ..parents_of(name, kind())
     }
 }

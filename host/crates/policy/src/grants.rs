@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use innkeeper_model::{Access, GroupKind, Manifest, ReadKind, ReadScope, Scope};
+use innkeeper_model::{
+    Access, Expression, GroupKind, Manifest, ReadKind, ReadScope, Scope, Selector,
+};
 
 use super::privilege::{is_built_in, is_privileged, is_secret};
 
@@ -32,7 +34,7 @@ pub struct ChildGrant {
 }
 
 /// One granted read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadGrant {
     /// The kind to read.
     pub kind: GroupKind,
@@ -40,8 +42,8 @@ pub struct ReadGrant {
     pub access: Access,
     /// The namespaces in which objects are read.
     pub scope: ReadScope,
-    /// A label selector in Kubernetes' text form; `None` selects all objects.
-    pub label_selector: Option<String>,
+    /// The labels of the objects.
+    pub label_selector: Selector,
     /// The `privileged` field of the grant: confirms that a privileged kind is meant.
     pub privileged: bool,
 }
@@ -51,7 +53,7 @@ impl ReadGrant {
         // `Access` is ordered from most to least.
         self.access <= asked.access
             && (self.scope == ReadScope::Cluster || self.scope == asked.scope)
-            && (self.label_selector.is_none() || self.label_selector == asked.label_selector)
+            && (self.label_selector.selects_all() || self.label_selector == asked.label_selector)
     }
 
     /// Returns the part of the request that this grant covers.
@@ -61,19 +63,13 @@ impl ReadGrant {
             _ => &self.scope,
         };
         let selectors = [&self.label_selector, &asked.label_selector];
-        let selectors: BTreeSet<&str> = selectors
-            .into_iter()
-            .flatten()
-            .map(String::as_str)
-            .collect();
-        let selectors: Vec<&str> = selectors.into_iter().collect();
+        let expressions: BTreeSet<Expression> = selectors.into_iter().cloned().flatten().collect();
         ReadKind {
             kind: asked.kind.clone(),
             access: self.access.max(asked.access),
             scope: scope.clone(),
-            // A selector is a comma-separated list of requirements that must all hold, so joining two selectors
-            // selects the objects that match both.
-            label_selector: Some(selectors.join(",")).filter(|text| !text.is_empty()),
+            // All expressions of a selector must hold, so joining two selectors selects the objects that match both.
+            label_selector: expressions.into_iter().collect(),
         }
     }
 }
@@ -165,7 +161,7 @@ impl Grants {
             ReadScope::Namespaces(_) => false,
         };
         let full = |read: &ReadGrant| {
-            read.access == Access::Full && read.label_selector.is_none() && reaches(&read.scope)
+            read.access == Access::Full && read.label_selector.selects_all() && reaches(&read.scope)
         };
         if is_secret(kind) && !self.reads_of(kind).any(full) {
             Access::Hash

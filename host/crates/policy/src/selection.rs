@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_model::LabelSelector;
+use innkeeper_model::{Selector, SelectorExt};
 
 /// The selectors of the served parents; the default selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Selects by the labels of the parent's namespace; cluster-scoped parents always match.
-    pub namespaces: LabelSelector,
+    pub namespaces: Selector,
     /// Selects by the parent's own labels.
-    pub parents: LabelSelector,
+    pub parents: Selector,
 }
 
 /// The reason why a parent is not served.
@@ -30,7 +30,7 @@ impl Selection {
 
     /// Returns true if the selection depends on the labels of namespaces.
     pub fn asks_for_namespaces(&self) -> bool {
-        self.namespaces != LabelSelector::default()
+        !self.namespaces.selects_all()
     }
 
     /// Checks the parent's labels, then those of its namespace; `namespace` is `None` for a cluster-scoped parent.
@@ -61,6 +61,8 @@ impl NotSelected {
 
 #[cfg(test)]
 mod tests {
+    use innkeeper_model::parse_selector;
+
     use super::*;
 
     fn labels(text: &str) -> BTreeMap<String, String> {
@@ -72,8 +74,8 @@ mod tests {
 
     fn selection(namespaces: &str, parents: &str) -> Selection {
         Selection {
-            namespaces: LabelSelector::parse(namespaces).unwrap(),
-            parents: LabelSelector::parse(parents).unwrap(),
+            namespaces: parse_selector(namespaces).unwrap(),
+            parents: parse_selector(parents).unwrap(),
         }
     }
 

@@ -13,7 +13,7 @@ use innkeeper_model::{
     Access, ApplyPolicy, Child, ChildKind, Condition, ConditionStatus, Desired, Event, EventType,
     Fault, FaultKind, Generated, GroupKind, Gvk, Limits, Manifest, ObjectId, Outcome, ParentKind,
     Phase, PluginName, ReadKind, ReadScope, Readiness, RemovalPolicy, Report, Resource, Resources,
-    Scope,
+    Scope, Selector,
 };
 
 use super::*;
@@ -53,7 +53,7 @@ fn read(api_version: &str, kind: &str, access: Access, scope: ReadScope) -> Read
         kind: gvk(api_version, kind),
         access,
         scope,
-        label_selector: None,
+        label_selector: Selector::default(),
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use innkeeper_model::{
-    Access, GroupKind, Gvk, Limits, ObjectId, PluginName, ReadKind, ReadScope, Scope,
+    Access, GroupKind, Gvk, Limits, ObjectId, PluginName, ReadKind, ReadScope, Scope, Selector,
 };
 use innkeeper_policy::{Grants, Selection};
 use innkeeper_sandbox::Plugin;
@@ -129,7 +129,7 @@ fn namespace_read() -> ReadKind {
         kind: namespace_kind(),
         access: Access::Metadata,
         scope: ReadScope::Cluster,
-        label_selector: None,
+        label_selector: Selector::default(),
     }
 }
 

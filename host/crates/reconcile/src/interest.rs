@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use innkeeper_cluster::{ChildInterest, Interest};
-use innkeeper_model::{Gvk, PluginName, ReadKind, Scope};
+use innkeeper_model::{Gvk, PluginName, ReadKind, Scope, Selector};
 
 use super::epoch::Serving;
 
@@ -62,7 +62,7 @@ pub(super) fn interest<'a>(
         parent: declaration.map_or(parent, |parent| &parent.kind).clone(),
         children,
         reads,
-        selector: None,
+        selector: Selector::default(),
         field_managers,
     }
 }
@@ -91,7 +91,7 @@ impl Serving {
 mod tests {
     use super::*;
     use crate::tests::serving_of;
-    use innkeeper_model::LabelSelector;
+    use innkeeper_model::parse_selector;
     use innkeeper_policy::Selection;
     use innkeeper_sandbox::fixture::{Description, guest};
 
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(managers(&new, &[&old, &as_operator]), ["operator"]);
         assert_eq!(managers(&as_operator, &[&new]), ["operator"]);
         assert_eq!(managers(&new, &[&old]), [""; 0]);
-        let by_labels = LabelSelector::parse("team=a").unwrap();
+        let by_labels = parse_selector("team=a").unwrap();
         let choosy = serving("Service", "Pod").selecting(Selection {
             namespaces: by_labels,
             ..Selection::default()

@@ -47,12 +47,13 @@ pub fn value(manifest: &Manifest) -> Value {
         })
     });
     let reads = reads.iter().map(|read| {
+        let labels = &read.label_selector;
         json!({
             "apiVersion": read.kind.api_version(),
             "kind": &*read.kind.kind,
             "access": read.access.to_string(),
             "scope": read.scope.to_string(),
-            "labelSelector": read.label_selector,
+            "labelSelector": (!labels.selects_all()).then(|| labels.to_string()),
         })
     });
     json!({

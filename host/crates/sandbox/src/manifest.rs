@@ -5,8 +5,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use innkeeper_model::{
-    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, LabelSelector, Manifest,
-    is_dns_label,
+    Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest, is_dns_label,
 };
 use innkeeper_plan::crd;
 use serde_json::Value;
@@ -181,11 +180,6 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     }
     for read in &manifest.reads {
         check_kind(Part::Reads, &read.kind)?;
-        let selector = read.label_selector.as_deref().unwrap_or_default();
-        LabelSelector::parse(selector).map_err(|source| Error::Selector {
-            kind: read.kind.clone(),
-            source,
-        })?;
     }
     // Compared without versions: an object exists in all versions of its kind, so that a kind in two versions would be
     // watched and written twice.

@@ -4,10 +4,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::{Gvk, LabelSelector, ObjectId, Resource, ResourceVersion, Uid};
+use innkeeper_model::{Gvk, ObjectId, Resource, ResourceVersion, Uid};
 use tokio::time::Instant;
 
-use super::{CacheState, SlotId, SubscriberId, WatchSlot, key_of};
+use super::{CacheState, SlotId, SubscriberId, key_of};
 use crate::{
     stored::{Shape, Stored},
     triggers::{Cause, Trigger},
@@ -168,7 +168,7 @@ impl CacheState {
         };
         // An object outside the selector of the watch would stay in the cache for ever, because no event would remove
         // it.
-        let changes = match found.filter(|stored| chosen(slot, stored)) {
+        let changes = match found.filter(|stored| stored.is_selected(&slot.key.selector)) {
             Some(stored) => slot.store.put(stored),
             // The object is missing. A version that arrived during the read is newer than this answer and stays.
             None => read
@@ -319,15 +319,4 @@ impl CacheState {
             .find(|(child, _)| child.kind.group_kind() == id.kind)
             .map(|(child, slot)| (*slot, child.kind.clone()))
     }
-}
-
-fn chosen(slot: &WatchSlot, stored: &Stored) -> bool {
-    let Some(selector) = &slot.key.selector else {
-        return true;
-    };
-    let mut labels = BTreeMap::new();
-    stored.each_label(|key, value| {
-        labels.insert(key.to_owned(), value.to_owned());
-    });
-    LabelSelector::parse(selector).is_ok_and(|selector| selector.matches(&labels))
 }

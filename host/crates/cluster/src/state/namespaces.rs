@@ -111,7 +111,7 @@ impl WatchSlot {
         Some(WatchTarget {
             served: self.served.clone()?,
             namespace: namespace_watch.namespace.clone(),
-            selector: self.key.selector.as_deref().map(str::to_owned),
+            selector: self.key.selector_text(),
             form,
         })
     }
@@ -189,7 +189,7 @@ impl CacheState {
                 statuses.push(WatchStatus {
                     kind: slot.key.kind.clone(),
                     namespace: namespace.map(str::to_owned),
-                    selector: slot.key.selector.as_deref().map(str::to_owned),
+                    selector: slot.key.selector_text(),
                     form: slot.form(),
                     users: slot.users().count(),
                     why: self.why(slot, namespace),

@@ -7,8 +7,8 @@ use std::{
 };
 
 use innkeeper_model::{
-    Access, Gvk, LabelSelector, ListSelector, ObjectId, ObjectRef, Reach, ReadFailure, ReadKind,
-    Scope,
+    Access, Gvk, ListSelector, ObjectId, ObjectRef, Reach, ReadFailure, ReadKind, Scope, Selector,
+    parse_selector,
 };
 
 use super::{CacheState, SlotId, SubscriberId};
@@ -104,7 +104,7 @@ impl CacheState {
                 reader,
                 *watch,
                 &subscription,
-                &LabelSelector::default(),
+                &Selector::default(),
                 *access,
                 made,
             );
@@ -134,7 +134,7 @@ impl CacheState {
     ) -> Result<Vec<Arc<str>>, ReadFailure> {
         let ListSelector { kind, .. } = list;
         let text: Arc<str> = list.label_selector.clone().unwrap_or_else(|| "".into());
-        let selector = LabelSelector::parse(&text).map_err(|_| ReadFailure::InvalidSelector {
+        let selector = parse_selector(&text).map_err(|_| ReadFailure::InvalidSelector {
             selector: text.to_string(),
         })?;
         let scope = self.scope(reader, kind, made)?;
@@ -149,7 +149,7 @@ impl CacheState {
             let key = ListKey::new(namespace, &selector, &text, &slot.store);
             let within = |stored: &&Stored| {
                 namespace.is_none_or(|name| *stored.namespace == *name)
-                    && chosen_by(&selector, stored)
+                    && stored.is_selected(&selector)
             };
             let found: Vec<&Stored> = match key.label() {
                 Some(label) => slot.store.labelled(label).filter(within).collect(),
@@ -183,7 +183,7 @@ impl CacheState {
         name: &str,
     ) -> Option<Arc<str>> {
         let held = &self.subscribers.get(&subscriber_id)?.held;
-        let shows_all = |read: &ReadKind| read.kind == *kind && read.label_selector.is_none();
+        let shows_all = |read: &ReadKind| read.kind == *kind && read.label_selector.selects_all();
         let (_, slot) = held.reads.iter().find(|(read, _)| shows_all(read))?;
         let slot = self.slots.get(slot)?;
         let stored = slot.store.get(&ObjectKey::new("", name))?;
@@ -321,7 +321,7 @@ impl CacheState {
     }
 
     fn subscribe_to_kind(&mut self, reader: &Reader, id: SlotId, access: Access, made: &mut Made) {
-        let all = LabelSelector::default();
+        let all = Selector::default();
         self.subscribe(reader, id, &Subscription::Kind, &all, access, made);
     }
 
@@ -330,7 +330,7 @@ impl CacheState {
         reader: &Reader,
         id: SlotId,
         to: &Subscription,
-        selector: &LabelSelector,
+        selector: &Selector,
         access: Access,
         made: &mut Made,
     ) {
@@ -340,15 +340,4 @@ impl CacheState {
             subscriptions.insert(to.clone());
         }
     }
-}
-
-fn chosen_by(selector: &LabelSelector, stored: &Stored) -> bool {
-    if *selector == LabelSelector::default() {
-        return true;
-    }
-    let mut labels = BTreeMap::new();
-    stored.each_label(|key, value| {
-        labels.insert(key.to_owned(), value.to_owned());
-    });
-    selector.matches(&labels)
 }

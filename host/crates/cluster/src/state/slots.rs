@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use innkeeper_model::{Access, Gvk, Resource};
+use innkeeper_model::{Access, Gvk, Resource, Selector};
 use tokio::time::Instant;
 
 use super::{CacheState, Role, SubscriberId, namespaces::NamespaceWatch};
@@ -16,18 +16,16 @@ use crate::{state::related::Reader, store::Store, stored::Shape, subscriptions::
 pub(crate) struct SlotId(u64);
 
 /// The kind and selector of a watch; there is one watch for each.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WatchKey {
     pub(super) kind: Gvk,
-    pub(super) selector: Option<Arc<str>>,
+    pub(super) selector: Selector,
 }
 
 impl WatchKey {
-    pub(super) fn new(kind: &Gvk, selector: Option<&str>) -> Self {
-        Self {
-            kind: kind.clone(),
-            selector: selector.filter(|text| !text.is_empty()).map(Arc::from),
-        }
+    /// The text of the selector; none: all objects.
+    pub(super) fn selector_text(&self) -> Option<String> {
+        (!self.selector.selects_all()).then(|| self.selector.to_string())
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use innkeeper_model::{
     ListSelector, ObjectRef, PluginName, ReadFailure, ReadScope, ResourceVersion, Uid,
+    parse_selector,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -104,7 +105,7 @@ impl World {
                 child(MONITOR, false, Access::Full),
             ],
             reads,
-            selector: None,
+            selector: Selector::default(),
             field_managers: BTreeSet::new(),
         };
         self.subscriber = self
@@ -315,7 +316,7 @@ fn read(kind: &str, access: Access, scope: ReadScope, selector: Option<&str>) ->
         kind: gvk(kind),
         access,
         scope,
-        label_selector: selector.map(str::to_owned),
+        label_selector: parse_selector(selector.unwrap_or_default()).unwrap(),
     }
 }
 

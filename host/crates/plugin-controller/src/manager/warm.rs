@@ -8,7 +8,7 @@ use std::{
 
 use futures::FutureExt;
 use innkeeper_cluster::{Observed, Registration};
-use innkeeper_model::{Gvk, ObjectId, PluginName};
+use innkeeper_model::{Gvk, ObjectId, PluginName, Selector};
 use innkeeper_reconcile::{
     Attempt, Next,
     controller::{self, Work, queue::Class},
@@ -58,7 +58,7 @@ impl Warmer {
     pub fn new(
         loader: Arc<Loader>,
         name: PluginName,
-        selector: Option<String>,
+        selector: Option<Selector>,
         once_made: OnceMade,
     ) -> Self {
         Self {

@@ -4,13 +4,15 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use innkeeper_model::{Access, Digest, LabelSelector, Limits, PluginName, ReadScope};
+use innkeeper_model::{
+    Access, Digest, Limits, PluginName, ReadScope, Selector, is_valid_selector, parse_selector,
+};
 use innkeeper_policy::{ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, Selection};
 use innkeeper_schema::{self as schema, Admitted, RejectionCause, Schema};
 use innkeeper_source::{PublicKey, Reference};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
-use kube::{ResourceExt, core::Selector};
+use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -140,14 +142,12 @@ fn selection(spec: Option<&ParentsSpec>, path: &str) -> Result<Selection, Error>
         return Ok(Selection::default());
     };
     let read = |selector: &Option<meta::LabelSelector>, name: &str| {
-        let selector = selector.clone().unwrap_or_default();
-        let invalid = || {
+        let selector = Selector::try_from(selector.clone().unwrap_or_default()).ok();
+        selector.filter(is_valid_selector).ok_or_else(|| {
             let problem = "must be a label selector: matchLabels, and matchExpressions with the \
                            operators In and NotIn with values, Exists and DoesNotExist without";
             Error::field(format!("{path}.{name}"), problem)
-        };
-        let selector = Selector::try_from(selector).map_err(|_| invalid())?;
-        LabelSelector::parse(&selector.to_string()).map_err(|_| invalid())
+        })
     };
     Ok(Selection {
         namespaces: read(&spec.namespace_selector, "namespaceSelector")?,
@@ -227,11 +227,8 @@ impl GrantsSpec {
 
 impl ReadAccess {
     fn grant(&self, path: &str) -> Result<ReadGrant, Error> {
-        if let Some(text) = &self.label_selector {
-            LabelSelector::parse(text).map_err(|error| {
-                Error::field(format!("{path}.labelSelector"), format!("{error}"))
-            })?;
-        }
+        let label_selector = parse_selector(self.label_selector.as_deref().unwrap_or_default())
+            .map_err(|error| Error::field(format!("{path}.labelSelector"), format!("{error}")))?;
         let namespaces = self.namespaces.iter();
         Ok(ReadGrant {
             kind: self.group_kind(),
@@ -247,7 +244,7 @@ impl ReadAccess {
                     ReadScope::Namespaces(namespaces.map(|name| (&**name).into()).collect())
                 }
             },
-            label_selector: self.label_selector.clone(),
+            label_selector,
             privileged: self.privileged,
         })
     }

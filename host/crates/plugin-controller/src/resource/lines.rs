@@ -92,7 +92,8 @@ fn read(asked: &ReadKind) -> Map<String, Value> {
         ("access".to_owned(), json!(asked.access.to_string())),
         ("scope".to_owned(), json!(scope)),
     ]);
-    if let Some(selector) = &asked.label_selector {
+    if !asked.label_selector.selects_all() {
+        let selector = asked.label_selector.to_string();
         entry.insert("labelSelector".to_owned(), json!(selector));
     }
     entry

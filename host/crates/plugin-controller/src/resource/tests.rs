@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use expect_test::expect;
 use innkeeper_model::{
     Access, ChildKind, GroupKind, Gvk, Limits, Manifest, ParentKind, PluginName, ReadKind,
-    ReadScope, Scope, yaml,
+    ReadScope, Scope, SelectorExt, parse_selector, yaml,
 };
 use innkeeper_policy::{Grants, ReadGrant, Selection};
 use innkeeper_schema::Schema;
@@ -243,7 +243,7 @@ fn check_granted(grants: &Grants) {
         kind: kind("", "ConfigMap"),
         access: Access::Full,
         scope: ReadScope::Namespaces(["a", "b"].map(Arc::from).into()),
-        label_selector: Some("app=web,tier in (a,b)".to_owned()),
+        label_selector: parse_selector("app=web,tier in (a,b)").unwrap(),
         privileged: false,
     };
     assert_eq!(grants.reads[1], expected);
@@ -560,6 +560,18 @@ fn errors_of_the_host_alone_name_the_field_too() {
             ],
         ),
         (
+            json!({"parents": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": []}]}}}),
+            expect![
+                "spec.parents.namespaceSelector must be a label selector: matchLabels, and matchExpressions with the operators In and NotIn with values, Exists and DoesNotExist without"
+            ],
+        ),
+        (
+            json!({"parents": {"labelSelector": {"matchLabels": {"a": "b c"}}}}),
+            expect![
+                "spec.parents.labelSelector must be a label selector: matchLabels, and matchExpressions with the operators In and NotIn with values, Exists and DoesNotExist without"
+            ],
+        ),
+        (
             json!({"verify": {"keys": ["-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"]}}),
             expect![
                 "spec.verify.keys[0] cannot be used: this kind of public key is not supported: use ECDSA on P-256, as cosign does, or Ed25519"
@@ -626,7 +638,7 @@ fn manifest() -> Manifest {
         kind: Gvk::new("", "v1", kind),
         access,
         scope,
-        label_selector: selector.map(str::to_owned),
+        label_selector: parse_selector(selector.unwrap_or_default()).unwrap(),
     };
     Manifest {
         name: PluginName::new("memcached").unwrap(),

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use innkeeper_model::parse_selector;
+
 use super::*;
 
 fn kind(group: &str, kind: &str) -> GroupKind {
@@ -13,7 +15,7 @@ fn read_grant(of: GroupKind, access: Access, scope: ReadScope) -> ReadGrant {
         kind: of,
         access,
         scope,
-        label_selector: None,
+        label_selector: Selector::default(),
         privileged: false,
     }
 }
@@ -212,7 +214,7 @@ fn secrets_of_children_are_shown_only_where_full_reads_reach_all_of_them() {
     };
     let full = |scope| read_grant(secret(), Access::Full, scope);
     let labelled = ReadGrant {
-        label_selector: Some("app=web".to_owned()),
+        label_selector: parse_selector("app=web").unwrap(),
         ..full(ReadScope::Cluster)
     };
     for (grant, below_namespaced, below_cluster) in [
@@ -248,11 +250,11 @@ fn secrets_of_children_are_shown_only_where_full_reads_reach_all_of_them() {
 #[test]
 fn a_read_gets_the_lesser_access_and_the_narrower_scope() {
     let asked = |access, scope, selector: Option<&str>| ReadKind {
-        label_selector: selector.map(str::to_owned),
+        label_selector: parse_selector(selector.unwrap_or_default()).unwrap(),
         ..read("v1", "Secret", access, scope)
     };
     let granted = |access, scope, selector: Option<&str>| ReadGrant {
-        label_selector: selector.map(str::to_owned),
+        label_selector: parse_selector(selector.unwrap_or_default()).unwrap(),
         ..read_grant(secret(), access, scope)
     };
     use ReadScope::{Cluster, ParentNamespace};

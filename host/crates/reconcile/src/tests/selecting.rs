@@ -2,15 +2,15 @@
 
 use futures::FutureExt;
 use innkeeper_cluster::Answer;
-use innkeeper_model::{LabelSelector, ObjectRef, ReadFailure, ReadKey, ReadKind};
+use innkeeper_model::{ObjectRef, ReadFailure, ReadKey, ReadKind, parse_selector};
 use innkeeper_policy::Selection;
 
 use super::{dry_runs::dry_run_candidate, remembering::until_skipped, *};
 
 fn selection(namespaces: &str, parents: &str) -> Selection {
     Selection {
-        namespaces: LabelSelector::parse(namespaces).unwrap(),
-        parents: LabelSelector::parse(parents).unwrap(),
+        namespaces: parse_selector(namespaces).unwrap(),
+        parents: parse_selector(parents).unwrap(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use innkeeper_model::{
     Access, ChildKind, Gvk, Manifest, ParentKind, PluginName, ReadKind, ReadScope, Scope,
+    parse_selector,
 };
 use serde_json::{Map, Value};
 
@@ -79,8 +80,14 @@ fn child(stated: wit::ChildKind) -> Result<ChildKind, Error> {
 }
 
 fn read(stated: wit::ReadKind) -> Result<ReadKind, Error> {
+    let kind = kind(Part::Reads, &stated.api_version, &stated.kind)?;
+    let selector = parse_selector(&stated.label_selector.unwrap_or_default());
     Ok(ReadKind {
-        kind: kind(Part::Reads, &stated.api_version, &stated.kind)?,
+        label_selector: selector.map_err(|source| Error::Selector {
+            kind: kind.clone(),
+            source,
+        })?,
+        kind,
         access: match stated.access {
             wit::Access::Full => Access::Full,
             wit::Access::Metadata => Access::Metadata,
@@ -90,7 +97,6 @@ fn read(stated: wit::ReadKind) -> Result<ReadKind, Error> {
             wit::ReadScope::ParentNamespace => ReadScope::ParentNamespace,
             wit::ReadScope::Cluster => ReadScope::Cluster,
         },
-        label_selector: stated.label_selector,
     })
 }
 

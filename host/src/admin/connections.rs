@@ -1,0 +1,96 @@
+//! The connections of the admin server.
+//!
+//! Every client that reaches the port can open connections without end, so a connection is cheap and short: it carries
+//! one request, and the oldest one is closed for a new one above the maximum.
+//! Probes get through, because they send their request at once, and clients that keep connections open lose them first.
+
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+
+use axum::{Router, extract::ConnectInfo};
+use http::Request;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::{AbortHandle, JoinError, JoinSet, yield_now},
+    time::{sleep, timeout},
+};
+use tower::Service as _;
+use tracing::warn;
+
+/// The largest number of open connections.
+/// Chosen, not measured: far more than probes and scrapers open, and little memory, even if each waits for metrics.
+pub(super) const CONNECTIONS_MAX: usize = 64;
+
+/// The time for a client to send the header of its request: within the timeout of a probe (5 s).
+pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The time for a client to send the request and to read the answer.
+/// Chosen, not measured: the time limit of a scrape is 10 s by default.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The largest header of a request, in bytes. Probes, scrapers and browsers send less than 4 KiB.
+const HEADER_BYTES_MAX: usize = 16 * 1024;
+
+/// The pause before the oldest connection is closed because no descriptor is left: a request that has arrived is
+/// answered in less.
+const DESCRIPTOR_WAIT: Duration = Duration::from_millis(10);
+
+/// The pause after a failure to accept a connection while none is open: others of the process use the descriptors.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Answers connections until answering one panics.
+pub(super) async fn serve(listener: TcpListener, router: Router) -> JoinError {
+    let mut open = JoinSet::new();
+    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            Some(ended) = open.join_next() => match ended {
+                Err(error) if error.is_panic() => return error,
+                Err(_) | Ok(()) => {
+                    oldest_first.retain(|connection| !connection.is_finished());
+                    continue;
+                }
+            },
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                oldest_first.push_back(open.spawn(answer(stream, peer, router.clone())));
+                if oldest_first.len() > CONNECTIONS_MAX
+                    && let Some(oldest) = oldest_first.pop_front()
+                {
+                    oldest.abort();
+                }
+                // Each connection of a burst gets a turn before later ones push it out.
+                yield_now().await;
+            }
+            Err(error) => {
+                if let Some(oldest) = oldest_first.pop_front() {
+                    sleep(DESCRIPTOR_WAIT).await;
+                    oldest.abort();
+                } else {
+                    warn!(%error, "failed to accept a connection for health and metrics");
+                    sleep(ACCEPT_RETRY_INTERVAL).await;
+                }
+            }
+        }
+    }
+}
+
+/// Answers one request.
+async fn answer(stream: TcpStream, peer: SocketAddr, router: Router) {
+    let respond = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        router.clone().call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), respond);
+    // A client that is slow, leaves or sends no valid request loses its connection; the host has nothing to do.
+    drop(timeout(CONNECTION_TIMEOUT, connection).await);
+}
