@@ -28,7 +28,7 @@ type SecretData = BTreeMap<String, ByteString>;
 /// A component that was fetched, verified, compiled and described.
 #[derive(Clone)]
 pub(super) struct VerifiedComponent {
-    described: Described,
+    pub(super) described: Described,
     /// The verification that the bytes passed, for people.
     pub(super) verified_by: String,
 }

@@ -330,6 +330,26 @@ fn a_running_load_is_waited_for_and_keeps_nothing_else_waiting() {
 }
 
 #[test]
+fn another_configuration_of_a_loaded_component_is_not_loaded() {
+    let declare = |name: &str| declare(json!({"config": {"name": name}}));
+    let mut state = state(&declare("a"), ["a", "a"]);
+    let (_, described) = &COMPONENTS[0];
+    state.attempt.as_mut().unwrap().component = Some(VerifiedComponent {
+        described: described.clone(),
+        verified_by: String::new(),
+    });
+    assert_eq!(state.next_step(&declare("b"), None), NextStep::Load);
+    state.follow(&declare("b"));
+    assert_eq!(state.next_step(&declare("b"), None), activate("b"));
+    // Nor does it wait while the source is polled.
+    let (load, _reporter) = loading(&declare("a"), None);
+    state.loading = Some(load);
+    state.follow(&declare("c"));
+    assert_eq!(state.next_step(&declare("c"), None), activate("c"));
+    assert!(state.loading.is_some());
+}
+
+#[test]
 fn a_changed_declaration_cancels_outdated_work() {
     let before = declare(json!({}));
     let mut state = PluginState::default();
