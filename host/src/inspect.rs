@@ -12,7 +12,7 @@ use innkeeper_sandbox::{
     description,
 };
 use innkeeper_source::RegistrySettings;
-use innkeeper_source::{self as source, Expectation, RegistryArtifact, RegistryArtifactError};
+use innkeeper_source::{self as source, Expectation, RegistryArtifact};
 use serde_json::{Value, json};
 
 use crate::{
@@ -29,10 +29,7 @@ pub enum Error {
     /// The tokio runtime did not start.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
-    /// The reference or the registry settings are invalid.
-    #[error(transparent)]
-    RegistryArtifact(#[from] RegistryArtifactError),
-    /// The artifact cannot be fetched.
+    /// The reference or the settings are invalid, or the artifact cannot be fetched.
     #[error(transparent)]
     Source(Box<source::Error>),
     /// The file is not a plugin that this host can load.
@@ -49,7 +46,7 @@ pub enum Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::Read(_) | Self::RegistryArtifact(_) => Exit::Usage,
+            Self::Read(_) => Exit::Usage,
             Self::Source(error) => Exit::of_blame(error.failure().blame()),
             Self::Artifact(_) => Exit::Finding,
             Self::Plugin(error) => Exit::of_plugin(error),
@@ -86,10 +83,11 @@ fn look(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
 }
 
 fn fetch(reference: &str, registry: &RegistrySettings) -> Result<Vec<u8>, Error> {
-    let shelf = RegistryArtifact::open(reference, registry)?;
+    let unfetched = |error| Error::Source(Box::new(error));
+    let shelf = RegistryArtifact::open(reference, registry).map_err(unfetched)?;
     let fetched = runtime::block_on(shelf.fetch(&Expectation::default()));
     let fetched = fetched.map_err(Error::Runtime)?;
-    let fetched = fetched.map_err(|error| Error::Source(Box::new(error)))?;
+    let fetched = fetched.map_err(unfetched)?;
     Ok(fetched.bytes)
 }
 

@@ -17,7 +17,6 @@ use innkeeper_model::{Digest, Limits};
 use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact};
 use innkeeper_source::{
     self as source, Expectation, Package, PublicKey, Reference, RegistryArtifact,
-    RegistryArtifactError,
 };
 use serde_json::{Value, json};
 
@@ -29,9 +28,6 @@ use crate::{
 /// A failure of one of these commands.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The reference or the registry settings are invalid.
-    #[error(transparent)]
-    RegistryArtifact(#[from] RegistryArtifactError),
     /// The tokio runtime did not start.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
@@ -53,7 +49,7 @@ pub enum Error {
         #[source]
         source: plugin::Error,
     },
-    /// The registry failed, or the artifact is not the expected one.
+    /// The reference or the settings are invalid, the registry failed, or the artifact is not the expected one.
     #[error(transparent)]
     Source(Box<source::Error>),
     /// The file of the plugin cannot be written.
@@ -82,7 +78,7 @@ impl Error {
             Self::Plugin { source, .. } => Exit::of_plugin(source),
             Self::Source(error) => Exit::of_blame(error.failure().blame()),
             Self::Runtime(_) | Self::Keep { .. } | Self::Write(_) => Exit::Failure,
-            Self::RegistryArtifact(_) | Self::Artifact { .. } => Exit::Usage,
+            Self::Artifact { .. } => Exit::Usage,
         }
     }
 }
@@ -172,6 +168,7 @@ fn check(
     let expectation = Expectation {
         digest: args.digest.clone(),
         keys: keys.to_vec(),
+        ..Expectation::default()
     };
     let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     let fetched = block_on(shelf.fetch(&expectation))?;
@@ -221,7 +218,7 @@ fn try_sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
     let SignArgs { fetch: args, key } = args;
     let expectation = Expectation {
         digest: args.digest.clone(),
-        keys: Vec::new(),
+        ..Expectation::default()
     };
     let shelf = RegistryArtifact::open(&args.reference, &args.registry.settings())?;
     // Fetch and check the bytes as well, so that the signature covers the real content and not only a manifest.

@@ -29,6 +29,7 @@ mod moody;
 mod namespaces;
 mod overload;
 mod ownership;
+mod plugin_cache;
 mod plugin_crashes;
 mod plugin_history;
 mod plugin_leaving;

@@ -233,6 +233,94 @@ fn l5_a_revision_with_a_wrong_signature_changes_nothing() {
     Stage::stop(host);
 }
 
+/// The key signs many artifacts; where the Plugin names the repository, the name or a version, another
+/// artifact of the same key changes nothing.
+#[test]
+fn l5_an_artifact_of_the_same_key_with_another_identity_changes_nothing() {
+    let registry = Registry::start().unwrap();
+    let publisher = Publisher::new(&registry, &["--insecure"]);
+    let fixture = &publisher.fixture;
+    let (one, two) = (registry.reference(":1"), registry.reference(":2"));
+    let repository = one.strip_suffix(":1").unwrap();
+    publisher.push(&registry, ":1", &guest("moody"));
+    let other = publisher.push(&registry, ":2", &marked(&guest("moody")));
+    for version in [":1", ":2"] {
+        publisher.sign(&registry, version, "p256.key");
+    }
+    let verify = |repository: &str, name: &str, version: &str| {
+        json!({"verify": {
+            "keys": [public_key("p256.pub")],
+            "repository": repository,
+            "name": name,
+            "minVersion": version,
+        }})
+    };
+    let right = verify(repository, "moody", "0.1.0");
+    let host = fixture.start_with(&declared(&one, "one", &right));
+    let first = fixture.status();
+    fixture.wait_verdicts(&host, &["Good"]);
+    for (wrong, reason, text) in [
+        (
+            verify("registry.test/plugins/pond", "moody", "0.1.0"),
+            "BadSignature",
+            "not for the repository registry.test/plugins/pond",
+        ),
+        (
+            verify(repository, "other", "0.1.0"),
+            "OtherPlugin",
+            "the plugin's name is moody",
+        ),
+        (
+            verify(repository, "moody", "99.0.0"),
+            "OldVersion",
+            "spec.verify.minVersion is 99.0.0",
+        ),
+    ] {
+        publisher.apply(&two, "two", &wrong);
+        let (verified, degraded) = (
+            format!("Verified=False/{reason}"),
+            format!("Degraded=True/{reason}"),
+        );
+        publisher.check_kept(&host, &first, &[&verified, &degraded]);
+        check_message(fixture, "Verified", &[text]);
+    }
+    publisher.apply(&two, "two", &right);
+    assert_eq!(fixture.wait_healthy(&host)["digest"], other["digest"]);
+    fixture.wait_text(&host, "two");
+    Stage::stop(host);
+}
+
+/// Without the annotation, an author of Plugins could send any Secret of the host's namespace anywhere.
+#[test]
+fn a_secret_is_sent_only_to_the_web_servers_that_it_names() {
+    let fixture = MoodyFixture::new(0);
+    let stage = &fixture.site.stage;
+    let url = fixture.web.url();
+    let address = url.split('/').nth(2).unwrap();
+    let secret = |hosts: &str| {
+        let annotations = json!({"innkeeper.dev/hosts": hosts});
+        stage.apply_new(
+            HOST_NAMESPACE,
+            &json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": "web", "annotations": annotations},
+                "stringData": {"token": "of the inn"},
+            }),
+        );
+    };
+    let host = stage.host();
+    stage.wait_served(&host, &["plugins.innkeeper.dev"]);
+    secret("elsewhere.test");
+    let source = json!({"http": {"url": url, "secretRef": {"name": "web"}}});
+    fixture.apply(&json!({"source": source, "config": {"mood": "good", "says": "one"}}));
+    fixture.wait(&host, &["Fetched=False/SecretNotForHost"]);
+    check_message(&fixture, "Fetched", &["innkeeper.dev/hosts"]);
+    assert_eq!(fixture.web.asked(), 0);
+    secret(&format!("elsewhere.test, {address}"));
+    fixture.wait(&host, &HEALTHY);
+    Stage::stop(host);
+}
+
 #[test]
 fn a_private_registry_is_reached_with_its_certificate_authority_and_a_pull_secret() {
     let registry = Registry::start_with(&RegistryOptions {

@@ -15,3 +15,4 @@ mod files;
 mod kubeconfigs;
 mod readme;
 mod registries;
+mod wasip2;

@@ -68,6 +68,17 @@ pub struct PluginArgs {
         value_parser = OsStringValueParser::new().try_map(cache_dir)
     )]
     pub cache_dir: PathBuf,
+    /// Largest size of the cache directory, in MiB, 16 to 1048576. Beyond it, the least recently used components are
+    /// removed, but never those of active and last good revisions.
+    // Half of the volume in `deploy/`, because a component that is being compiled comes on top.
+    #[arg(
+        long = "cache-size",
+        value_name = "MIB",
+        env = "INNKEEPER_CACHE_SIZE",
+        default_value = "512",
+        value_parser = clap::value_parser!(u32).range(16..=1_048_576).map(|count| u64::from(count) << 20)
+    )]
+    pub cache_bytes_max: u64,
     /// Number of guest worker threads, 1 to 1024; one plugin uses at most half of them [default: one per processor].
     #[arg(
         long,

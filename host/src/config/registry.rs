@@ -4,15 +4,12 @@ use std::{env, fs, path::PathBuf, sync::Arc};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use innkeeper_model::Digest;
-use innkeeper_source::{DockerConfigText, PublicKey, RegistrySettings, SigningKey};
+use innkeeper_source::{DockerConfigText, Proxies, PublicKey, RegistrySettings, SigningKey};
 
 use super::{
     streams::exit_codes,
     values::{Pem, authorities, private_key, public_key, read},
 };
-
-/// The proxies for `https` and for `http`, and the list of exceptions.
-pub(super) type Proxies = [Option<String>; 3];
 
 /// Flags for the connection to registries.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -79,7 +76,11 @@ fn usual_docker_config() -> Option<DockerConfigText> {
 
 /// Returns the proxies of the environment.
 pub(super) fn proxies() -> Proxies {
-    ["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"].map(proxy)
+    Proxies {
+        https: proxy("HTTPS_PROXY"),
+        http: proxy("HTTP_PROXY"),
+        no_proxy: proxy("NO_PROXY"),
+    }
 }
 
 /// Returns the value of a variable, whose name may also be in lower case.

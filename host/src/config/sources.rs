@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use innkeeper_model::Selector;
-use innkeeper_source as source;
+use innkeeper_source::{self as source, Proxies};
 
 use super::{
-    registry::{Proxies, proxies},
+    registry::proxies,
     values::{Pem, authorities, selector},
 };
 
@@ -85,7 +85,7 @@ impl SourceArgs {
             source_dir: self.source_dir.clone(),
             allow_local: self.allow_local,
             certificates_pem: self.ca_file.clone().unwrap_or_default(),
-            proxies: self.proxies.clone().into(),
+            proxies: self.proxies.clone(),
             mirrors,
             ..source::Settings::default()
         }

@@ -61,10 +61,12 @@ fn fills_in_every_limit() {
     assert!(args.plugins.workers.get() >= 1);
     assert!(!args.plugins.forget_passes);
     assert_eq!(args.plugins.resync_period, Duration::from_hours(10));
-    let given = "--plugin a.wasm --forget-passes --guest-memory 16 --workers 3 --drain-timeout 0";
+    assert_eq!(args.plugins.cache_bytes_max, 512 << 20);
+    let given = "--plugin a.wasm --forget-passes --guest-memory 16 --workers 3 --drain-timeout 0 --cache-size 20";
     let given = run(&given.split(' ').collect::<Vec<_>>());
     assert!(given.plugins.forget_passes);
     assert_eq!(given.plugins.guest_memory_bytes_max, Some(16 << 20));
+    assert_eq!(given.plugins.cache_bytes_max, 20 << 20);
     assert_eq!(given.plugins.workers.get(), 3);
     assert_eq!(given.plugins.drain, Duration::ZERO);
 }
@@ -187,6 +189,7 @@ fn rejects_what_it_does_not_understand() {
         (&["run", "--plugin", "a", "--workers", "0"], "workers"),
         (&["run", "--drain-timeout", "3601"], "not in 0..=3600"),
         (&["run", "--guest-memory", "15"], "--guest-memory <MIB>"),
+        (&["run", "--cache-size", "15"], "--cache-size <MIB>"),
         (
             &["run", "--host-namespace", "A"],
             "use at most 63 lower-case",

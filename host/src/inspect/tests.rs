@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use expect_test::expect;
 use innkeeper_model::Digest;
-use innkeeper_sandbox::fixture::guest;
+use innkeeper_sandbox::testing::guest;
 use innkeeper_source::{Package, tests::shared::TestRegistry};
 
 use super::*;

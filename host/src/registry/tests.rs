@@ -1,6 +1,6 @@
 use std::{fs, sync::Arc};
 
-use innkeeper_sandbox::fixture::guest;
+use innkeeper_sandbox::testing::guest;
 use innkeeper_source::tests::{OTHER_PUB, P256_KEY, P256_PUB, shared::TestRegistry};
 use innkeeper_source::{DockerConfigText, SigningKey};
 use tempfile::TempDir;

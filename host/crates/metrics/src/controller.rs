@@ -8,10 +8,54 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{
-    Families,
-    labels::{ControllerLabels, ControllerResultLabels, QueueLabels},
-};
+use prometheus_client::registry::Registry;
+
+use super::{Counters, Gauges, Histograms, Labels, Registrar};
+
+/// The metric families of controllers; a clone shares the values.
+#[derive(Clone)]
+pub(super) struct ControllerFamilies {
+    reconciles: Counters<2>,
+    reconcile_errors: Counters<1>,
+    reconcile_seconds: Histograms<1>,
+    active_workers: Gauges<1>,
+    workers_max: Gauges<1>,
+    queue_depth: Gauges<1>,
+    queue_adds: Counters<1>,
+    queue_retries: Counters<1>,
+    queue_seconds: Histograms<1>,
+    work_seconds: Histograms<1>,
+}
+
+impl ControllerFamilies {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let mut passes = Registrar::new(registry, "controller_runtime");
+        let reconciles = passes.family("reconcile", "Passes per controller, by result");
+        let reconcile_errors = passes.family("reconcile_errors", "Failed passes per controller");
+        let reconcile_seconds = passes.seconds("reconcile_time_seconds", "Duration of passes");
+        let active_workers = passes.family("active_workers", "Running passes");
+        let workers_max = passes.family(
+            "max_concurrent_reconciles",
+            "Maximum number of concurrent passes",
+        );
+        let mut queue = Registrar::new(registry, "workqueue");
+        Self {
+            reconciles,
+            reconcile_errors,
+            reconcile_seconds,
+            active_workers,
+            workers_max,
+            queue_depth: queue.family("depth", "Queued parents"),
+            queue_adds: queue.family("adds", "Accepted triggers"),
+            queue_retries: queue.family("retries", "Passes queued again after a failure"),
+            queue_seconds: queue.seconds(
+                "queue_duration_seconds",
+                "Time of parents in the queue until their pass starts",
+            ),
+            work_seconds: queue.seconds("work_duration_seconds", "Duration of passes"),
+        }
+    }
+}
 
 /// The result of a pass, with the label values of controller-runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +84,7 @@ impl PassResult {
 /// The metrics of one controller; clones share them.
 #[derive(Clone)]
 pub struct ControllerMetrics {
-    families: Families,
+    families: ControllerFamilies,
     name: Arc<str>,
     began: Arc<Mutex<Began>>,
 }
@@ -62,7 +106,7 @@ pub struct RunningPass {
 }
 
 impl ControllerMetrics {
-    pub(super) fn new(families: &Families, name: &str, workers_max: usize) -> Self {
+    pub(super) fn new(families: &ControllerFamilies, name: &str, workers_max: usize) -> Self {
         let metrics = Self {
             families: families.clone(),
             name: Arc::from(name),
@@ -77,10 +121,7 @@ impl ControllerMetrics {
         families.active_workers.get_or_create_owned(&label).set(0);
         // Created at zero: without a first value, the rate over the first error would be unknown to an alert.
         families.reconcile_errors.get_or_create_owned(&label);
-        families
-            .queue_depth
-            .get_or_create_owned(&metrics.queue())
-            .set(0);
+        metrics.depth(0);
         metrics
     }
 
@@ -155,16 +196,12 @@ impl ControllerMetrics {
         gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
-    fn controller(&self) -> ControllerLabels {
-        ControllerLabels {
-            controller: self.name.to_string(),
-        }
+    fn controller(&self) -> Labels<1> {
+        [("controller", self.name.to_string())]
     }
 
-    fn queue(&self) -> QueueLabels {
-        QueueLabels {
-            name: self.name.to_string(),
-        }
+    fn queue(&self) -> Labels<1> {
+        [("name", self.name.to_string())]
     }
 }
 
@@ -175,10 +212,8 @@ impl RunningPass {
         let controller = self.metrics.controller();
         let queue = self.metrics.queue();
         let seconds = self.began.elapsed().as_secs_f64();
-        let ended = ControllerResultLabels {
-            controller: controller.controller.clone(),
-            result: result.label(),
-        };
+        let [name] = controller.clone();
+        let ended = [name, ("result", result.label().to_owned())];
         families.reconciles.get_or_create_owned(&ended).inc();
         families
             .reconcile_seconds

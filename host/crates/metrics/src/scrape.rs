@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use prometheus_client::{
     collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, gauge::ConstGauge},
 };
 
-use super::labels::{PluginLabels, QueueLabels, WatchLabels};
+use super::Labels;
 
 /// A module that knows the current values.
 pub trait SampleSource: Send + Sync + 'static {
@@ -28,6 +28,8 @@ pub struct Sample {
     /// All controllers: the name, and the run time of its running passes, as a sum and for the longest.
     pub unfinished: Vec<(String, Duration, Duration)>,
 }
+
+type Unfinished = (String, Duration, Duration);
 
 /// The state of one watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +70,7 @@ pub struct PluginSample {
 }
 
 /// The adapter of a source to the registry.
-pub(super) struct Collector(Arc<dyn SampleSource>);
-
-impl Collector {
-    pub(super) fn new(source: Arc<dyn SampleSource>) -> Self {
-        Self(source)
-    }
-}
+pub(super) struct Collector(pub(super) Arc<dyn SampleSource>);
 
 impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,8 +86,8 @@ impl collector::Collector for Collector {
             left_out,
             unfinished,
         } = self.0.sample();
-        encode_watches(&mut encoder, &watches)?;
-        encode_plugins(&mut encoder, &plugins)?;
+        table(&mut encoder, &watches, WatchSample::labels, &WATCHES)?;
+        table(&mut encoder, &plugins, PluginSample::labels, &PLUGINS)?;
         let family = encoder.encode_descriptor(
             "innkeeper_plugins_left_out",
             "Plugins given as files that were loaded and do not serve",
@@ -99,123 +95,114 @@ impl collector::Collector for Collector {
             MetricType::Gauge,
         )?;
         ConstGauge::new(count(left_out)).encode(family)?;
-        let name = |(name, _, _): &(String, Duration, Duration)| QueueLabels { name: name.clone() };
-        gauges(
-            &mut encoder,
-            "workqueue_unfinished_work_seconds",
-            "Sum of the run times of all running passes",
-            unfinished
-                .iter()
-                .map(|entry| (name(entry), entry.1.as_secs_f64())),
-        )?;
-        gauges(
-            &mut encoder,
-            "workqueue_longest_running_processor_seconds",
-            "Run time of the longest running pass",
-            unfinished
-                .iter()
-                .map(|entry| (name(entry), entry.2.as_secs_f64())),
-        )
+        table(&mut encoder, &unfinished, queue_labels, &UNFINISHED)
     }
 }
 
-fn encode_watches(encoder: &mut DescriptorEncoder<'_>, watches: &[WatchSample]) -> fmt::Result {
-    let label = |watch: &WatchSample| WatchLabels {
-        group: watch.group.clone(),
-        version: watch.version.clone(),
-        kind: watch.kind.clone(),
-        in_namespace: watch.namespace.clone(),
-        selector: watch.selector.clone(),
-    };
-    gauges(
-        encoder,
+/// A gauge: its name, its help, and its value in a sample; none if the sample has none.
+type Row<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
+
+const WATCHES: [Row<WatchSample>; 5] = [
+    (
         "innkeeper_watch_synced",
         "1 if the watch has all objects, else 0",
-        watches
-            .iter()
-            .map(|watch| (label(watch), f64::from(u8::from(watch.synced)))),
-    )?;
-    gauges(
-        encoder,
+        |watch| Some(f64::from(u8::from(watch.synced))),
+    ),
+    (
         "innkeeper_watch_objects",
         "Objects of the watch in the cache",
-        watches
-            .iter()
-            .map(|watch| (label(watch), count(watch.objects))),
-    )?;
-    gauges(
-        encoder,
+        |watch| Some(count(watch.objects)),
+    ),
+    (
         "innkeeper_watch_bytes",
         "Size of the watch's objects in the cache, in bytes of text",
-        watches
-            .iter()
-            .map(|watch| (label(watch), count(watch.bytes))),
-    )?;
-    gauges(
-        encoder,
+        |watch| Some(count(watch.bytes)),
+    ),
+    (
         "innkeeper_watch_stale_seconds",
         "Seconds since the last event or bookmark of the watch",
-        watches
-            .iter()
-            .filter_map(|watch| Some((label(watch), watch.stale?.as_secs_f64()))),
-    )?;
-    gauges(
-        encoder,
+        |watch| Some(watch.stale?.as_secs_f64()),
+    ),
+    (
         "innkeeper_watch_lists",
         "Complete lists of the watch; more than one means that the watch restarted",
-        watches.iter().map(|watch| {
-            let lists = usize::try_from(watch.lists).unwrap_or(usize::MAX);
-            (label(watch), count(lists))
-        }),
-    )
-}
+        |watch| Some(count(usize::try_from(watch.lists).unwrap_or(usize::MAX))),
+    ),
+];
 
-fn encode_plugins(encoder: &mut DescriptorEncoder<'_>, plugins: &[PluginSample]) -> fmt::Result {
-    let label = |plugin: &PluginSample| PluginLabels {
-        plugin: plugin.plugin.clone(),
-    };
-    gauges(
-        encoder,
+const PLUGINS: [Row<PluginSample>; 3] = [
+    (
         "innkeeper_plugin_serving",
         "1 if the plugin serves, else 0",
-        plugins
-            .iter()
-            .map(|plugin| (label(plugin), f64::from(u8::from(plugin.serving)))),
-    )?;
-    gauges(
-        encoder,
+        |plugin| Some(f64::from(u8::from(plugin.serving))),
+    ),
+    (
         "innkeeper_plugin_parents",
         "Selected parents of the plugin in the cluster",
-        plugins
-            .iter()
-            .map(|plugin| (label(plugin), count(plugin.parents))),
-    )?;
-    gauges(
-        encoder,
+        |plugin| Some(count(plugin.parents)),
+    ),
+    (
         "innkeeper_plugin_waiting",
         "Kinds that must be synced before the plugin's passes can run",
-        plugins
-            .iter()
-            .map(|plugin| (label(plugin), count(plugin.waiting))),
-    )
+        |plugin| Some(count(plugin.waiting)),
+    ),
+];
+
+const UNFINISHED: [Row<Unfinished>; 2] = [
+    (
+        "workqueue_unfinished_work_seconds",
+        "Sum of the run times of all running passes",
+        |(_, sum, _)| Some(sum.as_secs_f64()),
+    ),
+    (
+        "workqueue_longest_running_processor_seconds",
+        "Run time of the longest running pass",
+        |(_, _, longest)| Some(longest.as_secs_f64()),
+    ),
+];
+
+impl WatchSample {
+    fn labels(&self) -> Labels<5> {
+        [
+            ("group", self.group.clone()),
+            ("version", self.version.clone()),
+            ("kind", self.kind.clone()),
+            // Not named `namespace`: Prometheus sets that label to the namespace in which the host runs.
+            ("in_namespace", self.namespace.clone()),
+            ("selector", self.selector.clone()),
+        ]
+    }
 }
 
-/// Encodes one gauge with all its label sets.
-///
-/// Writes nothing if there are none, because a family without values would be an encoding error.
-fn gauges<L: EncodeLabelSet>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    values: impl Iterator<Item = (L, f64)>,
-) -> fmt::Result {
-    let mut values = values.peekable();
-    if values.peek().is_none() {
-        return Ok(());
+impl PluginSample {
+    fn labels(&self) -> Labels<1> {
+        [("plugin", self.plugin.clone())]
     }
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (label, value) in values {
-        ConstGauge::new(value).encode(family.encode_family(&label)?)?;
+}
+
+fn queue_labels((name, ..): &Unfinished) -> Labels<1> {
+    [("name", name.clone())]
+}
+
+/// Encodes the gauges of a table with the label sets of all samples.
+///
+/// Omits a gauge without values, because a family without values would be an encoding error.
+fn table<T, const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    samples: &[T],
+    labels: fn(&T) -> Labels<N>,
+    rows: &[Row<T>],
+) -> fmt::Result {
+    for (name, help, value) in rows {
+        let row = |sample| Some((labels(sample), value(sample)?));
+        let mut values = samples.iter().filter_map(row).peekable();
+        if values.peek().is_none() {
+            continue;
+        }
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in values {
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
     }
     Ok(())
 }

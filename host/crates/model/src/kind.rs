@@ -2,6 +2,8 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 /// A kind without its version.
 ///
 /// It identifies objects, because the API server serves one object in several versions.
@@ -33,8 +35,9 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// A kind in one version.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A kind in one version. Its JSON form has the fields `apiVersion` and `kind`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "TypeMeta", try_from = "TypeMeta")]
 pub struct Gvk {
     /// The API group; empty for the core group.
     pub group: Arc<str>,
@@ -42,6 +45,31 @@ pub struct Gvk {
     pub version: Arc<str>,
     /// The kind in CamelCase.
     pub kind: Arc<str>,
+}
+
+/// The JSON form of a [`Gvk`].
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TypeMeta {
+    api_version: String,
+    kind: String,
+}
+
+impl From<Gvk> for TypeMeta {
+    fn from(kind: Gvk) -> Self {
+        Self {
+            api_version: kind.api_version(),
+            kind: (*kind.kind).to_owned(),
+        }
+    }
+}
+
+impl TryFrom<TypeMeta> for Gvk {
+    type Error = InvalidApiVersion;
+
+    fn try_from(TypeMeta { api_version, kind }: TypeMeta) -> Result<Self, InvalidApiVersion> {
+        Self::parse(&api_version, &kind)
+    }
 }
 
 /// An `apiVersion` that is neither `version` nor `group/version`.
@@ -101,7 +129,7 @@ impl fmt::Display for Gvk {
 }
 
 /// The scope of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Scope {
     /// Every object is in a namespace.
     Namespaced,

@@ -3,12 +3,14 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use kube_core::Selector;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{GroupKind, Gvk, PluginName, Scope};
+use super::{GroupKind, Gvk, PluginName, Scope, selector::selector_text};
 
 /// The description of a plugin and its requests; a request is not a grant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Manifest {
     /// The plugin's name.
     pub name: PluginName,
@@ -37,9 +39,11 @@ impl Manifest {
 }
 
 /// A kind of parent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ParentKind {
     /// The kind in the version that the plugin uses.
+    #[serde(flatten)]
     pub kind: Gvk,
     /// The lower-case plural.
     pub plural: String,
@@ -48,9 +52,11 @@ pub struct ParentKind {
 }
 
 /// A kind of child.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ChildKind {
     /// The kind in the version that the plugin states.
+    #[serde(flatten)]
     pub kind: Gvk,
     /// If false, the host skips children of this kind in a cluster that does not serve it.
     pub required: bool,
@@ -59,20 +65,24 @@ pub struct ChildKind {
 }
 
 /// A kind that a plugin reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ReadKind {
     /// The kind in the requested version.
+    #[serde(flatten)]
     pub kind: Gvk,
     /// The part of each object that the guest sees.
     pub access: Access,
     /// The namespaces in which objects are read.
     pub scope: ReadScope,
-    /// Limits the read to objects with these labels.
+    /// Limits the read to objects with these labels; the default selects all.
+    #[serde(default, with = "selector_text")]
     pub label_selector: Selector,
 }
 
 /// The part of an object that a guest sees, ordered from most to least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Access {
     /// The whole object.
     Full,
@@ -94,11 +104,12 @@ impl fmt::Display for Access {
 }
 
 /// The namespaces in which objects are read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ReadScope {
     /// The namespace of the parent.
     ParentNamespace,
     /// These namespaces; only a grant can list them, a plugin cannot request this scope.
+    #[serde(skip)]
     Namespaces(BTreeSet<Arc<str>>),
     /// The whole cluster.
     Cluster,

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 /// The prefix of the labels, annotations and finalizers that are reserved for the host.
 pub const DOMAIN_PREFIX: &str = "innkeeper.dev/";
 
@@ -30,6 +32,9 @@ pub const ANNOTATION_ADOPT: &str = "innkeeper.dev/adopt";
 /// Annotation on a ServiceAccount: the Plugins, separated by commas, whose children the host may write as that account.
 pub const ANNOTATION_PLUGINS: &str = "innkeeper.dev/plugins";
 
+/// Annotation on a Secret: the web servers, separated by commas, to which the host may send the credentials in it.
+pub const ANNOTATION_HOSTS: &str = "innkeeper.dev/hosts";
+
 /// Returns true if a text can name a namespace: 1 to 63 lower-case letters, digits and dashes, without a dash at either
 /// end.
 pub fn is_dns_label(text: &str) -> bool {
@@ -41,7 +46,8 @@ pub fn is_dns_label(text: &str) -> bool {
 }
 
 /// The name of a plugin: a DNS label of at most 40 characters.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct PluginName(Arc<str>);
 
 /// A text that cannot name a plugin.
@@ -92,6 +98,20 @@ impl PluginName {
     /// Returns the finalizer that the host puts on parents of this plugin.
     pub fn finalizer(&self) -> String {
         format!("{DOMAIN_PREFIX}{}", self.0)
+    }
+}
+
+impl From<PluginName> for String {
+    fn from(name: PluginName) -> Self {
+        (*name.0).to_owned()
+    }
+}
+
+impl TryFrom<String> for PluginName {
+    type Error = InvalidPluginName;
+
+    fn try_from(name: String) -> Result<Self, InvalidPluginName> {
+        Self::new(&name)
     }
 }
 

@@ -244,6 +244,13 @@ pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
             missing: missing.iter().map(ToString::to_string).collect(),
         });
     }
+    if let Some(cache) = &context.cache {
+        let needs = artifact::Needs {
+            kept: [plugin.digest().clone()].into(),
+            ..artifact::Needs::default()
+        };
+        cache.need(path.display().to_string(), needs);
+    }
     Ok(Loaded {
         // A file has no other name than the one that its component gives itself.
         name: plugin.manifest().name.clone(),

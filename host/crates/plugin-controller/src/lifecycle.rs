@@ -131,7 +131,8 @@ pub(crate) fn loads_the_same(one: &Declared, other: &Declared) -> bool {
 
 /// Returns true if two declarations load the same bytes from the same source.
 pub(crate) fn has_the_same_component(one: &Declared, other: &Declared) -> bool {
-    one.origin == other.origin && one.digest == other.digest && one.keys == other.keys
+    let (one_verify, other_verify) = ((&one.keys, &one.identity), (&other.keys, &other.identity));
+    one.origin == other.origin && one.digest == other.digest && one_verify == other_verify
 }
 
 /// Decides if a revision that would delete this many of the children may replace the active one.

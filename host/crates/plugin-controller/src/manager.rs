@@ -42,8 +42,7 @@ pub use self::warm::{OnceMade, Warm, Warmer};
 use innkeeper_apply::Target;
 use innkeeper_cluster::{Cluster, Interest, Observed, Registration};
 use innkeeper_model::{
-    Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, Selector,
-    error_chain,
+    GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, Selector, error_chain,
 };
 use innkeeper_reconcile::{
     Attempt, Next, Shared,
@@ -94,8 +93,6 @@ pub struct Manager {
     expected: Once,
     /// The Plugins with a revision whose first passes are being analysed.
     on_trial: Mutex<BTreeSet<ObjectId>>,
-    /// The components that each Plugin may come back to.
-    kept: Mutex<BTreeMap<ObjectId, BTreeSet<Digest>>>,
 }
 
 /// The kind of the resource.
@@ -128,7 +125,6 @@ impl Manager {
             priorities: Mutex::new(priorities),
             expected: Once::new(),
             on_trial: Mutex::default(),
-            kept: Mutex::default(),
         }
     }
 
@@ -241,6 +237,7 @@ impl Manager {
     /// Removes the state of a Plugin that is gone or not selected any more; its children stay.
     async fn forget(&self, id: &ObjectId) {
         let state = self.states.lock().remove(id);
+        self.context.loader.need_nothing(id);
         let name = PluginName::new(&id.name);
         // The priority and the metrics of that name belong to the file.
         if let Ok(name) = &name
@@ -257,7 +254,6 @@ impl Manager {
             self.with_priorities(|all| all.withdraw(&name));
         }
         self.on_trial.lock().remove(id);
-        self.keep_only(id, BTreeSet::new());
     }
 
     /// Returns the state of a Plugin at its first pass in this process.

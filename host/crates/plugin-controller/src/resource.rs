@@ -14,6 +14,7 @@ mod convert;
 mod crd;
 mod file;
 mod forms;
+mod identity;
 mod lines;
 mod options;
 mod source;
@@ -33,6 +34,7 @@ pub use access::{
 pub use convert::{Declared, Origin};
 pub use crd::{NAME as CRD_NAME, crd};
 pub use file::grants_of_file;
+pub use identity::Identity;
 pub use lines::lines;
 pub use options::{Crds, LimitsSpec, ParentsSpec, RolloutMode, RolloutSpec, VerifySpec};
 pub use source::{

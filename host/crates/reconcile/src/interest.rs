@@ -93,7 +93,7 @@ mod tests {
     use crate::tests::serving_of;
     use innkeeper_model::parse_selector;
     use innkeeper_policy::Selection;
-    use innkeeper_sandbox::fixture::{Description, guest};
+    use innkeeper_sandbox::testing::{Description, guest};
 
     fn serving(child: &str, read: &str) -> Serving {
         let kind = |kind: &str| ["v1", kind].map(str::to_owned);

@@ -17,7 +17,7 @@ use innkeeper_model::{GroupKind, Gvk, HashKey, Limits, ObjectId, PluginName};
 use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
     Metering, Plugin, Pool,
-    fixture::{Guest, described, desired, engine, guest, owned_child},
+    testing::{Guest, described, desired, engine, guest, owned_child},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

@@ -5,6 +5,7 @@
 //! A host compiles in separate processes, which can be bounded and killed; see [`Compiler`].
 //! This module does not know the source of the bytes.
 
+mod bound;
 mod cache;
 mod child;
 mod error;
@@ -23,15 +24,15 @@ use std::{
 use serde_json::Value;
 use wasmtime::component::Component;
 
-pub(super) use self::cache::CodeFile;
-use self::cache::Mapped;
+pub(super) use self::cache::{CodeSource, Compiled};
 pub use self::{
+    bound::Needs,
     cache::Cache,
     child::{ChildBounds, ChildError, child},
     error::Error,
     inspect::{Inspection, Producer, What, inspect},
     process::{CompileBounds, Compiler, Program},
-    verdict::CompileLimit,
+    verdict::CompileVerdict,
 };
 use innkeeper_model::Digest;
 
@@ -98,9 +99,7 @@ impl Default for Limits {
 /// A compiled plugin, not yet described or linked.
 #[derive(Clone)]
 pub struct Artifact {
-    pub(super) component: Component,
-    /// The file that the component is mapped from; none if it is in memory only.
-    pub(super) file: Option<CodeFile>,
+    pub(super) code: Compiled,
     pub(super) digest: Digest,
     pub(super) contract: String,
     /// The embedded description.
@@ -153,7 +152,7 @@ pub fn check(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
     Ok(inspection)
 }
 
-/// The part of [`check`] that is also needed when the compiled form is in the cache.
+/// Checks the format and the sizes; also needed when the compiled form is in the cache.
 fn examine(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
     if bytes.is_empty() {
         return Err(Error::Empty);
@@ -180,23 +179,6 @@ fn examine(bytes: &[u8], limits: &Limits) -> Result<Inspection, Error> {
     Ok(inspection)
 }
 
-/// Inspects bytes and looks up their compiled form. Bytes with a compiled form are not validated again: they were valid
-/// when it was made.
-fn look_up(
-    engine: &Engine,
-    bytes: &[u8],
-    limits: &Limits,
-    cache: Option<&Cache>,
-) -> Result<(Inspection, Option<Mapped>), Error> {
-    let inspection = examine(bytes, limits)?;
-    let cached = cache.and_then(|cache| cache.load(engine, &inspection.digest));
-    if cached.is_none() {
-        scan::validate(bytes)?;
-    }
-    check_world(&inspection)?;
-    Ok((inspection, cached))
-}
-
 /// Checks and compiles in this process, or takes the compiled form from the cache.
 ///
 /// For commands on one file, whose user can end a slow compiler together with the command. A host, which has other plugins
@@ -208,30 +190,43 @@ pub fn compile(
     limits: &Limits,
     cache: Option<&Cache>,
 ) -> Result<Artifact, Error> {
-    let (inspection, cached) = look_up(engine, bytes, limits, cache)?;
-    let contract = inspection.contract.ok_or(Error::MissingExport)?;
-    let digest = inspection.digest;
-    let (component, file) = if let Some(Mapped { component, file }) = cached {
-        (component, Some(file))
-    } else {
-        let component =
-            Component::new(engine.wasmtime(), bytes).map_err(|source| Error::Compile { source })?;
+    compile_with(engine, bytes, limits, cache, |digest| {
+        let component = Component::new(engine.wasmtime(), bytes).map_err(Error::Compile)?;
         // The stored form is mapped from its file, so that many plugins share the page cache instead of the heap.
-        let stored = cache.and_then(|cache| cache.store(engine, &digest, &component));
-        stored.map_or((component, None), |Mapped { component, file }| {
-            (component, Some(file))
-        })
-    };
+        let stored = cache.and_then(|cache| cache.store(engine, digest, &component));
+        Ok(stored.unwrap_or_else(|| Compiled {
+            source: CodeSource::Memory(component.clone()),
+            component,
+        }))
+    })
+}
+
+/// Checks bytes, and takes their compiled form from the cache or else makes it. Bytes with a compiled form are not
+/// validated again: they were valid when it was made.
+fn compile_with(
+    engine: &Engine,
+    bytes: &[u8],
+    limits: &Limits,
+    cache: Option<&Cache>,
+    make: impl FnOnce(&Digest) -> Result<Compiled, Error>,
+) -> Result<Artifact, Error> {
+    let inspection = examine(bytes, limits)?;
+    let cached = cache.and_then(|cache| cache.load(engine, &inspection.digest));
+    if cached.is_none() {
+        scan::validate(bytes)?;
+    }
+    let contract = check_world(&inspection)?.to_owned();
+    let code = cached.map_or_else(|| make(&inspection.digest), Ok)?;
     Ok(Artifact {
-        component,
-        file,
-        digest,
+        code,
+        digest: inspection.digest,
         contract,
         description: inspection.description,
     })
 }
 
-fn check_world(inspection: &Inspection) -> Result<(), Error> {
+/// Checks the imports and exports, and returns the contract version.
+fn check_world(inspection: &Inspection) -> Result<&str, Error> {
     let names = || inspection.imports.iter().chain(&inspection.exports);
     let mut versions = names().filter_map(|name| contract_version(name));
     let Some(version) = versions.next() else {
@@ -268,7 +263,7 @@ fn check_world(inspection: &Inspection) -> Result<(), Error> {
     {
         return Err(Error::MissingExport);
     }
-    Ok(())
+    Ok(version)
 }
 
 /// Returns the version in a name of the contract's package; empty if the name has none.

@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use innkeeper_model::{Blame, Fault, Gvk, Outcome, Phase, Retry, reason};
+use innkeeper_model::{Fault, Gvk, Outcome, Phase, reason};
 
 use crate::log::{Dropped, LogLine};
 
@@ -128,7 +128,7 @@ impl fmt::Display for CallLimit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFault {
     /// It panicked, or executed an instruction that traps.
-    #[error("the plugin broke down: {message}{}", Backtrace(backtrace))]
+    #[error("the plugin broke down: {message}{}", stack(backtrace))]
     Trapped {
         /// The guest's last error lines if it wrote any, or else the trap.
         message: String,
@@ -182,29 +182,12 @@ impl CallFault {
             Self::LimitExceeded { .. } => reason::LIMIT_EXCEEDED,
         }
     }
-
-    /// Always the guest's.
-    pub const fn blame(&self) -> Blame {
-        Blame::Guest
-    }
-
-    /// With back-off: another input, or less load, may do.
-    pub const fn retry(&self) -> Retry {
-        Retry::Backoff
-    }
 }
 
-struct Backtrace<'a>(&'a [String]);
-
-impl fmt::Display for Backtrace<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((first, others)) = self.0.split_first() else {
-            return Ok(());
-        };
-        write!(f, " (in {first}")?;
-        for other in others {
-            write!(f, " < {other}")?;
-        }
-        f.write_str(")")
+/// Returns the end of a message that names the functions; empty without any.
+fn stack(backtrace: &[String]) -> String {
+    match backtrace {
+        [] => String::new(),
+        functions => format!(" (in {})", functions.join(" < ")),
     }
 }

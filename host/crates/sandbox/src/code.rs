@@ -12,21 +12,13 @@ use parking_lot::Mutex;
 
 use crate::{
     Engine, Error,
-    artifact::{Artifact, CodeFile},
+    artifact::{Artifact, CodeSource},
     convert::{self, Adapter},
 };
 
 /// The code of one component.
-pub(super) enum Code {
-    /// In memory only; never unmapped.
-    InMemory(Arc<dyn Adapter>),
-    /// Backed by a file, from which it can be mapped again.
-    InFile(InFile),
-}
-
-/// Code that is linked while it is in use.
-pub(super) struct InFile {
-    file: CodeFile,
+pub(super) struct Code {
+    source: CodeSource,
     contract: String,
     linked: Mutex<Linked>,
 }
@@ -42,30 +34,35 @@ struct Linked {
 
 impl Code {
     /// Registers a component that was linked for its description: it stays linked until it is idle, or until enough later
-    /// components were loaded.
+    /// components were loaded. Code that is in memory only is never unmapped.
     pub(super) fn of(engine: &Engine, artifact: &Artifact, adapter: Arc<dyn Adapter>) -> Arc<Self> {
-        let Some(file) = artifact.file.clone() else {
-            return Arc::new(Self::InMemory(adapter));
-        };
-        let code = Arc::new(Self::InFile(InFile {
-            file,
+        let code = Arc::new(Self {
+            source: artifact.code.source.clone(),
             contract: artifact.contract().to_owned(),
             linked: Mutex::new(Linked {
                 adapter: Some(adapter),
                 used_at: Instant::now(),
                 called: false,
             }),
-        }));
-        engine.look_after(&code);
+        });
+        if let CodeSource::File(_) = code.source {
+            engine.look_after(&code);
+        }
         code
     }
 
     /// Returns the adapter for a call; maps and links the code again if it was unmapped.
     pub(super) fn adapter(&self, engine: &Engine) -> Result<Arc<dyn Adapter>, Error> {
-        match self {
-            Self::InMemory(adapter) => Ok(Arc::clone(adapter)),
-            Self::InFile(code) => code.adapter(engine),
+        // Held while the code is mapped: concurrent calls of one component wait for one mapping instead of making several.
+        let mut linked = self.linked.lock();
+        (linked.used_at, linked.called) = (Instant::now(), true);
+        if let Some(adapter) = &linked.adapter {
+            return Ok(Arc::clone(adapter));
         }
+        let component = self.source.map(engine).map_err(Error::MapAgain)?;
+        let adapter = convert::adapter(&self.contract, &component)?;
+        linked.adapter = Some(Arc::clone(&adapter));
+        Ok(adapter)
     }
 
     /// Unmaps the code if it was not used for this long, and returns true if it was linked until now.
@@ -81,31 +78,10 @@ impl Code {
     }
 
     fn unmap_if(&self, may_go: impl Fn(&Linked) -> bool) -> bool {
-        let Self::InFile(InFile { linked, .. }) = self else {
-            return false;
-        };
         // The thread that holds the lock is about to call: the code is not idle.
-        let Some(mut linked) = linked.try_lock() else {
+        let Some(mut linked) = self.linked.try_lock() else {
             return false;
         };
         may_go(&linked) && linked.adapter.take().is_some()
-    }
-}
-
-impl InFile {
-    fn adapter(&self, engine: &Engine) -> Result<Arc<dyn Adapter>, Error> {
-        // Held while the code is mapped: concurrent calls of one component wait for one mapping instead of making several.
-        let mut linked = self.linked.lock();
-        (linked.used_at, linked.called) = (Instant::now(), true);
-        if let Some(adapter) = &linked.adapter {
-            return Ok(Arc::clone(adapter));
-        }
-        let component = self
-            .file
-            .map(engine)
-            .map_err(|source| Error::MapAgain { source })?;
-        let adapter = convert::adapter(&self.contract, &component)?;
-        linked.adapter = Some(Arc::clone(&adapter));
-        Ok(adapter)
     }
 }

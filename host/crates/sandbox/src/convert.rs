@@ -43,6 +43,11 @@ impl Rejected {
             problem: problem.into(),
         }
     }
+
+    /// Returns the same problem with its place below another one.
+    fn below(self, at: &str) -> Self {
+        Self::new(format!("{at}{}", self.at), self.problem)
+    }
 }
 
 impl From<Rejected> for CallFault {
@@ -50,6 +55,20 @@ impl From<Rejected> for CallFault {
         Self::OutputRejected { at, problem }
     }
 }
+
+/// Implements the conversion between two enums whose cases have the same names.
+macro_rules! same_cases {
+    ($($from:ty => $into:ty { $($case:ident),* })*) => {$(
+        impl From<$from> for $into {
+            fn from(value: $from) -> Self {
+                match value {
+                    $(<$from>::$case => Self::$case,)*
+                }
+            }
+        }
+    )*};
+}
+use same_cases;
 
 /// One component behind one contract version.
 pub(super) trait Adapter: Send + Sync {
@@ -75,7 +94,7 @@ pub(super) fn adapter(version: &str, component: &Component) -> Result<Arc<dyn Ad
     match version {
         v0_1::VERSION => v0_1::V0_1::new(&mut linker, component)
             .map(|adapter| -> Arc<dyn Adapter> { Arc::new(adapter) })
-            .map_err(|source| Error::Link { source }),
+            .map_err(Error::Link),
         other => Err(Error::UnknownContract {
             found: other.to_owned(),
         }),

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::{ClockId, clock_gettime};
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::{
@@ -60,10 +60,8 @@ pub(super) fn arm(
             let ending = Ending::Fault(CallFault::DeadlineExceeded { limit });
             return Err(context.data_mut().end(ending));
         }
-        Ok(UpdateDeadline::Continue(ticks(
-            limit.saturating_sub(used),
-            tick,
-        )))
+        let left = limit.saturating_sub(used);
+        Ok(UpdateDeadline::Continue(ticks(left, tick)))
     });
 }
 
@@ -75,10 +73,8 @@ fn ticks(time: Duration, tick: Duration) -> u64 {
 }
 
 fn thread_cpu_time() -> Duration {
-    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(tv_sec).unwrap_or_default();
-    let nanos = u32::try_from(tv_nsec).unwrap_or_default();
-    Duration::new(seconds, nanos)
+    // Infallible: the time of a thread is never negative.
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,69 +3,24 @@
 //! It is JSON in the custom section `innkeeper:description` of the outermost component. Only the executed description is
 //! trusted: a component with a different embedded description is refused.
 
-use innkeeper_model::{Manifest, Scope};
-use serde_json::{Map, Value, json};
+use innkeeper_model::Manifest;
+use serde_json::{Map, Value};
+use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{Parser, Payload};
 
-use super::Error;
+use super::{Error, manifest};
 
 /// The name of the section.
 pub const SECTION: &str = "innkeeper:description";
 
-/// The number of custom sections in the binary format.
-const CUSTOM: u8 = 0;
+/// The size of the longest description, in bytes; a parsed one takes many times as much memory. That of an answer by
+/// default, in which the executed description has to fit.
+const BYTES_MAX: usize = 4 << 20;
 
 /// Returns a description as JSON: the same text for the same description.
 pub fn value(manifest: &Manifest) -> Value {
-    let Manifest {
-        name,
-        version,
-        parents,
-        crds,
-        children,
-        reads,
-        finalize,
-        config_schema,
-    } = manifest;
-    let parents = parents.iter().map(|parent| {
-        json!({
-            "apiVersion": parent.kind.api_version(),
-            "kind": &*parent.kind.kind,
-            "plural": parent.plural,
-            "scope": match parent.scope {
-                Scope::Namespaced => "Namespaced",
-                Scope::Cluster => "Cluster",
-            },
-        })
-    });
-    let children = children.iter().map(|child| {
-        json!({
-            "apiVersion": child.kind.api_version(),
-            "kind": &*child.kind.kind,
-            "required": child.required,
-            "readyCondition": child.ready_condition,
-        })
-    });
-    let reads = reads.iter().map(|read| {
-        let labels = &read.label_selector;
-        json!({
-            "apiVersion": read.kind.api_version(),
-            "kind": &*read.kind.kind,
-            "access": read.access.to_string(),
-            "scope": read.scope.to_string(),
-            "labelSelector": (!labels.selects_all()).then(|| labels.to_string()),
-        })
-    });
-    json!({
-        "name": name.as_str(),
-        "version": version,
-        "finalize": finalize,
-        "parents": parents.collect::<Vec<_>>(),
-        "crds": crds,
-        "children": children.collect::<Vec<_>>(),
-        "reads": reads.collect::<Vec<_>>(),
-        "configSchema": config_schema,
-    })
+    // Infallible: all keys are texts, and no plugin can request a list of namespaces, the only value without a JSON form.
+    serde_json::to_value(manifest).unwrap_or_default()
 }
 
 /// Returns a component with its description embedded; the component must not have one already.
@@ -75,24 +30,25 @@ pub fn embed(component: &[u8], manifest: &Manifest) -> Vec<u8> {
     let mut bytes = component.to_vec();
     // serde_json's maps are sorted, so that the text is canonical.
     let text = value(manifest).to_string();
-    let mut content = Vec::new();
-    leb128(&mut content, SECTION.len());
-    content.extend_from_slice(SECTION.as_bytes());
-    content.extend_from_slice(text.as_bytes());
-    bytes.push(CUSTOM);
-    leb128(&mut bytes, content.len());
-    bytes.extend_from_slice(&content);
+    let section = CustomSection {
+        name: SECTION.into(),
+        data: text.as_bytes().into(),
+    };
+    section.append_to_component(&mut bytes);
     bytes
 }
 
-/// Returns the embedded description; none if there is no section, `null` if it is not JSON or there are several.
+/// Returns the embedded description; none if there is no section, `null` if it is not JSON, has more than 4 MiB or is
+/// there several times.
 pub fn embedded(component: &[u8]) -> Option<Value> {
     let mut found = Vec::new();
     outermost(component, |payload| {
         if let Payload::CustomSection(section) = payload
             && section.name() == SECTION
         {
-            found.push(serde_json::from_slice(section.data()).unwrap_or_default());
+            let text = Some(section.data()).filter(|text| text.len() <= BYTES_MAX);
+            let value = text.and_then(|text| serde_json::from_slice(text).ok());
+            found.push(value.unwrap_or_default());
         }
     });
     match found.len() {
@@ -101,16 +57,26 @@ pub fn embedded(component: &[u8]) -> Option<Value> {
     }
 }
 
+/// Returns the embedded description as a manifest; none if there is no valid one.
+///
+/// Not trusted: it serves only to decide if the component is compiled, whose executed description then has to be the same.
+pub fn embedded_manifest(component: &[u8]) -> Option<Manifest> {
+    let manifest: Manifest = serde_json::from_value(embedded(component)?).ok()?;
+    manifest::check_counts(
+        &manifest.parents,
+        &manifest.crds,
+        &manifest.children,
+        &manifest.reads,
+    )
+    .and_then(|()| manifest::check(&manifest))
+    .ok()?;
+    Some(manifest)
+}
+
 /// Refuses a component whose embedded description differs from the executed one.
 pub(super) fn check(embedded: Option<&Value>, manifest: &Manifest) -> Result<(), Error> {
-    let Some(embedded) = embedded else {
-        return Ok(());
-    };
-    let executed = value(manifest);
-    match difference(embedded, &executed) {
-        None => Ok(()),
-        Some(at) => Err(Error::Embedded { at }),
-    }
+    let difference = embedded.and_then(|embedded| difference(embedded, &value(manifest)));
+    difference.map_or(Ok(()), |at| Err(Error::Embedded { at }))
 }
 
 /// Returns the first field in which two descriptions differ.
@@ -140,27 +106,15 @@ pub(super) fn outermost<'a>(component: &'a [u8], mut show: impl FnMut(Payload<'a
     }
 }
 
-/// Appends a length in the encoding of the binary format.
-fn leb128(out: &mut Vec<u8>, mut number: usize) {
-    loop {
-        let byte = u8::try_from(number & 0x7f).expect("seven bits should fit into a byte");
-        number >>= 7;
-        if number == 0 {
-            out.push(byte);
-            return;
-        }
-        out.push(byte | 0x80);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         Described, Engine, Metering, artifact,
-        fixture::{described, engine, guest},
+        testing::{described, engine, guest},
     };
     use innkeeper_model::Limits;
+    use serde_json::json;
 
     #[test]
     fn an_embedded_description_is_found_and_does_not_change_the_component() {
@@ -172,9 +126,47 @@ mod tests {
         assert_eq!(with, embed(&bytes, &manifest));
         assert!(with.starts_with(&bytes));
         assert_eq!(embedded(&with), Some(value(&manifest)));
+        assert_eq!(embedded_manifest(&with), Some(manifest.clone()));
+        assert_eq!(embedded_manifest(&bytes), None);
         // The component is still the same plugin, and loads.
         assert_eq!(*described(&engine, &with).manifest(), manifest);
         assert_eq!(embedded(&embed(&with, &manifest)), Some(Value::Null));
+    }
+
+    /// Returns a component with this text as its embedded description.
+    fn with_text(text: &[u8]) -> Vec<u8> {
+        let mut bytes = guest().build();
+        let section = CustomSection {
+            name: SECTION.into(),
+            data: text.into(),
+        };
+        section.append_to_component(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn an_embedded_description_that_breaks_a_rule_is_no_manifest() {
+        let valid = r#"{"name": "web", "version": "1", "finalize": false, "crds": [], "children": [], "reads": [],
+            "parents": [{"apiVersion": "a/v1", "kind": "Web", "plural": "webs", "scope": "Namespaced"}]}"#;
+        assert!(embedded_manifest(&with_text(valid.as_bytes())).is_some());
+        for (from, to) in [
+            (r#""web""#, r#""We b""#),
+            (r#""version": "1""#, r#""version": """#),
+            (r#""a/v1""#, r#""a/b/v1""#),
+            (r#""Web""#, r#""web""#),
+            (r#""webs""#, r#""We bs""#),
+            (r#"[{"apiVersion""#, r#"[], "other": [{"apiVersion""#),
+            ("{", "["),
+        ] {
+            let text = valid.replacen(from, to, 1);
+            assert_eq!(
+                embedded_manifest(&with_text(text.as_bytes())),
+                None,
+                "{text}"
+            );
+        }
+        let long = format!("{valid}{}", " ".repeat(BYTES_MAX));
+        assert_eq!(embedded(&with_text(long.as_bytes())), Some(Value::Null));
     }
 
     fn refusal(engine: &Engine, bytes: &[u8]) -> String {

@@ -4,7 +4,6 @@
 
 use std::{
     num::NonZeroU32,
-    ops::ControlFlow,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -113,17 +112,10 @@ impl Engine {
     pub fn new(settings: &EngineSettings) -> Result<Self, Error> {
         let mut config = compilation(settings.metering);
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(settings)));
-        let engine =
-            wasmtime::Engine::new(&config).map_err(|source| Error::ConfigureEngine { source })?;
-        let weak = engine.weak();
-        let ticker = Ticker::start(settings.tick, move || match weak.upgrade() {
-            Some(engine) => {
-                engine.increment_epoch();
-                ControlFlow::Continue(())
-            }
-            None => ControlFlow::Break(()),
-        })
-        .map_err(|source| Error::StartThread { source })?;
+        let engine = wasmtime::Engine::new(&config).map_err(Error::ConfigureEngine)?;
+        let counting = engine.clone();
+        let ticker = Ticker::start(settings.tick, move || counting.increment_epoch())
+            .map_err(Error::StartThread)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 engine,
@@ -184,13 +176,10 @@ impl Engine {
     }
 
     /// Waits until an instance may be made; while it lives, the epochs tick.
-    pub(super) fn slot(&self) -> InstanceSlot<'_> {
+    pub(super) fn slot(&self) -> (Permits<'_>, Ticking<'_>) {
         // The permit first: a thread that waits for one keeps no epochs ticking.
         let permit = self.inner.instances.acquire(1);
-        InstanceSlot {
-            _ticking: self.inner.ticker.keep_ticking(),
-            _permit: permit,
-        }
+        (permit, self.inner.ticker.keep_ticking())
     }
 }
 
@@ -241,10 +230,4 @@ fn pool(settings: &EngineSettings) -> PoolingAllocationConfig {
             Enabled::No
         });
     pool
-}
-
-/// The right to one instance.
-pub(super) struct InstanceSlot<'a> {
-    _ticking: Ticking<'a>,
-    _permit: Permits<'a>,
 }

@@ -20,14 +20,6 @@ mod code;
 mod convert;
 mod deadline;
 mod engine;
-#[cfg(any(test, feature = "testing"))]
-#[expect(
-    clippy::unwrap_used,
-    clippy::missing_panics_doc,
-    missing_docs,
-    reason = "helpers for tests"
-)]
-pub mod fixture;
 mod limiter;
 mod loaded;
 mod log;
@@ -40,10 +32,20 @@ mod schedule;
 mod semaphore;
 mod state;
 mod swap;
-#[cfg(test)]
-mod tests;
 mod ticker;
 mod wasi;
+
+#[cfg(any(test, feature = "testing"))]
+#[path = "tests/testing.rs"]
+#[expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    missing_docs,
+    reason = "helpers for tests"
+)]
+pub mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     call::{CallFault, CallLimit, CallReport, Context, End, ObservedChild, Request, Timing},
@@ -62,27 +64,15 @@ pub use self::{
 pub enum Error {
     /// The engine refused its settings, or there is not enough address space.
     #[error("failed to set up the WebAssembly engine")]
-    ConfigureEngine {
-        /// The cause.
-        #[source]
-        source: wasmtime::Error,
-    },
+    ConfigureEngine(#[source] wasmtime::Error),
     /// The operating system failed to map compiled code again after the host had let it go.
     #[error(
         "failed to map the compiled code of a plugin again: restart the host if it does not pass"
     )]
-    MapAgain {
-        /// The cause.
-        #[source]
-        source: wasmtime::Error,
-    },
+    MapAgain(#[source] wasmtime::Error),
     /// The operating system gave no thread.
     #[error("failed to start a thread for plugins")]
-    StartThread {
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
+    StartThread(#[source] std::io::Error),
     /// The threads are gone, because the host is stopping or one of them panicked.
     #[error("a thread that runs plugins panicked, or the host is stopping")]
     PoolClosed,
@@ -94,25 +84,13 @@ pub enum Error {
     },
     /// The names of imports and exports fit, but their types do not.
     #[error("the component's imports or exports differ from the contract that it names")]
-    Link {
-        /// The import or export that differs.
-        #[source]
-        source: wasmtime::Error,
-    },
+    Link(#[source] wasmtime::Error),
     /// The plugin did not describe itself.
     #[error("the plugin failed to describe itself")]
-    Describe {
-        /// The fault of the plugin.
-        #[source]
-        source: CallFault,
-    },
+    Describe(#[source] CallFault),
     /// The description breaks a rule.
     #[error("the plugin's description is not valid")]
-    Manifest {
-        /// The cause.
-        #[source]
-        source: manifest::Error,
-    },
+    Manifest(#[source] Box<manifest::Error>),
     /// The embedded description differs from the description that the running plugin gives.
     #[error(
         "the embedded description differs from the executed one in {at}: build the component again with innkeeper build"

@@ -52,16 +52,12 @@ impl MemoryMeter {
     fn grow(&mut self, by_bytes: usize) -> wasmtime::Result<bool> {
         let bytes = self.bytes.saturating_add(by_bytes);
         if bytes > self.bytes_max {
-            return self.refuse();
+            self.exceeded = true;
+            return Err(wasmtime::Error::msg("memory limit exceeded"));
         }
         self.bytes = bytes;
         self.peak_bytes = self.peak_bytes.max(bytes);
         Ok(true)
-    }
-
-    fn refuse(&mut self) -> wasmtime::Result<bool> {
-        self.exceeded = true;
-        Err(wasmtime::Error::msg("memory limit exceeded"))
     }
 }
 
@@ -78,11 +74,6 @@ impl ResourceLimiter for MemoryMeter {
             return Ok(false);
         }
         self.grow(desired.saturating_sub(current))
-    }
-
-    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
-        tracing::debug!(%error, "a guest's memory could not grow");
-        Ok(())
     }
 
     fn table_growing(

@@ -12,7 +12,8 @@ use crate::{
     code::Code,
     convert, description,
     log::LogRate,
-    sandbox::{self, GuestEnd},
+    sandbox,
+    state::Ending,
 };
 
 /// Problems of a configuration that are listed: as many as a user mends at once.
@@ -38,7 +39,7 @@ impl Described {
     ///
     /// Blocks for the time of a call.
     pub fn load(engine: &Engine, artifact: &Artifact, limits: &Limits) -> Result<Self, Error> {
-        let adapter = convert::adapter(artifact.contract(), &artifact.component)?;
+        let adapter = convert::adapter(artifact.contract(), &artifact.code.component)?;
         let context = Context {
             now_ms: 0,
             seed: [0; 32],
@@ -47,14 +48,12 @@ impl Described {
             adapter.describe(store)
         });
         let manifest = match ended {
-            GuestEnd::Returned(manifest) => manifest?,
-            GuestEnd::Faulted(source) => return Err(Error::Describe { source }),
+            Ok(manifest) => manifest?,
+            Err(Ending::Fault(source)) => return Err(Error::Describe(source)),
             // `NoReads` refuses every read, and only a read can park a call.
-            GuestEnd::Parked(kind) => {
+            Err(Ending::Parked(kind)) => {
                 let problem = format!("it reads {kind} while it describes itself");
-                return Err(Error::Describe {
-                    source: CallFault::ReadRejected { problem },
-                });
+                return Err(Error::Describe(CallFault::ReadRejected { problem }));
             }
         };
         description::check(artifact.description.as_ref(), &manifest)?;
@@ -182,11 +181,11 @@ impl Plugin {
             |store| adapter.reconcile(store, request, &self.config, limits),
         );
         let end = match ended {
-            GuestEnd::Returned(Ok(Ok(outcome))) => End::Answered(outcome),
-            GuestEnd::Returned(Ok(Err(fault))) => End::GuestFault(fault),
-            GuestEnd::Returned(Err(rejected)) => End::Faulted(rejected.into()),
-            GuestEnd::Faulted(fault) => End::Faulted(fault),
-            GuestEnd::Parked(kind) => End::Parked(kind),
+            Ok(Ok(Ok(outcome))) => End::Answered(outcome),
+            Ok(Ok(Err(fault))) => End::GuestFault(fault),
+            Ok(Err(rejected)) => End::Faulted(rejected.into()),
+            Err(Ending::Fault(fault)) => End::Faulted(fault),
+            Err(Ending::Parked(kind)) => End::Parked(kind),
         };
         let (mut report, reads) = ran.into_report::<R>(end);
         let log = std::mem::take(&mut report.log);
@@ -243,7 +242,7 @@ fn check_config(manifest: &Manifest, config: &Map<String, Value>) -> Result<(), 
     let validator =
         jsonschema::validator_for(schema).map_err(|error| invalid(vec![error.to_string()]))?;
     let config = Value::Object(config.clone());
-    let problems: Vec<String> = validator
+    let problems: Vec<_> = validator
         .iter_errors(&config)
         .take(CONFIG_PROBLEMS_MAX)
         .map(|error| match error.instance_path().to_string() {

@@ -1,6 +1,10 @@
 //! The log of guests: bounded per pass and per second, and returned to the caller, which knows the parent.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+    time::{Duration, Instant},
+};
 
 use innkeeper_model::{Rate, TokenBucket};
 
@@ -51,12 +55,24 @@ const LINE_OVERHEAD_BYTES: usize = 16;
 /// The bytes of the last error that are kept beside the log: a condition of the host has 2,048 characters at most.
 const LAST_ERROR_BYTES_MAX: usize = 2048;
 
+/// A longer line of a standard stream is split, so that a guest that writes no line ends holds little memory. Chosen, not
+/// measured.
+const LINE_BYTES_MAX: usize = 4096;
+
+/// The number of the last lines of the error stream that form the message of a fault: a panic of Rust has its place and its
+/// message on two lines, and advice on a third.
+const LAST_LINES: usize = 3;
+
 /// The log of one pass.
 #[derive(Debug)]
 pub(super) struct LogBuffer {
     lines: Vec<LogLine>,
     dropped: Dropped,
     bytes_left: usize,
+    /// The unfinished line of each standard stream, by the level of its lines.
+    unfinished: BTreeMap<LogLevel, Vec<u8>>,
+    /// The last lines of the error stream.
+    last_lines: VecDeque<String>,
     /// The line at level error that came last: a guest's panic hook writes its message before the trap, and it has to
     /// reach the parent's condition even when the log is full.
     last_error: Option<String>,
@@ -68,6 +84,8 @@ impl LogBuffer {
             lines: Vec::new(),
             dropped: Dropped::default(),
             bytes_left: bytes_max,
+            unfinished: BTreeMap::new(),
+            last_lines: VecDeque::new(),
             last_error: None,
         }
     }
@@ -98,9 +116,39 @@ impl LogBuffer {
         self.lines.push(LogLine { level, message });
     }
 
-    /// Replaces the message of a fault, which otherwise is the last line at level error.
-    pub(super) fn set_last_error(&mut self, words: &str) {
-        self.last_error = Some(cut(words, LAST_ERROR_BYTES_MAX).to_owned());
+    /// Appends bytes of the standard stream whose lines have this level.
+    pub(super) fn write(&mut self, level: LogLevel, bytes: &[u8]) {
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        for piece in lines.flat_map(|line| line.chunks(LINE_BYTES_MAX)) {
+            let line = self.unfinished.entry(level).or_default();
+            line.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || line.len() >= LINE_BYTES_MAX {
+                self.end_line(level);
+            }
+        }
+    }
+
+    /// Appends the last lines of the standard streams, which have no line end.
+    pub(super) fn finish(&mut self) {
+        self.end_line(LogLevel::Info);
+        self.end_line(LogLevel::Error);
+    }
+
+    fn end_line(&mut self, level: LogLevel) {
+        let line = self.unfinished.remove(&level).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        if line.is_empty() {
+            return;
+        }
+        self.push(level, line.clone());
+        if level == LogLevel::Error {
+            self.last_lines.push_back(line);
+            if self.last_lines.len() > LAST_LINES {
+                self.last_lines.pop_front();
+            }
+            let words = self.last_lines.make_contiguous().join(" ");
+            self.last_error = Some(cut(&words, LAST_ERROR_BYTES_MAX).to_owned());
+        }
     }
 
     /// Counts a line that was not copied.
@@ -112,8 +160,8 @@ impl LogBuffer {
         self.last_error.take()
     }
 
-    pub(super) fn into_parts(self) -> (Vec<LogLine>, Dropped) {
-        (self.lines, self.dropped)
+    pub(super) fn take(&mut self) -> (Vec<LogLine>, Dropped) {
+        (mem::take(&mut self.lines), self.dropped)
     }
 }
 
@@ -175,7 +223,7 @@ mod tests {
         log.push(LogLevel::Info, "ä".repeat(50));
         log.push(LogLevel::Error, "the last words".to_owned());
         assert_eq!(log.take_last_error().as_deref(), Some("the last words"));
-        let (lines, dropped) = log.into_parts();
+        let (lines, dropped) = log.take();
         let lengths: Vec<usize> = lines.iter().map(|line| line.message.len()).collect();
         // 100 - (50 + 16) - 16 leaves 18 bytes, which is nine characters of two bytes.
         assert_eq!(lengths, [50, 18]);
@@ -194,9 +242,61 @@ mod tests {
         for _ in 0..1000 {
             log.push(LogLevel::Debug, String::new());
         }
-        let (lines, dropped) = log.into_parts();
+        let (lines, dropped) = log.take();
         assert!(lines.len() <= 100, "{}", lines.len());
         assert_eq!(dropped.lines, 1000 - u64::try_from(lines.len()).unwrap());
+    }
+
+    fn written(pieces: &[(LogLevel, &[u8])]) -> (Vec<(LogLevel, String)>, Option<String>) {
+        let mut log = LogBuffer::new(64 * 1024);
+        for (level, piece) in pieces {
+            log.write(*level, piece);
+        }
+        log.finish();
+        let last = log.take_last_error();
+        let lines = log.take().0.into_iter();
+        (lines.map(|line| (line.level, line.message)).collect(), last)
+    }
+
+    #[test]
+    fn pieces_become_lines() {
+        let (lines, last) = written(&[
+            (LogLevel::Info, b"one\ntw"),
+            (LogLevel::Error, b"err"),
+            (LogLevel::Info, b"o\r\n\nthree"),
+        ]);
+        let expected = [
+            (LogLevel::Info, "one"),
+            (LogLevel::Info, "two"),
+            (LogLevel::Info, "three"),
+            (LogLevel::Error, "err"),
+        ]
+        .map(|(level, line)| (level, line.to_owned()));
+        assert_eq!(lines, expected);
+        assert_eq!(last.as_deref(), Some("err"));
+    }
+
+    #[test]
+    fn a_panic_is_told_with_its_place_and_its_message() {
+        let (_, last) = written(&[(
+            LogLevel::Error,
+            b"early\nthread 'main' panicked at src/lib.rs:3:5:\nboom\nnote: run with a backtrace\n",
+        )]);
+        let expected = "thread 'main' panicked at src/lib.rs:3:5: boom note: run with a backtrace";
+        assert_eq!(last.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_line_without_an_end_takes_no_more_than_its_share() {
+        let (lines, _) = written(&[(LogLevel::Info, &[b'x'; 10_000])]);
+        let lengths: Vec<usize> = lines.iter().map(|(_, line)| line.len()).collect();
+        assert_eq!(lengths, [4096, 4096, 1808]);
+    }
+
+    #[test]
+    fn invalid_utf8_is_replaced() {
+        let (lines, _) = written(&[(LogLevel::Info, b"a\xffb\n")]);
+        assert_eq!(lines, [(LogLevel::Info, "a\u{fffd}b".to_owned())]);
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! `policy` decides on grants, and the installer of CRDs compares them with those of the cluster.
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use innkeeper_model::{
     Gvk, InvalidApiVersion, InvalidPluginName, InvalidSelector, Manifest, is_dns_label,
 };
 use innkeeper_plan::crd;
 use serde_json::Value;
+
+use crate::convert::Rejected;
 
 // The longest lists. Chosen, not measured: more than any known plugin needs, and few enough that the host can watch the
 // kind of each entry.
@@ -19,40 +21,18 @@ const READS_MAX: usize = 128;
 /// Room for a semantic version with a commit and a build; conditions and metrics show it.
 const VERSION_BYTES_MAX: usize = 128;
 
-/// A list in a description.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The kinds of parents.
-    Parents,
-    /// The CRDs that it brings.
-    Crds,
-    /// The kinds of children.
-    Children,
-    /// The kinds that it reads.
-    Reads,
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Parents => "parents",
-            Self::Crds => "crds",
-            Self::Children => "children",
-            Self::Reads => "reads",
-        })
-    }
-}
+// The lists of a description, as errors name them.
+pub(super) const PARENTS: &str = "parents";
+pub(super) const CRDS: &str = "crds";
+pub(super) const CHILDREN: &str = "children";
+pub(super) const READS: &str = "reads";
 
 /// A mistake in a description, for the author of the plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name.
     #[error("the name is not valid")]
-    Name {
-        /// The problem.
-        #[source]
-        source: InvalidPluginName,
-    },
+    Name(#[from] InvalidPluginName),
     /// The version is missing or too long.
     #[error("the version has {bytes} bytes: give 1 to {VERSION_BYTES_MAX}")]
     Version {
@@ -66,7 +46,7 @@ pub enum Error {
     #[error("there are {count} {part}, at most {max} are allowed")]
     TooMany {
         /// The list.
-        part: Part,
+        part: &'static str,
         /// Its length.
         count: usize,
         /// The longest allowed length.
@@ -76,7 +56,7 @@ pub enum Error {
     #[error("one of the {part} has no valid apiVersion")]
     ApiVersion {
         /// The list.
-        part: Part,
+        part: &'static str,
         /// The problem.
         #[source]
         source: InvalidApiVersion,
@@ -85,7 +65,7 @@ pub enum Error {
     #[error("one of the {part}, {kind}, has an invalid {field} \"{value}\"")]
     KindName {
         /// The list.
-        part: Part,
+        part: &'static str,
         /// The kind.
         kind: Gvk,
         /// The field.
@@ -106,7 +86,7 @@ pub enum Error {
     #[error("{kind} is named twice in {part}")]
     Duplicate {
         /// The list.
-        part: Part,
+        part: &'static str,
         /// The kind, or the name of a CRD.
         kind: String,
     },
@@ -135,24 +115,30 @@ pub enum Error {
     },
 }
 
+impl From<Rejected> for Error {
+    fn from(Rejected { at, problem }: Rejected) -> Self {
+        Self::Json { at, problem }
+    }
+}
+
 /// Checks the lengths of the lists, before they are converted.
-pub(super) fn check_counts(
-    parents: usize,
-    crds: usize,
-    children: usize,
-    reads: usize,
+pub(super) fn check_counts<P, C, H, R>(
+    parents: &[P],
+    crds: &[C],
+    children: &[H],
+    reads: &[R],
 ) -> Result<(), Error> {
     for (part, count, max) in [
-        (Part::Parents, parents, PARENTS_MAX),
-        (Part::Crds, crds, CRDS_MAX),
-        (Part::Children, children, CHILDREN_MAX),
-        (Part::Reads, reads, READS_MAX),
+        (PARENTS, parents.len(), PARENTS_MAX),
+        (CRDS, crds.len(), CRDS_MAX),
+        (CHILDREN, children.len(), CHILDREN_MAX),
+        (READS, reads.len(), READS_MAX),
     ] {
         if count > max {
             return Err(Error::TooMany { part, count, max });
         }
     }
-    if parents == 0 {
+    if parents.is_empty() {
         return Err(Error::NoParent);
     }
     Ok(())
@@ -165,30 +151,20 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
         return Err(Error::Version { bytes });
     }
     for parent in &manifest.parents {
-        check_kind(Part::Parents, &parent.kind)?;
         if !is_dns_label(&parent.plural) {
             return Err(Error::KindName {
-                part: Part::Parents,
+                part: PARENTS,
                 kind: parent.kind.clone(),
                 field: "plural",
                 value: parent.plural.clone(),
             });
         }
     }
-    for child in &manifest.children {
-        check_kind(Part::Children, &child.kind)?;
-    }
+    check_kinds(PARENTS, manifest.parents.iter().map(|parent| &parent.kind))?;
+    check_kinds(CHILDREN, manifest.children.iter().map(|child| &child.kind))?;
     for read in &manifest.reads {
-        check_kind(Part::Reads, &read.kind)?;
+        check_kind(READS, &read.kind)?;
     }
-    // Compared without versions: an object exists in all versions of its kind, so that a kind in two versions would be
-    // watched and written twice.
-    let parents = manifest.parents.iter().map(|parent| &parent.kind);
-    check_distinct(Part::Parents, parents)?;
-    check_distinct(
-        Part::Children,
-        manifest.children.iter().map(|child| &child.kind),
-    )?;
     check_crds(manifest)?;
     if let Some(schema) = &manifest.config_schema {
         // Compiled again for each configuration; checked here so that the author learns of a mistake without one.
@@ -199,9 +175,12 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_distinct<'a>(part: Part, kinds: impl Iterator<Item = &'a Gvk>) -> Result<(), Error> {
+/// Checks kinds that must be distinct. They are compared without versions: an object exists in all versions of its kind,
+/// so that a kind in two versions would be watched and written twice.
+fn check_kinds<'a>(part: &'static str, kinds: impl Iterator<Item = &'a Gvk>) -> Result<(), Error> {
     let mut seen = BTreeSet::new();
     for kind in kinds {
+        check_kind(part, kind)?;
         if !seen.insert(kind.group_kind()) {
             return Err(Error::Duplicate {
                 part,
@@ -212,7 +191,7 @@ fn check_distinct<'a>(part: Part, kinds: impl Iterator<Item = &'a Gvk>) -> Resul
     Ok(())
 }
 
-fn check_kind(part: Part, kind: &Gvk) -> Result<(), Error> {
+fn check_kind(part: &'static str, kind: &Gvk) -> Result<(), Error> {
     let camel_case = kind.kind.starts_with(|c: char| c.is_ascii_uppercase())
         && kind.kind.len() <= 63
         && kind.kind.bytes().all(|c| c.is_ascii_alphanumeric());
@@ -247,7 +226,7 @@ fn check_crds(manifest: &Manifest) -> Result<(), Error> {
             .unwrap_or_default();
         if !names.insert(name) {
             return Err(Error::Duplicate {
-                part: Part::Crds,
+                part: CRDS,
                 kind: name.to_owned(),
             });
         }

@@ -124,7 +124,7 @@ impl Pool {
                     })
             })
             .collect::<Result<_, _>>()
-            .map_err(|source| Error::StartThread { source })?;
+            .map_err(Error::StartThread)?;
         let share = (threads / 2).max(1);
         Ok(Self {
             desk,

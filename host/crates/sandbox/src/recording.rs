@@ -12,7 +12,10 @@ use innkeeper_model::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Context, Job, ObservedChild, Plugin, said::Said};
+use super::{
+    Context, Job, ObservedChild, Plugin,
+    said::{Said, SaidRead},
+};
 
 /// A call as text.
 ///
@@ -56,25 +59,8 @@ struct RecordedChild {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct RecordedRead {
-    read: ReadName,
+    read: SaidRead,
     answer: ReadAnswer,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-enum ReadName {
-    Get {
-        api_version: String,
-        kind: String,
-        namespace: Option<String>,
-        name: String,
-    },
-    List {
-        api_version: String,
-        kind: String,
-        namespace: Option<String>,
-        label_selector: Option<String>,
-    },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -206,7 +192,7 @@ impl Recording {
 /// Answers reads from a recording.
 #[derive(Debug)]
 pub struct RecordedReads {
-    answers: BTreeMap<ReadName, ReadAnswer>,
+    answers: BTreeMap<SaidRead, ReadAnswer>,
     unknown: Vec<ReadKey>,
 }
 
@@ -217,7 +203,7 @@ impl RecordedReads {
     }
 
     fn ask(&mut self, key: ReadKey) -> ReadAnswer {
-        if let Some(answer) = self.answers.get(&ReadName::from(&key)) {
+        if let Some(answer) = self.answers.get(&SaidRead::from(&key)) {
             return answer.clone();
         }
         if !self.unknown.contains(&key) {
@@ -276,34 +262,6 @@ impl From<Recorded<'_>> for ReadAnswer {
     }
 }
 
-impl From<&ReadKey> for ReadName {
-    fn from(key: &ReadKey) -> Self {
-        let owned = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
-        match key {
-            ReadKey::Get(ObjectRef {
-                kind,
-                namespace,
-                name,
-            }) => Self::Get {
-                api_version: kind.api_version(),
-                kind: (*kind.kind).to_owned(),
-                namespace: owned(namespace),
-                name: (**name).to_owned(),
-            },
-            ReadKey::List(ListSelector {
-                kind,
-                namespace,
-                label_selector,
-            }) => Self::List {
-                api_version: kind.api_version(),
-                kind: (*kind.kind).to_owned(),
-                namespace: owned(namespace),
-                label_selector: owned(label_selector),
-            },
-        }
-    }
-}
-
 /// Returns a cached text as JSON; `null` if it is not JSON.
 fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
@@ -319,9 +277,9 @@ mod tests {
         "parent": {"z": 1.0, "a":  "as it is"},
         "children": [{"key": "one", "retained": true, "object": {"kind": "Secret"}}],
         "reads": [
-            {"read": {"get": {"apiVersion": "v1", "kind": "Pod", "namespace": "demo", "name": "a"}}, "answer": {"object": null}},
-            {"read": {"list": {"apiVersion": "v1", "kind": "Pod", "namespace": null, "labelSelector": "a=b"}}, "answer": {"list": [{"kind": "Pod"}]}},
-            {"read": {"list": {"apiVersion": "v1", "kind": "Node", "namespace": null, "labelSelector": null}}, "answer": "notServed"}
+            {"read": {"verb": "get", "apiVersion": "v1", "kind": "Pod", "namespace": "demo", "name": "a"}, "answer": {"object": null}},
+            {"read": {"verb": "list", "apiVersion": "v1", "kind": "Pod", "namespace": null, "labelSelector": "a=b"}, "answer": {"list": [{"kind": "Pod"}]}},
+            {"read": {"verb": "list", "apiVersion": "v1", "kind": "Node", "namespace": null, "labelSelector": null}, "answer": "notServed"}
         ],
         "answer": {"outcome": "keep"}
     }"#;

@@ -1,11 +1,13 @@
 //! The end of a call as JSON, for the output of `render` and for recordings.
 
+use std::sync::Arc;
+
 use innkeeper_model::{
-    ApplyPolicy, Child, FaultKind, Generated, ListSelector, ObjectRef, Outcome, ReadKey, Readiness,
-    RemovalPolicy, Report, reason,
+    ApplyPolicy, Child, FaultKind, Generated, Gvk, Outcome, ReadKey, Readiness, RemovalPolicy,
+    Report, reason,
 };
 use innkeeper_plan as plan;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::End;
@@ -116,50 +118,41 @@ fn as_stated<S: Serializer>(children: &[Child], serializer: S) -> Result<S::Ok, 
     }))
 }
 
-/// A read in the output of `render`.
-#[derive(Serialize)]
+/// A read as text: in the output of `render` and in recordings.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(
     tag = "verb",
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
-enum SaidRead<'a> {
+pub(super) enum SaidRead {
     Get {
-        api_version: String,
-        kind: &'a str,
-        namespace: Option<&'a str>,
-        name: &'a str,
+        #[serde(flatten)]
+        kind: Gvk,
+        namespace: Option<String>,
+        name: String,
     },
     List {
-        api_version: String,
-        kind: &'a str,
-        namespace: Option<&'a str>,
-        label_selector: Option<&'a str>,
+        #[serde(flatten)]
+        kind: Gvk,
+        namespace: Option<String>,
+        label_selector: Option<String>,
     },
 }
 
-impl<'a> From<&'a ReadKey> for SaidRead<'a> {
-    fn from(key: &'a ReadKey) -> Self {
+impl From<&ReadKey> for SaidRead {
+    fn from(key: &ReadKey) -> Self {
+        let owned = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
         match key {
-            ReadKey::Get(ObjectRef {
-                kind,
-                namespace,
-                name,
-            }) => Self::Get {
-                api_version: kind.api_version(),
-                kind: &kind.kind,
-                namespace: namespace.as_deref(),
-                name,
+            ReadKey::Get(read) => Self::Get {
+                kind: read.kind.clone(),
+                namespace: owned(&read.namespace),
+                name: (*read.name).to_owned(),
             },
-            ReadKey::List(ListSelector {
-                kind,
-                namespace,
-                label_selector,
-            }) => Self::List {
-                api_version: kind.api_version(),
-                kind: &kind.kind,
-                namespace: namespace.as_deref(),
-                label_selector: label_selector.as_deref(),
+            ReadKey::List(read) => Self::List {
+                kind: read.kind.clone(),
+                namespace: owned(&read.namespace),
+                label_selector: owned(&read.label_selector),
             },
         }
     }

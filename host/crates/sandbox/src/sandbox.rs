@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use innkeeper_model::{Gvk, Limits, Reads};
-use wasmtime::{Store, Trap, WasmBacktrace};
+use innkeeper_model::{Limits, Reads};
+use wasmtime::{Store, Trap, WasmBacktrace, component::ResourceTableError};
 
 use crate::{
     CallFault, CallLimit, CallReport, Context, End, Engine, Metering, Timing,
     deadline::{self, Stopwatch},
     state::{AnyReads, Ending, StoreState},
+    wasi,
 };
 
 /// Bytes that may be lifted from a guest at once beyond the limit of an answer. An answer that is a little too large is
@@ -19,13 +20,6 @@ const LIFT_BYTES_EXTRA: usize = 1024 * 1024;
 /// Part of the error of wasmtime if more than that would be lifted; a test fails when the text changes.
 const LIFT_REFUSED: &str = "fuel allocated for hostcalls";
 
-/// The end of the guest's part of a call.
-pub(super) enum GuestEnd<T> {
-    Returned(T),
-    Faulted(CallFault),
-    Parked(Gvk),
-}
-
 /// The state of a call that has ended, with its costs.
 pub(super) struct Ran {
     state: StoreState,
@@ -35,14 +29,15 @@ pub(super) struct Ran {
     waited_for_memory: bool,
 }
 
-/// Runs guest code; the instance and all that it holds are gone afterwards.
+/// Runs guest code, and returns its result or the reason for the missing one. The instance and all that it holds are gone
+/// afterwards.
 pub(super) fn run<T>(
     engine: &Engine,
     reads: Box<dyn AnyReads>,
     context: &Context,
     limits: &Limits,
     guest: impl FnOnce(&mut Store<StoreState>) -> wasmtime::Result<T>,
-) -> (GuestEnd<T>, Ran) {
+) -> (Result<T, Ending>, Ran) {
     // Taken before the clock starts, because waiting is not the guest's time, and held until the store is dropped. Memory
     // comes first in every call: with one order, no two calls wait for each other.
     let memory_bytes_max = engine.memory_bytes_max(limits.memory_bytes_max);
@@ -62,14 +57,14 @@ pub(super) fn run<T>(
     let cpu = watch.cpu();
     let left = metered.then(|| store.get_fuel().ok()).flatten();
     let mut state = store.into_data();
-    state.output.finish(&mut state.log);
+    state.log.lock().finish();
     let timing = timing(watch.started_at(), &state, ended_at);
     let waited_for_memory = memory.has_waited();
     let ended = match (state.ending.take(), result) {
-        (Some(Ending::Parked(kind)), _) => GuestEnd::Parked(kind),
-        (Some(Ending::Fault(fault)), _) => GuestEnd::Faulted(fault),
-        (None, Ok(value)) => GuestEnd::Returned(value),
-        (None, Err(error)) => GuestEnd::Faulted(breakdown(&mut state, &error, lift_bytes_max)),
+        (Some(ending), _) => Err(ending),
+        (None, result) => {
+            result.map_err(|error| Ending::Fault(breakdown(&mut state, &error, lift_bytes_max)))
+        }
     };
     let fuel = left.map(|left| u64::MAX - left);
     (
@@ -94,7 +89,7 @@ impl Ran {
             timing,
             waited_for_memory,
         } = self;
-        let (log, log_dropped) = state.log.into_parts();
+        let (log, log_dropped) = state.log.lock().take();
         let report = CallReport {
             end,
             fuel,
@@ -135,6 +130,12 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
             limit_bytes: state.meter.bytes_max(),
         };
     }
+    if let Some(ResourceTableError::Full) = error.downcast_ref() {
+        return CallFault::LimitExceeded {
+            limit: CallLimit::Handles,
+            allowed: wasi::HANDLES_MAX,
+        };
+    }
     let trap = error.downcast_ref::<Trap>();
     let frames = error.downcast_ref::<WasmBacktrace>();
     if trap.is_none() && frames.is_none() && state.instantiated_at.is_some() {
@@ -151,7 +152,8 @@ fn breakdown(state: &mut StoreState, error: &wasmtime::Error, lift_bytes_max: us
             allowed: lift_bytes_max,
         };
     }
-    let message = match (trap, state.log.take_last_error()) {
+    let last_error = state.log.lock().take_last_error();
+    let message = match (trap, last_error) {
         // A panic of a Rust guest ends in this instruction, after its hook wrote the message.
         (Some(Trap::UnreachableCodeReached), Some(last_words)) => last_words,
         (Some(trap), _) => trap.to_string(),

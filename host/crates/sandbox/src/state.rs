@@ -7,22 +7,20 @@
 use std::{any::Any, sync::Arc, time::Instant};
 
 use innkeeper_model::{Gvk, Limits, ListSelector, ObjectRef, ReadFailure, Reads};
+use parking_lot::Mutex;
 
 use crate::{
     call::{CallFault, CallLimit, Context},
     limiter::MemoryMeter,
     log::{LogBuffer, LogLevel},
     random::RandomStream,
-    wasi::{Output, StandardStream},
+    wasi::Wasi,
 };
 
 /// Random bytes in one call of `random`; the contract states this limit.
 const RANDOM_BYTES_PER_CALL_MAX: usize = 4096;
 /// Random bytes in one pass; the contract states this limit.
 const RANDOM_BYTES_MAX: usize = 64 * 1024;
-/// Handles of streams and the like that a guest may hold at a time. Chosen, not measured: far more than
-/// the standard streams need, and each costs the host nothing but this count.
-const HANDLES_MAX: usize = 1000;
 
 /// Reads that can be handed back to the caller in their own type.
 pub(super) trait AnyReads: Reads {
@@ -52,15 +50,16 @@ pub(crate) enum ReadRefusal {
 /// The state of one call.
 pub(crate) struct StoreState {
     pub(super) meter: MemoryMeter,
-    pub(super) log: LogBuffer,
+    /// Shared with the standard streams of the guest, which cannot reach this state.
+    pub(super) log: Arc<Mutex<LogBuffer>>,
     pub(super) ending: Option<Ending>,
     pub(super) reads: Box<dyn AnyReads>,
     pub(super) reads_count: u32,
     pub(super) read_bytes: usize,
     pub(super) used_now: bool,
     pub(super) random_bytes: Option<usize>,
-    /// Output of the guest that is not yet a whole line of the log.
-    pub(super) output: Output,
+    /// None until the guest uses WASI.
+    pub(super) wasi: Option<Box<Wasi>>,
     /// The time at which the instance was complete.
     pub(super) instantiated_at: Option<Instant>,
     /// The time at which the guest had answered.
@@ -69,7 +68,6 @@ pub(crate) struct StoreState {
     read_bytes_max: usize,
     now_ms: u64,
     random: RandomStream,
-    handles: usize,
 }
 
 impl StoreState {
@@ -81,21 +79,20 @@ impl StoreState {
     ) -> Self {
         Self {
             meter: MemoryMeter::new(memory_bytes_max),
-            log: LogBuffer::new(limits.log_bytes_max),
+            log: Arc::new(Mutex::new(LogBuffer::new(limits.log_bytes_max))),
             ending: None,
             reads,
             reads_count: 0,
             read_bytes: 0,
             used_now: false,
             random_bytes: None,
-            output: Output::default(),
+            wasi: None,
             instantiated_at: None,
             answered_at: None,
             reads_max: limits.host_calls_max,
             read_bytes_max: limits.host_call_bytes_max,
             now_ms: context.now_ms,
             random: RandomStream::new(context.seed),
-            handles: 0,
         }
     }
 
@@ -111,37 +108,15 @@ impl StoreState {
     }
 
     pub(super) fn log_takes(&self, level: LogLevel) -> bool {
-        self.log.takes(level)
+        self.log.lock().takes(level)
     }
 
     pub(super) fn log(&mut self, level: LogLevel, message: String) {
-        self.log.push(level, message);
+        self.log.lock().push(level, message);
     }
 
     pub(super) fn log_dropped(&mut self, bytes: usize) {
-        self.log.drop_line(bytes);
-    }
-
-    /// Takes bytes that a guest writes to one of its streams.
-    pub(super) fn write(&mut self, stream: StandardStream, bytes: &[u8]) {
-        self.output.write(stream, bytes, &mut self.log);
-    }
-
-    /// Counts a handle that the guest gets.
-    pub(super) fn count_handle(&mut self) -> wasmtime::Result<()> {
-        self.handles += 1;
-        if self.handles > HANDLES_MAX {
-            return Err(self.fault(CallFault::LimitExceeded {
-                limit: CallLimit::Handles,
-                allowed: HANDLES_MAX,
-            }));
-        }
-        Ok(())
-    }
-
-    /// Counts a handle that the guest dropped.
-    pub(super) fn drop_handle(&mut self) {
-        self.handles = self.handles.saturating_sub(1);
+        self.log.lock().drop_line(bytes);
     }
 
     pub(super) fn now(&mut self) -> u64 {

@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock};
 use innkeeper_model::{Gvk, Limits, ListSelector, ObjectRef, Phase, ReadFailure, Reads};
 
 use super::{
-    fixture::{Guest, V, described, engine},
+    testing::{Guest, V, described, engine},
     *,
 };
 

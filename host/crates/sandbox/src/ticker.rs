@@ -1,109 +1,87 @@
 //! The thread that ticks the epochs of an engine while guests run.
 //!
 //! A thread of its own, because a runtime whose workers are busy would not tick when it matters.
-//! While no guest runs it waits without a timeout, so that an idle host uses no CPU for it.
+//! While no guest runs it is parked, so that an idle host uses no CPU for it.
 
 use std::{
     io,
-    ops::ControlFlow,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use parking_lot::{Condvar, Mutex};
-
 /// Ticks while at least one [`Ticking`] lives; dropping it waits for its thread.
 pub(super) struct Ticker {
-    shared: Arc<TickerShared>,
+    demand: Arc<Demand>,
     thread: Option<JoinHandle<()>>,
-}
-
-struct TickerShared {
-    demand: Mutex<Demand>,
-    /// Notified when the first user arrives, and when the ticker stops.
-    wanted: Condvar,
-    /// Notified when the ticker stops. A condition variable of its own, so that a user that arrives between two ticks does
-    /// not wake the thread.
-    stopped: Condvar,
 }
 
 #[derive(Default)]
 struct Demand {
     /// The number of live [`Ticking`] values.
-    users: usize,
-    stopped: bool,
+    users: AtomicUsize,
+    stopped: AtomicBool,
 }
 
 impl Ticker {
-    /// Starts the thread; it ends when `on_tick` breaks.
-    pub(super) fn start(
-        tick: Duration,
-        mut on_tick: impl FnMut() -> ControlFlow<()> + Send + 'static,
-    ) -> io::Result<Self> {
-        let shared = Arc::new(TickerShared {
-            demand: Mutex::default(),
-            wanted: Condvar::new(),
-            stopped: Condvar::new(),
-        });
-        let theirs = Arc::clone(&shared);
+    /// Starts the thread.
+    pub(super) fn start(tick: Duration, on_tick: impl Fn() + Send + 'static) -> io::Result<Self> {
+        let demand = Arc::new(Demand::default());
+        let theirs = Arc::clone(&demand);
         let thread = thread::Builder::new()
             .name("epochs".to_owned())
-            .spawn(move || while theirs.wait(tick) && on_tick().is_continue() {})?;
+            .spawn(move || {
+                while !theirs.stopped.load(Ordering::SeqCst) {
+                    if theirs.users.load(Ordering::SeqCst) == 0 {
+                        // A user that arrives between these two lines has left its token, so that this returns at once.
+                        thread::park();
+                    } else {
+                        thread::sleep(tick);
+                        on_tick();
+                    }
+                }
+            })?;
         Ok(Self {
-            shared,
+            demand,
             thread: Some(thread),
         })
     }
 
     /// Keeps the ticks on until the returned value is dropped.
     pub(super) fn keep_ticking(&self) -> Ticking<'_> {
-        let mut demand = self.shared.demand.lock();
-        demand.users += 1;
-        let wakes = demand.users == 1;
-        drop(demand);
-        if wakes {
-            self.shared.wanted.notify_one();
+        let others = self.demand.users.fetch_add(1, Ordering::SeqCst);
+        if let (0, Some(thread)) = (others, &self.thread) {
+            thread.thread().unpark();
         }
         Ticking {
-            shared: &self.shared,
+            users: &self.demand.users,
         }
-    }
-}
-
-impl TickerShared {
-    /// Waits until the next tick; returns false if the ticker has stopped.
-    fn wait(&self, tick: Duration) -> bool {
-        let mut demand = self.demand.lock();
-        let idle = |demand: &mut Demand| demand.users == 0 && !demand.stopped;
-        self.wanted.wait_while(&mut demand, idle);
-        // Users that arrive or leave in between do not shorten the tick.
-        self.stopped
-            .wait_while_for(&mut demand, |demand| !demand.stopped, tick);
-        !demand.stopped
     }
 }
 
 /// A user of the ticks.
 #[must_use = "the ticks end with it"]
 pub(super) struct Ticking<'a> {
-    shared: &'a TickerShared,
+    users: &'a AtomicUsize,
 }
 
 impl Drop for Ticking<'_> {
     fn drop(&mut self) {
-        self.shared.demand.lock().users -= 1;
+        self.users.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.shared.demand.lock().stopped = true;
-        self.shared.wanted.notify_one();
-        self.shared.stopped.notify_one();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        self.demand.stopped.store(true, Ordering::SeqCst);
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        thread.thread().unpark();
+        if thread.join().is_err() {
             tracing::error!("the thread that ticks the epochs panicked");
         }
     }
@@ -111,10 +89,7 @@ impl Drop for Ticker {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::atomic::{AtomicU32, Ordering},
-        time::Instant,
-    };
+    use std::{sync::atomic::AtomicU32, time::Instant};
 
     use super::*;
 
@@ -125,7 +100,6 @@ mod tests {
         let counted = Arc::clone(&ticks);
         let ticker = Ticker::start(TICK, move || {
             counted.fetch_add(1, Ordering::SeqCst);
-            ControlFlow::Continue(())
         });
         (ticker.unwrap(), move || ticks.load(Ordering::SeqCst))
     }

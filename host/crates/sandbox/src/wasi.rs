@@ -1,365 +1,293 @@
 //! An empty WASI for plugins: some toolchains always import it.
 //!
-//! No files, no sockets, no environment, no arguments, no input.
-//! Its clock is the fixed clock of the pass, its random bytes follow from the seed of the pass, and its output goes into
-//! the log of the plugin, within the limits of the log.
-//! Nothing here waits: every pollable is always ready.
+//! `wasmtime-wasi` without files, sockets, environment, arguments and input.
+//! The clock, the random bytes and the output are those of the pass, with its limits, and are answered here: the clock
+//! stands still, the random bytes follow from the seed of the pass, and the output goes into the log of the plugin.
+//! Every pollable is ready, so that no call waits.
 //!
-//! Only the imports of a component are linked, by their names. A function without a meaning for plugins ends the call with
-//! a fault that names it. Components with other interfaces are refused before they are compiled.
-//!
-//! Written by hand, because `wasmtime-wasi` needs wasmtime's asynchronous support, and a file system that would have to be
-//! locked.
+//! Only the interfaces that a component imports are linked, and the state of a call is made by its first use of WASI: a
+//! guest without WASI pays for none of it.
 
-mod output;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use wasmtime::{
-    StoreContextMut,
-    component::{
-        Component, ComponentType, Linker, LinkerInstance, Lower, Resource, ResourceType, WasmList,
-        types::ComponentItem,
+use bytes::Bytes;
+use parking_lot::Mutex;
+use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
+use wasmtime_wasi::{
+    async_trait,
+    cli::{WasiCli, WasiCliCtx, WasiCliCtxView},
+    filesystem::{WasiFilesystem, WasiFilesystemCtx, WasiFilesystemCtxView},
+    p2::{
+        DynOutputStream, DynPollable, OutputStream, Pollable, StreamResult,
+        bindings::{
+            cli::{
+                environment, exit, stderr, stdin, stdout, terminal_input, terminal_output,
+                terminal_stderr, terminal_stdin, terminal_stdout,
+            },
+            clocks::{
+                monotonic_clock,
+                wall_clock::{self, Datetime},
+            },
+            filesystem::preopens,
+            io::error,
+            random::{insecure, insecure_seed, random},
+            sync::{
+                filesystem::types,
+                io::{poll, streams},
+            },
+        },
+        subscribe,
     },
 };
 
-pub(super) use self::output::{Output, StandardStream};
-use super::{call::CallFault, state::StoreState};
+use crate::{
+    log::{LogBuffer, LogLevel},
+    state::StoreState,
+};
+
+/// The functions of an interface that answer from the state of the pass.
+type Pass = HasSelf<StoreState>;
+/// The functions of an interface that need the handles of the guest only.
+type Handles = HasSelf<ResourceTable>;
+
+type Link = fn(&mut Linker<StoreState>) -> wasmtime::Result<()>;
+
+/// Makes a list of interfaces, each with the function that links it: name, module, its part of the state, access to that.
+macro_rules! interfaces {
+    ($($name:literal: $module:ident, $part:ty, $access:ident;)*) => {
+        [$(($name, |linker| $module::add_to_linker::<_, $part>(linker, $access))),*]
+    };
+}
 
 /// The supported interfaces.
-const INTERFACES: [&str; 20] = [
-    "wasi:cli/environment",
-    "wasi:cli/exit",
-    "wasi:cli/stdin",
-    "wasi:cli/stdout",
-    "wasi:cli/stderr",
-    "wasi:cli/terminal-input",
-    "wasi:cli/terminal-output",
-    "wasi:cli/terminal-stdin",
-    "wasi:cli/terminal-stdout",
-    "wasi:cli/terminal-stderr",
-    "wasi:clocks/monotonic-clock",
-    "wasi:clocks/wall-clock",
-    "wasi:filesystem/preopens",
-    "wasi:filesystem/types",
-    "wasi:io/error",
-    "wasi:io/poll",
-    "wasi:io/streams",
-    "wasi:random/insecure",
-    "wasi:random/insecure-seed",
-    "wasi:random/random",
-];
+const INTERFACES: [(&str, Link); 20] = interfaces! {
+    "wasi:cli/environment": environment, WasiCli, cli;
+    "wasi:cli/exit": exit, WasiCli, cli;
+    "wasi:cli/stdin": stdin, WasiCli, cli;
+    "wasi:cli/stdout": stdout, Pass, pass;
+    "wasi:cli/stderr": stderr, Pass, pass;
+    "wasi:cli/terminal-input": terminal_input, WasiCli, cli;
+    "wasi:cli/terminal-output": terminal_output, WasiCli, cli;
+    "wasi:cli/terminal-stdin": terminal_stdin, WasiCli, cli;
+    "wasi:cli/terminal-stdout": terminal_stdout, WasiCli, cli;
+    "wasi:cli/terminal-stderr": terminal_stderr, WasiCli, cli;
+    "wasi:clocks/monotonic-clock": monotonic_clock, Pass, pass;
+    "wasi:clocks/wall-clock": wall_clock, Pass, pass;
+    "wasi:filesystem/preopens": preopens, WasiFilesystem, files;
+    "wasi:filesystem/types": types, WasiFilesystem, files;
+    "wasi:io/error": error, Handles, handles;
+    "wasi:io/poll": poll, Handles, handles;
+    "wasi:io/streams": streams, Handles, handles;
+    "wasi:random/insecure": insecure, Pass, pass;
+    "wasi:random/insecure-seed": insecure_seed, Pass, pass;
+    "wasi:random/random": random, Pass, pass;
+};
 
 /// The prefix of the supported versions: later versions of this line only add to the interfaces.
 const VERSIONS: &str = "0.2.";
 
-/// The answer to `check-write`: bytes that a guest may write at a time. Not a limit: longer writes are taken too, and the
-/// log bounds them.
-const WRITE_BYTES_TOLD: u64 = 64 * 1024;
+/// Handles of streams and the like that a guest may hold at a time; a pollable of a clock counts twice. Chosen, not
+/// measured: far more than the standard streams need, and each costs the host about 200 bytes.
+pub(super) const HANDLES_MAX: usize = 1000;
 
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
-const NANOS_PER_MILLI: u64 = 1_000_000;
+/// The answer to `check-write`: bytes that a guest may write at a time. Longer writes are taken too, and the log bounds
+/// them; but the host allocates as many bytes if a guest writes zeroes.
+const WRITE_BYTES_TOLD: usize = 64 * 1024;
 
-/// The resource types. They have no values, because the handles carry no data.
-enum InputStream {}
-enum OutputStream {}
-enum Pollable {}
-enum IoError {}
-enum Descriptor {}
-enum DirectoryEntryStream {}
-enum TerminalInput {}
-enum TerminalOutput {}
+const NANOS_PER_MILLI: u32 = 1_000_000;
 
-/// `wasi:io/streams.stream-error`.
-#[derive(ComponentType, Lower)]
-#[component(variant)]
-enum StreamError {
-    #[component(name = "last-operation-failed")]
-    #[expect(dead_code, reason = "the type has the case, and nothing here fails")]
-    LastOperationFailed(Resource<IoError>),
-    #[component(name = "closed")]
-    Closed,
+/// The state of a guest that uses WASI.
+pub(super) struct Wasi {
+    cli: WasiCliCtx,
+    files: WasiFilesystemCtx,
+    handles: ResourceTable,
 }
 
-/// `wasi:clocks/wall-clock.datetime`.
-#[derive(ComponentType, Lower)]
-#[component(record)]
-struct Datetime {
-    seconds: u64,
-    nanoseconds: u32,
+impl Default for Wasi {
+    fn default() -> Self {
+        let mut handles = ResourceTable::new();
+        handles.set_max_capacity(HANDLES_MAX);
+        Self {
+            cli: WasiCliCtx::default(),
+            files: WasiFilesystemCtx::default(),
+            handles,
+        }
+    }
 }
-
-type Context<'a> = StoreContextMut<'a, StoreState>;
-type Instance<'a> = LinkerInstance<'a, StoreState>;
-type Linked = wasmtime::Result<()>;
 
 /// Returns true if an import is supported.
 pub(super) fn is_known(import: &str) -> bool {
     interface(import).is_some()
 }
 
-fn interface(import: &str) -> Option<&'static str> {
+fn interface(import: &str) -> Option<(&'static str, Link)> {
     let (name, version) = import.split_once('@')?;
-    let known = INTERFACES.into_iter().find(|known| *known == name);
-    known.filter(|_| version.starts_with(VERSIONS))
+    // Versions such as 0.2.0-rc-2023-11-10 are older than the line.
+    let supported = version.starts_with(VERSIONS) && !version.contains('-');
+    let known = INTERFACES.into_iter().find(|(known, _)| *known == name);
+    known.filter(|_| supported)
 }
 
 /// Adds the WASI imports of a component to a linker.
-pub(super) fn link(linker: &mut Linker<StoreState>, component: &Component) -> Linked {
+pub(super) fn link(linker: &mut Linker<StoreState>, component: &Component) -> wasmtime::Result<()> {
     let engine = linker.engine().clone();
     let world = component.component_type();
-    for (import, item) in world.imports(&engine) {
-        let (Some(interface), ComponentItem::ComponentInstance(items)) =
-            (interface(import), item.ty)
-        else {
-            continue;
-        };
-        let mut instance = linker.instance(import)?;
-        for (name, item) in items.exports(&engine) {
-            match item.ty {
-                ComponentItem::Resource(_) => resource(&mut instance, name)?,
-                ComponentItem::ComponentFunc(_) => function(&mut instance, interface, name)?,
-                _ => {}
-            }
-        }
-    }
-    Ok(())
+    // A component may import several versions of an interface, which the linker serves with one.
+    let interfaces: BTreeMap<_, _> = world
+        .imports(&engine)
+        .filter_map(|(import, _)| interface(import))
+        .collect();
+    interfaces.into_values().try_for_each(|link| link(linker))
 }
 
-fn resource(instance: &mut Instance<'_>, name: &str) -> Linked {
-    let kind = match name {
-        "input-stream" => ResourceType::host::<InputStream>(),
-        "output-stream" => ResourceType::host::<OutputStream>(),
-        "pollable" => ResourceType::host::<Pollable>(),
-        "error" => ResourceType::host::<IoError>(),
-        "descriptor" => ResourceType::host::<Descriptor>(),
-        "directory-entry-stream" => ResourceType::host::<DirectoryEntryStream>(),
-        "terminal-input" => ResourceType::host::<TerminalInput>(),
-        "terminal-output" => ResourceType::host::<TerminalOutput>(),
-        _ => return Ok(()),
-    };
-    instance.resource(name, kind, |mut store, _| {
-        store.data_mut().drop_handle();
+fn pass(state: &mut StoreState) -> &mut StoreState {
+    state
+}
+
+fn wasi(state: &mut StoreState) -> &mut Wasi {
+    state.wasi.get_or_insert_default()
+}
+
+fn cli(state: &mut StoreState) -> WasiCliCtxView<'_> {
+    let Wasi { cli, handles, .. } = wasi(state);
+    WasiCliCtxView {
+        ctx: cli,
+        table: handles,
+    }
+}
+
+fn files(state: &mut StoreState) -> WasiFilesystemCtxView<'_> {
+    let Wasi { files, handles, .. } = wasi(state);
+    WasiFilesystemCtxView {
+        ctx: files,
+        table: handles,
+    }
+}
+
+fn handles(state: &mut StoreState) -> &mut ResourceTable {
+    &mut wasi(state).handles
+}
+
+/// A standard stream of the guest. Several handles may be open to one.
+struct LogStream {
+    /// The level of its lines. The error stream has the message of a panic, which must reach the condition even when the
+    /// log is full.
+    level: LogLevel,
+    log: Arc<Mutex<LogBuffer>>,
+}
+
+impl LogStream {
+    fn open(
+        state: &mut StoreState,
+        level: LogLevel,
+    ) -> wasmtime::Result<Resource<DynOutputStream>> {
+        let log = Arc::clone(&state.log);
+        let stream: DynOutputStream = Box::new(Self { level, log });
+        Ok(handles(state).push(stream)?)
+    }
+}
+
+#[async_trait]
+impl Pollable for LogStream {
+    async fn ready(&mut self) {}
+}
+
+impl OutputStream for LogStream {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.log.lock().write(self.level, &bytes);
         Ok(())
-    })
-}
+    }
 
-fn function(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
-    match interface {
-        "wasi:io/streams" => stream(instance, interface, name),
-        "wasi:io/poll" => poll(instance, interface, name),
-        "wasi:clocks/monotonic-clock" | "wasi:clocks/wall-clock" => {
-            clock(instance, interface, name)
-        }
-        _ if interface.starts_with("wasi:random/") => random(instance, interface, name),
-        _ => nothing(instance, interface, name),
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(WRITE_BYTES_TOLD)
     }
 }
 
-/// Functions whose answer is empty.
-fn nothing(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
-    match name {
-        "get-environment" => instance.func_wrap(name, |_: Context<'_>, (): ()| {
-            Ok((Vec::<(String, String)>::new(),))
-        }),
-        "get-arguments" => {
-            instance.func_wrap(name, |_: Context<'_>, (): ()| Ok((Vec::<String>::new(),)))
-        }
-        "initial-cwd" => instance.func_wrap(name, |_: Context<'_>, (): ()| Ok((None::<String>,))),
-        "get-directories" => instance.func_wrap(name, |_: Context<'_>, (): ()| {
-            Ok((Vec::<(Resource<Descriptor>, String)>::new(),))
-        }),
-        "get-terminal-stdin" => instance.func_wrap(name, |_: Context<'_>, (): ()| {
-            Ok((None::<Resource<TerminalInput>>,))
-        }),
-        "get-terminal-stdout" | "get-terminal-stderr" => instance
-            .func_wrap(name, |_: Context<'_>, (): ()| {
-                Ok((None::<Resource<TerminalOutput>>,))
-            }),
-        "get-stdin" => instance.func_wrap(name, |mut store: Context<'_>, (): ()| {
-            store.data_mut().count_handle()?;
-            Ok((Resource::<InputStream>::new_own(0),))
-        }),
-        "get-stdout" => instance.func_wrap(name, |store: Context<'_>, (): ()| {
-            open(store, StandardStream::Output)
-        }),
-        "get-stderr" => instance.func_wrap(name, |store: Context<'_>, (): ()| {
-            open(store, StandardStream::Error)
-        }),
-        _ => refused(instance, interface, name),
+impl stdout::Host for StoreState {
+    fn get_stdout(&mut self) -> wasmtime::Result<Resource<DynOutputStream>> {
+        LogStream::open(self, LogLevel::Info)
     }
 }
 
-fn open(
-    mut store: Context<'_>,
-    stream: StandardStream,
-) -> wasmtime::Result<(Resource<OutputStream>,)> {
-    store.data_mut().count_handle()?;
-    Ok((Resource::new_own(stream.number()),))
-}
-
-fn stream(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
-    match name {
-        "[method]input-stream.read" | "[method]input-stream.blocking-read" => instance.func_wrap(
-            name,
-            |_: Context<'_>, (_, _): (Resource<InputStream>, u64)| {
-                Ok((Err::<Vec<u8>, _>(StreamError::Closed),))
-            },
-        ),
-        "[method]input-stream.skip" | "[method]input-stream.blocking-skip" => instance.func_wrap(
-            name,
-            |_: Context<'_>, (_, _): (Resource<InputStream>, u64)| {
-                Ok((Err::<u64, _>(StreamError::Closed),))
-            },
-        ),
-        "[method]input-stream.subscribe" => instance.func_wrap(
-            name,
-            |store: Context<'_>, (_,): (Resource<InputStream>,)| pollable(store),
-        ),
-        "[method]output-stream.check-write" => {
-            instance.func_wrap(name, |_: Context<'_>, (_,): (Resource<OutputStream>,)| {
-                Ok((Ok::<_, StreamError>(WRITE_BYTES_TOLD),))
-            })
-        }
-        "[method]output-stream.write" | "[method]output-stream.blocking-write-and-flush" => {
-            instance.func_wrap(
-                name,
-                |mut store: Context<'_>,
-                 (stream, bytes): (Resource<OutputStream>, WasmList<u8>)| {
-                    write(&mut store, &stream, &bytes);
-                    Ok((Ok::<(), StreamError>(()),))
-                },
-            )
-        }
-        "[method]output-stream.flush" | "[method]output-stream.blocking-flush" => instance
-            .func_wrap(name, |_: Context<'_>, (_,): (Resource<OutputStream>,)| {
-                Ok((Ok::<(), StreamError>(()),))
-            }),
-        "[method]output-stream.subscribe" => instance.func_wrap(
-            name,
-            |store: Context<'_>, (_,): (Resource<OutputStream>,)| pollable(store),
-        ),
-        _ => refused(instance, interface, name),
+impl stderr::Host for StoreState {
+    fn get_stderr(&mut self) -> wasmtime::Result<Resource<DynOutputStream>> {
+        LogStream::open(self, LogLevel::Error)
     }
 }
 
-fn write(store: &mut Context<'_>, stream: &Resource<OutputStream>, bytes: &WasmList<u8>) {
-    let stream = StandardStream::of(stream.rep());
-    let len = bytes.as_le_slice(&*store).len();
-    // Copied only when the pass still has room for it: a flood costs the host no memory.
-    if store.data().log_takes(stream.level()) {
-        let bytes = bytes.as_le_slice(&*store).to_owned();
-        store.data_mut().write(stream, &bytes);
-    } else {
-        store.data_mut().log_dropped(len);
+impl wall_clock::Host for StoreState {
+    fn now(&mut self) -> wasmtime::Result<Datetime> {
+        let now = Duration::from_millis(self.now());
+        Ok(Datetime {
+            seconds: now.as_secs(),
+            nanoseconds: now.subsec_nanos(),
+        })
+    }
+
+    fn resolution(&mut self) -> wasmtime::Result<Datetime> {
+        Ok(Datetime {
+            seconds: 0,
+            nanoseconds: NANOS_PER_MILLI,
+        })
     }
 }
 
-fn pollable(mut store: Context<'_>) -> wasmtime::Result<(Resource<Pollable>,)> {
-    store.data_mut().count_handle()?;
-    Ok((Resource::new_own(0),))
+/// The end of a wait. The clock stands still, so that no wait would ever end: it is over at once.
+struct WaitOver;
+
+#[async_trait]
+impl Pollable for WaitOver {
+    async fn ready(&mut self) {}
 }
 
-fn poll(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
-    match name {
-        "[method]pollable.ready" => instance
-            .func_wrap(name, |_: Context<'_>, (_,): (Resource<Pollable>,)| {
-                Ok((true,))
-            }),
-        "[method]pollable.block" => {
-            instance.func_wrap(name, |_: Context<'_>, (_,): (Resource<Pollable>,)| Ok(()))
-        }
-        "poll" => instance.func_wrap(
-            name,
-            |mut store: Context<'_>, (polled,): (Vec<Resource<Pollable>>,)| {
-                if polled.is_empty() {
-                    return Err(broke_down(&mut store, "it polls nothing"));
-                }
-                let all: Vec<u32> = (0..).take(polled.len()).collect();
-                Ok((all,))
-            },
-        ),
-        _ => refused(instance, interface, name),
+impl monotonic_clock::Host for StoreState {
+    fn now(&mut self) -> wasmtime::Result<u64> {
+        Ok(self.now().saturating_mul(NANOS_PER_MILLI.into()))
+    }
+
+    fn resolution(&mut self) -> wasmtime::Result<u64> {
+        Ok(NANOS_PER_MILLI.into())
+    }
+
+    fn subscribe_instant(&mut self, _: u64) -> wasmtime::Result<Resource<DynPollable>> {
+        let handles = handles(self);
+        let wait = handles.push(WaitOver)?;
+        subscribe(handles, wait)
+    }
+
+    fn subscribe_duration(&mut self, _: u64) -> wasmtime::Result<Resource<DynPollable>> {
+        monotonic_clock::Host::subscribe_instant(self, 0)
     }
 }
 
-fn clock(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
-    match (interface, name) {
-        ("wasi:clocks/wall-clock", "now") => {
-            instance.func_wrap(name, |mut store: Context<'_>, (): ()| {
-                let nanos = nanos(&mut store);
-                let nanoseconds = u32::try_from(nanos % NANOS_PER_SECOND).unwrap_or_default();
-                let seconds = nanos / NANOS_PER_SECOND;
-                Ok((Datetime {
-                    seconds,
-                    nanoseconds,
-                },))
-            })
-        }
-        ("wasi:clocks/wall-clock", "resolution") => {
-            instance.func_wrap(name, |_: Context<'_>, (): ()| {
-                let nanoseconds = u32::try_from(NANOS_PER_MILLI).unwrap_or_default();
-                Ok((Datetime {
-                    seconds: 0,
-                    nanoseconds,
-                },))
-            })
-        }
-        (_, "now") => instance.func_wrap(name, |mut store: Context<'_>, (): ()| {
-            Ok((nanos(&mut store),))
-        }),
-        (_, "resolution") => {
-            instance.func_wrap(name, |_: Context<'_>, (): ()| Ok((NANOS_PER_MILLI,)))
-        }
-        // The clock stands still, so that no wait would ever end: it is over at once.
-        (_, "subscribe-instant" | "subscribe-duration") => {
-            instance.func_wrap(name, |store: Context<'_>, (_,): (u64,)| pollable(store))
-        }
-        _ => refused(instance, interface, name),
+impl random::Host for StoreState {
+    fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        self.random(u32::try_from(len).unwrap_or(u32::MAX))
+    }
+
+    fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
+        let bytes = self.random(8)?.into_iter();
+        Ok(bytes.fold(0, |number, byte| number << 8 | u64::from(byte)))
     }
 }
 
-/// Returns the time of the pass in nanoseconds since the Unix epoch, for both clocks.
-fn nanos(store: &mut Context<'_>) -> u64 {
-    store.data_mut().now().saturating_mul(NANOS_PER_MILLI)
-}
+impl insecure::Host for StoreState {
+    fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        random::Host::get_random_bytes(self, len)
+    }
 
-fn random(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
-    match name {
-        "get-random-bytes" | "get-insecure-random-bytes" => {
-            instance.func_wrap(name, |mut store: Context<'_>, (len,): (u64,)| {
-                let len = u32::try_from(len).unwrap_or(u32::MAX);
-                Ok((store.data_mut().random(len)?,))
-            })
-        }
-        "get-random-u64" | "get-insecure-random-u64" => instance
-            .func_wrap(name, |mut store: Context<'_>, (): ()| {
-                Ok((random_number(&mut store)?,))
-            }),
-        "insecure-seed" => instance.func_wrap(name, |mut store: Context<'_>, (): ()| {
-            let seed = (random_number(&mut store)?, random_number(&mut store)?);
-            Ok((seed,))
-        }),
-        _ => refused(instance, interface, name),
+    fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
+        random::Host::get_random_u64(self)
     }
 }
 
-fn random_number(store: &mut Context<'_>) -> wasmtime::Result<u64> {
-    let bytes = store.data_mut().random(8)?;
-    Ok(bytes
-        .iter()
-        .fold(0, |number, byte| number << 8 | u64::from(*byte)))
-}
-
-/// A function without a meaning for plugins: on files, which do not exist, or an exit without an answer.
-fn refused(instance: &mut Instance<'_>, interface: &'static str, name: &str) -> Linked {
-    let problem = format!("it called {name} of {interface}, which no plugin has");
-    instance.func_new(name, move |mut store, _, _, _| {
-        Err(broke_down(&mut store, &problem))
-    })
-}
-
-fn broke_down(store: &mut Context<'_>, problem: &str) -> wasmtime::Error {
-    store.data_mut().fault(CallFault::Trapped {
-        message: problem.to_owned(),
-        backtrace: Vec::new(),
-    })
+impl insecure_seed::Host for StoreState {
+    fn insecure_seed(&mut self) -> wasmtime::Result<(u64, u64)> {
+        let mut number = || random::Host::get_random_u64(self);
+        Ok((number()?, number()?))
+    }
 }

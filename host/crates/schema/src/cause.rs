@@ -1,14 +1,13 @@
 //! The reasons for a rejection.
 
-use std::fmt;
-
 use serde_json::Value;
 
 /// The longest value that a message shows, in bytes: one line of a terminal with a path beside it.
 const SHOWN_BYTES_MAX: usize = 60;
 
 /// One reason for a rejection.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("{path}: {message}")]
 pub struct RejectionCause {
     /// The field: `spec.containers[0].name`; `the object` for the whole of it.
     pub path: String,
@@ -41,10 +40,10 @@ impl RejectionCause {
     }
 }
 
-impl fmt::Display for RejectionCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)
-    }
+/// Returns all causes in one line.
+pub(super) fn joined(causes: &[RejectionCause], separator: &str) -> String {
+    let causes: Vec<String> = causes.iter().map(ToString::to_string).collect();
+    causes.join(separator)
 }
 
 /// Returns a value as a message shows it; a long one is only mentioned.
@@ -59,27 +58,15 @@ pub(super) fn shown(value: &Value) -> String {
 
 /// An object that the API server would reject with 422.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{subject} is invalid: {}", joined(causes, "; "))]
 pub struct Rejection {
-    subject: String,
-    causes: Vec<RejectionCause>,
+    pub(super) subject: String,
+    pub(super) causes: Vec<RejectionCause>,
 }
 
 impl Rejection {
-    pub(super) fn new(subject: String, mut causes: Vec<RejectionCause>) -> Self {
-        causes.sort();
-        causes.dedup();
-        Self { subject, causes }
-    }
-
     /// The reasons, ordered by path; at least one, none twice.
     pub fn causes(&self) -> &[RejectionCause] {
         &self.causes
-    }
-}
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let causes: Vec<String> = self.causes.iter().map(RejectionCause::to_string).collect();
-        write!(f, "{} is invalid: {}", self.subject, causes.join("; "))
     }
 }

@@ -74,11 +74,11 @@ fn is_prefix(text: &str) -> bool {
 }
 
 fn is_label_key(text: &str) -> bool {
-    let (prefix, name) = match text.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, text),
-    };
-    prefix.is_none_or(is_subdomain) && !name.is_empty() && has_form("label value", name)
+    let is_name = |name: &str| !name.is_empty() && has_form("label value", name);
+    text.split_once('/').map_or_else(
+        || is_name(text),
+        |(prefix, name)| is_subdomain(prefix) && is_name(name),
+    )
 }
 
 fn is_hostname(text: &str) -> bool {

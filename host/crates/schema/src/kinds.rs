@@ -33,10 +33,13 @@ impl Kinds {
 
     /// The plural and scope of a kind.
     pub fn resource_of(&self, kind: &Gvk) -> Resource {
-        let (plural, scope) = match self.known.get(&kind.group_kind()) {
-            Some((plural, scope)) => (Arc::clone(plural), *scope),
-            None => (plural_of(kind), scope_of(kind)),
-        };
+        let known = self.known.get(&kind.group_kind()).cloned();
+        let (plural, scope) = known.unwrap_or_else(|| {
+            let gvk = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
+            let name = format!("{}/{}", kind.group, kind.kind);
+            let is_cluster = CLUSTER_SCOPED.lines().any(|listed| listed == name);
+            (ApiResource::from_gvk(&gvk).plural.into(), scope(is_cluster))
+        });
         Resource {
             kind: kind.clone(),
             plural,
@@ -60,32 +63,14 @@ pub fn kind_of_crd(crd: &Map<String, Value>) -> Option<GroupKind> {
 
 fn of_crd(crd: &Map<String, Value>) -> Option<(GroupKind, (Arc<str>, Scope))> {
     let spec = crd.get("spec")?;
-    let scope = parse_scope(spec.get("scope")?.as_str()?);
+    let scope = scope(spec.get("scope")?.as_str()? == "Cluster");
     let plural = spec.pointer("/names/plural")?.as_str()?;
     Some((kind_of_crd(crd)?, (Arc::from(plural), scope)))
 }
 
-/// Reads `spec.scope` of a CustomResourceDefinition.
-pub(super) fn parse_scope(scope: &str) -> Scope {
-    if scope == "Cluster" {
-        Scope::Cluster
-    } else {
-        Scope::Namespaced
-    }
-}
-
-fn plural_of(kind: &Gvk) -> Arc<str> {
-    let kind = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
-    ApiResource::from_gvk(&kind).plural.into()
-}
-
-fn scope_of(kind: &Gvk) -> Scope {
-    let name = format!("{}/{}", kind.group, kind.kind);
-    if CLUSTER_SCOPED.lines().any(|listed| listed == name) {
-        Scope::Cluster
-    } else {
-        Scope::Namespaced
-    }
+pub(super) const fn scope(is_cluster: bool) -> Scope {
+    use Scope::{Cluster, Namespaced};
+    if is_cluster { Cluster } else { Namespaced }
 }
 
 #[cfg(test)]

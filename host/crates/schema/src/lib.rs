@@ -18,8 +18,6 @@ mod structure;
 #[cfg(test)]
 mod tests;
 
-use std::mem;
-
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
@@ -87,7 +85,7 @@ impl Schema {
             text.ok_or_else(|| Error::Missing(format!("spec{field}")))
         };
         let (group, kind) = (text("/group")?, text("/names/kind")?);
-        let scope = kinds::parse_scope(text("/scope")?);
+        let scope = kinds::scope(text("/scope")? == "Cluster");
         let mut versions = spec["versions"].as_array().into_iter().flatten();
         let served = versions.find(|served| served["name"] == version);
         let schema = served.map(|served| &served["schema"]["openAPIV3Schema"]);
@@ -135,11 +133,16 @@ impl Schema {
         let status = fields
             .filter(|_| self.status_is_subresource)
             .and_then(|all| all.remove("status"));
-        let causes = self.check(&object);
+        let mut causes = self.check(&object);
         if !causes.is_empty() {
-            return Err(Rejection::new(subject, causes));
+            causes.sort();
+            causes.dedup();
+            return Err(Rejection { subject, causes });
         }
-        let mut object = object.as_object_mut().map(mem::take).unwrap_or_default();
+        let mut object = object
+            .as_object_mut()
+            .map(std::mem::take)
+            .unwrap_or_default();
         object.extend(status.map(|status| ("status".to_owned(), status)));
         Ok(Admitted {
             object,
@@ -149,7 +152,12 @@ impl Schema {
 
     fn check(&self, object: &Value) -> Vec<RejectionCause> {
         let mut causes = structure::check(&self.validator, object);
-        let root = SchemaValue::new(&self.root, object, String::new(), String::new());
+        let root = SchemaValue {
+            node: &self.root,
+            value: object,
+            path: String::new(),
+            schema_path: String::new(),
+        };
         root.visit(&mut |place| {
             let SchemaValue { node, path, .. } = place;
             match place.value {

@@ -46,15 +46,6 @@ pub(super) struct SchemaValue<'a> {
 }
 
 impl<'a> SchemaValue<'a> {
-    pub(super) fn new(node: &'a Node, value: &'a Value, path: String, schema_path: String) -> Self {
-        Self {
-            node,
-            value,
-            path,
-            schema_path,
-        }
-    }
-
     /// Calls `check` with this place and all below it that have a schema, except nulls, which the type alone judges.
     pub(super) fn visit(&self, check: &mut impl FnMut(&Self)) {
         if self.value.is_null() {
@@ -64,7 +55,13 @@ impl<'a> SchemaValue<'a> {
         let (path, schema_path) = (&self.path, &self.schema_path);
         let mut below = |node: Option<&'a Node>, value: &'a Value, path, schema_path| {
             if let Some(node) = node {
-                Self::new(node, value, path, schema_path).visit(check);
+                let place = Self {
+                    node,
+                    value,
+                    path,
+                    schema_path,
+                };
+                place.visit(check);
             }
         };
         match self.value {

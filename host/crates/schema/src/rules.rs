@@ -55,11 +55,10 @@ impl CompiledRules {
             let typed = property(typed, name).unwrap_or(inner);
             self.collect(inner, typed, &child(path, name))?;
         }
-        if let Some(inner) = entries(node) {
-            self.collect(inner, entries(typed).unwrap_or(inner), &entry(path, ""))?;
-        }
-        if let Some(inner) = items(node) {
-            self.collect(inner, items(typed).unwrap_or(inner), &entry(path, ""))?;
+        for below in [entries, items] {
+            if let Some(inner) = below(node) {
+                self.collect(inner, below(typed).unwrap_or(inner), &entry(path, ""))?;
+            }
         }
         let mut parts = node.all_of.iter().flatten();
         parts.try_for_each(|part| self.collect(part, typed, path))
@@ -70,11 +69,13 @@ impl CompiledRules {
         let mut causes = Vec::new();
         for compiled in self.0.get(&place.schema_path).into_iter().flatten() {
             let value = convert(place.value, Some(place.node));
-            let errors = validate_compiled(compiled, &value, None)
-                .err()
-                .into_iter()
-                .flatten();
-            causes.extend(errors.map(|error| cause(&error, compiled, &place.path)));
+            if let Err(errors) = validate_compiled(compiled, &value, None) {
+                causes.extend(
+                    errors
+                        .iter()
+                        .map(|error| cause(error, compiled, &place.path)),
+                );
+            }
         }
         causes
     }

@@ -9,7 +9,7 @@ use jsonschema::{
 use serde_json::{Map, Number, Value, json};
 
 use super::{
-    cause::{RejectionCause, shown},
+    cause::{RejectionCause, joined, shown},
     format,
     node::{Node, child, item},
 };
@@ -120,6 +120,7 @@ fn cause(error: &ValidationError<'_>) -> RejectionCause {
     let text = error.masked_with(value.as_str()).to_string();
     // A list is not the remedy, although the API server accepts it there.
     let text = text.replace(r#"types "string", "array""#, r#"type "string""#);
+    let plain = |text: &str| RejectionCause::new(path.as_str(), text);
     match error.kind() {
         Kind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
@@ -127,16 +128,10 @@ fn cause(error: &ValidationError<'_>) -> RejectionCause {
         }
         Kind::AnyOf { context } => alternatives(path, "anyOf", context),
         Kind::OneOfNotValid { context } => alternatives(path, "oneOf", context),
-        Kind::OneOfMultipleValid { .. } => {
-            RejectionCause::new(path, "matches more than one alternative (oneOf)")
-        }
-        Kind::Not { schema } if *schema == json!({}) => {
-            RejectionCause::new(path, "must not be set")
-        }
-        Kind::Not { .. } => RejectionCause::new(path, "has a form that is excluded (not)"),
-        Kind::Contains => {
-            RejectionCause::new(path, "has more than one entry with controller: true")
-        }
+        Kind::OneOfMultipleValid { .. } => plain("matches more than one alternative (oneOf)"),
+        Kind::Not { schema } if *schema == json!({}) => plain("must not be set"),
+        Kind::Not { .. } => plain("has a form that is excluded (not)"),
+        Kind::Contains => plain("has more than one entry with controller: true"),
         Kind::PropertyNames { error } => RejectionCause::new(path, cause(error).message),
         Kind::Format { format } => RejectionCause {
             blocks_rules: format::known(format).is_some(),
@@ -163,11 +158,7 @@ fn alternatives(
     context: &[Vec<ValidationError<'_>>],
 ) -> RejectionCause {
     let causes: Vec<RejectionCause> = context.iter().flatten().map(cause).collect();
-    let problems = causes
-        .iter()
-        .map(RejectionCause::to_string)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let problems = joined(&causes, ", ");
     let message = format!("matches no alternative ({keyword}): {problems}");
     RejectionCause {
         blocks_rules: causes.iter().any(|cause| cause.blocks_rules),

@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -77,60 +77,39 @@ impl Guard {
     }
 }
 
+/// Addresses at which a cloud answers each of its machines, and which are in no registry of special addresses.
+///
+/// Others are in blocks of the registries: 169.254.169.254 of most clouds, fd00:ec2::254 of AWS, 100.100.100.200 of
+/// Alibaba Cloud, 192.0.0.192 of Oracle Cloud.
+const CLOUD: [IpAddr; 1] = [
+    // Azure: https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+];
+
 /// Returns true if an address belongs to one server for all of the Internet.
 ///
-/// An address that carries an IPv4 address inside is as public as that one.
+/// [`iprfc::RFC6890`] is the content of the registries of special-purpose addresses at IANA, with every block that they
+/// ever had.
 pub(super) fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => {
-            let [.., c, d] = address.segments();
-            let [[a, b], [c, d]] = [c.to_be_bytes(), d.to_be_bytes()];
-            let inner = Ipv4Addr::new(a, b, c, d);
-            match address.segments() {
-                // Mapped addresses, and those of translators (RFC 6052).
-                [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => is_public_v4(inner),
-                _ => is_public_v6(address),
-            }
+    let address = reached(address);
+    let is_unicast = match address {
+        IpAddr::V4(address) => !address.is_multicast(),
+        // Global unicast is one eighth of all addresses.
+        IpAddr::V6(address) => address.segments()[0] & 0xe000 == 0x2000,
+    };
+    is_unicast && !iprfc::RFC6890.contains(&address) && !CLOUD.contains(&address)
+}
+
+/// Returns the IPv4 address inside a mapped address or an address of a translator (RFC 6052), and any other as it is.
+fn reached(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(outer) = address else {
+        return address;
+    };
+    match outer.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low)).into()
         }
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    /// From the registry of special-purpose addresses (RFC 6890), and multicast.
-    const SPECIAL: [([u8; 4], u32); 15] = [
-        ([0, 0, 0, 0], 8),
-        ([10, 0, 0, 0], 8),
-        ([100, 64, 0, 0], 10),
-        ([127, 0, 0, 0], 8),
-        ([169, 254, 0, 0], 16),
-        ([172, 16, 0, 0], 12),
-        ([192, 0, 0, 0], 24),
-        ([192, 0, 2, 0], 24),
-        ([192, 88, 99, 0], 24),
-        ([192, 168, 0, 0], 16),
-        ([198, 18, 0, 0], 15),
-        ([198, 51, 100, 0], 24),
-        ([203, 0, 113, 0], 24),
-        ([224, 0, 0, 0], 4),
-        ([240, 0, 0, 0], 4),
-    ];
-    !SPECIAL.into_iter().any(|(network, bits)| {
-        let differing = u32::from(address) ^ u32::from_be_bytes(network);
-        differing.leading_zeros() >= bits
-    })
-}
-
-/// Global unicast is one eighth of all addresses; some of it is for tunnels, tests and documentation.
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    match address.segments() {
-        // Protocol assignments, Teredo among them; documentation.
-        [0x2001, second, ..] => second >= 0x200 && second != 0xdb8,
-        // 6to4: the end of the tunnel is an IPv4 address inside this one, and any user can choose it.
-        [0x2002, ..] => false,
-        // Documentation.
-        [0x3fff, second, ..] => second > 0xfff,
-        [first, ..] => first & 0xe000 == 0x2000,
+        _ => address,
     }
 }
 
@@ -149,6 +128,8 @@ mod tests {
             "172.15.255.255",
             "172.32.0.0",
             "223.255.255.255",
+            "168.63.129.15",
+            "168.63.129.17",
             "2606:4700:4700::1111",
             "2001:4860:4860::8888",
             "::ffff:1.1.1.1",
@@ -185,6 +166,14 @@ mod tests {
             "2002:7f00:1::",
             "3fff:0:1::",
             "5f00::1",
+            "fec0::1",
+            "4000::1",
+            // The machine's own cloud.
+            "168.63.129.16",
+            "::ffff:168.63.129.16",
+            "64:ff9b::a83f:8110",
+            "100.100.100.200",
+            "192.0.0.192",
         ] {
             assert!(!is_public(address.parse().unwrap()), "{address}");
         }

@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::Digest;
 use serde_json::Value;
 
-use super::{ConfigMap, Expectation, Failure, Fetched, accept};
+use super::{ConfigMap, Failure, FailureKind, Part, error::check_size};
 
 /// The name of a ConfigMap, for people.
 pub(super) fn name(object: &Value) -> &str {
@@ -13,53 +13,45 @@ pub(super) fn name(object: &Value) -> &str {
         .unwrap_or("without a name")
 }
 
-pub(super) fn fetch(
-    map: &ConfigMap,
-    expectation: &Expectation,
-    bytes_max: u64,
-) -> Result<Fetched, Failure> {
-    let bytes = binary(&map.object, &map.key)?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > bytes_max {
-        return Err(Failure::TooLarge {
-            what: "the plugin",
-            max: bytes_max,
-        });
-    }
-    let signature = if expectation.keys.is_empty() {
-        None
-    } else {
-        Some(signature(&map.object, &format!("{}.sig", map.key))?)
+/// Reads a part of the plugin. The signature may also be in `data`: kubectl puts text there.
+pub(super) fn read(
+    ConfigMap { object, key }: &ConfigMap,
+    part: Part,
+) -> Result<(Vec<u8>, Digest), Failure> {
+    let key = format!("{key}{}", part.suffix);
+    let text = object["data"][&key].as_str();
+    let bytes = match text.filter(|_| part.is_signature()) {
+        Some(text) => text.as_bytes().to_vec(),
+        None => binary(object, &key)?,
     };
+    let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    check_size(part.what, size, part.bytes_max)?;
     let digest = Digest::of(&bytes);
-    accept(bytes, digest, expectation, signature.as_deref())
-}
-
-/// The signature may also be in `data`: kubectl puts text there.
-fn signature(object: &Value, key: &str) -> Result<Vec<u8>, Failure> {
-    if let Some(text) = object["data"][key].as_str() {
-        return Ok(text.as_bytes().to_vec());
-    }
-    match binary(object, key) {
-        Err(Failure::KeyMissing { .. }) => Err(Failure::Unsigned {
-            looked_for: format!("the key {key}"),
-        }),
-        found => found,
-    }
+    Ok((bytes, digest))
 }
 
 fn binary(object: &Value, key: &str) -> Result<Vec<u8>, Failure> {
     let values = object["binaryData"].as_object();
     let Some(encoded) = values.and_then(|values| values.get(key)) else {
-        return Err(Failure::KeyMissing {
-            key: key.to_owned(),
-            found: values.map_or_else(Vec::new, |values| values.keys().cloned().collect()),
-            is_text: object["data"].get(key).is_some(),
-        });
+        let found: Vec<&str> = values
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| &**key)
+            .collect();
+        let found = if found.is_empty() {
+            "none".to_owned()
+        } else {
+            found.join(", ")
+        };
+        let is_text = object["data"].get(key).is_some();
+        let hint = "; there is one in data, which holds text: put the file into binaryData";
+        let hint = if is_text { hint } else { "" };
+        let message = format!("binaryData has no key {key}, it has {found}{hint}");
+        return Err(FailureKind::KeyMissing.failure(message));
     };
-    STANDARD
-        .decode(encoded.as_str().unwrap_or_default())
-        .map_err(|source| Failure::KeyNotBase64 {
-            key: key.to_owned(),
-            source,
-        })
+    let decoded = STANDARD.decode(encoded.as_str().unwrap_or_default());
+    decoded.map_err(|source| {
+        let message = format!("the value of {key} in binaryData is not base64");
+        FailureKind::ArtifactMalformed.because(message, source)
+    })
 }

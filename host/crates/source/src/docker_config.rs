@@ -50,9 +50,12 @@ impl DockerConfig {
     /// Reads the value of `.dockerconfigjson`.
     pub fn from_json(text: &[u8]) -> Result<Self, Failure> {
         // The text may hold passwords where it is malformed, so its parse errors are not shown.
-        let stored: StoredLogins = serde_json::from_slice(text).map_err(|_| Failure::Credentials {
-            host: "all registries".to_owned(),
-            problem: "the pull secret is not of the form {\"auths\": {\"registry\": {\"auth\": ...}}}",
+        let stored: StoredLogins = serde_json::from_slice(text).map_err(|_| {
+            let form = r#"{"auths": {"registry": {"auth": ...}}}"#;
+            Failure::credentials(
+                "all registries",
+                &format!("the pull secret is not of the form {form}"),
+            )
         })?;
         let mut logins = Vec::new();
         for (key, login) in stored.auths {
@@ -76,33 +79,26 @@ impl DockerConfig {
 
 impl StoredLogin {
     fn read(self, key: &str) -> Result<Option<Login>, Failure> {
-        let Self {
-            auth,
-            username,
-            password,
-            identitytoken,
-            registrytoken,
-        } = self;
-        if !registrytoken.is_empty() {
-            return Ok(Some(Login::Registry(registrytoken.into())));
+        if !self.registrytoken.is_empty() {
+            return Ok(Some(Login::Registry(self.registrytoken.into())));
         }
-        if !identitytoken.is_empty() {
-            return Ok(Some(Login::Identity(identitytoken.into())));
+        if !self.identitytoken.is_empty() {
+            return Ok(Some(Login::Identity(self.identitytoken.into())));
         }
-        let (user, password) = if auth.is_empty() {
-            (username, password)
+        let (user, password) = if self.auth.is_empty() {
+            (self.username, self.password)
         } else {
             STANDARD
-                .decode(auth)
+                .decode(self.auth)
                 .ok()
                 .and_then(|pair| String::from_utf8(pair).ok())
                 .and_then(|pair| {
                     let (user, password) = pair.split_once(':')?;
                     Some((user.to_owned(), password.trim_end_matches('\0').to_owned()))
                 })
-                .ok_or_else(|| Failure::Credentials {
-                    host: key.to_owned(),
-                    problem: "auth in the pull secret is not the base64 of name:password",
+                .ok_or_else(|| {
+                    let problem = "auth in the pull secret is not the base64 of name:password";
+                    Failure::credentials(key, problem)
                 })?
         };
         // `docker login` with a credential helper leaves empty entries.

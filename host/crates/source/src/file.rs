@@ -1,7 +1,7 @@
 //! A plugin as a file below one directory, and no file elsewhere.
 
 use std::{
-    io::Read,
+    io::{self, Read},
     os::fd::OwnedFd,
     path::{Component, Path},
 };
@@ -12,81 +12,43 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Expectation, Failure, Fetched, File, Settings, accept, signature};
+use super::{Failure, FailureKind, File, Part, Settings, error::check_size};
 
-pub(super) async fn fetch(
+/// Reads a part of the plugin; the signature is beside the file.
+pub(super) async fn read(
     settings: &Settings,
     file: &File,
-    expectation: &Expectation,
-) -> Result<Fetched, Failure> {
-    let directory = settings.source_dir.clone().ok_or(Failure::NoSourceDir)?;
-    let (path, bytes_max) = (file.path.clone(), settings.bytes_max);
-    let expectation = expectation.clone();
-    let work = move || read_and_check(&directory, &path, bytes_max, &expectation);
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(Failure::Panicked)?
-}
-
-fn read_and_check(
-    directory: &Path,
-    path: &str,
-    bytes_max: u64,
-    expectation: &Expectation,
-) -> Result<Fetched, Failure> {
-    let directory = openat(
-        CWD,
-        directory,
-        OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .map_err(|source| Failure::OpenSourceDir {
-        path: directory.to_owned(),
-        source: source.into(),
+    part: Part,
+) -> Result<(Vec<u8>, Digest), Failure> {
+    let directory = settings.source_dir.clone().ok_or_else(|| {
+        FailureKind::NoSourceDir
+            .failure("the host has no directory for plugin files: start it with --source-dir DIR")
     })?;
-    let bytes = read(&directory, path, "the plugin", bytes_max)?;
-    let signature = if expectation.keys.is_empty() {
-        None
-    } else {
-        let path = format!("{path}.sig");
-        match read(
-            &directory,
-            &path,
-            "the signature",
-            signature::FILE_BYTES_MAX,
-        ) {
-            Err(Failure::FileMissing) => return Err(Failure::Unsigned { looked_for: path }),
-            read => Some(read?),
-        }
-    };
-    let digest = Digest::of(&bytes);
-    accept(bytes, digest, expectation, signature.as_deref())
+    let path = format!("{}{}", file.path, part.suffix);
+    tokio::task::spawn_blocking(move || read_below(&directory, &path, part))
+        .await
+        .map_err(|source| FailureKind::ReadFailed.because("failed to finish reading", source))?
 }
 
-fn read(
-    directory: &OwnedFd,
-    path: &str,
-    what: &'static str,
-    bytes_max: u64,
-) -> Result<Vec<u8>, Failure> {
-    let file = std::fs::File::from(open(directory, path)?);
-    let failed = |source| Failure::ReadFile { source };
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(Failure::PathRefused {
-            problem: "it is not a regular file",
-        });
+fn read_below(directory: &Path, path: &str, part: Part) -> Result<(Vec<u8>, Digest), Failure> {
+    let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    let opened = openat(CWD, directory, flags, Mode::empty()).map_err(|source| {
+        let directory = directory.display();
+        let message = format!("failed to open {directory}, the directory for plugin files");
+        FailureKind::ReadFailed.because(message, io::Error::from(source))
+    })?;
+    let file = std::fs::File::from(open(&opened, path)?);
+    if !file.metadata().map_err(unreadable)?.is_file() {
+        return Err(refused("it is not a regular file"));
     }
     let mut bytes = Vec::new();
-    file.take(bytes_max.saturating_add(1))
+    file.take(part.bytes_max.saturating_add(1))
         .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > bytes_max {
-        return Err(Failure::TooLarge {
-            what,
-            max: bytes_max,
-        });
-    }
-    Ok(bytes)
+        .map_err(unreadable)?;
+    let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    check_size(part.what, size, part.bytes_max)?;
+    let digest = Digest::of(&bytes);
+    Ok((bytes, digest))
 }
 
 /// Opens a file below the directory.
@@ -100,20 +62,25 @@ fn open(directory: &OwnedFd, path: &str) -> Result<OwnedFd, Failure> {
             .components()
             .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if !plain {
-        return Err(Failure::PathRefused {
-            problem: "it must be a path from the directory downwards, without ..",
-        });
+        return Err(refused(
+            "it must be a path from the directory downwards, without ..",
+        ));
     }
     // Without NONBLOCK, opening a pipe would block until another process writes into it.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     openat2(directory, path, flags, Mode::empty(), resolve).map_err(|error| match error {
-        Errno::NOENT | Errno::NOTDIR => Failure::FileMissing,
-        Errno::XDEV | Errno::LOOP => Failure::PathRefused {
-            problem: "a link in it leads out of the directory",
-        },
-        _ => Failure::ReadFile {
-            source: error.into(),
-        },
+        Errno::NOENT | Errno::NOTDIR => FailureKind::NotFound
+            .failure("there is no such file below the host's directory for plugin files"),
+        Errno::XDEV | Errno::LOOP => refused("a link in it leads out of the directory"),
+        _ => unreadable(error.into()),
     })
+}
+
+fn unreadable(source: io::Error) -> Failure {
+    FailureKind::ReadFailed.because("failed to read the file", source)
+}
+
+fn refused(problem: &str) -> Failure {
+    FailureKind::SourceInvalid.failure(format!("the path is refused: {problem}"))
 }

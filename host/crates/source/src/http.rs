@@ -1,53 +1,79 @@
 //! A plugin on a web server.
 
-use ::http::{HeaderMap, HeaderValue, Method, StatusCode, header::ACCEPT};
-use bytes::Bytes;
+use innkeeper_model::Digest;
 use reqwest::Url;
 
 use super::{
-    Expectation, Failure, Fetched, Http, accept, signature,
-    transport::{Call, Transport, authorization, parse_url},
+    Failure, Http, Part,
+    transport::{Call, Transport, authorization, check_private, parse_url},
 };
 
-pub(super) async fn fetch(
-    transport: &Transport,
-    http: &Http,
-    expectation: &Expectation,
-    bytes_max: u64,
-) -> Result<Fetched, Failure> {
-    let url = parse_url(&http.url)?;
-    let credentials = http.credentials.as_ref().map(authorization).transpose()?;
-    let call = |url: Url| Call {
-        method: Method::GET,
-        url,
-        headers: HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("*/*"))]),
-        credentials: credentials.clone(),
-        body: Bytes::new(),
-    };
-    let answer = transport.send(call(url.clone())).await?;
-    let (bytes, digest) = answer.body_if_ok("the plugin", bytes_max).await?;
-    super::check_digest(&digest, expectation)?;
-    let signature = if expectation.keys.is_empty() {
-        None
-    } else {
-        let url = signature_url(url);
-        let answer = transport.send(call(url.clone())).await?;
-        if answer.status() == StatusCode::NOT_FOUND {
-            return Err(Failure::Unsigned {
-                looked_for: super::transport::shown(url.as_str()),
-            });
-        }
-        let (text, _) = answer
-            .body_if_ok("the signature", signature::FILE_BYTES_MAX)
-            .await?;
-        Some(text)
-    };
-    accept(bytes, digest, expectation, signature.as_deref())
+impl Http {
+    /// Returns true if a list of hosts, with commas between them, has the server.
+    ///
+    /// A host is written with its port, unless that is the default port of the address's scheme.
+    pub fn is_at_one_of(&self, hosts: &str) -> bool {
+        let Ok(url) = Url::parse(&self.url) else {
+            return false;
+        };
+        hosts.split(',').any(|host| {
+            let named = Url::parse(&format!("{}://{}", url.scheme(), host.trim()));
+            named.is_ok_and(|named| named.origin() == url.origin())
+        })
+    }
 }
 
-/// Returns the address with `.sig` at the end of its path and with the same query.
-fn signature_url(mut url: Url) -> Url {
-    let path = format!("{}.sig", url.path());
+/// Reads a part of the plugin. The signature is at the same address, query included, with `.sig` at the end of the path.
+pub(super) async fn read(
+    transport: &Transport,
+    http: &Http,
+    part: Part,
+) -> Result<(Vec<u8>, Digest), Failure> {
+    let mut url = parse_url(&http.url)?;
+    let path = format!("{}{}", url.path(), part.suffix);
     url.set_path(&path);
-    url
+    let mut call = Call::get(url, "*/*");
+    if let Some(credentials) = &http.credentials {
+        check_private(&call.url)?;
+        call.credentials = Some(authorization(credentials)?);
+    }
+    let answer = transport.send(call).await?;
+    answer.body_if_ok(part.what, part.bytes_max).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_for_the_hosts_that_their_secret_names() {
+        let is_at = |url: &str, hosts: &str| {
+            let http = Http {
+                url: url.to_owned(),
+                credentials: None,
+            };
+            http.is_at_one_of(hosts)
+        };
+        for (url, hosts) in [
+            ("https://a.test/x.wasm", "a.test"),
+            ("https://a.test:443/x.wasm", "b.test, A.TEST"),
+            ("https://a.test/x.wasm", "a.test:443"),
+            ("https://a.test:8443/x.wasm", "a.test:8443"),
+            ("http://127.0.0.1:8080/x.wasm", "127.0.0.1:8080"),
+        ] {
+            assert!(is_at(url, hosts), "{url} {hosts}");
+        }
+        for (url, hosts) in [
+            ("https://a.test/x.wasm", ""),
+            ("https://a.test/x.wasm", "b.test"),
+            ("https://a.test/x.wasm", "*"),
+            ("https://a.test/x.wasm", "test"),
+            ("https://a.test.evil.test/x.wasm", "a.test"),
+            ("https://a.test:8443/x.wasm", "a.test"),
+            ("https://evil.test/?a.test", "a.test"),
+            ("no address", "a.test"),
+        ] {
+            assert!(!is_at(url, hosts), "{url} {hosts}");
+        }
+    }
 }

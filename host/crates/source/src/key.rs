@@ -1,33 +1,33 @@
 //! Keys that sign plugins: ECDSA on P-256 with SHA-256, as cosign makes them, and Ed25519.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::Digest;
-use ring::{
-    rand::SystemRandom,
-    signature::{
-        ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ED25519, EcdsaKeyPair,
-        Ed25519KeyPair, KeyPair, UnparsedPublicKey, VerificationAlgorithm,
+use ring::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey, VerificationAlgorithm};
+use rustls::{
+    SignatureScheme,
+    crypto::ring::sign::any_supported_type,
+    pki_types::{
+        AlgorithmIdentifier, PrivateKeyDer, PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer, alg_id,
+        pem::PemObject,
     },
+    sign::public_key_to_spki,
 };
-use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer, pem::PemObject};
 
-use super::Failure;
+use super::{Failure, FailureKind};
 
-/// The DER prefix of a P-256 key with an uncompressed point (RFC 5480). DER has one form, so bytes can be compared.
-const P256_PREFIX: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
-    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+/// The supported kinds of keys: the name in a public key, the length of the key in bytes, and the check of a signature.
+/// A P-256 key is an uncompressed point.
+const KINDS: [(AlgorithmIdentifier, usize, &dyn VerificationAlgorithm); 2] = [
+    (alg_id::ECDSA_P256, 65, &ECDSA_P256_SHA256_ASN1),
+    (alg_id::ED25519, 32, &ED25519),
 ];
-/// An uncompressed point, in bytes.
-const P256_POINT: usize = 65;
-/// The DER prefix of an Ed25519 key (RFC 8410).
-const ED25519_PREFIX: [u8; 12] = [
-    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+/// The schemes in which keys of these kinds sign.
+const SCHEMES: [SignatureScheme; 2] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ED25519,
 ];
-/// An Ed25519 key, in bytes.
-const ED25519_KEY: usize = 32;
 
 /// A text that is not a usable key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,79 +57,46 @@ pub enum InvalidKey {
     PrivateKind,
 }
 
-/// A public key of an accepted signer.
+/// A public key of an accepted signer, in DER form.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PublicKey {
-    kind: Kind,
-    key: Vec<u8>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    P256,
-    Ed25519,
-}
+pub struct PublicKey(SubjectPublicKeyInfoDer<'static>);
 
 /// A key that signs.
-pub struct SigningKey(Pair);
-
-enum Pair {
-    P256(Box<EcdsaKeyPair>),
-    Ed25519(Box<Ed25519KeyPair>),
-}
+pub struct SigningKey(Arc<dyn rustls::sign::SigningKey>);
 
 impl PublicKey {
     /// Reads a PEM text: `cosign.pub`, or the output of `openssl pkey -pubout`.
     pub fn from_pem(text: &str) -> Result<Self, InvalidKey> {
-        let der = SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes())
+        let key = SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes())
             .map_err(|_| InvalidKey::NotPublic)?;
-        let read = |kind: Kind, length: usize| {
-            let key = der.strip_prefix(kind.prefix())?;
-            (key.len() == length).then(|| Self {
-                kind,
-                key: key.to_vec(),
-            })
-        };
-        read(Kind::P256, P256_POINT)
-            .or_else(|| read(Kind::Ed25519, ED25519_KEY))
+        let key = Self(key);
+        key.check()
+            .map(|_| key.clone())
             .ok_or(InvalidKey::PublicKind)
+    }
+
+    /// Returns the raw key with the check of its signatures; none if the kind is not supported.
+    fn check(&self) -> Option<UnparsedPublicKey<&[u8]>> {
+        KINDS.iter().find_map(|(kind, length, algorithm)| {
+            let (_, key) = self
+                .0
+                .split_at_checked(self.0.len().checked_sub(*length)?)?;
+            // DER has one form, so bytes can be compared.
+            (self.0 == public_key_to_spki(kind, key))
+                .then(|| UnparsedPublicKey::new(*algorithm, key))
+        })
     }
 
     /// The identity of the key: the digest of its DER form, as printed by `openssl pkey -pubin -outform DER |
     /// sha256sum`.
     pub fn id(&self) -> Digest {
-        Digest::of_parts([self.kind.prefix(), self.key.as_slice()])
-    }
-
-    /// The key as PEM text.
-    pub fn to_pem(&self) -> String {
-        let text = STANDARD.encode([self.kind.prefix(), self.key.as_slice()].concat());
-        // A line has at most 64 characters; base64 is ASCII.
-        let (first, second) = text.split_at(text.len().min(64));
-        let lines = [first, second].join("\n");
-        format!(
-            "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
-            lines.trim_end()
-        )
+        Digest::of(&self.0)
     }
 
     /// Returns true if the private key of this public key signed the message.
-    pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        let algorithm: &dyn VerificationAlgorithm = match self.kind {
-            Kind::P256 => &ECDSA_P256_SHA256_ASN1,
-            Kind::Ed25519 => &ED25519,
-        };
-        let key = UnparsedPublicKey::new(algorithm, &self.key);
-        key.verify(message, signature).is_ok()
-    }
-}
-
-impl Kind {
-    const fn prefix(self) -> &'static [u8] {
-        match self {
-            Self::P256 => &P256_PREFIX,
-            Self::Ed25519 => &ED25519_PREFIX,
-        }
+    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        let check = self.check();
+        check.is_some_and(|key| key.verify(message, signature).is_ok())
     }
 }
 
@@ -147,39 +114,26 @@ impl SigningKey {
         }
         let der = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes())
             .map_err(|_| InvalidKey::NotPrivate)?;
-        let der = der.secret_pkcs8_der();
-        let random = SystemRandom::new();
-        let p256 = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der, &random);
-        if let Ok(pair) = p256 {
-            return Ok(Self(Pair::P256(Box::new(pair))));
-        }
-        // openssl omits the public key.
-        Ed25519KeyPair::from_pkcs8_maybe_unchecked(der)
-            .map(|pair| Self(Pair::Ed25519(Box::new(pair))))
-            .map_err(|_| InvalidKey::PrivateKind)
+        any_supported_type(&PrivateKeyDer::Pkcs8(der))
+            .ok()
+            .filter(|key| key.choose_scheme(&SCHEMES).is_some())
+            .map(Self)
+            .ok_or(InvalidKey::PrivateKind)
     }
 
     /// The public key of this private key.
     pub fn public(&self) -> PublicKey {
-        let (kind, key) = match &self.0 {
-            Pair::P256(pair) => (Kind::P256, pair.public_key().as_ref()),
-            Pair::Ed25519(pair) => (Kind::Ed25519, pair.public_key().as_ref()),
-        };
-        PublicKey {
-            kind,
-            key: key.to_vec(),
-        }
+        let key = self.0.public_key().map(SubjectPublicKeyInfoDer::into_owned);
+        // Keys of both kinds have a public key; an empty one would verify nothing.
+        PublicKey(key.unwrap_or_else(|| SubjectPublicKeyInfoDer::from(Vec::new())))
     }
 
     /// Signs a message. The text is the output of `cosign sign-blob --key` and the content of a `.sig` file.
     pub fn sign(&self, message: &[u8]) -> Result<String, Failure> {
-        match &self.0 {
-            Pair::P256(pair) => pair
-                .sign(&SystemRandom::new(), message)
-                .map(|signature| STANDARD.encode(signature))
-                .map_err(|_| Failure::MakeSignature),
-            Pair::Ed25519(pair) => Ok(STANDARD.encode(pair.sign(message))),
-        }
+        let failed = || FailureKind::SigningFailed.failure("failed to make the signature");
+        let signer = self.0.choose_scheme(&SCHEMES).ok_or_else(failed)?;
+        let signature = signer.sign(message).map_err(|_| failed())?;
+        Ok(STANDARD.encode(signature))
     }
 }
 

@@ -22,24 +22,25 @@ pub mod tests;
 mod transport;
 mod trust;
 
-use std::fmt;
+use std::{fmt, future};
 
 use secrecy::SecretString;
 use serde_json::Value;
 
 pub use self::{
     docker_config::DockerConfig,
-    error::{Error, Failure},
+    error::{Error, Failure, FailureKind},
     key::{InvalidKey, PublicKey, SigningKey},
     oci::{InvalidReference, Package, Pushed, Reference},
-    registry_artifact::{
-        DockerConfigText, RegistryArtifact, RegistryArtifactError, RegistrySettings,
-    },
+    registry_artifact::{DockerConfigText, RegistryArtifact, RegistrySettings},
     settings::{Proxies, Settings},
 };
-use innkeeper_model::{Digest, error_chain};
+use innkeeper_model::Digest;
 
-use self::{oci::Registry, transport::Transport};
+use self::transport::Transport;
+
+/// The plugin in errors.
+const PLUGIN: &str = "the plugin";
 
 /// The place of a plugin's bytes.
 #[derive(Clone, Debug)]
@@ -112,7 +113,7 @@ impl fmt::Display for Source {
             Self::Http(http) => f.write_str(&transport::shown(&http.url)),
             Self::ConfigMap(map) => {
                 let name = config_map::name(&map.object);
-                write!(f, "key {} of ConfigMap {name}", map.key)
+                write!(f, "ConfigMap key {name}/{}", map.key)
             }
             Self::File(file) => write!(f, "file {}", file.path),
         }
@@ -127,6 +128,8 @@ pub struct Expectation {
     /// The accepted signers: one of these keys is enough, so that keys can be rotated.
     /// Empty: signatures are not checked.
     pub keys: Vec<PublicKey>,
+    /// The registry and repository that a signature has to name, as `registry.example/plugins/memcached`; none: any.
+    pub repository: Option<String>,
 }
 
 /// Bytes that meet the expectation.
@@ -166,7 +169,7 @@ impl fmt::Debug for Fetched {
 ///         ..Settings::default()
 ///     })?;
 ///     let source = Source::File(File { path: "memcached.wasm".to_owned() });
-///     let expectation = Expectation { digest: Some(digest), keys: Vec::new() };
+///     let expectation = Expectation { digest: Some(digest), ..Expectation::default() };
 ///     Ok(fetcher.fetch(&source, &expectation).await?.bytes)
 /// }
 /// ```
@@ -178,7 +181,8 @@ pub struct Fetcher {
 impl Fetcher {
     /// Creates a fetcher; fails if the certificates or the proxies are invalid.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let transport = Transport::new(&settings).map_err(|source| Error::Settings { source })?;
+        let transport = Transport::new(&settings)
+            .map_err(|failure| Error::of("set up fetching of plugins".to_owned(), failure))?;
         Ok(Self {
             settings,
             transport,
@@ -193,22 +197,28 @@ impl Fetcher {
         source: &Source,
         expectation: &Expectation,
     ) -> Result<Fetched, Error> {
+        let Self {
+            settings,
+            transport,
+        } = self;
         let fetched = async {
             match source {
-                Source::Oci(oci) => self.fetch_artifact(oci, expectation).await,
+                Source::Oci(oci) => oci::fetch(transport, settings, oci, expectation).await,
                 Source::Http(http) => {
-                    http::fetch(&self.transport, http, expectation, self.settings.bytes_max).await
+                    let read = |part| http::read(transport, http, part);
+                    self.fetch_parts(source, expectation, read).await
                 }
                 Source::ConfigMap(map) => {
-                    config_map::fetch(map, expectation, self.settings.bytes_max)
+                    let read = |part| future::ready(config_map::read(map, part));
+                    self.fetch_parts(source, expectation, read).await
                 }
-                Source::File(file) => file::fetch(&self.settings, file, expectation).await,
+                Source::File(file) => {
+                    let read = |part| file::read(settings, file, part);
+                    self.fetch_parts(source, expectation, read).await
+                }
             }
         };
-        self.in_time(fetched).await.map_err(|failure| Error::Fetch {
-            origin: source.to_string(),
-            source: Box::new(failure),
-        })
+        self.in_time(format!("fetch {source}"), fetched).await
     }
 
     /// Pushes a plugin as an artifact, in the layout that all tools for WebAssembly artifacts read.
@@ -216,14 +226,9 @@ impl Fetcher {
     /// The same package has the same manifest, so pushing again changes nothing.
     /// The reference must have a tag and no digest.
     pub async fn push(&self, target: &Oci, package: &Package) -> Result<Pushed, Error> {
-        let pushed = async {
-            let mut registry = Registry::to_push(&self.transport, target)?;
-            oci::push(&mut registry, target, package).await
-        };
-        self.in_time(pushed).await.map_err(|failure| Error::Push {
-            reference: target.reference.clone(),
-            source: Box::new(failure),
-        })
+        let pushed = oci::push(&self.transport, target, package);
+        self.in_time(format!("push {}", target.reference), pushed)
+            .await
     }
 
     /// Signs a pushed artifact. [`Fetcher::fetch`] and `cosign verify --key ... --insecure-ignore-tlog` find the
@@ -236,95 +241,91 @@ impl Fetcher {
         manifest: &Digest,
         key: &SigningKey,
     ) -> Result<(), Error> {
-        let signed = async {
-            let mut registry = Registry::to_push(&self.transport, target)?;
-            oci::sign(&mut registry, target, manifest, key).await
-        };
-        self.in_time(signed).await.map_err(|failure| Error::Sign {
-            reference: target.reference.clone(),
-            source: Box::new(failure),
-        })
+        let signed = oci::sign(&self.transport, target, manifest, key);
+        self.in_time(format!("sign {}", target.reference), signed)
+            .await
     }
 
-    /// Tries the mirrors of the registry in their order, and then the registry itself.
-    async fn fetch_artifact(
+    /// Fetches bytes whose signature covers the bytes themselves: those of every source except a registry.
+    async fn fetch_parts<F>(
         &self,
-        oci: &Oci,
+        source: &Source,
         expectation: &Expectation,
-    ) -> Result<Fetched, Failure> {
-        let mirrors = self.settings.mirrors.get(oci.reference.registry());
-        for mirror in mirrors.into_iter().flatten() {
-            let registry = Registry::mirror(&self.transport, oci, mirror);
-            match self.fetch_from(registry, oci, expectation).await {
-                Ok(fetched) => return Ok(fetched),
-                Err(failure) => {
-                    let (artifact, failure) = (&oci.reference, error_chain(&failure));
-                    tracing::info!(%mirror, %artifact, %failure, "a mirror does not have an artifact");
+        read: impl Fn(Part) -> F,
+    ) -> Result<Fetched, Failure>
+    where
+        F: Future<Output = Result<(Vec<u8>, Digest), Failure>>,
+    {
+        let (bytes, digest) = read(Part::plugin(self.settings.bytes_max)).await?;
+        expectation.check_digest(&digest)?;
+        let signed_by = if expectation.keys.is_empty() {
+            None
+        } else {
+            let found = read(Part::SIGNATURE).await;
+            let (text, _) = found.map_err(|failure| match failure.kind {
+                FailureKind::NotFound | FailureKind::KeyMissing => {
+                    Failure::unsigned(&format!("{source}{}", Part::SIGNATURE.suffix))
                 }
-            }
-        }
-        let registry = Registry::to_pull(&self.transport, oci);
-        self.fetch_from(registry, oci, expectation).await
-    }
-
-    async fn fetch_from(
-        &self,
-        registry: Result<Registry<'_>, Failure>,
-        oci: &Oci,
-        expectation: &Expectation,
-    ) -> Result<Fetched, Failure> {
-        oci::fetch(&mut registry?, oci, expectation, self.settings.bytes_max).await
+                _ => failure,
+            })?;
+            Some(signature::check_blob(&text, &bytes, &digest, expectation)?)
+        };
+        Ok(Fetched {
+            bytes,
+            digest,
+            manifest_digest: None,
+            signed_by,
+        })
     }
 
     async fn in_time<T>(
         &self,
+        attempt: String,
         work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, Error> {
         let total = self.settings.total;
-        match tokio::time::timeout(total, work).await {
-            Ok(done) => done,
-            Err(_) => Err(Failure::TimedOut { waited: total }),
-        }
+        let done = tokio::time::timeout(total, work).await.unwrap_or_else(|_| {
+            let message = format!("not finished within {} s", total.as_secs());
+            Err(FailureKind::TooSlow.failure(message))
+        });
+        done.map_err(|failure| Error::of(attempt, failure))
     }
 }
 
-/// Checks bytes whose signature covers the bytes themselves: those of every source except a registry.
-fn accept(
-    bytes: Vec<u8>,
-    digest: Digest,
-    expectation: &Expectation,
-    signature: Option<&[u8]>,
-) -> Result<Fetched, Failure> {
-    check_digest(&digest, expectation)?;
-    let signed_by = match signature {
-        Some(text) => Some(signature::check_blob(
-            text,
-            &bytes,
-            &digest,
-            &expectation.keys,
-        )?),
-        None if expectation.keys.is_empty() => None,
-        None => {
-            return Err(Failure::Unsigned {
-                looked_for: "a file that ends in .sig".to_owned(),
-            });
-        }
-    };
-    Ok(Fetched {
-        bytes,
-        digest,
-        manifest_digest: None,
-        signed_by,
-    })
+/// The plugin or its signature, in a source that has both as files.
+#[derive(Clone, Copy)]
+struct Part {
+    /// The part in errors.
+    what: &'static str,
+    /// The end of its name.
+    suffix: &'static str,
+    /// The limit, in bytes.
+    bytes_max: u64,
 }
 
-fn check_digest(found: &Digest, expectation: &Expectation) -> Result<(), Failure> {
-    match &expectation.digest {
-        Some(expected) if expected != found => Err(Failure::WrongDigest {
-            what: "the plugin",
-            expected: expected.clone(),
-            found: found.clone(),
-        }),
-        _ => Ok(()),
+impl Part {
+    const SIGNATURE: Self = Self {
+        what: "the signature",
+        suffix: ".sig",
+        bytes_max: signature::FILE_BYTES_MAX,
+    };
+
+    const fn plugin(bytes_max: u64) -> Self {
+        Self {
+            what: PLUGIN,
+            suffix: "",
+            bytes_max,
+        }
+    }
+
+    const fn is_signature(self) -> bool {
+        !self.suffix.is_empty()
+    }
+}
+
+impl Expectation {
+    fn check_digest(&self, found: &Digest) -> Result<(), Failure> {
+        let expected = self.digest.as_ref().unwrap_or(found);
+        error::check_digest(PLUGIN, found, expected)
     }
 }

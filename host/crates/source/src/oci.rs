@@ -11,47 +11,70 @@ mod registry;
 mod signatures;
 mod token;
 
-use self::{manifest::OciManifest, registry::ARTIFACT_TYPES};
+use innkeeper_model::error_chain;
+
+pub(super) use self::push::{push, sign};
+use self::{
+    manifest::OciManifest,
+    registry::{ARTIFACT_TYPES, Registry},
+};
 pub use self::{
     push::{Package, Pushed},
     reference::{InvalidReference, Reference},
 };
-pub(super) use self::{
-    push::{push, sign},
-    registry::Registry,
+use super::{
+    Expectation, Failure, Fetched, Oci, PLUGIN, Settings, error::check_size, transport::Transport,
 };
-use super::{Expectation, Failure, Fetched, Oci};
 
-/// The name of the layer in errors.
-const PLUGIN: &str = "the plugin";
+/// Pulls a plugin from the first mirror of the registry that has it, or else from the registry itself.
+pub(super) async fn fetch(
+    transport: &Transport,
+    settings: &Settings,
+    oci: &Oci,
+    expectation: &Expectation,
+) -> Result<Fetched, Failure> {
+    let (artifact, bytes_max) = (&oci.reference, settings.bytes_max);
+    for mirror in settings
+        .mirrors
+        .get(artifact.registry())
+        .into_iter()
+        .flatten()
+    {
+        match pull(transport, oci, Some(mirror), expectation, bytes_max).await {
+            Ok(fetched) => return Ok(fetched),
+            Err(failure) => {
+                let failure = error_chain(&failure);
+                tracing::info!(%mirror, %artifact, %failure, "a mirror does not have an artifact");
+            }
+        }
+    }
+    pull(transport, oci, None, expectation, bytes_max).await
+}
 
 /// Pulls a plugin: first the manifest, then the signatures, then the layer.
 ///
 /// Signatures are checked before the layer is read: it may be large.
-pub(super) async fn fetch(
-    registry: &mut Registry<'_>,
+async fn pull(
+    transport: &Transport,
     oci: &Oci,
+    mirror: Option<&str>,
     expectation: &Expectation,
     bytes_max: u64,
 ) -> Result<Fetched, Failure> {
+    let mut registry = Registry::open(transport, oci, mirror, "pull")?;
+    let version = oci.reference.version();
     let (text, manifest_digest) = registry
-        .manifest(&oci.reference.version(), ARTIFACT_TYPES, "the artifact")
-        .await?
-        .into_found()?;
+        .manifest(&version, ARTIFACT_TYPES, "the artifact")
+        .await?;
     let layer = OciManifest::parse(&text)?.plugin()?;
-    super::check_digest(&layer.digest, expectation)?;
-    if layer.size > bytes_max {
-        return Err(Failure::TooLarge {
-            what: PLUGIN,
-            max: bytes_max,
-        });
-    }
+    expectation.check_digest(&layer.digest)?;
+    check_size(PLUGIN, layer.size, bytes_max)?;
     let signed_by = if expectation.keys.is_empty() {
         None
     } else {
-        Some(signatures::check(registry, &manifest_digest, &expectation.keys).await?)
+        Some(signatures::check(&mut registry, &manifest_digest, expectation).await?)
     };
-    let bytes = registry.blob(&layer.digest, PLUGIN, layer.size).await?;
+    let bytes = registry.blob(&layer, PLUGIN).await?;
     Ok(Fetched {
         bytes,
         digest: layer.digest,

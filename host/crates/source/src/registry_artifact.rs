@@ -6,8 +6,8 @@ use innkeeper_model::Digest;
 use serde_json::Value;
 
 use super::{
-    DockerConfig, Error, Expectation, Failure, Fetched, Fetcher, InvalidReference, Oci, Package,
-    Pushed, Reference, Settings, SigningKey, Source,
+    DockerConfig, Error, Expectation, FailureKind, Fetched, Fetcher, InvalidReference, Oci,
+    Package, Proxies, Pushed, Reference, Settings, SigningKey, Source,
 };
 
 /// The optional prefix of a reference, as other tools write it.
@@ -22,8 +22,8 @@ pub struct RegistrySettings {
     pub certificates_pem: Vec<u8>,
     /// The registry credentials; none: anonymous.
     pub docker_config: Option<DockerConfigText>,
-    /// Proxies for `https` and for `http`, and the list of exceptions.
-    pub proxies: [Option<String>; 3],
+    /// The proxies.
+    pub proxies: Proxies,
 }
 
 /// A file in the form of `~/.docker/config.json`.
@@ -44,26 +44,6 @@ impl std::fmt::Debug for DockerConfigText {
     }
 }
 
-/// Errors of the reference and the connection settings.
-#[derive(Debug, thiserror::Error)]
-pub enum RegistryArtifactError {
-    /// The reference is invalid.
-    #[error("failed to understand the reference")]
-    Reference(#[source] InvalidReference),
-    /// The credentials cannot be used.
-    #[error("failed to use the credentials in {}", path.display())]
-    DockerConfig {
-        /// The file.
-        path: PathBuf,
-        /// The defect.
-        #[source]
-        source: Box<Failure>,
-    },
-    /// The authorities or the proxies cannot be used.
-    #[error(transparent)]
-    Settings(Box<Error>),
-}
-
 /// An artifact in a registry.
 pub struct RegistryArtifact {
     fetcher: Fetcher,
@@ -72,10 +52,7 @@ pub struct RegistryArtifact {
 
 impl RegistryArtifact {
     /// Parses the reference and prepares the client; sends nothing yet.
-    pub fn open(
-        reference: &str,
-        settings: &RegistrySettings,
-    ) -> Result<Self, RegistryArtifactError> {
+    pub fn open(reference: &str, settings: &RegistrySettings) -> Result<Self, Error> {
         let RegistrySettings {
             insecure,
             certificates_pem,
@@ -86,17 +63,18 @@ impl RegistryArtifact {
             .strip_prefix(SCHEME)
             .unwrap_or(reference)
             .parse()
-            .map_err(RegistryArtifactError::Reference)?;
+            .map_err(|invalid: InvalidReference| {
+                let failure = FailureKind::SourceInvalid.failure(invalid.to_string());
+                Error::of("understand the reference".to_owned(), failure)
+            })?;
         let docker_config = docker_config
             .as_ref()
             // A file that only names credential helpers is ignored, unless the user named the file.
             .filter(|found| found.is_named || has_logins(&found.text))
-            .map(|given| {
-                DockerConfig::from_json(&given.text).map_err(|source| {
-                    RegistryArtifactError::DockerConfig {
-                        path: given.path.clone(),
-                        source: Box::new(source),
-                    }
+            .map(|DockerConfigText { path, text, .. }| {
+                DockerConfig::from_json(text).map_err(|failure| {
+                    let attempt = format!("use the credentials in {}", path.display());
+                    Error::of(attempt, failure)
                 })
             })
             .transpose()?;
@@ -104,10 +82,9 @@ impl RegistryArtifact {
             // The user who types the address can reach it anyway.
             allow_local: true,
             certificates_pem: certificates_pem.clone(),
-            proxies: proxies.clone().into(),
+            proxies: proxies.clone(),
             ..Settings::default()
-        })
-        .map_err(|error| RegistryArtifactError::Settings(Box::new(error)))?;
+        })?;
         Ok(Self {
             fetcher,
             artifact: Oci {
@@ -125,8 +102,7 @@ impl RegistryArtifact {
 
     /// Returns the name of the artifact with the digest of its manifest.
     pub fn pinned(&self, manifest: Option<&Digest>) -> String {
-        let reference = self.reference();
-        let name = format!("{}/{}", reference.registry(), reference.repository());
+        let name = self.reference().name();
         manifest.map_or_else(|| name.clone(), |digest| format!("{name}@{digest}"))
     }
 
@@ -156,7 +132,7 @@ fn has_logins(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn open(text: &str, is_named: bool) -> Result<RegistryArtifact, RegistryArtifactError> {
+    fn open(text: &str, is_named: bool) -> Result<RegistryArtifact, Error> {
         let settings = RegistrySettings {
             docker_config: Some(DockerConfigText {
                 path: PathBuf::from("config.json"),

@@ -43,17 +43,6 @@ pub struct Proxies {
     pub no_proxy: Option<String>,
 }
 
-impl From<[Option<String>; 3]> for Proxies {
-    /// Converts the proxies for `https` and for `http`, and the list of exceptions.
-    fn from([https, http, no_proxy]: [Option<String>; 3]) -> Self {
-        Self {
-            https,
-            http,
-            no_proxy,
-        }
-    }
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {

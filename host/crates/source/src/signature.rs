@@ -7,9 +7,9 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_model::Digest;
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::{Failure, PublicKey, Reference};
+use super::{Expectation, Failure, FailureKind, PublicKey, Reference};
 
 /// The largest signature beside a file, in bytes: an upper limit for every known form.
 pub(super) const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -25,92 +25,17 @@ const OTHER_KEY: &str = "none of the expected keys made the signature";
 const NOT_UNDERSTOOD: &str = "the signed content is not a signature of cosign";
 const OTHER_CONTENT: &str = "the signature is of other content";
 
-/// The document of a simple signature.
-#[derive(Deserialize, Serialize)]
-struct Simple {
-    critical: Critical,
-    /// Free data of the signer.
-    optional: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Critical {
-    identity: Identity,
-    image: Image,
-    #[serde(rename = "type")]
-    kind: String,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Identity {
-    docker_reference: String,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Image {
-    docker_manifest_digest: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Bundle {
-    message_signature: Option<MessageSignature>,
-    dsse_envelope: Option<Envelope>,
-}
-
-#[derive(Deserialize)]
-struct MessageSignature {
-    signature: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Envelope {
-    payload: String,
-    payload_type: String,
-    signatures: Vec<EnvelopeSignature>,
-}
-
-#[derive(Deserialize)]
-struct EnvelopeSignature {
-    sig: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Statement {
-    predicate_type: String,
-    subject: Vec<Subject>,
-}
-
-#[derive(Deserialize)]
-struct Subject {
-    digest: SubjectDigest,
-}
-
-#[derive(Deserialize)]
-struct SubjectDigest {
-    sha256: Option<String>,
-}
-
 /// The document to sign for a manifest.
 pub(super) fn simple(reference: &Reference, manifest: &Digest) -> Vec<u8> {
-    let document = Simple {
-        critical: Critical {
-            identity: Identity {
-                docker_reference: format!("{}/{}", reference.registry(), reference.repository()),
-            },
-            image: Image {
-                docker_manifest_digest: manifest.to_string(),
-            },
-            kind: SIMPLE_TYPE.to_owned(),
+    let document = json!({
+        "critical": {
+            "identity": {"docker-reference": reference.name()},
+            "image": {"docker-manifest-digest": manifest.to_string()},
+            "type": SIMPLE_TYPE,
         },
-        optional: None,
-    };
-    // Serializing strings into a buffer cannot fail.
-    serde_json::to_vec(&document).unwrap_or_default()
+        "optional": null,
+    });
+    document.to_string().into_bytes()
 }
 
 /// Checks a simple signature, which covers a document that names the manifest. Returns the key that signed.
@@ -118,18 +43,23 @@ pub(super) fn check_simple(
     document: &[u8],
     signature: &str,
     manifest: &Digest,
-    keys: &[PublicKey],
+    expectation: &Expectation,
 ) -> Result<Digest, Failure> {
     // The signature comes first: unsigned bytes are not even parsed.
-    let key = signed_by(document, signature, keys)?;
-    let simple: Simple = serde_json::from_slice(document).map_err(|_| bad(NOT_UNDERSTOOD))?;
-    if simple.critical.kind != SIMPLE_TYPE {
+    let key = signed_by(document, signature, &expectation.keys)?;
+    let critical = &parse(document)?["critical"];
+    if critical["type"] != SIMPLE_TYPE {
         return Err(bad(NOT_UNDERSTOOD));
     }
-    if simple.critical.image.docker_manifest_digest != manifest.to_string() {
+    if critical["image"]["docker-manifest-digest"] != manifest.to_string() {
         return Err(bad(OTHER_CONTENT));
     }
-    Ok(key)
+    match &expectation.repository {
+        Some(required) if critical["identity"]["docker-reference"] != *required => Err(bad(
+            &format!("the signature is not for the repository {required}"),
+        )),
+        _ => Ok(key),
+    }
 }
 
 /// Checks a signature of bytes, which come with their digest. Returns the key that signed.
@@ -137,15 +67,15 @@ pub(super) fn check_blob(
     signature: &[u8],
     bytes: &[u8],
     digest: &Digest,
-    keys: &[PublicKey],
+    expectation: &Expectation,
 ) -> Result<Digest, Failure> {
     let text = str::from_utf8(signature)
         .map_err(|_| bad(NOT_BASE64))?
         .trim();
     if text.starts_with('{') {
-        return check_bundle(text.as_bytes(), Some(bytes), digest, keys);
+        return check_bundle(text.as_bytes(), Some(bytes), digest, expectation);
     }
-    signed_by(bytes, text, keys)
+    signed_by(bytes, text, anywhere(expectation)?)
 }
 
 /// Checks a bundle about the bytes or, without bytes, about the manifest with that digest. Returns the key that signed.
@@ -153,47 +83,63 @@ pub(super) fn check_bundle(
     bundle: &[u8],
     bytes: Option<&[u8]>,
     digest: &Digest,
-    keys: &[PublicKey],
+    expectation: &Expectation,
 ) -> Result<Digest, Failure> {
-    let Bundle {
-        message_signature,
-        dsse_envelope,
-    } = serde_json::from_slice(bundle).map_err(|_| bad(NOT_UNDERSTOOD))?;
-    match (message_signature, dsse_envelope, bytes) {
-        (Some(message), None, Some(bytes)) => signed_by(bytes, &message.signature, keys),
-        (None, Some(envelope), _) => check_envelope(&envelope, digest, keys),
+    let keys = anywhere(expectation)?;
+    let bundle = parse(bundle)?;
+    let message = bundle["messageSignature"]["signature"].as_str();
+    match (message, &bundle["dsseEnvelope"], bytes) {
+        (Some(signature), Value::Null, Some(bytes)) => signed_by(bytes, signature, keys),
+        (None, envelope, _) => check_envelope(envelope, digest, keys),
         _ => Err(bad(NOT_UNDERSTOOD)),
     }
 }
 
 fn check_envelope(
-    envelope: &Envelope,
+    envelope: &Value,
     digest: &Digest,
     keys: &[PublicKey],
 ) -> Result<Digest, Failure> {
-    let payload = STANDARD
-        .decode(&envelope.payload)
-        .map_err(|_| bad(NOT_BASE64))?;
-    let kind = &envelope.payload_type;
+    let texts = [&envelope["payload"], &envelope["payloadType"]].map(Value::as_str);
+    let ([Some(payload), Some(kind)], Some(signatures)) =
+        (texts, envelope["signatures"].as_array())
+    else {
+        return Err(bad(NOT_UNDERSTOOD));
+    };
+    let payload = STANDARD.decode(payload).map_err(|_| bad(NOT_BASE64))?;
     // The signed message includes the type, so that bytes cannot be taken for another type (DSSE's pre-authentication
     // encoding).
     let mut message = format!("DSSEv1 {} {kind} {} ", kind.len(), payload.len()).into_bytes();
     message.extend_from_slice(&payload);
-    let mut signatures = envelope.signatures.iter();
+    let mut signatures = signatures.iter().filter_map(|it| it["sig"].as_str());
     let key = signatures
-        .find_map(|signature| signed_by(&message, &signature.sig, keys).ok())
-        .ok_or(bad(OTHER_KEY))?;
-    let statement: Statement = serde_json::from_slice(&payload).map_err(|_| bad(NOT_UNDERSTOOD))?;
-    if kind != STATEMENT_TYPE || statement.predicate_type != SIGNED {
+        .find_map(|signature| signed_by(&message, signature, keys).ok())
+        .ok_or_else(|| bad(OTHER_KEY))?;
+    let statement = parse(&payload)?;
+    if kind != STATEMENT_TYPE || statement["predicateType"] != SIGNED {
         return Err(bad(NOT_UNDERSTOOD));
     }
     let hex = digest.to_hex();
-    let mut subjects = statement.subject.iter();
-    if subjects.any(|subject| subject.digest.sha256.as_ref() == Some(&hex)) {
+    let mut subjects = statement["subject"].as_array().into_iter().flatten();
+    if subjects.any(|subject| subject["digest"]["sha256"] == hex) {
         Ok(key)
     } else {
         Err(bad(OTHER_CONTENT))
     }
+}
+
+/// Returns the keys for a signature of a form that names no repository; an error if one is required.
+fn anywhere(expectation: &Expectation) -> Result<&[PublicKey], Failure> {
+    match &expectation.repository {
+        None => Ok(&expectation.keys),
+        Some(required) => Err(bad(&format!(
+            "the signature names no repository, {required} is required: sign the artifact with `innkeeper sign`"
+        ))),
+    }
+}
+
+fn parse(text: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(text).map_err(|_| bad(NOT_UNDERSTOOD))
 }
 
 /// Returns the expected key that signed a message.
@@ -202,9 +148,9 @@ fn signed_by(message: &[u8], signature: &str, keys: &[PublicKey]) -> Result<Dige
     keys.iter()
         .find(|key| key.verifies(message, &signature))
         .map(PublicKey::id)
-        .ok_or(bad(OTHER_KEY))
+        .ok_or_else(|| bad(OTHER_KEY))
 }
 
-const fn bad(problem: &'static str) -> Failure {
-    Failure::BadSignature { problem }
+fn bad(problem: &str) -> Failure {
+    FailureKind::BadSignature.failure(problem)
 }

@@ -24,7 +24,7 @@ use innkeeper_model::{Digest, Retry, error_chain};
 use serde_json::json;
 
 use super::{
-    ConfigMap, Error, Expectation, Failure, Fetched, Fetcher, PublicKey, Settings, SigningKey,
+    ConfigMap, Error, Expectation, FailureKind, Fetched, Fetcher, PublicKey, Settings, SigningKey,
     Source,
 };
 
@@ -54,7 +54,7 @@ fn fetcher(settings: Settings) -> Fetcher {
 fn expect_digest(bytes: &[u8]) -> Expectation {
     Expectation {
         digest: Some(Digest::of(bytes)),
-        keys: Vec::new(),
+        ..Expectation::default()
     }
 }
 
@@ -65,6 +65,7 @@ fn expect_keys(pems: &[&str]) -> Expectation {
             .iter()
             .map(|pem| PublicKey::from_pem(pem).unwrap())
             .collect(),
+        repository: None,
     }
 }
 
@@ -149,7 +150,7 @@ async fn a_config_map_that_has_something_else_is_refused() {
         refused(json!({"a": "", "b": ""}), json!({}), none()).await,
         "not-found",
         Retry::OnChange,
-        &["key pond.wasm of ConfigMap plugins", "it has a, b"],
+        &["ConfigMap key plugins/pond.wasm", "it has a, b"],
     );
     check_refused(
         refused(json!(null), json!({"pond.wasm": "text"}), none()).await,
@@ -186,7 +187,7 @@ async fn a_config_map_that_has_something_else_is_refused() {
         .await,
         "unsigned",
         Retry::Backoff,
-        &["the key pond.wasm.sig is missing"],
+        &["ConfigMap key plugins/pond.wasm.sig is missing"],
     );
     let settings = Settings {
         bytes_max: 2,
@@ -217,9 +218,11 @@ fn a_failure_never_shows_a_secret_of_its_address() {
 
 #[test]
 fn settings_that_cannot_be_used_are_told_at_the_start() {
-    let refused = |settings| match Fetcher::new(settings) {
-        Err(Error::Settings { source }) => source,
-        _ => panic!("the settings should be refused"),
+    let refused = |settings| {
+        let error = Fetcher::new(settings).err();
+        let error = error.expect("the settings should be refused");
+        assert_eq!(error.failure().kind, FailureKind::SettingsInvalid);
+        error_chain(&error).to_string()
     };
     let broken = b"-----BEGIN CERTIFICATE-----\n%\n-----END CERTIFICATE-----\n".to_vec();
     // Certificates that add no trust must be an error: the missing trust would show only much later.
@@ -228,15 +231,12 @@ fn settings_that_cannot_be_used_are_told_at_the_start() {
             certificates_pem: unusable,
             ..local()
         });
-        assert!(
-            matches!(certificates, Failure::Certificates { .. }),
-            "{certificates:?}"
-        );
+        assert!(certificates.contains("certificates"), "{certificates}");
     }
     let mut settings = local();
     settings.proxies.https = Some("ht tp://".to_owned());
     let client = refused(settings);
-    assert!(matches!(client, Failure::Client { .. }), "{client:?}");
+    assert!(client.contains("the HTTP client"), "{client}");
 }
 
 #[test]

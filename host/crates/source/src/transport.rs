@@ -7,7 +7,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use ::http::{
     HeaderMap, HeaderValue, Method, StatusCode,
-    header::{ACCEPT_ENCODING, AUTHORIZATION, LOCATION, RETRY_AFTER},
+    header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, LOCATION, RETRY_AFTER},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -17,17 +17,14 @@ use secrecy::ExposeSecret;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    Credentials, Failure, Proxies, Settings,
+    Credentials, Failure, FailureKind, Proxies, Settings,
     address::{Guard, RefusedAddress, is_public},
+    error::check_size,
     trust::{is_untrusted, trust},
 };
 
 /// The limit of redirects: registries need one or two.
 const REDIRECTS_MAX: usize = 5;
-/// The read part of an error body, in bytes.
-const REFUSAL_BYTES_MAX: usize = 4 * 1024;
-/// The shown part of it, in characters.
-const DETAIL_MAX: usize = 200;
 /// The pause if a server requests one without its length.
 const PAUSE_DEFAULT: Duration = Duration::from_mins(1);
 /// The longest pause that a server can request.
@@ -44,23 +41,48 @@ pub(super) struct Transport {
 }
 
 /// One request.
+#[derive(Clone)]
 pub(super) struct Call {
-    pub(super) method: Method,
+    method: Method,
     pub(super) url: Url,
     /// All headers except the credentials.
-    pub(super) headers: HeaderMap,
+    headers: HeaderMap,
     /// Sent only to the origin of the address.
     pub(super) credentials: Option<HeaderValue>,
-    pub(super) body: Bytes,
+    body: Bytes,
+}
+
+impl Call {
+    pub(super) fn new(method: Method, url: Url) -> Self {
+        Self {
+            method,
+            url,
+            headers: HeaderMap::new(),
+            credentials: None,
+            body: Bytes::new(),
+        }
+    }
+
+    pub(super) fn get(url: Url, accept: &'static str) -> Self {
+        let mut call = Self::new(Method::GET, url);
+        call.headers
+            .insert(ACCEPT, HeaderValue::from_static(accept));
+        call
+    }
+
+    pub(super) fn body(mut self, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let content_type = HeaderValue::from_static(content_type);
+        self.headers.insert(CONTENT_TYPE, content_type);
+        self.body = body.into();
+        self
+    }
 }
 
 /// The head of an answer with an unread body.
-pub(super) struct HttpAnswer {
+pub(super) struct HttpAnswer<'a> {
+    transport: &'a Transport,
     response: Response,
-    url: Url,
     signed_in: bool,
-    silence: Duration,
-    rate_bytes_min: u64,
 }
 
 impl Transport {
@@ -75,7 +97,9 @@ impl Transport {
             allow_local: settings.allow_local,
             trusted: proxies.filter_map(|proxy| proxy_name(proxy)).collect(),
         };
-        let failed = |source| Failure::Client { source };
+        let failed = |source: reqwest::Error| {
+            FailureKind::SettingsInvalid.because("failed to set up the HTTP client", source)
+        };
         let mut builder = Client::builder()
             .user_agent(concat!("innkeeper/", env!("CARGO_PKG_VERSION")))
             .tls_backend_preconfigured(trust(&settings.certificates_pem)?)
@@ -102,21 +126,8 @@ impl Transport {
         })
     }
 
-    /// Returns a note for users about the proxy of a failed connection.
-    fn between(&self, url: &Url) -> &'static str {
-        match (url.scheme(), self.proxied) {
-            ("https", [true, _]) => {
-                ", through the proxy of HTTPS_PROXY unless NO_PROXY names the host"
-            }
-            ("http", [_, true]) => {
-                ", through the proxy of HTTP_PROXY unless NO_PROXY names the host"
-            }
-            _ => "",
-        }
-    }
-
     /// Sends a request, and follows the redirects of a GET or HEAD.
-    pub(super) async fn send(&self, mut call: Call) -> Result<HttpAnswer, Failure> {
+    pub(super) async fn send(&self, mut call: Call) -> Result<HttpAnswer<'_>, Failure> {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send_once(&call).await?;
             let reads = matches!(call.method, Method::GET | Method::HEAD);
@@ -124,11 +135,9 @@ impl Transport {
             let (true, true, Some(target)) = (reads, response.status().is_redirection(), target)
             else {
                 return Ok(HttpAnswer {
+                    transport: self,
                     response,
-                    url: call.url,
                     signed_in: call.credentials.is_some(),
-                    silence: self.silence,
-                    rate_bytes_min: self.rate_bytes_min,
                 });
             };
             let target = follow(&call.url, &target)?;
@@ -137,11 +146,8 @@ impl Transport {
             }
             call.url = target;
         }
-        Err(Failure::RedirectRefused {
-            from: shown(call.url.as_str()),
-            to: "yet another address".to_owned(),
-            problem: "there were too many before",
-        })
+        let problem = "there were too many before";
+        Err(redirect_refused(&call.url, "yet another address", problem))
     }
 
     async fn send_once(&self, call: &Call) -> Result<Response, Failure> {
@@ -159,26 +165,16 @@ impl Transport {
             request = request.body(call.body.clone());
         }
         // A server answers only after it has received the whole body, so the upload at the slowest rate comes on top.
-        let sent = u64::try_from(call.body.len()).unwrap_or(u64::MAX);
-        let patience = self.silence + at_rate(sent, self.rate_bytes_min);
+        let patience = self.silence + self.at_slowest(bytes_of(call.body.len()));
         match timeout(patience, request.send()).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(not_sent(&call.url, error, self.between(&call.url))),
-            Err(_) => Err(Failure::Silent {
-                url: shown(call.url.as_str()),
-                waited: patience,
-            }),
+            Ok(response) => response.map_err(|error| self.not_sent(&call.url, error)),
+            Err(_) => Err(silent(&call.url, patience)),
         }
     }
 
     /// Refuses addresses by their text; the resolver refuses the others.
     fn check(&self, url: &Url) -> Result<(), Failure> {
-        let refused = |problem| {
-            Err(Failure::UrlRefused {
-                url: shown(url.as_str()),
-                problem,
-            })
-        };
+        let refused = |problem| Err(Failure::url_refused(&shown(url.as_str()), problem));
         if !matches!(url.scheme(), "http" | "https") {
             return refused("write it as https://host/path");
         }
@@ -194,17 +190,48 @@ impl Transport {
         }
         match literal(host) {
             Some(address) if !self.guard.allow_local && !is_public(address) => {
-                Err(Failure::AddressRefused {
-                    host: shown(url.as_str()),
-                    address,
-                })
+                Err(address_refused(&shown(url.as_str()), address))
             }
             _ => Ok(()),
         }
     }
+
+    /// The transfer time of bytes at the slowest accepted rate.
+    fn at_slowest(&self, bytes: u64) -> Duration {
+        Duration::from_micros(bytes.saturating_mul(1_000_000) / self.rate_bytes_min.max(1))
+    }
+
+    fn not_sent(&self, url: &Url, error: reqwest::Error) -> Failure {
+        let refused = causes(&error).find_map(|cause| cause.downcast_ref());
+        if let Some(RefusedAddress { host, address }) = refused {
+            return address_refused(host, *address);
+        }
+        let shown = shown(url.as_str());
+        if is_untrusted(&error) {
+            let message = format!(
+                "the certificate of {shown} is not trusted: for a private authority, give its certificate as PEM \
+                 with --source-ca-file (host) or --ca-file (other commands)"
+            );
+            return FailureKind::Untrusted.because(message, error.without_url());
+        }
+        if !error.is_connect() {
+            return interrupted(url, error);
+        }
+        let between = match (url.scheme(), self.proxied) {
+            ("https", [true, _]) => {
+                ", through the proxy of HTTPS_PROXY unless NO_PROXY names the host"
+            }
+            ("http", [_, true]) => {
+                ", through the proxy of HTTP_PROXY unless NO_PROXY names the host"
+            }
+            _ => "",
+        };
+        let message = format!("failed to connect to {shown}{between}");
+        FailureKind::Unreachable.because(message, error.without_url())
+    }
 }
 
-impl HttpAnswer {
+impl HttpAnswer<'_> {
     pub(super) fn status(&self) -> StatusCode {
         self.response.status()
     }
@@ -213,47 +240,26 @@ impl HttpAnswer {
         self.response.headers()
     }
 
-    pub(super) const fn url(&self) -> &Url {
-        &self.url
+    /// The address that answered, after all redirects.
+    pub(super) fn url(&self) -> &Url {
+        self.response.url()
     }
 
-    /// Returns the body of a successful answer.
+    /// Returns the body of a successful answer, within the limit, and its digest.
     pub(super) async fn body_if_ok(
-        self,
-        what: &'static str,
-        bytes_max: u64,
-    ) -> Result<(Vec<u8>, Digest), Failure> {
-        if self.status() == StatusCode::OK {
-            self.body(what, bytes_max).await
-        } else {
-            Err(self.refusal(what).await)
-        }
-    }
-
-    /// Returns the body, within the limit, and its digest.
-    async fn body(
         mut self,
-        what: &'static str,
+        what: &str,
         bytes_max: u64,
     ) -> Result<(Vec<u8>, Digest), Failure> {
-        let too_large = Failure::TooLarge {
-            what,
-            max: bytes_max,
-        };
-        if self
-            .response
-            .content_length()
-            .is_some_and(|length| length > bytes_max)
-        {
-            return Err(too_large);
+        if self.status() != StatusCode::OK {
+            return Err(self.refusal(what));
         }
+        let announced = self.response.content_length().unwrap_or_default();
+        check_size(what, announced, bytes_max)?;
         let started = Instant::now();
-        let (mut bytes, mut digester, mut received) = (Vec::new(), Digester::default(), 0_u64);
-        while let Some(chunk) = self.chunk(started, received).await? {
-            received = received.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
-            if received > bytes_max {
-                return Err(too_large);
-            }
+        let (mut bytes, mut digester) = (Vec::new(), Digester::default());
+        while let Some(chunk) = self.chunk(started, bytes_of(bytes.len())).await? {
+            check_size(what, bytes_of(bytes.len() + chunk.len()), bytes_max)?;
             digester.update(&chunk);
             bytes.extend_from_slice(&chunk);
         }
@@ -263,76 +269,82 @@ impl HttpAnswer {
     /// Returns the next chunk of the body. Fails after too long a silence, and after the transfer has fallen behind the
     /// slowest rate by the same time.
     async fn chunk(&mut self, started: Instant, received: u64) -> Result<Option<Bytes>, Failure> {
-        let url = shown(self.url.as_str());
-        let silent_at = Instant::now() + self.silence;
-        let slow_at = started + self.silence + at_rate(received, self.rate_bytes_min);
-        match timeout_at(silent_at.min(slow_at), self.response.chunk()).await {
-            Ok(Ok(chunk)) => Ok(chunk),
-            Ok(Err(source)) => Err(Failure::Interrupted {
-                url,
-                source: source.without_url(),
-            }),
-            Err(_) if received > 0 && slow_at < silent_at => Err(Failure::TooSlow {
-                url,
-                received,
-                rate_min: self.rate_bytes_min,
-            }),
-            Err(_) => Err(Failure::Silent {
-                url,
-                waited: self.silence,
-            }),
+        let Transport {
+            silence,
+            rate_bytes_min,
+            ..
+        } = *self.transport;
+        let silent_at = Instant::now() + silence;
+        let slow_at = started + silence + self.transport.at_slowest(received);
+        let chunk = timeout_at(silent_at.min(slow_at), self.response.chunk()).await;
+        match chunk {
+            Ok(chunk) => chunk.map_err(|error| interrupted(self.url(), error)),
+            Err(_) if received > 0 && slow_at < silent_at => {
+                let url = shown(self.url().as_str());
+                Err(FailureKind::TooSlow.failure(format!(
+                    "{url} sends less than {rate_bytes_min} bytes per second: {received} bytes came"
+                )))
+            }
+            Err(_) => Err(silent(self.url(), silence)),
         }
     }
 
     /// Returns the failure for an error status of a request for the named object.
-    pub(super) async fn refusal(mut self, what: &'static str) -> Failure {
-        let (status, url) = (self.status(), shown(self.url.as_str()));
+    ///
+    /// The body is not read: the server writes it, and conditions would show it to others than the author of the Plugin.
+    pub(super) fn refusal(&self, what: &str) -> Failure {
+        let (status, url) = (self.status(), shown(self.url().as_str()));
+        let answered = format!("{url} answered {}", status.as_u16());
         let pause = pause(self.headers());
-        let detail = detail(&self.start_of_body().await);
-        match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Denied {
-                url,
-                status: status.as_u16(),
-                advice: if self.signed_in {
+        let throttled = |retry_after: Duration| {
+            let seconds = retry_after.as_secs();
+            FailureKind::Throttled { retry_after }
+                .failure(format!("{url} asks for a pause of {seconds} s"))
+        };
+        match (status, pause) {
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
+                let advice = if self.signed_in {
                     "the credentials are wrong or do not allow this"
                 } else {
                     "credentials are required: name a Secret that holds them"
-                },
-                detail,
-            },
-            StatusCode::NOT_FOUND => Failure::NotFound { url, what },
-            StatusCode::TOO_MANY_REQUESTS => Failure::Throttled {
-                url,
-                retry_after: pause.unwrap_or(PAUSE_DEFAULT),
-            },
-            _ => match pause {
-                Some(retry_after) => Failure::Throttled { url, retry_after },
-                None => Failure::Status {
-                    url,
-                    status: status.as_u16(),
-                    detail,
-                },
-            },
-        }
-    }
-
-    /// Returns the start of an error body; if it does not come, the error has no detail.
-    async fn start_of_body(&mut self) -> Vec<u8> {
-        let (started, mut bytes) = (Instant::now(), Vec::new());
-        while bytes.len() < REFUSAL_BYTES_MAX {
-            match self.chunk(started, 0).await {
-                Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-                Ok(None) | Err(_) => break,
+                };
+                FailureKind::Denied.failure(format!("{answered}: {advice}"))
             }
+            (StatusCode::NOT_FOUND, _) => {
+                FailureKind::NotFound.failure(format!("{answered}: {what} is not there"))
+            }
+            (_, Some(pause)) => throttled(pause),
+            (StatusCode::TOO_MANY_REQUESTS, None) => throttled(PAUSE_DEFAULT),
+            (_, None) => FailureKind::ServerFailed.failure(answered),
         }
-        bytes.truncate(REFUSAL_BYTES_MAX);
-        bytes
     }
 }
 
-/// The transfer time of bytes at a rate in bytes per second.
-fn at_rate(bytes: u64, rate: u64) -> Duration {
-    Duration::from_micros(bytes.saturating_mul(1_000_000) / rate.max(1))
+fn bytes_of(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+fn silent(url: &Url, waited: Duration) -> Failure {
+    let (url, waited) = (shown(url.as_str()), waited.as_secs());
+    FailureKind::TooSlow.failure(format!("{url} was silent for {waited} s"))
+}
+
+fn interrupted(url: &Url, error: reqwest::Error) -> Failure {
+    let url = shown(url.as_str());
+    let message = format!("the connection to {url} broke before the answer was complete");
+    FailureKind::Unreachable.because(message, error.without_url())
+}
+
+fn address_refused(host: &str, address: IpAddr) -> Failure {
+    FailureKind::AddressRefused.failure(format!(
+        "{host} is at {address}, which is not a public address: move it, or let the host use local addresses"
+    ))
+}
+
+fn redirect_refused(from: &Url, to: &str, problem: &str) -> Failure {
+    let from = shown(from.as_str());
+    let message = format!("{from} redirects to {to}, which is not followed: {problem}");
+    FailureKind::AddressRefused.failure(message)
 }
 
 /// Returns an address without the parts that may be secret.
@@ -348,10 +360,19 @@ pub(super) fn shown(address: &str) -> String {
 }
 
 pub(super) fn parse_url(address: &str) -> Result<Url, Failure> {
-    Url::parse(address).map_err(|_| Failure::UrlRefused {
-        url: shown(address),
-        problem: "write it as https://host/path",
-    })
+    Url::parse(address)
+        .map_err(|_| Failure::url_refused(&shown(address), "write it as https://host/path"))
+}
+
+/// Refuses an address to which credentials would go over plain HTTP; loopback is no network.
+pub(super) fn check_private(url: &Url) -> Result<(), Failure> {
+    let host = url.host_str().unwrap_or_default();
+    let is_loopback = literal(host).is_some_and(|address| address.is_loopback());
+    if url.scheme() == "https" || is_loopback || host == "localhost" {
+        return Ok(());
+    }
+    let problem = "credentials are sent only over https, because plain http can be read on its way";
+    Err(Failure::url_refused(&shown(url.as_str()), problem))
 }
 
 /// Returns the header with the credentials.
@@ -367,10 +388,8 @@ pub(super) fn authorization(credentials: &Credentials) -> Result<HeaderValue, Fa
             "a token",
         ),
     };
-    let mut value = HeaderValue::try_from(text).map_err(|_| Failure::Credentials {
-        host: what.to_owned(),
-        problem: "it holds characters that cannot be sent",
-    })?;
+    let mut value = HeaderValue::try_from(text)
+        .map_err(|_| Failure::credentials(what, "it holds characters that cannot be sent"))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -394,74 +413,18 @@ fn literal(host: &str) -> Option<IpAddr> {
 
 /// Returns the target of a redirect.
 fn follow(from: &Url, location: &HeaderValue) -> Result<Url, Failure> {
-    let refused = |to: String, problem| Failure::RedirectRefused {
-        from: shown(from.as_str()),
-        to,
-        problem,
-    };
     let target = location.to_str().ok().and_then(|text| from.join(text).ok());
     let Some(target) = target else {
-        return Err(refused("something".to_owned(), "it is not an address"));
+        return Err(redirect_refused(from, "something", "it is not an address"));
     };
     if from.scheme() == "https" && target.scheme() != "https" {
-        return Err(refused(
-            shown(target.as_str()),
-            "it leads from https to a connection that anybody can change",
-        ));
+        let problem = "it leads from https to a connection that anybody can change";
+        return Err(redirect_refused(from, &shown(target.as_str()), problem));
     }
     Ok(target)
-}
-
-fn not_sent(url: &Url, error: reqwest::Error, between: &'static str) -> Failure {
-    let refused = causes(&error).find_map(|cause| cause.downcast_ref());
-    if let Some(RefusedAddress { host, address }) = refused {
-        return Failure::AddressRefused {
-            host: host.clone(),
-            address: *address,
-        };
-    }
-    let (url, connected) = (shown(url.as_str()), !error.is_connect());
-    let is_untrusted = is_untrusted(&error);
-    let source = error.without_url();
-    if is_untrusted {
-        Failure::Untrusted { url, source }
-    } else if connected {
-        Failure::Interrupted { url, source }
-    } else {
-        Failure::Connect {
-            url,
-            between,
-            source,
-        }
-    }
 }
 
 fn pause(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds).min(PAUSE_MAX))
-}
-
-/// Returns the message of a server in one line: the errors of a registry, or the first line of a text.
-fn detail(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let messages = serde_json::from_slice::<serde_json::Value>(body)
-        .ok()
-        .and_then(|answer| {
-            let errors = answer.get("errors")?.as_array()?;
-            let messages = errors
-                .iter()
-                .filter_map(|error| error.get("message")?.as_str());
-            Some(messages.collect::<Vec<_>>().join("; "))
-        });
-    let said: String = messages
-        .as_deref()
-        .unwrap_or_else(|| text.lines().next().unwrap_or_default())
-        .chars()
-        .filter(|character| !character.is_control())
-        .take(DETAIL_MAX)
-        .collect();
-    match said.trim() {
-        "" => String::new(),
-        said => format!(": {said}"),
-    }
 }

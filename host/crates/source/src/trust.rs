@@ -1,13 +1,13 @@
 //! The trusted certificate authorities.
 
-use std::{error::Error, io, sync::Arc};
+use std::{error::Error, io, iter, sync::Arc};
 
 use rustls::{
     CertificateError, ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-use super::Failure;
+use super::{Failure, FailureKind};
 
 /// Trusts the authorities of the system and those given.
 pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
@@ -15,27 +15,23 @@ pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
     // The system may have no certificates or some invalid ones: then servers that need them are not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let known = roots.len();
+    let invalid = |source: Box<dyn Error + Send + Sync>| {
+        let message = "failed to use the certificates of trusted authorities: give them as PEM";
+        FailureKind::SettingsInvalid.because(message, source)
+    };
     for certificate in CertificateDer::pem_slice_iter(certificates_pem) {
-        let certificate = certificate.map_err(|source| Failure::Certificates {
-            source: Box::new(source),
-        })?;
+        let certificate = certificate.map_err(|error| invalid(error.into()))?;
         roots
             .add(certificate)
-            .map_err(|source| Failure::Certificates {
-                source: Box::new(source),
-            })?;
+            .map_err(|error| invalid(error.into()))?;
     }
     if !certificates_pem.is_empty() && roots.len() == known {
-        return Err(Failure::Certificates {
-            source: "there is none".into(),
-        });
+        return Err(invalid("there is none".into()));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|source| Failure::Certificates {
-            source: Box::new(source),
-        })?
+        .map_err(|error| invalid(error.into()))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(config)
@@ -43,19 +39,14 @@ pub(super) fn trust(certificates_pem: &[u8]) -> Result<ClientConfig, Failure> {
 
 /// Returns true if a connection ended because no trusted authority signed the server's certificate.
 pub(super) fn is_untrusted(error: &reqwest::Error) -> bool {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(next) = cause {
-        if let Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) =
-            next.downcast_ref()
-        {
-            return true;
-        }
+    let first: &(dyn Error + 'static) = error;
+    let mut causes = iter::successors(Some(first), |&cause| {
         // `io::Error` does not return the error inside it as its source.
-        let held = next.downcast_ref().and_then(io::Error::get_ref);
-        cause = match held {
+        match cause.downcast_ref().and_then(io::Error::get_ref) {
             Some(held) => Some(held),
-            None => next.source(),
-        };
-    }
-    false
+            None => cause.source(),
+        }
+    });
+    let unknown = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+    causes.any(|cause| cause.downcast_ref() == Some(&unknown))
 }

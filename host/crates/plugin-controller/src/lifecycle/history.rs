@@ -4,7 +4,7 @@
 //! started has no other record of earlier revisions.
 
 use innkeeper_model::Digest;
-use innkeeper_sandbox::revision_of;
+use innkeeper_sandbox::{artifact::Needs, revision_of};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -138,9 +138,16 @@ impl History {
         rollback(self.0.get(1)?, generation)
     }
 
-    /// Returns the digests of the bytes of all revisions.
-    pub(crate) fn digests(&self) -> impl Iterator<Item = Digest> {
-        self.0.iter().filter_map(|entry| entry.digest.parse().ok())
+    /// Returns the components of all revisions. Those of the active revision and of the target of its rollback are always
+    /// kept.
+    pub(crate) fn needs(&self) -> Needs {
+        let component = |entry: &HistoryEntry| entry.digest.parse().ok();
+        let latest = self.0.first().and_then(component);
+        let good = self.good().next().map(|past| past.digest);
+        Needs {
+            kept: latest.into_iter().chain(good).collect(),
+            spare: self.0.iter().filter_map(component).collect(),
+        }
     }
 
     fn shorten(&mut self) {
@@ -308,6 +315,27 @@ mod tests {
     }
 
     #[test]
+    fn the_active_and_the_last_good_component_are_always_kept() {
+        let mut history = History::default();
+        assert_eq!(history.needs(), Needs::default());
+        let digests = |names: &str| names.split(' ').map(|name| past_of(name).digest).collect();
+        let check = |history: &History, kept, spare| {
+            let (kept, spare) = (digests(kept), digests(spare));
+            assert_eq!(history.needs(), Needs { kept, spare });
+        };
+        history.begin(&past_of("a"), &Activation::Declared, at(10));
+        check(&history, "a", "a");
+        history.pass();
+        history.begin(&past_of("b"), &Activation::Declared, at(20));
+        check(&history, "a b", "a b");
+        // It never became good, so the one before it is still the target of a rollback.
+        history.begin(&past_of("c"), &Activation::Declared, at(30));
+        check(&history, "a c", "a b c");
+        history.begin(&past_of("a"), &back(), at(31));
+        check(&history, "a", "a b c");
+    }
+
+    #[test]
     fn it_does_not_grow_and_ignores_edited_entries() {
         let mut history = History::default();
         for number in 0..20 {
@@ -337,6 +365,6 @@ mod tests {
         entries[0].digest = "none".to_owned();
         let history = History(entries);
         assert_eq!(history.past().next(), None);
-        assert_eq!(history.digests().count(), 0);
+        assert_eq!(history.needs(), Needs::default());
     }
 }

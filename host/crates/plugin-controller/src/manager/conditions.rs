@@ -2,7 +2,10 @@
 
 use innkeeper_model::{Condition, ConditionStatus};
 
-use super::PluginState;
+use super::{
+    PluginState,
+    state::{LoadAttempt, NOT_GRANTED},
+};
 use crate::{
     lifecycle::{AnalysisVerdict, RolloutAnalysis, Stage, StageFailure},
     resource::{self, Declared},
@@ -33,9 +36,7 @@ impl PluginState {
             let plugin = attempt?.plugin()?;
             resource::lines(&declared.terms.assess(plugin.manifest()))
         });
-        let component = attempt.and_then(|attempt| attempt.component.as_ref());
-        let verified_by = component.map_or("", |component| &component.verified_by);
-        let loading = |stage| loading(stage, failure, verified_by, reduced.as_deref());
+        let loading = |stage| loading(stage, failure, attempt, reduced.as_deref());
         let mut conditions = Vec::from(Stage::LOADING.map(loading));
         conditions.push(self.serving(failure));
         conditions.push(self.degraded(failure));
@@ -55,7 +56,7 @@ impl PluginState {
             ),
             (Some(active), _) if !active.is_granted() => say(
                 ConditionStatus::False,
-                "NotGranted",
+                NOT_GRANTED,
                 "all passes are stopped: the active revision needs more grants; the declared one is being loaded",
             ),
             (Some(active), _) => {
@@ -114,13 +115,21 @@ fn faulting(declared: &Declared, analysis: Option<&RolloutAnalysis>) -> Option<S
 fn loading(
     stage: Stage,
     failure: Option<&StageFailure>,
-    verified_by: &str,
+    attempt: Option<&LoadAttempt>,
     reduced: Option<&str>,
 ) -> Condition {
+    let component = attempt.and_then(|attempt| attempt.component.as_ref());
+    let verified_by = component.map_or("", |component| &component.verified_by);
+    // A component whose parents are not granted is described by its embedded description, and is not compiled.
+    let is_uncompiled = attempt.is_some_and(
+        |attempt| matches!(&attempt.result, Err(failure) if failure.stage == Stage::Granted),
+    );
     let name = stage.to_string();
     let (reason, message) = match (failure, stage, reduced) {
         (Some(failure), ..) if failure.stage == stage => return failed(failure),
-        (Some(failure), ..) if failure.stage < stage => {
+        (Some(failure), ..)
+            if failure.stage < stage || stage == Stage::Compiled && is_uncompiled =>
+        {
             let message = waits_for(failure);
             return condition(stage, ConditionStatus::Unknown, "NotReached", &message);
         }

@@ -4,22 +4,33 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_cluster::Cluster;
-use innkeeper_model::{Digest, Gvk, Limits, Object, Retry, error_chain};
-use innkeeper_sandbox::{Described, Plugin};
+use innkeeper_model::{
+    ANNOTATION_HOSTS, Digest, Gvk, Manifest, Object, ObjectId, Retry, error_chain,
+};
+use innkeeper_policy::Shortfall;
+use innkeeper_sandbox::{
+    Described, Plugin,
+    artifact::{self, Needs},
+    description,
+};
 use innkeeper_source::{
-    ConfigMap, Credentials, DockerConfig, Expectation, Failure, Fetched, Fetcher, File, Http, Oci,
-    PublicKey, Source,
+    ConfigMap, Credentials, DockerConfig, Expectation, FailureKind, Fetched, Fetcher, File, Http,
+    Oci, PublicKey, Source,
 };
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
-use super::loading::{Places, Reporter};
+use super::{
+    id_of,
+    loading::{Places, Reporter},
+    state::{NOT_GRANTED, granted},
+};
 use crate::{
     LoaderContext,
     lifecycle::{Stage, StageFailure},
-    resource::{Declared, LocalRef, Origin},
+    resource::{Declared, HttpSource, Identity, LocalRef, Origin, Terms},
 };
 
 /// The values of a Secret by key.
@@ -70,22 +81,32 @@ impl Loader {
         }
         let place = self.places.of(declared).await;
         let fetched = self.fetch(declared).await?;
+        // Also if it cannot be compiled: the cache keeps its verdict or code until another one is fetched.
+        let spare = [fetched.digest.clone()].into();
+        self.state_needs(
+            fetched_for(&id_of(&declared.name)),
+            Needs {
+                spare,
+                ..Needs::default()
+            },
+        );
         reporter.at(Stage::Compiled);
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
         let context = Arc::clone(&self.context);
-        let limits = declared.terms.limits.clone();
+        let (terms, identity) = (declared.terms.clone(), declared.identity.clone());
         let (described, fetched) = blocking(move || {
-            let described = compile(&context, &fetched.bytes, &limits)?;
+            let described = compile(&context, &fetched.bytes, &terms)?;
             // Only now, also if the load was cancelled: the compiler cannot be interrupted.
             drop(place);
+            check_identity(&identity, &described)?;
             Ok((described, fetched))
         })
         .await?;
-        let context = Arc::clone(&self.context);
-        // A cancelled load does not get here: no Plugin would ask for the removal of its bytes.
+        let (context, identity) = (Arc::clone(&self.context), declared.identity.clone());
+        // A cancelled load does not get here: its bytes could come after those of the next one.
         blocking(move || {
-            keep(&context, &fetched);
+            keep(&context, &fetched, &identity);
             Ok(VerifiedComponent {
                 described,
                 verified_by,
@@ -105,16 +126,17 @@ impl Loader {
         let Some(cache) = self.context.cache.clone() else {
             return Err(not_kept("there is no cache directory".to_owned()));
         };
-        let keys: Vec<Digest> = declared.keys.iter().map(PublicKey::id).collect();
-        let signed_by = cache.signer(digest, &keys).cloned();
-        if signed_by.is_none() && !keys.is_empty() {
+        let identity = declared.identity.clone();
+        let mut keys = declared.keys.iter().map(PublicKey::id);
+        let signed_by = keys.find(|key| cache.signer(digest, &[identity.mark(key)]).is_some());
+        if signed_by.is_none() && !declared.keys.is_empty() {
             let message = format!(
                 "the cache directory has no signature of {digest} by a key in spec.verify.keys"
             );
             return Err(not_kept(message));
         }
         let (context, digest) = (Arc::clone(&self.context), digest.clone());
-        let limits = declared.terms.limits.clone();
+        let terms = declared.terms.clone();
         let place = self.places.local().await;
         blocking(move || {
             let bytes = cache.kept(&digest, &context.artifact_limits);
@@ -125,8 +147,9 @@ impl Loader {
             })?;
             let signature =
                 signed_by.map_or_else(String::new, |key| format!(", signed by the key {key}"));
-            let described = compile(&context, &bytes, &limits)?;
+            let described = compile(&context, &bytes, &terms)?;
             drop(place);
+            check_identity(&identity, &described)?;
             Ok(VerifiedComponent {
                 described,
                 verified_by: format!("{digest}, from the cache directory{signature}"),
@@ -135,18 +158,38 @@ impl Loader {
         .await
     }
 
+    /// Sets the components that a Plugin needs beside the last fetched one. The cache removes those that no Plugin needs
+    /// any more.
+    pub(super) fn need(&self, id: &ObjectId, needs: Needs) {
+        self.state_needs(id.to_string(), needs);
+    }
+
+    /// Sets that a Plugin is gone.
+    pub(super) fn need_nothing(&self, id: &ObjectId) {
+        for owner in [id.to_string(), fetched_for(id)] {
+            self.state_needs(owner, Needs::default());
+        }
+    }
+
+    fn state_needs(&self, owner: String, needs: Needs) {
+        if let Some(cache) = &self.context.cache {
+            cache.need(owner, needs);
+        }
+    }
+
     async fn fetch(&self, declared: &Declared) -> Result<Fetched, StageFailure> {
         let source = self.source(&declared.origin).await?;
         let expectation = Expectation {
             digest: declared.digest.clone(),
             keys: declared.keys.clone(),
+            repository: declared.identity.repository.clone(),
         };
         let fetched = self.fetcher.fetch(&source, &expectation).await;
         fetched.map_err(|error| {
-            let stage = match error.failure() {
-                Failure::WrongDigest { .. }
-                | Failure::Unsigned { .. }
-                | Failure::BadSignature { .. } => Stage::Verified,
+            let stage = match error.failure().kind {
+                FailureKind::WrongDigest | FailureKind::Unsigned | FailureKind::BadSignature => {
+                    Stage::Verified
+                }
                 _ => Stage::Fetched,
             };
             let retry = match (error.retry(), &declared.origin) {
@@ -164,18 +207,27 @@ impl Loader {
             Origin::Oci(oci, reference) => Source::Oci(Oci {
                 reference: reference.clone(),
                 docker_config: match &oci.pull_secret_ref {
-                    Some(secret) => Some(docker_config(&secret.name, &self.secret(secret).await?)?),
+                    Some(LocalRef { name }) => {
+                        let secret = self.object("Secret", name).await?;
+                        Some(docker_config(name, &data(&secret))?)
+                    }
                     None => None,
                 },
                 insecure: oci.insecure,
             }),
-            Origin::Http(http) => Source::Http(Http {
-                url: http.url.clone(),
-                credentials: match &http.secret_ref {
-                    Some(secret) => Some(credentials(&secret.name, &self.secret(secret).await?)?),
-                    None => None,
-                },
-            }),
+            Origin::Http(HttpSource { url, secret_ref }) => {
+                let mut http = Http {
+                    url: url.clone(),
+                    credentials: None,
+                };
+                if let Some(LocalRef { name }) = secret_ref {
+                    let secret = self.object("Secret", name).await?;
+                    let hosts = secret.annotation(ANNOTATION_HOSTS);
+                    check_host(name, hosts.unwrap_or_default(), &http)?;
+                    http.credentials = Some(credentials(name, &data(&secret))?);
+                }
+                Source::Http(http)
+            }
             Origin::ConfigMap(source) => {
                 let map = self.object("ConfigMap", &source.name).await?;
                 Source::ConfigMap(ConfigMap {
@@ -188,13 +240,6 @@ impl Loader {
                 path: file.path.clone(),
             }),
         })
-    }
-
-    async fn secret(&self, LocalRef { name }: &LocalRef) -> Result<SecretData, StageFailure> {
-        let secret = self.object("Secret", name).await?;
-        // An unreadable Secret counts as empty; the caller names the keys that it requires.
-        let secret: Secret = serde_json::from_str(&secret.json).unwrap_or_default();
-        Ok(secret.data.unwrap_or_default())
     }
 
     /// Returns an object of the host's namespace by a live read: the host watches neither Secrets nor ConfigMaps for
@@ -213,6 +258,11 @@ impl Loader {
     }
 }
 
+/// Returns the owner of the component that was fetched last for a Plugin.
+fn fetched_for(id: &ObjectId) -> String {
+    format!("the last fetch for {id}")
+}
+
 /// Runs work that takes as long as a compilation on a thread of its own; a panic of it becomes a failure.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StageFailure> + Send + 'static,
@@ -222,31 +272,68 @@ async fn blocking<T: Send + 'static>(
         .map_err(|error| StageFailure::of(Stage::Compiled, "HostFault", &error, Retry::Backoff))?
 }
 
+/// Compiles a component and lets it describe itself, if its parents are granted.
+///
 /// Blocks for as long as compiling takes.
 fn compile(
     context: &LoaderContext,
     bytes: &[u8],
-    limits: &Limits,
+    terms: &Terms,
 ) -> Result<Described, StageFailure> {
-    let engine = &context.engine;
-    let artifact = context
-        .compiler
-        .compile(engine, bytes, &context.artifact_limits);
-    let artifact = artifact.map_err(|error| {
+    let (engine, limits) = (&context.engine, &context.artifact_limits);
+    let not_compiled = |error: artifact::Error| {
         StageFailure::of(Stage::Compiled, error.reason(), &error, error.retry())
-    })?;
-    Described::load(engine, &artifact, limits).map_err(|error| {
+    };
+    if let Err(failure) = may_compile(terms, description::embedded_manifest(bytes).as_ref()) {
+        // No grant would help bytes that are no plugin.
+        artifact::check(bytes, limits).map_err(not_compiled)?;
+        return Err(failure);
+    }
+    let artifact = context.compiler.compile(engine, bytes, limits);
+    let artifact = artifact.map_err(not_compiled)?;
+    Described::load(engine, &artifact, &terms.limits).map_err(|error| {
         StageFailure::of(Stage::Described, "CannotDescribe", &error, Retry::OnChange)
     })
 }
 
+/// Checks that the parents of a component are granted, by its embedded description.
+///
+/// Otherwise anyone who may write Plugins could have the host compile as much as they like. The description may differ
+/// from the component; it is checked after compiling.
+fn may_compile(terms: &Terms, embedded: Option<&Manifest>) -> Result<(), StageFailure> {
+    let Some(manifest) = embedded else {
+        if !terms.grants.parents.is_empty() {
+            return Ok(());
+        }
+        let message = "not compiled, because spec.grants.parents is empty and the component has no embedded description of its parents: add the parents to spec.grants.parents, or build the component with innkeeper build";
+        let (stage, retry) = (Stage::Compiled, Retry::OnChange);
+        return Err(StageFailure::new(stage, NOT_GRANTED, message, retry));
+    };
+    let missing = &terms.assess(manifest).missing;
+    if missing
+        .iter()
+        .any(|one| matches!(one, Shortfall::Parent(_)))
+    {
+        granted(terms, manifest)?;
+    }
+    Ok(())
+}
+
+fn check_identity(identity: &Identity, described: &Described) -> Result<(), StageFailure> {
+    let checked = identity.check(described.manifest());
+    checked.map_err(|(reason, message)| {
+        StageFailure::new(Stage::Verified, reason, message, Retry::OnChange)
+    })
+}
+
 /// Keeps the fetched bytes, so that a later process needs no source. A failure only costs that.
-fn keep(context: &LoaderContext, fetched: &Fetched) {
+fn keep(context: &LoaderContext, fetched: &Fetched, identity: &Identity) {
     let Some(cache) = &context.cache else {
         return;
     };
     let digest = &fetched.digest;
-    if let Err(error) = cache.keep(digest, &fetched.bytes, fetched.signed_by.as_ref()) {
+    let mark = fetched.signed_by.as_ref().map(|key| identity.mark(key));
+    if let Err(error) = cache.keep(digest, &fetched.bytes, mark.as_ref()) {
         warn!(%digest, error = %error_chain(&error), "failed to write a component to the cache directory");
     }
 }
@@ -273,6 +360,13 @@ fn verified_by(declared: &Declared, fetched: &Fetched) -> String {
     }
 }
 
+/// Returns the values of a Secret.
+fn data(secret: &Object) -> SecretData {
+    // An unreadable Secret counts as empty; the caller names the keys that it requires.
+    let secret: Secret = serde_json::from_str(&secret.json).unwrap_or_default();
+    secret.data.unwrap_or_default()
+}
+
 fn docker_config(name: &str, data: &SecretData) -> Result<DockerConfig, StageFailure> {
     const KEY: &str = ".dockerconfigjson";
 
@@ -282,6 +376,20 @@ fn docker_config(name: &str, data: &SecretData) -> Result<DockerConfig, StageFai
         let message = format!("failed to read {KEY} of the Secret {name}: {cause}");
         StageFailure::new(Stage::Fetched, "SourceInvalid", message, Retry::Backoff)
     })
+}
+
+/// Checks that a Secret is meant for a server.
+///
+/// Without the annotation on the Secret, an author of Plugins could send any Secret of the host's namespace anywhere.
+fn check_host(name: &str, hosts: &str, http: &Http) -> Result<(), StageFailure> {
+    if http.is_at_one_of(hosts) {
+        return Ok(());
+    }
+    let message = format!(
+        "the Secret {name} in the host's namespace does not name the server of spec.source.http.url: add the server's host to its annotation {ANNOTATION_HOSTS}, separated by commas"
+    );
+    let (stage, reason) = (Stage::Fetched, "SecretNotForHost");
+    Err(StageFailure::new(stage, reason, message, Retry::Backoff))
 }
 
 fn credentials(name: &str, data: &SecretData) -> Result<Credentials, StageFailure> {
@@ -313,7 +421,52 @@ fn camel_case(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::fixture::declared;
+
+    #[test]
+    fn only_a_component_whose_parents_are_granted_is_compiled() {
+        let of = |group, kind| json!({"group": group, "kind": kind});
+        let web = of("example.com", "Web");
+        let description = |parents: &[&str]| {
+            let parent = |kind: &&str| {
+                let plural = kind.to_lowercase();
+                json!({"apiVersion": "example.com/v1", "kind": kind, "plural": plural, "scope": "Namespaced"})
+            };
+            let parents: Vec<Value> = parents.iter().map(parent).collect();
+            // A required child without a grant: that is decided after compiling.
+            let child = json!({"apiVersion": "v1", "kind": "Pod", "required": true});
+            serde_json::from_value::<Manifest>(json!({
+                "name": "web", "version": "1", "finalize": false, "parents": parents, "crds": [],
+                "children": [child], "reads": [],
+            }))
+            .unwrap()
+        };
+        let web_only = description(&["Web"]);
+        let both = description(&["Web", "Shop"]);
+        for (parents, embedded, refused_at) in [
+            (json!([]), None, Some(Stage::Compiled)),
+            (json!([of("example.com", "Other")]), None, None),
+            (json!([]), Some(&web_only), Some(Stage::Granted)),
+            (
+                json!([of("example.org", "Web")]),
+                Some(&web_only),
+                Some(Stage::Granted),
+            ),
+            (json!([web]), Some(&web_only), None),
+            (json!([web]), Some(&both), Some(Stage::Granted)),
+            (json!([web, of("example.com", "Shop")]), Some(&both), None),
+        ] {
+            let declared = declared(json!({"grants": {"parents": parents}}));
+            let refused = may_compile(&declared.terms, embedded).err();
+            let stage = refused.as_ref().map(|failure| failure.stage);
+            assert_eq!(stage, refused_at, "{parents} {embedded:?}");
+            let reason = refused.map(|failure| failure.reason);
+            assert_eq!(reason.as_deref(), stage.map(|_| NOT_GRANTED));
+        }
+    }
 
     #[test]
     fn reasons_are_words_in_camel_case() {
@@ -336,5 +489,19 @@ mod tests {
         let message =
             "the Secret web in the host's namespace must hold token, or username and password";
         assert_eq!(failure.message, message);
+    }
+
+    #[test]
+    fn a_secret_goes_only_to_the_hosts_that_it_names() {
+        let http = Http {
+            url: "https://plugins.test/web.wasm".to_owned(),
+            credentials: None,
+        };
+        assert!(check_host("web", "other.test, plugins.test", &http).is_ok());
+        for hosts in ["", "other.test", "plugins.test.other.test"] {
+            let failure = check_host("web", hosts, &http).err().unwrap();
+            assert_eq!(failure.reason, "SecretNotForHost", "{hosts}");
+            assert!(failure.message.contains(ANNOTATION_HOSTS), "{hosts}");
+        }
     }
 }

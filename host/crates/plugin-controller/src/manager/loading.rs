@@ -109,7 +109,7 @@ enum LoadProgress {
 
 /// A component that is being loaded.
 pub(super) struct Loading {
-    pub(super) declared: Declared,
+    declared: Declared,
     /// The bytes to take from the cache directory; none: those that are declared.
     kept: Option<Digest>,
     progress: watch::Receiver<LoadProgress>,
@@ -173,7 +173,13 @@ impl Loading {
 
     /// Returns true if the work loads the component of a declaration, or takes these bytes from the cache directory.
     pub(super) fn is_for(&self, declared: &Declared, kept: Option<&Digest>) -> bool {
-        self.kept.as_ref() == kept && has_the_same_component(&self.declared, declared)
+        self.kept.as_ref() == kept && !self.is_outdated(declared)
+    }
+
+    /// Returns true if a declaration has another component, or other grants: these decide if it is compiled.
+    pub(super) fn is_outdated(&self, declared: &Declared) -> bool {
+        !has_the_same_component(&self.declared, declared)
+            || self.declared.terms.grants != declared.terms.grants
     }
 
     /// Returns the stage that runs; none once the work has ended.

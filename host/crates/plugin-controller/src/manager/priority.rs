@@ -6,7 +6,7 @@ use innkeeper_cluster::Cause;
 use innkeeper_model::{Object, ObjectId, PluginName, Retry};
 use tracing::info;
 
-use super::{Manager, PluginState, declared, id_of};
+use super::{Manager, PluginState, declared, id_of, resume::needs_of};
 use crate::{
     lifecycle::{Stage, StageFailure},
     priority::{Priorities, Priority, TakenKind},
@@ -24,15 +24,21 @@ impl Manager {
         result
     }
 
-    /// Learns the granted kinds of all Plugins before the first pass, so that the order of the first passes does not
-    /// matter.
+    /// Learns the granted kinds and the components of all Plugins before the first pass, so that the order of the first
+    /// passes does not matter.
     ///
     /// A component serves only granted kinds, perhaps fewer: its description is not known yet. The Plugin's own pass
     /// narrows the claim or withdraws it.
     pub(super) fn expect_all(&self) {
         let ids = self.registration.parents();
-        let plugins = ids.iter().filter_map(|id| self.registration.parent(id));
-        for plugin in plugins.filter(|plugin| !plugin.is_deleting()) {
+        let plugins = || ids.iter().filter_map(|id| self.registration.parent(id));
+        for plugin in plugins() {
+            self.context.loader.need(&plugin.id(), needs_of(&plugin));
+        }
+        if let Some(cache) = &self.context.loader.context.cache {
+            cache.know_all_needs();
+        }
+        for plugin in plugins().filter(|plugin| !plugin.is_deleting()) {
             // The Plugin's own pass reports an invalid spec.
             let Ok(declared) = declared(&plugin) else {
                 continue;

@@ -2,10 +2,10 @@
 //!
 //! Both come from bytes that are kept, so no source is contacted.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use innkeeper_model::{Digest, ObjectId, Retry};
-use innkeeper_sandbox::Plugin;
+use innkeeper_model::{Digest, Object, ObjectId, Retry};
+use innkeeper_sandbox::{Plugin, artifact::Needs};
 use tracing::{info, warn};
 
 use super::{Manager, PluginState, load::configure, state::granted};
@@ -29,7 +29,7 @@ impl Manager {
         };
         let came_back = async {
             let plugin = plugin?;
-            granted(declared, &plugin)?;
+            granted(&declared.terms, plugin.manifest())?;
             self.serve(declared, state, plugin, activation.clone())
                 .await
         }
@@ -72,7 +72,7 @@ impl Manager {
         Some(component.and_then(|component| configure(&component, &past.config)))
     }
 
-    /// Remembers if the Plugin gets a pass when a first pass ends, and which bytes to keep for it.
+    /// Remembers if the Plugin gets a pass when a first pass ends, and the components that it needs.
     pub(super) fn track(&self, id: &ObjectId, state: &PluginState) {
         // Before the lock, because the analysis takes locks of the reconcilers.
         let is_on_trial = state.analysis().is_some();
@@ -84,21 +84,13 @@ impl Manager {
         let attempt = state.attempt.as_ref();
         let component = attempt.and_then(|attempt| attempt.component.as_ref());
         let loaded = component.map(|component| component.digest().clone());
-        self.keep_only(id, state.history.digests().chain(loaded).collect());
+        let mut needs = state.history.needs();
+        needs.kept.extend(loaded);
+        self.context.loader.need(id, needs);
     }
+}
 
-    /// Sets the bytes to keep for a Plugin, and deletes those that no Plugin needs any more.
-    ///
-    /// A Plugin that has had no pass in this process yet is not counted; bytes that it shares are fetched again.
-    pub(super) fn keep_only(&self, id: &ObjectId, digests: BTreeSet<Digest>) {
-        let mut kept = self.kept.lock();
-        let before = kept.insert(id.clone(), digests).unwrap_or_default();
-        let is_needed = |digest: &Digest| kept.values().any(|digests| digests.contains(digest));
-        for digest in before.iter().filter(|digest| !is_needed(digest)) {
-            if let Some(cache) = &self.context.loader.context.cache {
-                cache.forget(digest);
-            }
-        }
-        kept.retain(|_, digests| !digests.is_empty());
-    }
+/// Returns the components that a Plugin needs before its first pass in this process.
+pub(super) fn needs_of(plugin: &Object) -> Needs {
+    PluginState::of(plugin).history.needs()
 }

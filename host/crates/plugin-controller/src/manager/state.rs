@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_apply::Target;
-use innkeeper_model::{Backoff, Digest, Object, Retry, Uid};
+use innkeeper_model::{Backoff, Digest, Manifest, Object, Retry, Uid};
 use innkeeper_reconcile::AnalysisFault;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ use crate::{
         AnalysisVerdict, FirstPasses, History, NextStep, PastRevision, RolloutAnalysis, Stage,
         StageFailure, has_the_same_component, loads_the_same,
     },
-    resource::{self, CandidateStatus, Declared},
+    resource::{self, CandidateStatus, Declared, Terms},
 };
 
 /// The wait after the first of several failed steps, doubled by each further one. Chosen, not measured.
@@ -37,6 +37,9 @@ const RELEASE_PERIOD: Duration = Duration::from_secs(1);
 
 /// The reason while another plugin is active for the same kind of parents.
 pub(super) const PARENT_TAKEN: &str = "ParentTaken";
+
+/// The reason while the grants do not suffice.
+pub(super) const NOT_GRANTED: &str = "NotGranted";
 
 /// The state of one Plugin.
 #[derive(Default)]
@@ -98,6 +101,12 @@ impl LoadAttempt {
 
     pub(super) fn is_due(&self) -> bool {
         is_past(self.due())
+    }
+
+    /// Returns true if the attempt ended before compiling for lack of grants, and the grants have changed.
+    fn is_outgrown(&self, declared: &Declared) -> bool {
+        let lacked_grants = matches!(&self.result, Err(failure) if failure.reason == NOT_GRANTED);
+        lacked_grants && self.declared.terms.grants != declared.terms.grants
     }
 
     pub(super) fn plugin(&self) -> Option<&Arc<Plugin>> {
@@ -235,7 +244,7 @@ impl PluginState {
             Ok(plugin) => plugin,
             Err(failure) => return Some(failure.clone()),
         };
-        if let Err(failure) = granted(declared, plugin) {
+        if let Err(failure) = granted(&declared.terms, plugin.manifest()) {
             return Some(failure);
         }
         if let Some(message) = self.rollback(plugin) {
@@ -286,7 +295,7 @@ impl PluginState {
     /// its configuration.
     pub(super) fn follow(&mut self, declared: &Declared) {
         self.loading
-            .take_if(|loading| !has_the_same_component(&loading.declared, declared));
+            .take_if(|loading| loading.is_outdated(declared));
         let Some(attempt) = &mut self.attempt else {
             return;
         };
@@ -347,7 +356,9 @@ impl PluginState {
     /// Returns the last attempt if it was for this declaration.
     pub(super) fn attempt_for(&self, declared: &Declared) -> Option<&LoadAttempt> {
         let attempt = self.attempt.as_ref();
-        attempt.filter(|attempt| loads_the_same(&attempt.declared, declared))
+        attempt
+            .filter(|attempt| loads_the_same(&attempt.declared, declared))
+            .filter(|attempt| !attempt.is_outgrown(declared))
     }
 
     /// Returns true while the conditions that an earlier process reported stay.
@@ -443,13 +454,13 @@ impl PluginState {
     }
 }
 
-/// Checks that the declared terms grant all that a plugin requires.
-pub(super) fn granted(declared: &Declared, plugin: &Plugin) -> Result<(), StageFailure> {
-    let assessment = declared.terms.assess(plugin.manifest());
+/// Checks that terms grant all that a plugin requires.
+pub(super) fn granted(terms: &Terms, manifest: &Manifest) -> Result<(), StageFailure> {
+    let assessment = terms.assess(manifest);
     if assessment.serves() {
         return Ok(());
     }
     let message = resource::lines(&assessment).unwrap_or_default();
     let (stage, retry) = (Stage::Granted, Retry::OnChange);
-    Err(StageFailure::new(stage, "NotGranted", message, retry))
+    Err(StageFailure::new(stage, NOT_GRANTED, message, retry))
 }

@@ -3,15 +3,20 @@
 use std::sync::LazyLock;
 
 use innkeeper_cluster::present;
-use innkeeper_model::{Access, ConditionStatus, HashKey};
+use innkeeper_model::{Access, ConditionStatus, Digest, HashKey};
 use innkeeper_sandbox::{
     Described, Metering, Plugin,
-    fixture::{Description, described, engine, guest},
+    testing::{Description, described, engine, guest},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{active::ActiveRevision, loading::Reporter, state::LoadAttempt, *};
+use super::{
+    active::ActiveRevision,
+    loading::Reporter,
+    state::{LoadAttempt, NOT_GRANTED},
+    *,
+};
 use crate::{
     Served,
     fixture::declared as declare,
@@ -362,6 +367,8 @@ fn a_changed_declaration_cancels_outdated_work() {
     assert!(is_cancelled(&mut state, json!({"source": other})));
     let sum = Digest::of(b"x").to_string();
     assert!(is_cancelled(&mut state, json!({"digest": sum})));
+    // Grants decide if the component is compiled.
+    assert!(is_cancelled(&mut state, json!({"grants": {}})));
     // The component stays the same.
     let kept = json!({"config": {"size": 1}, "limits": {"children": 1}, "suspend": true});
     assert!(!is_cancelled(&mut state, kept));
@@ -485,6 +492,31 @@ fn a_plugin_without_required_grants_waits_and_its_failure_shows_the_missing_line
     let failure = state.failure(&less).unwrap();
     assert_eq!(failure.stage, Stage::Granted);
     assert!(failure.message.contains("kind: ConfigMap"), "{failure:?}");
+}
+
+#[test]
+fn a_component_without_grants_for_its_parents_is_loaded_once_they_are_granted() {
+    let before = declare(json!({"grants": {}}));
+    let mut state = state(&before, ["-", "-"]);
+    let refuse = |stage| StageFailure::new(stage, NOT_GRANTED, "grant it", Retry::OnChange);
+    for stage in [Stage::Compiled, Stage::Granted] {
+        state.attempt.as_mut().unwrap().result = Err(refuse(stage));
+        assert_eq!(state.next_step(&before, None), NextStep::Wait);
+        let other = declare(json!({"grants": {}, "limits": {"children": 1}}));
+        assert_eq!(state.next_step(&other, None), NextStep::Wait);
+        assert_eq!(state.next_step(&declare(json!({})), None), NextStep::Load);
+    }
+    let status = |stage: Stage| {
+        let conditions = state.conditions(Ok(&before), None);
+        let mut found = conditions.iter();
+        let found = found.find(|one| one.kind == stage.to_string()).unwrap();
+        (found.status, found.message.clone())
+    };
+    let compiled = (ConditionStatus::Unknown, "waits for Granted".to_owned());
+    assert_eq!(status(Stage::Compiled), compiled);
+    assert_eq!(status(Stage::Described).0, ConditionStatus::True);
+    let granted = (ConditionStatus::False, "grant it".to_owned());
+    assert_eq!(status(Stage::Granted), granted);
 }
 
 #[test]

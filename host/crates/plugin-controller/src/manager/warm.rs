@@ -22,7 +22,9 @@ use super::{
     load::{VerifiedComponent, configure},
     loading::Loading,
     report::status_of,
+    resume::needs_of,
     serve::under,
+    state::NOT_GRANTED,
 };
 use crate::{lifecycle::StageFailure, resource::Declared};
 
@@ -101,6 +103,15 @@ impl Warmer {
                 };
                 self.ready.lock().insert(name, ready);
             }
+            // Only a change of the Plugin helps.
+            Err(failure) if failure.reason == NOT_GRANTED => {
+                let ready = Ready {
+                    declared,
+                    digest,
+                    watches: Vec::new(),
+                };
+                self.ready.lock().insert(name, ready);
+            }
             Err(failure) => {
                 let error = &failure.message;
                 warn!(plugin = %name, error, "failed to load the component of a Plugin on standby");
@@ -140,6 +151,7 @@ impl Work for Warmer {
             Observed::Ready(observation) => observation.parent,
             Observed::Gone => {
                 let name = PluginName::new(&id.name);
+                self.loader.need_nothing(&id);
                 if let Ok(name) = name {
                     self.loading.lock().remove(&name);
                     self.ready.lock().remove(&name);
@@ -152,6 +164,7 @@ impl Work for Warmer {
             Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
         };
         self.drop_triggers();
+        self.loader.need(&id, needs_of(&plugin));
         // The active host reports an invalid spec in the status.
         if let Ok(declared) = declared(&plugin) {
             self.prepare(declared, status_of(&plugin).digest);

@@ -16,8 +16,8 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, LimitsSpec, OciSource, ParentsSpec,
-    Plugin, ReadAccess, ReadForm, ReadPlace, RolloutSpec, SourceSpec, Terms, crd,
+    ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, Identity, LimitsSpec, OciSource,
+    ParentsSpec, Plugin, ReadAccess, ReadForm, ReadPlace, RolloutSpec, SourceSpec, Terms, crd,
     forms::{bytes, time},
     source::{PULL_INTERVAL_DEFAULT, PullPolicy},
 };
@@ -41,6 +41,8 @@ pub struct Declared {
     pub digest: Option<Digest>,
     /// The public keys of which one must have signed; none: signatures are not checked.
     pub keys: Vec<PublicKey>,
+    /// The identity that the signed component must have.
+    pub identity: Identity,
     /// The plugin's configuration.
     pub config: Map<String, Value>,
     /// The terms under which it is served.
@@ -107,6 +109,10 @@ impl Plugin {
             pull_every: spec.source.pull_every(),
             digest: digest.transpose().map_err(|_| unread("spec.digest"))?,
             keys: keys.collect::<Result<_, _>>()?,
+            identity: spec.verify.as_ref().map_or_else(
+                || Ok(Identity::default()),
+                |verify| verify.identity("spec.verify"),
+            )?,
             config: spec.config.clone(),
             terms,
             rollout: spec.rollout.clone(),

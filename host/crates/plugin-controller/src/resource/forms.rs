@@ -45,6 +45,12 @@ pub(super) const REVISION: TextForm = TextForm::new(
     "must be a revision as status.candidate.revision names it: 16 hexadecimal digits",
 );
 
+/// A semantic version.
+pub(super) const VERSION: TextForm = TextForm::new(
+    "^(0|[1-9][0-9]*)([.](0|[1-9][0-9]*)){2}(-[0-9A-Za-z.-]+)?([+][0-9A-Za-z.-]+)?$",
+    "must be a semantic version, such as 1.4.0",
+);
+
 /// Registry, repository, and a tag or a digest or both.
 pub(super) const REFERENCE: TextForm = TextForm::new(
     "^([A-Za-z0-9-]+([.][A-Za-z0-9-]+)*:[0-9]{1,5}|[A-Za-z0-9-]+([.][A-Za-z0-9-]+)+|localhost)\

@@ -6,16 +6,34 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::forms::{
-    DURATION_PATTERN, PERCENTAGE, PUBLIC_KEY, REVISION, SIZE_PATTERN, durations, sizes,
+    DURATION_PATTERN, NAME, PERCENTAGE, PUBLIC_KEY, REVISION, SIZE_PATTERN, VERSION, durations,
+    sizes,
 };
 
-/// The required signatures of a component.
+/// The required signatures of a component, and the identity of the signed component.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
 pub struct VerifySpec {
     /// Public keys in PEM format, for example cosign.pub. One valid signature by any of them is sufficient.
     #[schemars(length(min = 1, max = 8), inner(length(min = 1, max = 4096)))]
     #[x_kube(validation = PUBLIC_KEY.rule_for_all())]
     pub keys: Vec<String>,
+    /// The registry and repository that the signature has to name, such as `registry.example/plugins/memcached`.
+    ///
+    /// Signatures in cosign's simple form name it, as `innkeeper sign` makes them; bundles and files beside a plugin do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub repository: Option<String>,
+    /// The name that the component has to give itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = NAME.rule())]
+    pub name: Option<String>,
+    /// The lowest semantic version that the component may give itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(validation = VERSION.rule())]
+    pub min_version: Option<String>,
 }
 
 /// Selectors for the parents of the granted kinds. A parent must match both selectors.

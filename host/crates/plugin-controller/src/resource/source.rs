@@ -66,7 +66,7 @@ pub struct OciSource {
     /// A Secret of type kubernetes.io/dockerconfigjson with credentials for the registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_secret_ref: Option<LocalRef>,
-    /// Speaks to the registry without TLS.
+    /// Speaks to the registry without TLS. Credentials then go to loopback only.
     #[serde(default)]
     pub insecure: bool,
 }
@@ -79,7 +79,10 @@ pub struct HttpSource {
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = URL.rule())]
     pub url: String,
-    /// A Secret with credentials for the server.
+    /// A Secret with credentials for the server: token, or username and password.
+    ///
+    /// Its annotation innkeeper.dev/hosts has to name the server's host, and the port unless it is the default.
+    /// Credentials are not sent over plain http, except to loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalRef>,
 }

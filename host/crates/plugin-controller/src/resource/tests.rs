@@ -97,6 +97,7 @@ fn a_spec_with_nothing_but_a_source_has_every_default() {
         pull_every,
         digest,
         keys,
+        identity,
         config,
         terms,
         rollout,
@@ -106,6 +107,7 @@ fn a_spec_with_nothing_but_a_source_has_every_default() {
     let path = "memcached.wasm".to_owned();
     assert_eq!(origin, Origin::File(FileSource { path }));
     assert_eq!((pull_every, digest, keys), (None, None, Vec::new()));
+    assert_eq!(identity, Identity::default());
     assert_eq!(config, Map::new());
     assert_eq!(terms.limits, Limits::default());
     assert_eq!(terms.grants, Grants::default());

@@ -1,7 +1,7 @@
 //! Dry runs of candidates for live parents: they return the changes and write nothing.
 
 use innkeeper_model::FaultKind;
-use innkeeper_sandbox::fixture::{Description, fault};
+use innkeeper_sandbox::testing::{Description, fault};
 use tokio::time::sleep;
 
 use super::*;

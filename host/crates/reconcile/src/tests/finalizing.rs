@@ -1,6 +1,6 @@
 //! Parents in deletion whose writes the API server rejects.
 
-use innkeeper_sandbox::fixture::{Description, finalized};
+use innkeeper_sandbox::testing::{Description, finalized};
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Real passes that are skipped because they would do nothing.
 
 use futures::FutureExt;
-use innkeeper_sandbox::fixture::Description;
+use innkeeper_sandbox::testing::Description;
 
 use super::*;
 

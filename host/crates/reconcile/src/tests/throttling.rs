@@ -1,6 +1,6 @@
 //! Parents that exceed their write limit.
 
-use innkeeper_sandbox::fixture::fault;
+use innkeeper_sandbox::testing::fault;
 
 use super::*;
 

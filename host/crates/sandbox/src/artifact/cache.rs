@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, File},
-    hash,
+    hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read, Write},
     os::{
         fd::AsRawFd,
@@ -18,11 +18,13 @@ use std::{
 };
 
 use innkeeper_model::{Digest, Digester};
+use parking_lot::Mutex;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
-use super::{CompileBounds, Error, verdict::CompileVerdict};
-use crate::Engine;
+use super::{CompileBounds, Error, bound::AllNeeds, verdict::CompileVerdict};
+use crate::{Engine, Metering};
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o400;
@@ -30,6 +32,23 @@ const FILE_MODE: u32 = 0o400;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Bytes of a file that are hashed at a time; the code itself never has to be on the heap.
 const PIECE_BYTES: usize = 64 * 1024;
+/// Sets the time of the last use of a file, and leaves that of its last change.
+const USED_NOW: Timestamps = Timestamps {
+    last_access: Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    },
+    last_modification: Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_OMIT,
+    },
+};
+/// The suffix of the names of compiled code.
+const CODE: &str = "cwasm";
+/// The suffix of the names of digests of compiled code.
+const SUM: &str = "sum";
+/// The suffix of the names of verdicts.
+const VERDICT: &str = "refused";
 /// The prefix of the names of unfinished files.
 const UNFINISHED: &str = ".new-";
 /// The age from which an unfinished file is removed: no compiler may run for so long (two minutes at most), so a killed
@@ -41,12 +60,12 @@ const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
 /// # Expected flow
 ///
 /// Open it once, and give it to [`compile`](super::compile) or to a [`Compiler`](super::Compiler), which fill and read the
-/// compiled part. Keep the bytes of an active revision, so that it can start again while its source is down, and forget them
-/// when no revision needs them.
+/// compiled part. Keep the bytes of an active revision, so that it can start again while its source is down, and state the
+/// components that each owner needs: the others are removed.
 ///
 /// ```
 /// use innkeeper_model::Digest;
-/// use innkeeper_sandbox::artifact::{Cache, Limits};
+/// use innkeeper_sandbox::artifact::{Cache, Limits, Needs};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let directory = tempfile::tempdir()?;
@@ -55,7 +74,8 @@ const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
 /// let digest = Digest::of(bytes);
 /// cache.keep(&digest, bytes, None)?;
 /// assert_eq!(cache.kept(&digest, &Limits::default()).as_deref(), Some(bytes.as_slice()));
-/// cache.forget(&digest);
+/// cache.need("a Plugin", Needs { kept: [digest.clone()].into(), ..Needs::default() });
+/// cache.need("a Plugin", Needs::default());
 /// assert_eq!(cache.kept(&digest, &Limits::default()), None);
 /// # Ok(())
 /// # }
@@ -66,12 +86,18 @@ const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(1);
 /// Every entry is whole, also after a crash: a file gets its name after its last byte is on disk. A damaged entry counts as
 /// missing.
 ///
+/// With a bound, the directory exceeds it only by components that are kept, and for a moment by the last one that was
+/// written.
+///
 /// # Assumptions
 ///
 /// No other user can write to the directory. Several processes of one user may share it.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(super) directory: PathBuf,
+    /// The bound of the directory; none: it grows without bound.
+    pub(super) bytes_max: Option<u64>,
+    pub(super) needs: Arc<Mutex<AllNeeds>>,
 }
 
 impl Cache {
@@ -99,9 +125,21 @@ impl Cache {
             path: path(),
             problem,
         })?;
-        let cache = Self { directory };
+        let cache = Self {
+            directory,
+            bytes_max: None,
+            needs: Arc::default(),
+        };
         cache.sweep().map_err(failed)?;
         Ok(cache)
+    }
+
+    /// Bounds the directory: beyond this size, components that are not needed are removed, the least recently used first.
+    pub fn with_bytes_max(self, bytes_max: u64) -> Self {
+        Self {
+            bytes_max: Some(bytes_max),
+            ..self
+        }
     }
 
     /// Removes unfinished files that killed processes left behind.
@@ -123,18 +161,23 @@ impl Cache {
     }
 
     /// Returns the compiled form of the bytes with this digest; none if it is missing, damaged or of another engine.
-    pub(super) fn load(&self, engine: &Engine, digest: &Digest) -> Option<Mapped> {
-        let entry = self.entry(engine, digest);
-        let expected = fs::read_to_string(&entry.sum).ok()?;
-        let code = File::open(&entry.code).ok()?;
+    pub(super) fn load(&self, engine: &Engine, digest: &Digest) -> Option<Compiled> {
+        let path = self.path(engine, digest, CODE);
+        let expected = fs::read_to_string(self.path(engine, digest, SUM)).ok()?;
+        let code = File::open(&path).ok()?;
         let sum = sum_of(&code).ok()?;
         if sum != expected {
-            tracing::warn!(path = %entry.code.display(), "a compiled artifact is damaged and is made again");
+            tracing::warn!(path = %path.display(), "a compiled artifact is damaged and is made again");
             return None;
         }
-        Mapped::new(engine, code)
+        // Not every file system notes a use itself. Without the note, the code only goes earlier.
+        if let Err(error) = futimens(&code, &USED_NOW) {
+            tracing::debug!(%error, path = %path.display(), "failed to note the use of compiled code");
+        }
+        // Also after an update of the host, whose engine refuses the code of the one before.
+        Compiled::map(engine, code)
             .inspect_err(|error| {
-                tracing::warn!(%error, path = %entry.code.display(), "failed to map compiled code");
+                tracing::warn!(%error, path = %path.display(), "failed to map compiled code, which is made again");
             })
             .ok()
     }
@@ -154,17 +197,18 @@ impl Cache {
         engine: &Engine,
         digest: &Digest,
         code: NamedTempFile,
-    ) -> io::Result<Result<Mapped, wasmtime::Error>> {
-        let entry = self.entry(engine, digest);
+    ) -> io::Result<wasmtime::Result<Compiled>> {
+        let path = self.path(engine, digest, CODE);
         let sum = sum_of(&code.reopen()?)?;
         // The sum first: a process that finds the code must find its sum too. A sum without code is only a miss.
-        self.write(&entry.sum, sum.as_bytes())?;
-        finish(code, &entry.code)?;
-        let mapped = Mapped::new(engine, File::open(&entry.code)?);
+        self.write(&self.path(engine, digest, SUM), sum.as_bytes())?;
+        finish(code, &path)?;
+        let mapped = Compiled::map(engine, File::open(&path)?);
         if mapped.is_err() {
             // The engine refuses it, and will at every attempt.
-            fs::remove_file(&entry.code)?;
+            fs::remove_file(&path)?;
         }
+        self.keep_within(Some(digest));
         Ok(mapped)
     }
 
@@ -175,22 +219,16 @@ impl Cache {
         engine: &Engine,
         digest: &Digest,
         component: &Component,
-    ) -> Option<Mapped> {
-        let entry = self.entry(engine, digest);
-        let code = component
-            .serialize()
-            .inspect_err(|error| tracing::warn!(%error, "failed to serialize compiled code"))
-            .ok()?;
-        let kept = self.begin().and_then(|mut file| {
+    ) -> Option<Compiled> {
+        let kept = component.serialize().and_then(|code| {
+            let mut file = self.begin()?;
             file.write_all(&code)?;
-            self.adopt(engine, digest, file)
+            self.adopt(engine, digest, file)?
         });
-        kept.map_err(wasmtime::Error::from)
-            .flatten()
-            .inspect_err(|error| {
-                tracing::warn!(%error, path = %entry.code.display(), "failed to keep compiled code");
-            })
-            .ok()
+        kept.inspect_err(|error| {
+            tracing::warn!(%error, %digest, "failed to keep compiled code");
+        })
+        .ok()
     }
 
     /// Returns the verdict on bytes that could not be compiled within these bounds; none if there is none.
@@ -200,9 +238,10 @@ impl Cache {
         digest: &Digest,
         bounds: &CompileBounds,
     ) -> Option<CompileVerdict> {
-        let text = fs::read(self.verdict_path(engine, digest, bounds)).ok()?;
+        let text = fs::read(self.path(engine, digest, VERDICT)).ok()?;
         // An unreadable verdict is found again by compiling.
-        serde_json::from_slice(&text).ok()
+        let (question, verdict): (u64, _) = serde_json::from_slice(&text).ok()?;
+        (question == question_of(engine, bounds)).then_some(verdict)
     }
 
     /// Stores a verdict, so that these bytes are not compiled again within the same bounds.
@@ -213,36 +252,24 @@ impl Cache {
         bounds: &CompileBounds,
         verdict: &CompileVerdict,
     ) {
-        let path = self.verdict_path(engine, digest, bounds);
-        let text = serde_json::to_vec(verdict).map_err(io::Error::from);
-        if let Err(error) = text.and_then(|text| self.write(&path, &text)) {
+        let path = self.path(engine, digest, VERDICT);
+        let text = serde_json::to_vec(&(question_of(engine, bounds), verdict));
+        let written = text.map_err(io::Error::from);
+        let written = written.and_then(|text| self.write(&path, &text));
+        self.keep_within(Some(digest));
+        if let Err(error) = written {
             tracing::warn!(%error, path = %path.display(), "failed to remember that a plugin cannot be compiled");
         }
     }
 
-    fn verdict_path(&self, engine: &Engine, digest: &Digest, bounds: &CompileBounds) -> PathBuf {
-        let CompileBounds {
-            processes_max: _,
-            memory_bytes_max,
-            cpu_seconds_max,
-            code_bytes_max,
-            wall_max: _,
-            retries_max: _,
-        } = bounds;
-        let mut key = key(engine, digest);
-        for bound in [memory_bytes_max, cpu_seconds_max, code_bytes_max] {
-            key.update(&bound.to_le_bytes());
-        }
-        let key = key.finish().to_hex();
-        self.directory.join(format!("{key}.refused"))
-    }
-
-    fn entry(&self, engine: &Engine, digest: &Digest) -> CodePaths {
-        let key = key(engine, digest).finish().to_hex();
-        CodePaths {
-            code: self.directory.join(format!("{key}.cwasm")),
-            sum: self.directory.join(format!("{key}.sum")),
-        }
+    /// Returns the path of a file about a component; engines of another metering have files of their own.
+    fn path(&self, engine: &Engine, digest: &Digest, suffix: &str) -> PathBuf {
+        let metering = match engine.settings().metering {
+            Metering::Epochs => "epochs",
+            Metering::Fuel => "fuel",
+        };
+        let digest = digest.to_hex();
+        self.directory.join(format!("{digest}.{metering}.{suffix}"))
     }
 
     /// Writes a file as a whole or not at all.
@@ -274,34 +301,22 @@ fn sum_of(mut file: &File) -> io::Result<String> {
     }
 }
 
-/// Starts the key of an entry with all that compiled code depends on: its source bytes, and the engine with its settings.
-fn key(engine: &Engine, digest: &Digest) -> Digester {
-    let mut key = Digester::default();
-    key.update(digest.as_bytes());
-    hash::Hash::hash(
-        &engine.wasmtime().precompile_compatibility_hash(),
-        &mut Feed(&mut key),
-    );
-    key
-}
-
-struct CodePaths {
-    code: PathBuf,
-    sum: PathBuf,
-}
-
-/// Feeds hashed values into a digest, because hashes of the standard library may differ between builds of the host.
-struct Feed<'a>(&'a mut Digester);
-
-impl hash::Hasher for Feed<'_> {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    fn finish(&self) -> u64 {
-        // Not used: the caller takes the digest.
-        0
-    }
+/// Returns a hash of all that a verdict depends on beside the bytes: the engine with its settings, and the bounds. If
+/// another build of the host has another hash, it only compiles once more.
+fn question_of(engine: &Engine, bounds: &CompileBounds) -> u64 {
+    let mut question = DefaultHasher::new();
+    let engine = engine.wasmtime().precompile_compatibility_hash();
+    engine.hash(&mut question);
+    let CompileBounds {
+        processes_max: _,
+        memory_bytes_max,
+        cpu_seconds_max,
+        code_bytes_max,
+        wall_max: _,
+        retries_max: _,
+    } = bounds;
+    (memory_bytes_max, cpu_seconds_max, code_bytes_max).hash(&mut question);
+    question.finish()
 }
 
 fn check_owner(owner: u32, mode: u32, us: u32) -> Result<(), String> {
@@ -319,38 +334,49 @@ fn check_owner(owner: u32, mode: u32, us: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// A component that is mapped from its file.
-pub(super) struct Mapped {
-    pub(super) component: Component,
-    pub(super) file: CodeFile,
+/// A compiled component.
+#[derive(Clone)]
+pub(crate) struct Compiled {
+    pub(crate) component: Component,
+    pub(crate) source: CodeSource,
 }
 
-impl Mapped {
-    fn new(engine: &Engine, file: File) -> wasmtime::Result<Self> {
-        let file = CodeFile(Arc::new(file));
+impl Compiled {
+    fn map(engine: &Engine, file: File) -> wasmtime::Result<Self> {
+        let source = CodeSource::File(Arc::new(file));
         Ok(Self {
-            component: file.map(engine)?,
-            file,
+            component: source.map(engine)?,
+            source,
         })
     }
 }
 
-/// Compiled code on disk whose bytes were compared with their digest. The file is held open, so that a later mapping has
-/// the same bytes even if the directory has changed.
+/// The place of compiled code, from which it can be mapped again.
 #[derive(Clone)]
-pub(crate) struct CodeFile(Arc<File>);
+pub(crate) enum CodeSource {
+    /// Memory only.
+    Memory(Component),
+    /// A file whose bytes were compared with their digest. It is held open, so that a later mapping has the same bytes even
+    /// if the directory has changed.
+    File(Arc<File>),
+}
 
-impl CodeFile {
+impl CodeSource {
     /// Maps the code.
     #[expect(
         unsafe_code,
         reason = "compiled code is trusted by its nature: the file is in a directory that only we can write to, and its bytes were compared with the digest that we stored"
     )]
     pub(crate) fn map(&self, engine: &Engine) -> wasmtime::Result<Component> {
+        let file = match self {
+            Self::Memory(component) => return Ok(component.clone()),
+            Self::File(file) => file,
+        };
         // Opened by its descriptor: its name may belong to another file by now.
-        let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
-        // SAFETY: an engine of this host made the file from a component. `finish` put it into a directory that no other
-        // user can write to. It is read-only, and it is replaced as a whole, never changed in place.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // SAFETY: an engine of a host made the file from a component, and this engine refuses code of an engine that
+        // differs. `finish` put it into a directory that no other user can write to. It is read-only, and it is replaced as
+        // a whole, never changed in place.
         unsafe { Component::deserialize_file(engine.wasmtime(), path) }
     }
 }

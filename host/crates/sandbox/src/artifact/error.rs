@@ -2,7 +2,7 @@
 
 use innkeeper_model::Retry;
 
-use super::CompileLimit;
+use super::CompileVerdict;
 
 /// An error of loading and compiling an artifact.
 #[derive(Debug, thiserror::Error)]
@@ -56,11 +56,7 @@ pub enum Error {
     },
     /// It is damaged.
     #[error("the component is damaged or uses a feature that is switched off")]
-    Malformed {
-        /// The problem and its place.
-        #[source]
-        source: wasmparser::BinaryReaderError,
-    },
+    Malformed(#[source] wasmparser::BinaryReaderError),
     /// A part of it is too large.
     #[error("the component has {count} {what}, at most {max} are allowed")]
     TooComplex {
@@ -114,31 +110,10 @@ pub enum Error {
     MissingExport,
     /// The compiler refused it.
     #[error("failed to compile the component")]
-    Compile {
-        /// The cause.
-        #[source]
-        source: wasmtime::Error,
-    },
-    /// The compiler refused it in a separate process.
-    #[error("the compiler refused the component: {reason}")]
-    Refused {
-        /// The message of the compiler.
-        reason: String,
-    },
-    /// Compiling it exceeds a limit.
-    #[error(
-        "compiling the component takes more than {limit}: make it smaller, its largest functions first"
-    )]
-    CompileLimit {
-        /// The exceeded limit.
-        limit: CompileLimit,
-    },
-    /// The compiler broke down.
-    #[error("the compiler broke down over the component: {words}")]
-    CompilerBroke {
-        /// The last line that it wrote.
-        words: String,
-    },
+    Compile(#[source] wasmtime::Error),
+    /// It cannot be compiled in a separate process.
+    #[error(transparent)]
+    Verdict(CompileVerdict),
     /// The compiler was killed. The component need not be the cause.
     #[error(
         "the compiler was killed {times} times before it was done, the last time {cause}: give the host more CPU or memory"
@@ -151,18 +126,10 @@ pub enum Error {
     },
     /// The process could not be run.
     #[error("failed to run the compiler in a separate process")]
-    RunCompiler {
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
+    RunCompiler(#[source] std::io::Error),
     /// The compiled code could not be stored.
     #[error("failed to keep the compiled component in the cache directory")]
-    Keep {
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
+    Keep(#[source] std::io::Error),
     /// The cache directory cannot be trusted with native code.
     #[error("the cache directory {path} is refused, because {problem}")]
     UnsafeCacheDirectory {
@@ -186,9 +153,7 @@ impl Error {
     /// Returns the time of the next attempt with the same bytes.
     pub const fn retry(&self) -> Retry {
         match self {
-            Self::CompilerKilled { .. } | Self::RunCompiler { .. } | Self::Keep { .. } => {
-                Retry::Backoff
-            }
+            Self::CompilerKilled { .. } | Self::RunCompiler(_) | Self::Keep(_) => Retry::Backoff,
             _ => Retry::OnChange,
         }
     }
@@ -196,11 +161,13 @@ impl Error {
     /// Returns the reason of a condition, in CamelCase.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::CompileLimit { .. } | Self::TooComplex { .. } | Self::TooLarge { .. } => {
-                "CompileLimitExceeded"
-            }
+            Self::Verdict(
+                CompileVerdict::Cpu(_) | CompileVerdict::Memory(_) | CompileVerdict::Code(_),
+            )
+            | Self::TooComplex { .. }
+            | Self::TooLarge { .. } => "CompileLimitExceeded",
             Self::CompilerKilled { .. } => "CompilerKilled",
-            Self::RunCompiler { .. } | Self::Keep { .. } => "HostFault",
+            Self::RunCompiler(_) | Self::Keep(_) => "HostFault",
             _ => "CannotCompile",
         }
     }

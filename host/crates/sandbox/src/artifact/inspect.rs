@@ -141,17 +141,18 @@ fn producers(bytes: &[u8]) -> Vec<Producer> {
     let Ok(Some(producers)) = Producers::from_wasm(bytes) else {
         return Vec::new();
     };
-    producers
-        .iter()
-        .flat_map(|(role, tools)| {
+    let producer = |role: &str, name: &str, version: &str| Producer {
+        role: role.to_owned(),
+        name: name.to_owned(),
+        version: version.to_owned(),
+    };
+    let mut all = Vec::new();
+    for (role, tools) in producers.iter() {
+        all.extend(
             tools
                 .iter()
-                .map(|(name, version)| Producer {
-                    role: role.clone(),
-                    name: name.clone(),
-                    version: version.clone(),
-                })
-                .collect::<Vec<_>>()
-        })
-        .collect()
+                .map(|(name, version)| producer(role, name, version)),
+        );
+    }
+    all
 }

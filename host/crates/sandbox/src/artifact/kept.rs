@@ -3,9 +3,9 @@
 //! The name of a file is the digest of its bytes, and every read checks it.
 //! The bytes do not show their signature, so a checked one is noted in a file beside them. This is as safe as the compiled
 //! code in the same directory.
-//! The callers decide which bytes are kept.
+//! The owners decide which components are needed: [`Needs`](super::Needs).
 
-use std::{fs, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use innkeeper_model::Digest;
 
@@ -21,10 +21,11 @@ impl Cache {
     ) -> io::Result<()> {
         // The bytes first: a mark must never be there for bytes that are not.
         self.write(&self.bytes(digest), bytes)?;
-        match signed_by {
-            Some(key) => self.write(&self.mark(digest, key), b""),
-            None => Ok(()),
+        if let Some(key) = signed_by {
+            self.write(&self.mark(digest, key), b"")?;
         }
+        self.keep_within(Some(digest));
+        Ok(())
     }
 
     /// Returns the bytes of this digest; none if they are missing, damaged, or larger than the present limit.
@@ -43,49 +44,26 @@ impl Cache {
         keys.iter().find(|key| self.mark(digest, key).exists())
     }
 
-    /// Removes the bytes of this digest.
-    pub fn forget(&self, digest: &Digest) {
-        // The marks first: if the process ends in between, the bytes only count as unsigned.
-        let prefix = format!("{}.", digest.to_hex());
-        let paths = fs::read_dir(&self.directory)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(|entry| {
-                let name = entry.file_name();
-                let name = name.to_string_lossy();
-                name.starts_with(&prefix) && name.ends_with(SIGNED)
-            })
-            .map(|mark| mark.path())
-            .chain([self.bytes(digest)]);
-        for path in paths {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(%error, path = %path.display(), "failed to remove what is no longer needed");
-                }
-                _ => {}
-            }
-        }
-    }
-
     fn bytes(&self, digest: &Digest) -> PathBuf {
-        self.directory.join(format!("{}.wasm", digest.to_hex()))
+        self.directory.join(format!("{}.{BYTES}", digest.to_hex()))
     }
 
     fn mark(&self, digest: &Digest, key: &Digest) -> PathBuf {
         let (digest, key) = (digest.to_hex(), key.to_hex());
-        self.directory.join(format!("{digest}.{key}{SIGNED}"))
+        self.directory.join(format!("{digest}.{key}.{SIGNED}"))
     }
 }
 
+/// The suffix of the names of bytes.
+pub(super) const BYTES: &str = "wasm";
 /// The suffix of the names of marks.
-const SIGNED: &str = ".signed";
+pub(super) const SIGNED: &str = "signed";
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
-    use super::*;
+    use super::{super::Needs, *};
 
     #[test]
     fn bytes_are_kept_by_content_with_their_signers_until_they_are_forgotten() {
@@ -109,8 +87,13 @@ mod tests {
             ..Limits::default()
         };
         assert_eq!(cache.kept(&one, &small), None);
-        cache.forget(&one);
-        cache.forget(&one);
+        let needed = Needs {
+            kept: [one.clone()].into(),
+            ..Needs::default()
+        };
+        for needs in [needed, Needs::default(), Needs::default()] {
+            cache.need("web", needs);
+        }
         assert_eq!(cache.kept(&one, &limits), None);
         assert_eq!(cache.signer(&one, &keys), None);
         assert_eq!(cache.kept(&other, &limits).unwrap(), b"other");

@@ -23,12 +23,13 @@ use innkeeper_model::Digest;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{MemfdFlags, memfd_create},
+    io::{Errno, retry_on_intr},
     process::{Pid, PidfdFlags, Resource, Signal, getrlimit, pidfd_open},
 };
 use tracing::{debug, info};
 
 use super::{
-    Artifact, Cache, Error, Limits, cache::Mapped, child, look_up, verdict::CompileVerdict,
+    Artifact, Cache, Compiled, Error, Limits, child, compile_with, verdict::CompileVerdict,
 };
 use crate::{Engine, Metering, log::cut, semaphore::Semaphore};
 
@@ -139,32 +140,21 @@ impl Compiler {
         bytes: &[u8],
         limits: &Limits,
     ) -> Result<Artifact, Error> {
-        let (inspection, cached) = look_up(engine, bytes, limits, Some(&self.cache))?;
-        let contract = inspection.contract.ok_or(Error::MissingExport)?;
-        let digest = inspection.digest;
-        let Mapped { component, file } = match cached {
-            Some(mapped) => mapped,
-            None => self.make(engine, &digest, bytes)?,
-        };
-        Ok(Artifact {
-            component,
-            file: Some(file),
-            digest,
-            contract,
-            description: inspection.description,
+        compile_with(engine, bytes, limits, Some(&self.cache), |digest| {
+            self.make(engine, digest, bytes)
         })
     }
 
-    fn make(&self, engine: &Engine, digest: &Digest, bytes: &[u8]) -> Result<Mapped, Error> {
+    fn make(&self, engine: &Engine, digest: &Digest, bytes: &[u8]) -> Result<Compiled, Error> {
         let Self { cache, bounds, .. } = self;
         if let Some(verdict) = cache.verdict(engine, digest, bounds) {
             debug!(%digest, ?verdict, "skipped the compiler: an earlier verdict refuses the plugin");
-            return Err(verdict.into_error(bounds));
+            return Err(Error::Verdict(verdict));
         }
         let started = Instant::now();
         let refused = |verdict: CompileVerdict| {
             cache.remember(engine, digest, bounds, &verdict);
-            verdict.into_error(bounds)
+            Error::Verdict(verdict)
         };
         let mut times = 0;
         loop {
@@ -177,8 +167,7 @@ impl Compiler {
             times += 1;
             match ended {
                 CompilerEnd::Compiled(code) => {
-                    let kept = cache.adopt(engine, digest, code);
-                    let mapped = kept.map_err(|source| Error::Keep { source })?;
+                    let mapped = cache.adopt(engine, digest, code).map_err(Error::Keep)?;
                     info!(%digest, elapsed = ?started.elapsed(), "compiled a plugin");
                     // The engine refuses, for example, a memory that is larger than any instance may have.
                     return mapped
@@ -197,11 +186,8 @@ impl Compiler {
 
     /// Runs one process to its end.
     fn run(&self, engine: &Engine, bytes: &[u8], threads: usize) -> Result<CompilerEnd, Error> {
-        let failed = |source| Error::RunCompiler { source };
-        let code = self
-            .cache
-            .begin()
-            .map_err(|source| Error::Keep { source })?;
+        let failed = Error::RunCompiler;
+        let code = self.cache.begin().map_err(Error::Keep)?;
         let mut input = in_memory("component").map_err(failed)?;
         input
             .write_all(bytes)
@@ -214,9 +200,7 @@ impl Compiler {
             .stdin(input)
             .stdout(code.reopen().map_err(failed)?)
             .stderr(words.try_clone().map_err(failed)?);
-        let status = CompilerProcess::start(command)
-            .and_then(|process| process.end_within(self.bounds.wall_max))
-            .map_err(failed)?;
+        let status = run_within(command, self.bounds.wall_max).map_err(failed)?;
         let Some(status) = status else {
             let seconds = self.bounds.wall_max.as_secs_f32();
             return Ok(CompilerEnd::Killed(format!(
@@ -227,10 +211,35 @@ impl Compiler {
             return Ok(CompilerEnd::Compiled(code));
         }
         if status.signal() == Some(Signal::XFSZ.as_raw()) && self.may_not_write() {
-            return Err(failed(rustix::io::Errno::FBIG.into()));
+            return Err(failed(Errno::FBIG.into()));
         }
         let said = last_words(&mut words).map_err(failed)?;
-        ended(status, said).map_err(failed)
+        self.ended(status, said).map_err(failed)
+    }
+
+    /// Returns the conclusion from the end of a process that wrote no code.
+    fn ended(&self, status: ExitStatus, said: String) -> io::Result<CompilerEnd> {
+        let bounds = &self.bounds;
+        let is_short_of_memory = OUT_OF_MEMORY.iter().any(|words| said.contains(words));
+        let signal = status.signal().and_then(Signal::from_named_raw);
+        let verdict = match (status.code(), signal) {
+            (Some(code), _) if child::is_refusal(code) => CompileVerdict::Refused(said),
+            (Some(PANICKED), _) => CompileVerdict::Broke(said),
+            (_, Some(Signal::XCPU)) => CompileVerdict::Cpu(bounds.cpu_seconds_max),
+            (_, Some(Signal::XFSZ)) => CompileVerdict::Code(bounds.code_bytes_max),
+            (_, Some(Signal::ABORT | Signal::SEGV | Signal::ILL | Signal::BUS)) => {
+                CompileVerdict::Broke(format!("{status}: {said}"))
+            }
+            // SIGKILL: from the kernel when memory is short, or from a user.
+            (None, _) => return Ok(CompilerEnd::Killed(format!("by {status}"))),
+            (Some(_), _) => return Err(io::Error::other(said)),
+        };
+        Ok(CompilerEnd::Found(match verdict {
+            CompileVerdict::Refused(_) | CompileVerdict::Broke(_) if is_short_of_memory => {
+                CompileVerdict::Memory(bounds.memory_bytes_max)
+            }
+            verdict => verdict,
+        }))
     }
 
     /// Returns true if the file size limit of this process, which its children inherit, is below the bound of code. The end
@@ -277,75 +286,31 @@ enum CompilerEnd {
     Killed(String),
 }
 
-/// Returns the conclusion from the end of a process that wrote no code.
-fn ended(status: ExitStatus, said: String) -> io::Result<CompilerEnd> {
-    let verdict = match (
-        status.code(),
-        status.signal().and_then(Signal::from_named_raw),
-    ) {
-        (Some(code), _) if child::is_refusal(code) => CompileVerdict::Refused(said),
-        (Some(PANICKED), _) => CompileVerdict::Broke(said),
-        (_, Some(Signal::XCPU)) => CompileVerdict::Cpu,
-        (_, Some(Signal::XFSZ)) => CompileVerdict::Code,
-        (_, Some(Signal::ABORT | Signal::SEGV | Signal::ILL | Signal::BUS)) => {
-            CompileVerdict::Broke(format!("{status}: {said}"))
-        }
-        // SIGKILL: from the kernel when memory is short, or from a user.
-        (None, _) => return Ok(CompilerEnd::Killed(format!("by {status}"))),
-        (Some(_), _) => return Err(io::Error::other(said)),
-    };
-    match verdict {
-        CompileVerdict::Refused(said) | CompileVerdict::Broke(said)
-            if OUT_OF_MEMORY.iter().any(|words| said.contains(words)) =>
-        {
-            Ok(CompilerEnd::Found(CompileVerdict::Memory))
-        }
-        verdict => Ok(CompilerEnd::Found(verdict)),
+/// Runs a process to its end; returns none if that took too long.
+fn run_within(mut command: Command, wall_max: Duration) -> io::Result<Option<ExitStatus>> {
+    // Descriptors that the host opened close on exec anyway; inherited ones may not.
+    close_fds::set_fds_cloexec_threadsafe(DESCRIPTORS_KEPT, &[]);
+    let mut child = command.spawn()?;
+    let ended = ends_within(&child, wall_max);
+    if !matches!(ended, Ok(true)) {
+        // Fails for a process that has ended meanwhile, which is fine.
+        drop(child.kill());
     }
+    let status = child.wait()?;
+    Ok(ended?.then_some(status))
 }
 
-/// A process that is killed on drop.
-struct CompilerProcess {
-    child: Child,
-}
-
-impl CompilerProcess {
-    fn start(mut command: Command) -> io::Result<Self> {
-        // Descriptors that the host opened close on exec anyway; inherited ones may not.
-        close_fds::set_fds_cloexec_threadsafe(DESCRIPTORS_KEPT, &[]);
-        let child = command.spawn()?;
-        Ok(Self { child })
-    }
-
-    /// Waits for the end of the process; returns none if that took too long.
-    fn end_within(mut self, wall_max: Duration) -> io::Result<Option<ExitStatus>> {
-        let deadline = Instant::now() + wall_max;
-        let pid = i32::try_from(self.child.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or_else(|| io::Error::other("a process without a number"))?;
-        // The process was not waited for, so its number cannot belong to another process yet.
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
-            let mut watched = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
-            match poll(&mut watched, Some(&timeout)) {
-                Ok(0) => return Ok(None),
-                Ok(_) => return self.child.wait().map(Some),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-}
-
-impl Drop for CompilerProcess {
-    fn drop(&mut self) {
-        // Both fail for a process that has ended and was waited for, which is fine.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+fn ends_within(child: &Child, wall_max: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + wall_max;
+    // The process was not waited for, so its number cannot belong to another process yet.
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let mut watched = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
+    let ended = retry_on_intr(|| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
+        poll(&mut watched, Some(&timeout))
+    })?;
+    Ok(ended > 0)
 }
 
 /// Creates a file in memory.

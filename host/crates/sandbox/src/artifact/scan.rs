@@ -1,5 +1,7 @@
 //! Validates a component and counts its parts before the compiler sees it.
 
+use std::collections::BTreeMap;
+
 use wasmparser::{FunctionBody, Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
 use super::{Error, Limits};
@@ -12,29 +14,17 @@ fn features() -> WasmFeatures {
     WasmFeatures::default() - off
 }
 
-#[derive(Default)]
-struct PartCounts {
-    functions: usize,
-    modules: usize,
-    memories: usize,
-    tables: usize,
-    data_segments: usize,
-    element_segments: usize,
-    globals: usize,
-}
-
 /// Validates a component; takes some milliseconds per megabyte.
 pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
-    let malformed = |source| Error::Malformed { source };
     let mut validator = Validator::new_with_features(features());
     let mut allocations = wasmparser::FuncValidatorAllocations::default();
     for payload in Parser::new(0).parse_all(bytes) {
-        let payload = payload.map_err(malformed)?;
+        let payload = payload.map_err(Error::Malformed)?;
         if let ValidPayload::Func(function, body) =
-            validator.payload(&payload).map_err(malformed)?
+            validator.payload(&payload).map_err(Error::Malformed)?
         {
             let mut function = function.into_validator(allocations);
-            function.validate(&body).map_err(malformed)?;
+            function.validate(&body).map_err(Error::Malformed)?;
             allocations = function.into_allocations();
         }
     }
@@ -43,57 +33,39 @@ pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
 
 /// Refuses a component whose parts are too large or too many. Comes before validation, whose cost grows with them.
 pub(super) fn count(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
-    let malformed = |source| Error::Malformed { source };
-    let mut counts = PartCounts::default();
+    let mut counts = BTreeMap::new();
     for payload in Parser::new(0).parse_all(bytes) {
-        match payload.map_err(malformed)? {
-            Payload::Version { .. } => {
-                counts.modules += 1;
-                at_most("modules", counts.modules, limits.modules_max)?;
+        let (what, count, max) = match payload.map_err(Error::Malformed)? {
+            Payload::Version { .. } => ("modules", 1, limits.modules_max),
+            Payload::FunctionSection(part) => ("functions", part.count(), limits.functions_max),
+            Payload::MemorySection(part) => ("memories", part.count(), limits.memories_max),
+            Payload::TableSection(part) => ("tables", part.count(), limits.tables_max),
+            Payload::GlobalSection(part) => ("globals", part.count(), limits.globals_max),
+            Payload::DataSection(part) => ("data segments", part.count(), limits.data_segments_max),
+            Payload::ElementSection(part) => (
+                "element segments",
+                part.count(),
+                limits.element_segments_max,
+            ),
+            Payload::CodeSectionEntry(body) => {
+                check_body(&body, limits)?;
+                continue;
             }
-            Payload::FunctionSection(section) => {
-                counts.functions += size(section.count());
-                at_most("functions", counts.functions, limits.functions_max)?;
-            }
-            Payload::MemorySection(section) => {
-                counts.memories += size(section.count());
-                at_most("memories", counts.memories, limits.memories_max)?;
-            }
-            Payload::TableSection(section) => {
-                counts.tables += size(section.count());
-                at_most("tables", counts.tables, limits.tables_max)?;
-            }
-            Payload::GlobalSection(section) => {
-                counts.globals += size(section.count());
-                at_most("globals", counts.globals, limits.globals_max)?;
-            }
-            Payload::DataSection(section) => {
-                counts.data_segments += size(section.count());
-                at_most(
-                    "data segments",
-                    counts.data_segments,
-                    limits.data_segments_max,
-                )?;
-            }
-            Payload::ElementSection(section) => {
-                counts.element_segments += size(section.count());
-                let max = limits.element_segments_max;
-                at_most("element segments", counts.element_segments, max)?;
-            }
-            Payload::CodeSectionEntry(body) => check_body(&body, limits)?,
-            _ => {}
-        }
+            _ => continue,
+        };
+        let counted: &mut usize = counts.entry(what).or_default();
+        *counted = counted.saturating_add(size(count));
+        at_most(what, *counted, max)?;
     }
     Ok(())
 }
 
 fn check_body(body: &FunctionBody<'_>, limits: &Limits) -> Result<(), Error> {
-    let malformed = |source| Error::Malformed { source };
     let bytes = body.range().len();
     at_most("bytes in one function", bytes, limits.body_bytes_max)?;
     let mut locals = 0_u32;
-    for group in body.get_locals_reader().map_err(malformed)? {
-        let (count, _) = group.map_err(malformed)?;
+    for group in body.get_locals_reader().map_err(Error::Malformed)? {
+        let (count, _) = group.map_err(Error::Malformed)?;
         locals = locals.saturating_add(count);
     }
     at_most(

@@ -1,57 +1,27 @@
 //! The verdict on a component that cannot be compiled: it is the same at every attempt.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
-use super::{CompileBounds, Error};
+/// The remedy for a component that exceeds a limit.
+const SMALLER: &str = "make it smaller, its largest functions first";
 
 /// The reason for which a component cannot be compiled within bounds; the same bytes always have the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum CompileVerdict {
+pub enum CompileVerdict {
     /// The compiler refuses it, with this message.
+    #[error("the compiler refused the component: {0}")]
     Refused(String),
-    /// It takes too much CPU time.
-    Cpu,
-    /// It takes too much memory.
-    Memory,
-    /// It becomes too much native code.
-    Code,
     /// The compiler broke down, with this last line.
+    #[error("the compiler broke down over the component: {0}")]
     Broke(String),
-}
-
-impl CompileVerdict {
-    pub(super) fn into_error(self, bounds: &CompileBounds) -> Error {
-        let limit = match self {
-            Self::Refused(reason) => return Error::Refused { reason },
-            Self::Broke(words) => return Error::CompilerBroke { words },
-            Self::Cpu => CompileLimit::CpuSeconds(bounds.cpu_seconds_max),
-            Self::Memory => CompileLimit::MemoryBytes(bounds.memory_bytes_max),
-            Self::Code => CompileLimit::CodeBytes(bounds.code_bytes_max),
-        };
-        Error::CompileLimit { limit }
-    }
-}
-
-/// A limit of the compiler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompileLimit {
-    /// CPU time in seconds.
-    CpuSeconds(u64),
-    /// Address space in bytes.
-    MemoryBytes(u64),
-    /// Native code in bytes.
-    CodeBytes(u64),
-}
-
-impl fmt::Display for CompileLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CpuSeconds(seconds) => write!(f, "{seconds} s of CPU time"),
-            Self::MemoryBytes(bytes) => write!(f, "{bytes} bytes of memory"),
-            Self::CodeBytes(bytes) => write!(f, "{bytes} bytes of native code"),
-        }
-    }
+    /// It takes more than this CPU time, in seconds.
+    #[error("compiling the component takes more than {0} s of CPU time: {SMALLER}")]
+    Cpu(u64),
+    /// It takes more than this address space, in bytes.
+    #[error("compiling the component takes more than {0} bytes of memory: {SMALLER}")]
+    Memory(u64),
+    /// It becomes more than this native code, in bytes.
+    #[error("compiling the component takes more than {0} bytes of native code: {SMALLER}")]
+    Code(u64),
 }

@@ -12,10 +12,7 @@ use wasmtime::{
 };
 
 use self::innkeeper::plugin::types::{self as wit, ListSelector, ObjectRef, ReadError};
-use crate::{
-    log::LogLevel,
-    state::{ReadRefusal, StoreState},
-};
+use crate::{log::LogLevel, state::StoreState};
 
 wasmtime::component::bindgen!({
     world: "plugin",
@@ -96,24 +93,4 @@ fn list(
         label_selector: selector.label_selector.map(Arc::from),
     })?;
     Ok(answer.map_err(ReadError::from))
-}
-
-impl From<ReadRefusal> for ReadError {
-    fn from(refusal: ReadRefusal) -> Self {
-        match refusal {
-            ReadRefusal::NotGranted => Self::NotGranted,
-            ReadRefusal::NotServed => Self::NotServed,
-        }
-    }
-}
-
-impl From<wit::LogLevel> for LogLevel {
-    fn from(level: wit::LogLevel) -> Self {
-        match level {
-            wit::LogLevel::Error => Self::Error,
-            wit::LogLevel::Warn => Self::Warn,
-            wit::LogLevel::Info => Self::Info,
-            wit::LogLevel::Debug => Self::Debug,
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! JSON texts of a guest.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
@@ -26,12 +26,7 @@ pub(super) fn object(at: &str, text: &str) -> Result<Map<String, Value>, Rejecte
             format!("this is {found}, a JSON object is needed"),
         ));
     };
-    let mut path = Vec::new();
-    for (key, value) in &object {
-        path.push(PathStep::Key(key));
-        check(value, &mut path).map_err(|problem| Rejected::new(place(at, &path), problem))?;
-        path.pop();
-    }
+    check_fields(&object, "", 0).map_err(|inner| inner.below(at))?;
     Ok(object)
 }
 
@@ -144,60 +139,29 @@ pub(super) fn text<'a>(
     }
 }
 
-#[derive(Clone, Copy)]
-enum PathStep<'a> {
-    Key(&'a str),
-    Index(usize),
-}
-
-/// Checks a value. On an error, `path` is the path of the problem.
-fn check<'a>(value: &'a Value, path: &mut Vec<PathStep<'a>>) -> Result<(), String> {
-    if path.len() > DEPTH_MAX {
-        return Err(too_deep());
+/// Checks a value at a depth below the fields `parent.key`. The place of a problem is its path below the value.
+fn check(value: &Value, [parent, key]: [&str; 2], depth: usize) -> Result<(), Rejected> {
+    if depth > DEPTH_MAX {
+        return Err(Rejected::new("", too_deep()));
     }
     match value {
-        Value::Null if !null_allowed(path) => {
-            Err("null is refused, because it would delete the field for every manager: leave the field out".to_owned())
-        }
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                path.push(PathStep::Index(index));
-                check(item, path)?;
-                path.pop();
-            }
-            Ok(())
-        }
-        Value::Object(fields) => {
-            for (key, field) in fields {
-                path.push(PathStep::Key(key));
-                check(field, path)?;
-                path.pop();
-            }
-            Ok(())
-        }
+        // Allowed at any depth, because templates contain metadata too.
+        Value::Null if [parent, key] != NULL_ALLOWED => Err(Rejected::new(
+            "",
+            "null is refused, because it would delete the field for every manager: leave the field out",
+        )),
+        Value::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
+            check(item, ["", ""], depth + 1).map_err(|inner| inner.below(&format!("[{index}]")))
+        }),
+        Value::Object(fields) => check_fields(fields, key, depth),
         _ => Ok(()),
     }
 }
 
-/// Returns true for the allowed path at any depth, because templates contain metadata too.
-fn null_allowed(path: &[PathStep<'_>]) -> bool {
-    let [.., PathStep::Key(outer), PathStep::Key(inner)] = path else {
-        return false;
-    };
-    [*outer, *inner] == NULL_ALLOWED
-}
-
-fn place(at: &str, path: &[PathStep<'_>]) -> String {
-    let mut place = at.to_owned();
-    for step in path {
-        let written = match step {
-            PathStep::Key(key) => write!(place, ".{key}"),
-            PathStep::Index(index) => write!(place, "[{index}]"),
-        };
-        // Writing to a String cannot fail.
-        debug_assert!(written.is_ok());
-    }
-    place
+fn check_fields(fields: &Map<String, Value>, parent: &str, depth: usize) -> Result<(), Rejected> {
+    fields.iter().try_for_each(|(key, field)| {
+        check(field, [parent, key], depth + 1).map_err(|inner| inner.below(&format!(".{key}")))
+    })
 }
 
 pub(super) const fn type_name(value: &Value) -> &'static str {

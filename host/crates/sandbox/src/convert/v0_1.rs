@@ -5,7 +5,10 @@ mod describe;
 
 use std::time::Instant;
 
-use innkeeper_model::{Limits, Manifest, Phase};
+use innkeeper_model::{
+    Access, ApplyPolicy, ConditionStatus, EventType, FaultKind, Limits, Manifest, Phase, ReadScope,
+    Readiness, RemovalPolicy, Scope,
+};
 use wasmtime::{
     Store,
     component::{
@@ -13,11 +16,12 @@ use wasmtime::{
     },
 };
 
-use super::{Adapter, Answer, Rejected};
+use super::{Adapter, Answer, Rejected, same_cases};
 use crate::{
     Error, Request,
     bindings::v0_1::{self as bindings, innkeeper::plugin::types as wit},
-    state::StoreState,
+    log::LogLevel,
+    state::{ReadRefusal, StoreState},
     wasi,
 };
 
@@ -50,6 +54,21 @@ struct LoweredChild<'a> {
     key: Option<&'a str>,
     retained: bool,
     object: &'a str,
+}
+
+same_cases! {
+    Phase => wit::Phase { Reconcile, Finalize }
+    wit::ApplyPolicy => ApplyPolicy { Always, Once, Hold }
+    wit::RemovalPolicy => RemovalPolicy { Delete, Retain }
+    wit::Readiness => Readiness { Derive, Ready, NotReady }
+    wit::ConditionStatus => ConditionStatus { True, False, Unknown }
+    wit::EventType => EventType { Normal, Warning }
+    wit::FaultKind => FaultKind { Retry, Invalid, Fatal }
+    wit::Scope => Scope { Namespaced, Cluster }
+    wit::Access => Access { Full, Metadata, Hash }
+    wit::ReadScope => ReadScope { ParentNamespace, Cluster }
+    wit::LogLevel => LogLevel { Error, Warn, Info, Debug }
+    ReadRefusal => wit::ReadError { NotGranted, NotServed }
 }
 
 type DescribeResults = (wit::Manifest,);
@@ -96,11 +115,11 @@ impl Adapter for V0_1 {
         let describe = instance.get_typed_func::<(), DescribeResults>(&mut *store, self.describe);
         let describe = match reconcile.and(describe) {
             Ok(describe) => describe,
-            Err(source) => return Ok(Err(Error::Link { source })),
+            Err(error) => return Ok(Err(Error::Link(error))),
         };
         let (manifest,) = describe.call(&mut *store, ())?;
         store.data_mut().answered_at = Some(Instant::now());
-        Ok(describe::manifest(manifest).map_err(|source| Error::Manifest { source }))
+        Ok(describe::manifest(manifest).map_err(|error| Error::Manifest(Box::new(error))))
     }
 
     fn reconcile(
@@ -128,10 +147,7 @@ impl Adapter for V0_1 {
             parent: request.parent,
             children: &children,
             config,
-            phase: match request.phase {
-                Phase::Reconcile => wit::Phase::Reconcile,
-                Phase::Finalize => wit::Phase::Finalize,
-            },
+            phase: request.phase.into(),
         };
         let (answer,) = reconcile.call(&mut *store, (lowered,))?;
         store.data_mut().answered_at = Some(Instant::now());

@@ -6,8 +6,8 @@ use innkeeper_model::Digest;
 
 use super::*;
 use crate::{
-    artifact::{Cache, What, check, inspect},
-    fixture::{component, contract, guest},
+    artifact::{Cache, Needs, What, check, inspect},
+    testing::{Description, component, contract, guest},
 };
 
 /// The core module of a component that does nothing, with more of its parts in place of the mark.
@@ -390,4 +390,82 @@ fn directories_that_others_may_write_to_are_refused() {
         Cache::open(&file).unwrap_err(),
         artifact::Error::OpenCache { .. }
     ));
+}
+
+/// A component of its own for each number.
+fn numbered(number: usize) -> Vec<u8> {
+    let name = format!("web-{number}");
+    guest()
+        .describing(Description {
+            name,
+            ..Description::default()
+        })
+        .build()
+}
+
+/// Returns the size of a directory with that of its entries, as the bound counts it.
+fn size_of(directory: &Path) -> u64 {
+    let files = entries(directory);
+    files
+        .iter()
+        .map(|file| fs::metadata(file).unwrap().len() + 4096)
+        .sum()
+}
+
+fn has_code(directory: &Path, bytes: &[u8]) -> bool {
+    let name = format!("{}.epochs.cwasm", Digest::of(bytes).to_hex());
+    directory.join(name).exists()
+}
+
+#[test]
+fn the_directory_stays_bounded_while_different_components_are_compiled() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = dir.path().join("c");
+    let cache = Cache::open(&directory).unwrap();
+    drop(compile_with(&cache, &numbered(0)));
+    // The names have the same length, but code is padded to pages.
+    let bytes_max = size_of(&directory) * 4 + 4096;
+    let cache = cache.with_bytes_max(bytes_max);
+    let active = Needs {
+        kept: [Digest::of(&numbered(0))].into(),
+        ..Needs::default()
+    };
+    cache.need("web", active);
+    cache.know_all_needs();
+    for number in 1..10 {
+        let artifact = compile_with(&cache, &numbered(number));
+        let size = size_of(&directory);
+        assert!(
+            size <= bytes_max,
+            "{size} bytes after {number}, {bytes_max} are allowed"
+        );
+        assert!(has_code(&directory, &numbered(number)));
+        // Removed code stays mapped.
+        Described::load(&ENGINE, &artifact, &Limits::default()).unwrap();
+    }
+    assert!(
+        has_code(&directory, &numbered(0)),
+        "the active revision stays"
+    );
+    assert!(
+        !has_code(&directory, &numbered(1)),
+        "the oldest one is gone"
+    );
+    cache.need("web", Needs::default());
+    assert!(!has_code(&directory, &numbered(0)), "it is needed no more");
+}
+
+#[test]
+fn a_component_that_is_used_again_stays_longer() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = dir.path().join("c");
+    let cache = Cache::open(&directory).unwrap();
+    for number in 0..3 {
+        drop(compile_with(&cache, &numbered(number)));
+    }
+    let cache = cache.with_bytes_max(size_of(&directory) + 4096);
+    drop(compile_with(&cache, &numbered(0)));
+    drop(compile_with(&cache, &numbered(3)));
+    let left = [0, 1, 2, 3].map(|number| has_code(&directory, &numbered(number)));
+    assert_eq!(left, [true, false, true, true]);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use innkeeper_model::{FaultKind, Outcome, Readiness, RemovalPolicy, reason};
 
 use super::*;
-use crate::fixture::{
+use crate::testing::{
     child, child_of, desired, fault, finalized, generated, guest, keep, report, report_of, text,
 };
 
@@ -185,7 +185,7 @@ fn a_start_function_has_a_deadline_too() {
     };
     let artifact = compiled(guest().doing_at_start("(loop $again (br $again))"));
     let error = Described::load(&ENGINE, &artifact, &limits).err().unwrap();
-    let Error::Describe { source } = error else {
+    let Error::Describe(source) = error else {
         panic!("{error}");
     };
     assert_eq!(source.category(), reason::DEADLINE_EXCEEDED);

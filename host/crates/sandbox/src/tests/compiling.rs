@@ -14,9 +14,9 @@ use innkeeper_model::Retry;
 
 use super::*;
 use crate::{
-    artifact::{Cache, CompileBounds, CompileLimit, Compiler, Error, Limits, Program},
+    artifact::{Cache, CompileBounds, CompileVerdict, Compiler, Error, Limits, Program},
     engine,
-    fixture::guest,
+    testing::guest,
 };
 
 const BOUNDS: CompileBounds = CompileBounds {
@@ -191,7 +191,10 @@ fn what_breaks_the_compiler_is_remembered() {
     );
     let case = Case::new();
     let error = case.compile("kill -SEGV $$").err().unwrap();
-    assert!(matches!(error, Error::CompilerBroke { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Verdict(CompileVerdict::Broke(_))),
+        "{error}"
+    );
 }
 
 #[test]
@@ -199,7 +202,10 @@ fn what_no_engine_of_this_host_takes_is_remembered() {
     let case = Case::new();
     for _ in 0..2 {
         let error = case.compile("echo no code").err().unwrap();
-        assert!(matches!(error, Error::Refused { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Verdict(CompileVerdict::Refused(_))),
+            "{error}"
+        );
         assert_eq!(case.runs().len(), 1);
     }
 }
@@ -374,20 +380,4 @@ fn compilers_share_half_of_the_memory() {
     assert_eq!(on(1, Some(8 << 30)), (1, 2 << 30));
     assert_eq!(on(8, Some(1 << 30)), (1, 512 << 20));
     assert_eq!(on(8, Some(0)), (1, 0));
-}
-
-#[test]
-fn limits_are_told_with_their_units() {
-    let told = [
-        CompileLimit::CpuSeconds(3),
-        CompileLimit::MemoryBytes(4),
-        CompileLimit::CodeBytes(5),
-    ]
-    .map(|limit| limit.to_string());
-    let expected = [
-        "3 s of CPU time",
-        "4 bytes of memory",
-        "5 bytes of native code",
-    ];
-    assert_eq!(told, expected);
 }

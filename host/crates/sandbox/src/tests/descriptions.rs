@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::fixture::{Description, guest};
+use crate::testing::{Description, guest};
 
 fn load(description: Description) -> Result<Described, Error> {
     Described::load(
@@ -15,7 +15,7 @@ fn load(description: Description) -> Result<Described, Error> {
 
 fn check_refused(description: Description, problem: &str) {
     let error = load(description).err().unwrap();
-    let Error::Manifest { source } = error else {
+    let Error::Manifest(source) = error else {
         panic!("{error}");
     };
     let mut text = source.to_string();

@@ -10,7 +10,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::{artifact::Cache, fixture::guest};
+use crate::{artifact::Cache, testing::guest};
 
 fn try_call(plugin: &Plugin) -> Result<End, Error> {
     let reads = FakeReads::default();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use innkeeper_model::reason;
 
 use super::*;
-use crate::fixture::{V, child, child_after, component, contract, desired, guest};
+use crate::testing::{V, child, child_after, component, contract, desired, guest};
 
 const LIMITS: fn() -> Limits = || Limits {
     deadline: Duration::from_millis(200),
@@ -47,7 +47,7 @@ fn check_describes_nothing(guest: Guest, reason: &str, text: &str) {
     let error = Described::load(&ENGINE, &compiled(guest), &LIMITS())
         .err()
         .unwrap();
-    let Error::Describe { source } = &error else {
+    let Error::Describe(source) = &error else {
         panic!("{error}");
     };
     assert_eq!(source.category(), reason, "{source}");

@@ -11,7 +11,7 @@ use futures::future::Either;
 use innkeeper_model::PluginName;
 
 use super::*;
-use crate::fixture::{Description, guest};
+use crate::testing::{Description, guest};
 
 /// A guest that reads once, so that its call can be held there.
 const READING: &str =

@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::{
-    fixture::{Foreign, guest},
+    convert,
     random::RandomStream,
+    sandbox,
+    testing::{Foreign, guest},
+    wasi::is_known,
 };
 
 /// The parts of WASI that the guests here use, as its texts have them.
@@ -25,6 +28,7 @@ package wasi:io@0.2.3 {
     resource output-stream {
       check-write: func() -> result<u64, stream-error>;
       blocking-write-and-flush: func(contents: list<u8>) -> result<_, stream-error>;
+      write-zeroes: func(len: u64) -> result<_, stream-error>;
       subscribe: func() -> pollable;
       splice: func(src: borrow<input-stream>, len: u64) -> result<u64, stream-error>;
     }
@@ -65,8 +69,7 @@ package wasi:random@0.2.3 {
 }
 package wasi:filesystem@0.2.3 {
   interface types {
-    enum error-code { access, io }
-    resource descriptor { sync: func() -> result<_, error-code>; }
+    resource descriptor { is-same-object: func(other: borrow<descriptor>) -> bool; }
   }
   interface preopens {
     use types.{descriptor};
@@ -172,7 +175,7 @@ fn waiting_takes_no_time() {
     let functions = [("io/poll", "poll", "(param i32 i32 i32)")];
     let nothing = "(call $poll (i32.const 16) (i32.const 0) (i32.const 32))";
     let guest = importing(&["io/poll"], &functions).doing(nothing, &[]);
-    check_faults(guest, "GuestTrapped", "it polls nothing");
+    check_faults(guest, "GuestTrapped", "empty poll list");
 }
 
 #[test]
@@ -259,12 +262,13 @@ fn there_are_no_variables_arguments_directories_and_terminals() {
 fn there_is_no_file_to_do_anything_with() {
     let functions = [(
         "filesystem/types",
-        "[method]descriptor.sync",
-        "(param i32 i32)",
+        "[method]descriptor.is-same-object",
+        "(param i32 i32) (result i32)",
     )];
     for descriptor in [0, 3, 1_000_000] {
-        let syncing = format!("(call $descriptor.sync (i32.const {descriptor}) (i32.const 16))");
-        let guest = importing(&["filesystem/types"], &functions).doing(&syncing, &[]);
+        let file = format!("(i32.const {descriptor})");
+        let comparing = format!("(drop (call $descriptor.is-same-object {file} {file}))");
+        let guest = importing(&["filesystem/types"], &functions).doing(&comparing, &[]);
         check_faults(guest, "GuestTrapped", "handle");
     }
 }
@@ -342,15 +346,10 @@ fn a_panic_that_is_written_is_told() {
 #[test]
 fn f16_a_flood_of_written_lines_is_cut_off_and_counted() {
     for stream in ["stdout", "stderr"] {
-        let flooding = format!(
-            "(local.set $i (i32.const 2000))
-            (loop $again
-              {}
-              (br_if $again (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))",
-            // The same handle every time.
-            write(stream, "{0}")
-                .replace(&format!("(call $get-{stream})"), "(i32.load (i32.const 8))"),
-        );
+        // The same handle every time.
+        let writing_on = write(stream, "{0}")
+            .replace(&format!("(call $get-{stream})"), "(i32.load (i32.const 8))");
+        let flooding = repeating(2000, &writing_on);
         let opening = format!("(i32.store (i32.const 8) (call $get-{stream}))");
         let called = check_answers(writing().doing(&(opening + &flooding), &["0123456789abcde\n"]));
         // 15 bytes of text and 16 for the line, of 16 KiB.
@@ -366,30 +365,97 @@ fn f16_a_flood_of_written_lines_is_cut_off_and_counted() {
 }
 
 #[test]
-fn handles_are_bounded() {
-    let opening = "(local.set $i (i32.const 5000))
-        (loop $again
-          (call $output-stream (call $get-stdout))
-          (br_if $again (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))";
-    check_answers(writing().doing(opening, &[]));
-    let hoarding = opening.replace("call $output-stream ", "drop ");
-    check_faults(
-        writing().doing(&hoarding, &[]),
-        "LimitExceeded",
-        "1000 handles at a time",
+fn zeroes_are_bounded() {
+    let write_zeroes = (
+        "io/streams",
+        "[method]output-stream.write-zeroes",
+        "(param i32 i64 i32)",
     );
+    let functions = [OUTPUT[0], write_zeroes];
+    let writing = |bytes: &str| {
+        let call = "(call $output-stream.write-zeroes (call $get-stdout)";
+        importing(&["io/streams", "cli/stdout"], &functions)
+            .doing(&format!("{call} (i64.const {bytes}) (i32.const 16))"), &[])
+    };
+    check_answers(writing("65536"));
+    for bytes in ["65537", "-1"] {
+        check_faults(writing(bytes), "GuestTrapped", "more zeroes than");
+    }
+}
+
+/// Repeats instructions.
+fn repeating(times: u32, instructions: &str) -> String {
+    format!(
+        "(local.set $i (i32.const {times}))
+        (loop $again
+          {instructions}
+          (br_if $again (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))"
+    )
+}
+
+#[test]
+fn handles_are_bounded() {
+    let opening = repeating(5000, "(call $output-stream (call $get-stdout))");
+    check_answers(writing().doing(&opening, &[]));
+    let hoarding = repeating(1001, "(drop (call $get-stdout))");
+    let told = "1000 handles at a time";
+    check_faults(writing().doing(&hoarding, &[]), "LimitExceeded", told);
+}
+
+#[test]
+fn waits_are_bounded() {
+    let functions = [
+        (
+            "clocks/monotonic-clock",
+            "subscribe-duration",
+            "(param i64) (result i32)",
+        ),
+        ("io/poll", "[resource-drop]pollable", "(param i32)"),
+    ];
+    let guest = || importing(&["io/poll", "clocks/monotonic-clock"], &functions);
+    let waiting = "(call $subscribe-duration (i64.const 1))";
+    let dropping = repeating(5000, &format!("(call $pollable {waiting})"));
+    check_answers(guest().doing(&dropping, &[]));
+    let hoarding = repeating(1001, &format!("(drop {waiting})"));
+    let told = "1000 handles at a time";
+    check_faults(guest().doing(&hoarding, &[]), "LimitExceeded", told);
+}
+
+#[test]
+fn only_a_guest_that_uses_wasi_has_its_state() {
+    let imports = || importing(&["cli/stdout", "io/streams"], &OUTPUT[..1]);
+    let calling = imports().doing("(drop (call $get-stdout))", &[]);
+    for (guest, expected) in [(guest(), false), (imports(), false), (calling, true)] {
+        let artifact = compiled(guest);
+        let adapter = convert::adapter(artifact.contract(), &artifact.code.component).unwrap();
+        let limits = Limits::default();
+        let (end, _) = sandbox::run(
+            &ENGINE,
+            Box::new(FakeReads::default()),
+            &CONTEXT,
+            &limits,
+            |store| {
+                adapter
+                    .reconcile(store, &request(), "{}", &limits)?
+                    .unwrap()
+                    .unwrap();
+                Ok(store.data().wasi.is_some())
+            },
+        );
+        assert_eq!(end.ok(), Some(expected));
+    }
 }
 
 #[test]
 fn an_exit_is_no_answer() {
     let functions = [("cli/exit", "exit", "(param i32)")];
     let guest = importing(&["cli/exit"], &functions).doing("(call $exit (i32.const 0))", &[]);
-    let told = "it called exit of wasi:cli/exit, which no plugin has";
+    let told = "Exited with i32 exit status 0";
     check_faults(guest, "GuestTrapped", told);
 }
 
 #[test]
-fn what_is_not_needed_by_anybody_says_so_when_it_is_called() {
+fn there_is_nothing_to_splice() {
     let functions = [
         ("cli/stdin", "get-stdin", "(result i32)"),
         ("cli/stdout", "get-stdout", "(result i32)"),
@@ -399,11 +465,16 @@ fn what_is_not_needed_by_anybody_says_so_when_it_is_called() {
             "(param i32 i32 i64 i32)",
         ),
     ];
-    let splicing = "(call $output-stream.splice
-        (call $get-stdout) (call $get-stdin) (i64.const 1) (i32.const 16))";
+    let splicing = [
+        "(call $output-stream.splice
+          (call $get-stdout) (call $get-stdin) (i64.const 1) (i32.const 16))"
+            .to_owned(),
+        // An error, and that the stream is closed.
+        same("i32", "(i32.load8_u (i32.const 16))", "(i32.const 1)"),
+        same("i32", "(i32.load8_u (i32.const 24))", "(i32.const 1)"),
+    ];
     let guest = importing(&["io/streams", "cli/stdin", "cli/stdout"], &functions);
-    let told = "it called [method]output-stream.splice of wasi:io/streams, which no plugin has";
-    check_faults(guest.doing(splicing, &[]), "GuestTrapped", told);
+    check_answers(guest.doing(&splicing.concat(), &[]));
 }
 
 #[test]
@@ -467,4 +538,12 @@ fn what_is_not_empty_is_refused_by_name() {
         assert!(refused.starts_with(interface), "{refused}");
         assert!(refused.contains(advice), "{refused}");
     }
+}
+
+#[test]
+fn drafts_of_the_supported_version_are_refused() {
+    assert!(is_known("wasi:cli/exit@0.2.0"));
+    assert!(is_known("wasi:cli/exit@0.2.99"));
+    assert!(!is_known("wasi:cli/exit@0.2.0-rc-2023-12-05"));
+    assert!(!is_known("wasi:cli/exit@0.3.0"));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use innkeeper_model::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use crate::{Failure, FailureKind};
 
 /// The manifest of an artifact.
 pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -13,7 +13,7 @@ pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+js
 pub(super) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 
 /// A manifest, or a list of manifests.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OciManifest {
     pub(super) schema_version: u32,
@@ -56,42 +56,38 @@ pub(super) struct Blob {
 
 impl OciManifest {
     pub(super) fn parse(text: &[u8]) -> Result<Self, Failure> {
-        serde_json::from_slice(text).map_err(|source| Failure::Malformed {
-            what: "the manifest",
-            source,
+        // The whole parse error would quote the text, which the server chose.
+        serde_json::from_slice(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            FailureKind::ArtifactMalformed.failure(format!(
+                "failed to parse the manifest: no JSON of a manifest at line {line} column {column}"
+            ))
         })
     }
 
     /// Returns the only WebAssembly layer.
     pub(super) fn plugin(&self) -> Result<Blob, Failure> {
-        let not_a_plugin = |problem: String| Err(Failure::NotAPlugin { problem });
+        let joined = |descriptors: &[BlobDescriptor], part: fn(&BlobDescriptor) -> &str| {
+            descriptors.iter().map(part).collect::<Vec<_>>().join(", ")
+        };
         if !self.manifests.is_empty() {
-            let digests: Vec<&str> = self.manifests.iter().map(|it| it.digest.as_str()).collect();
-            return not_a_plugin(format!(
-                "it is a list of other artifacts, name one of them by its digest: {}",
-                digests.join(", ")
-            ));
+            let digests = joined(&self.manifests, |it| &it.digest);
+            return Err(Failure::not_a_plugin(&format!(
+                "it is a list of other artifacts, name one of them by its digest: {digests}"
+            )));
         }
         let mut wasm = self.layers.iter().filter(|layer| layer.is_wasm());
         match (wasm.next(), wasm.next()) {
             (Some(layer), None) => layer.blob(),
-            (Some(_), Some(_)) => {
-                not_a_plugin("it has several layers of WebAssembly: push one alone".to_owned())
-            }
+            (Some(_), Some(_)) => Err(Failure::not_a_plugin(
+                "it has several layers of WebAssembly: push one alone",
+            )),
             (None, _) => {
-                let types: Vec<&str> = self
-                    .layers
-                    .iter()
-                    .map(|it| it.media_type.as_str())
-                    .collect();
-                not_a_plugin(format!(
-                    "it has no layer application/wasm, it has {}",
-                    if types.is_empty() {
-                        "no layer".to_owned()
-                    } else {
-                        types.join(", ")
-                    }
-                ))
+                let types = joined(&self.layers, |it| &it.media_type);
+                let found = if types.is_empty() { "no layer" } else { &types };
+                Err(Failure::not_a_plugin(&format!(
+                    "it has no layer application/wasm, it has {found}"
+                )))
             }
         }
     }
@@ -110,15 +106,13 @@ impl BlobDescriptor {
 
     /// Returns the blob, if its digest can be checked.
     pub(super) fn blob(&self) -> Result<Blob, Failure> {
-        match self.digest.parse() {
-            Ok(digest) => Ok(Blob {
-                digest,
-                size: self.size,
-            }),
-            Err(invalid) => Err(Failure::NotAPlugin {
-                problem: format!("a part of it cannot be checked: {invalid}"),
-            }),
-        }
+        let digest = self.digest.parse().map_err(|invalid| {
+            Failure::not_a_plugin(&format!("a part of it cannot be checked: {invalid}"))
+        })?;
+        Ok(Blob {
+            digest,
+            size: self.size,
+        })
     }
 
     /// `application/wasm` and its predecessors: `application/vnd.wasm.content.layer.v1+wasm` and others.

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use ::http::{
-    HeaderMap, HeaderValue, Method, StatusCode,
-    header::{CONTENT_TYPE, LOCATION},
-};
-use bytes::Bytes;
+use ::http::{Method, StatusCode, header::LOCATION};
 use innkeeper_model::Digest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     manifest::{BlobDescriptor, MANIFEST_TYPE, OciManifest},
-    registry::{ManifestAnswer, Registry},
+    registry::Registry,
     signatures::{self, SIGNATURE_ANNOTATION, SIMPLE_TYPE},
 };
-use crate::{Failure, Oci, SigningKey, signature, transport::shown};
+use crate::{
+    Expectation, Failure, FailureKind, Oci, SigningKey,
+    error::optional,
+    signature,
+    transport::{Call, Transport, shown},
+};
 
 /// The configuration of an artifact that is WebAssembly.
 const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
@@ -51,16 +52,15 @@ pub struct Pushed {
     pub manifest_digest: Digest,
 }
 
-/// Pushes a plugin: layer, configuration, and the manifest last, so that it never refers to a missing blob.
+/// Pushes a plugin.
 pub(crate) async fn push(
-    registry: &mut Registry<'_>,
+    transport: &Transport,
     target: &Oci,
     package: &Package,
 ) -> Result<Pushed, Failure> {
     let (Some(tag), None) = (target.reference.tag(), target.reference.digest()) else {
-        return Err(Failure::Target {
-            problem: "a plugin is pushed to a tag: name one, and no digest",
-        });
+        let problem = "a plugin is pushed to a tag: name one, and no digest";
+        return Err(FailureKind::SourceInvalid.failure(problem));
     };
     let Package {
         bytes,
@@ -80,46 +80,55 @@ pub(crate) async fn push(
         "layerDigests": [layer.digest],
         "component": {"imports": imports, "exports": exports, "target": null},
     });
-    let config = Bytes::from(config.to_string());
-    let manifest = manifest(
-        BlobDescriptor::new(CONFIG_TYPE, &config),
+    let mut registry = Registry::open(transport, target, None, "pull,push")?;
+    push_blob(&mut registry, bytes.clone()).await?;
+    let annotations = annotations.clone();
+    let manifest_digest = push_manifest(
+        &mut registry,
+        tag,
+        (CONFIG_TYPE, config),
         vec![layer],
-        annotations.clone(),
-    )?;
-    push_blob(registry, Bytes::from(bytes.clone())).await?;
-    push_blob(registry, config).await?;
-    push_manifest(registry, tag, manifest.clone()).await?;
+        annotations,
+    )
+    .await?;
     Ok(Pushed {
         digest: Digest::of(bytes),
-        manifest_digest: Digest::of(&manifest),
+        manifest_digest,
     })
 }
 
-/// Adds a signature to those of a manifest, unless the key has already signed it.
+/// Adds a signature to those of a manifest, unless the key has already signed it for the repository.
 ///
 /// If two clients sign at the same moment, one signature may be lost and must be made again: registries cannot append
 /// to a manifest.
 pub(crate) async fn sign(
-    registry: &mut Registry<'_>,
+    transport: &Transport,
     target: &Oci,
     signed: &Digest,
     key: &SigningKey,
 ) -> Result<(), Failure> {
-    let keys = [key.public()];
-    match signatures::check(registry, signed, &keys).await {
+    let mut registry = Registry::open(transport, target, None, "pull,push")?;
+    let expectation = Expectation {
+        digest: None,
+        keys: vec![key.public()],
+        repository: Some(target.reference.name()),
+    };
+    match signatures::check(&mut registry, signed, &expectation).await {
         Ok(_) => return Ok(()),
-        Err(Failure::Unsigned { .. } | Failure::BadSignature { .. }) => {}
-        Err(failure) => return Err(failure),
+        Err(failure) => match failure.kind {
+            FailureKind::Unsigned | FailureKind::BadSignature => {}
+            _ => return Err(failure),
+        },
     }
     let tag = signatures::tag(signed);
     let found = registry
         .manifest(&tag, MANIFEST_TYPE, "the signature")
-        .await?;
-    let mut layers = match found {
-        ManifestAnswer::Manifest(text, _) => OciManifest::parse(&text)?.layers,
-        ManifestAnswer::Nothing(_) => Vec::new(),
+        .await;
+    let mut layers = match optional(found)? {
+        Some((text, _)) => OciManifest::parse(&text)?.layers,
+        None => Vec::new(),
     };
-    let document = Bytes::from(signature::simple(&target.reference, signed));
+    let document = signature::simple(&target.reference, signed);
     let mut layer = BlobDescriptor::new(SIMPLE_TYPE, &document);
     let signature = key.sign(&document)?;
     layer
@@ -135,91 +144,75 @@ pub(crate) async fn sign(
         "config": {},
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
     });
-    let config = Bytes::from(config.to_string());
-    let manifest = manifest(
-        BlobDescriptor::new(IMAGE_CONFIG_TYPE, &config),
-        layers,
-        BTreeMap::new(),
-    )?;
-    push_blob(registry, document).await?;
-    push_blob(registry, config).await?;
-    push_manifest(registry, &tag, manifest).await
+    push_blob(&mut registry, document).await?;
+    let config = (IMAGE_CONFIG_TYPE, config);
+    push_manifest(&mut registry, &tag, config, layers, BTreeMap::new()).await?;
+    Ok(())
 }
 
-fn manifest(
-    config: BlobDescriptor,
+/// Pushes a configuration, and then the manifest with it and layers that were pushed before, so that the manifest never
+/// refers to a missing blob. Returns the digest of the manifest.
+async fn push_manifest(
+    registry: &mut Registry<'_>,
+    tag: &str,
+    (config_type, config): (&str, Value),
     layers: Vec<BlobDescriptor>,
     annotations: BTreeMap<String, String>,
-) -> Result<Bytes, Failure> {
+) -> Result<Digest, Failure> {
+    let config = config.to_string().into_bytes();
     let manifest = OciManifest {
         schema_version: 2,
         media_type: Some(MANIFEST_TYPE.to_owned()),
-        artifact_type: None,
-        config: Some(config),
+        config: Some(BlobDescriptor::new(config_type, &config)),
         layers,
-        manifests: Vec::new(),
         annotations,
+        ..OciManifest::default()
     };
-    let text = serde_json::to_vec(&manifest).map_err(|source| Failure::Malformed {
-        what: "the manifest",
-        source,
+    push_blob(registry, config).await?;
+    let text = serde_json::to_vec(&manifest).map_err(|source| {
+        FailureKind::ArtifactMalformed.because("failed to write the manifest", source)
     })?;
-    Ok(Bytes::from(text))
+    let digest = Digest::of(&text);
+    let call = Call::new(Method::PUT, registry.url(&format!("manifests/{tag}"))?);
+    upload(registry, call.body(MANIFEST_TYPE, text), "the repository").await?;
+    Ok(digest)
 }
 
 /// Uploads a blob that the registry does not have, in one piece.
-async fn push_blob(registry: &mut Registry<'_>, bytes: Bytes) -> Result<(), Failure> {
+async fn push_blob(registry: &mut Registry<'_>, bytes: Vec<u8>) -> Result<(), Failure> {
     let digest = Digest::of(&bytes);
-    let url = registry.url(&format!("blobs/{digest}"))?;
-    let answer = registry
-        .call(Method::HEAD, url, HeaderMap::new(), Bytes::new())
-        .await?;
-    if answer.status() == StatusCode::OK {
+    let call = Call::new(Method::HEAD, registry.url(&format!("blobs/{digest}"))?);
+    if registry.call(call).await?.status() == StatusCode::OK {
         return Ok(());
     }
-    let url = registry.url("blobs/uploads/")?;
-    let answer = registry
-        .call(Method::POST, url, HeaderMap::new(), Bytes::new())
-        .await?;
+    let call = Call::new(Method::POST, registry.url("blobs/uploads/")?);
+    let answer = registry.call(call).await?;
     if answer.status() != StatusCode::ACCEPTED {
-        return Err(answer.refusal("the repository").await);
+        return Err(answer.refusal("the repository"));
     }
     let location = answer
         .headers()
         .get(LOCATION)
-        .and_then(|value| value.to_str().ok());
-    let upload = location.and_then(|location| answer.url().join(location).ok());
-    let Some(mut upload) = upload else {
-        return Err(Failure::Protocol {
-            url: shown(answer.url().as_str()),
-            problem: "it does not say where to upload to",
-        });
+        .and_then(|value| value.to_str().ok())
+        .and_then(|location| answer.url().join(location).ok());
+    let Some(mut url) = location else {
+        let url = shown(answer.url().as_str());
+        return Err(Failure::protocol(
+            &url,
+            "it does not say where to upload to",
+        ));
     };
-    upload
-        .query_pairs_mut()
+    url.query_pairs_mut()
         .append_pair("digest", &digest.to_string());
-    let octets = HeaderValue::from_static("application/octet-stream");
-    put(registry, upload, octets, bytes, "the upload").await
+    let call = Call::new(Method::PUT, url).body("application/octet-stream", bytes);
+    upload(registry, call, "the upload").await
 }
 
-async fn push_manifest(registry: &mut Registry<'_>, tag: &str, text: Bytes) -> Result<(), Failure> {
-    let url = registry.url(&format!("manifests/{tag}"))?;
-    let kind = HeaderValue::from_static(MANIFEST_TYPE);
-    put(registry, url, kind, text, "the repository").await
-}
-
-async fn put(
-    registry: &mut Registry<'_>,
-    url: reqwest::Url,
-    content_type: HeaderValue,
-    body: Bytes,
-    what: &'static str,
-) -> Result<(), Failure> {
-    let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
-    let answer = registry.call(Method::PUT, url, headers, body).await?;
+async fn upload(registry: &mut Registry<'_>, call: Call, what: &str) -> Result<(), Failure> {
+    let answer = registry.call(call).await?;
     if answer.status() == StatusCode::CREATED {
         Ok(())
     } else {
-        Err(answer.refusal(what).await)
+        Err(answer.refusal(what))
     }
 }

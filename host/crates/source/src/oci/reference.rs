@@ -40,6 +40,11 @@ impl Reference {
         &self.repository
     }
 
+    /// The registry and the repository, as signatures name them.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+
     /// The tag.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()

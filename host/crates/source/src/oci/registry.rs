@@ -2,21 +2,18 @@
 //!
 //! Starts without credentials, signs in when the registry requires it, and keeps the authorization until the end.
 
-use ::http::{
-    HeaderMap, HeaderValue, Method, StatusCode,
-    header::{ACCEPT, WWW_AUTHENTICATE},
-};
-use bytes::Bytes;
+use ::http::{HeaderValue, StatusCode, header::WWW_AUTHENTICATE};
 use innkeeper_model::Digest;
 use reqwest::Url;
 
 use super::{
-    manifest::INDEX_TYPE,
+    manifest::{Blob, INDEX_TYPE},
     token::{self, Realm},
 };
 use crate::{
-    Failure, Oci,
+    Failure, FailureKind, Oci,
     docker_config::Login,
+    error::{check_digest, optional},
     transport::{Call, HttpAnswer, Transport, parse_url},
 };
 
@@ -31,7 +28,7 @@ pub(super) const ARTIFACT_TYPES: &str = "application/vnd.oci.image.manifest.v1+j
     application/vnd.docker.distribution.manifest.list.v2+json";
 
 /// A session about one repository.
-pub(crate) struct Registry<'a> {
+pub(super) struct Registry<'a> {
     transport: &'a Transport,
     /// The repository's address, with a slash at its end.
     repository: Url,
@@ -40,70 +37,35 @@ pub(crate) struct Registry<'a> {
     authorization: Option<HeaderValue>,
 }
 
-/// The answer to a request for a manifest.
-pub(super) enum ManifestAnswer {
-    Manifest(Vec<u8>, Digest),
-    Nothing(Failure),
-}
-
-impl ManifestAnswer {
-    pub(super) fn into_found(self) -> Result<(Vec<u8>, Digest), Failure> {
-        match self {
-            Self::Manifest(text, digest) => Ok((text, digest)),
-            Self::Nothing(failure) => Err(failure),
-        }
-    }
-}
-
 impl<'a> Registry<'a> {
-    pub(crate) fn to_pull(transport: &'a Transport, oci: &'a Oci) -> Result<Self, Failure> {
-        let (host, repository) = place(oci);
-        Self::open(transport, oci, host, &repository, "pull", oci.insecure)
-    }
-
-    pub(crate) fn to_push(transport: &'a Transport, oci: &'a Oci) -> Result<Self, Failure> {
-        let (host, repository) = place(oci);
-        Self::open(transport, oci, host, &repository, "pull,push", oci.insecure)
-    }
-
-    /// Opens a session with a mirror: a host, or a host and a prefix for repositories. `http://` before it selects
-    /// plain HTTP.
-    pub(crate) fn mirror(
+    /// Opens a session with the registry of an artifact, or with a mirror of it: a host, or a host and a prefix for
+    /// repositories. `http://` before a mirror selects plain HTTP.
+    pub(super) fn open(
         transport: &'a Transport,
         oci: &'a Oci,
-        mirror: &str,
-    ) -> Result<Self, Failure> {
-        let (insecure, rest) = match mirror.strip_prefix("http://") {
-            Some(rest) => (true, rest),
-            None => (false, mirror.strip_prefix("https://").unwrap_or(mirror)),
-        };
-        let (_, repository) = place(oci);
-        match rest.trim_end_matches('/').split_once('/') {
-            None => Self::open(transport, oci, rest, &repository, "pull", insecure),
-            Some((host, prefix)) => {
-                let repository = format!("{prefix}/{repository}");
-                Self::open(transport, oci, host, &repository, "pull", insecure)
-            }
-        }
-    }
-
-    fn open(
-        transport: &'a Transport,
-        oci: &'a Oci,
-        host: &str,
-        repository: &str,
+        mirror: Option<&str>,
         actions: &str,
-        insecure: bool,
     ) -> Result<Self, Failure> {
-        let scheme = if insecure { "http" } else { "https" };
+        let (host, repository) = place(oci);
+        let (scheme, host, repository) = match mirror {
+            None if oci.insecure => ("http", host, repository),
+            None => ("https", host, repository),
+            Some(mirror) => {
+                let (scheme, rest) = mirror.split_once("://").unwrap_or(("https", mirror));
+                match rest.trim_end_matches('/').split_once('/') {
+                    None => (scheme, rest, repository),
+                    Some((host, prefix)) => (scheme, host, format!("{prefix}/{repository}")),
+                }
+            }
+        };
         let config = oci.docker_config.as_ref();
         Ok(Self {
             transport,
+            login: config.and_then(|config| config.login(host, &repository)),
             repository: parse_url(&format!("{scheme}://{host}/v2/{repository}/"))?,
-            login: config.and_then(|config| config.login(host, repository)),
             realm: Realm {
                 scope: format!("repository:{repository}:{actions}"),
-                insecure,
+                insecure: scheme == "http",
             },
             authorization: None,
         })
@@ -114,108 +76,65 @@ impl<'a> Registry<'a> {
         &mut self,
         version: &str,
         types: &'static str,
-        what: &'static str,
-    ) -> Result<ManifestAnswer, Failure> {
-        let url = self.url(&format!("manifests/{version}"))?;
-        let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(types))]);
-        let answer = self.call(Method::GET, url, accept, Bytes::new()).await?;
-        if answer.status() == StatusCode::NOT_FOUND {
-            return Ok(ManifestAnswer::Nothing(answer.refusal(what).await));
+        what: &str,
+    ) -> Result<(Vec<u8>, Digest), Failure> {
+        let call = Call::get(self.url(&format!("manifests/{version}"))?, types);
+        let answer = self.call(call).await?;
+        let (text, found) = answer.body_if_ok(what, MANIFEST_BYTES_MAX).await?;
+        if let Ok(expected) = version.parse() {
+            check_digest("the manifest", &found, &expected)?;
         }
-        let (text, found) = answer
-            .body_if_ok("the manifest", MANIFEST_BYTES_MAX)
-            .await?;
-        match version.parse::<Digest>() {
-            Ok(expected) if expected != found => Err(Failure::WrongDigest {
-                what: "the manifest",
-                expected,
-                found,
-            }),
-            _ => Ok(ManifestAnswer::Manifest(text, found)),
-        }
+        Ok((text, found))
     }
 
     /// Returns the list of manifests that refer to a manifest; none if the registry knows none.
     pub(super) async fn referrers(&mut self, digest: &Digest) -> Result<Option<Vec<u8>>, Failure> {
-        let url = self.url(&format!("referrers/{digest}"))?;
-        let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(INDEX_TYPE))]);
-        let answer = self.call(Method::GET, url, accept, Bytes::new()).await?;
+        const WHAT: &str = "the list of signatures";
+
+        let call = Call::get(self.url(&format!("referrers/{digest}"))?, INDEX_TYPE);
+        let answer = self.call(call).await?;
         if answer.status() == StatusCode::OK {
-            let (text, _) = answer
-                .body_if_ok("the list of signatures", MANIFEST_BYTES_MAX)
-                .await?;
+            let (text, _) = answer.body_if_ok(WHAT, MANIFEST_BYTES_MAX).await?;
             return Ok(Some(text));
         }
         // Registries without this API keep the list under a tag, where clients put it.
         let tag = format!("sha256-{}", digest.to_hex());
-        match self
-            .manifest(&tag, INDEX_TYPE, "the list of signatures")
-            .await?
-        {
-            ManifestAnswer::Manifest(text, _) => Ok(Some(text)),
-            ManifestAnswer::Nothing(_) => Ok(None),
-        }
+        let found = optional(self.manifest(&tag, INDEX_TYPE, WHAT).await)?;
+        Ok(found.map(|(text, _)| text))
     }
 
-    /// A blob of a known digest and size.
-    pub(super) async fn blob(
-        &mut self,
-        expected: &Digest,
-        what: &'static str,
-        size: u64,
-    ) -> Result<Vec<u8>, Failure> {
-        let url = self.url(&format!("blobs/{expected}"))?;
-        let answer = self
-            .call(Method::GET, url.clone(), HeaderMap::new(), Bytes::new())
-            .await?;
-        let (bytes, found) = match answer.body_if_ok(what, size).await {
-            Err(Failure::TooLarge { .. }) => {
-                return Err(Failure::Protocol {
-                    url: url.to_string(),
-                    problem: "it sends more bytes than the manifest says",
-                });
+    /// Returns a blob of a known digest and size.
+    pub(super) async fn blob(&mut self, blob: &Blob, what: &str) -> Result<Vec<u8>, Failure> {
+        let url = self.url(&format!("blobs/{}", blob.digest))?;
+        let answer = self.call(Call::get(url.clone(), "*/*")).await?;
+        let read = answer.body_if_ok(what, blob.size).await;
+        let (bytes, found) = read.map_err(|failure| match failure.kind {
+            FailureKind::TooLarge => {
+                Failure::protocol(url.as_str(), "it sends more bytes than the manifest says")
             }
-            read => read?,
-        };
-        if *expected == found {
-            Ok(bytes)
-        } else {
-            Err(Failure::WrongDigest {
-                what,
-                expected: expected.clone(),
-                found,
-            })
-        }
+            _ => failure,
+        })?;
+        check_digest(what, &found, &blob.digest)?;
+        Ok(bytes)
     }
 
     /// Returns an address below the repository's.
     pub(super) fn url(&self, path: &str) -> Result<Url, Failure> {
-        self.repository.join(path).map_err(|_| Failure::UrlRefused {
-            url: self.repository.to_string(),
-            problem: "the path below it is not valid",
-        })
+        let base = &self.repository;
+        base.join(path)
+            .map_err(|_| Failure::url_refused(base.as_str(), "the path below it is not valid"))
     }
 
     /// Sends a request; signs in and repeats it if the registry requires that.
-    pub(super) async fn call(
-        &mut self,
-        method: Method,
-        url: Url,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<HttpAnswer, Failure> {
-        let ours = url.origin() == self.repository.origin();
+    pub(super) async fn call(&mut self, mut call: Call) -> Result<HttpAnswer<'a>, Failure> {
+        let ours = self.repository.origin();
         loop {
-            let call = Call {
-                method: method.clone(),
-                url: url.clone(),
-                headers: headers.clone(),
-                credentials: self.authorization.clone().filter(|_| ours),
-                body: body.clone(),
-            };
-            let answer = self.transport.send(call).await?;
-            let from_us = answer.url().origin() == self.repository.origin();
-            let must_sign_in = answer.status() == StatusCode::UNAUTHORIZED && from_us;
+            if call.url.origin() == ours {
+                call.credentials.clone_from(&self.authorization);
+            }
+            let answer = self.transport.send(call.clone()).await?;
+            let must_sign_in =
+                answer.status() == StatusCode::UNAUTHORIZED && answer.url().origin() == ours;
             if !must_sign_in || self.authorization.is_some() {
                 return Ok(answer);
             }
@@ -225,8 +144,14 @@ impl<'a> Registry<'a> {
                 .into_iter()
                 .filter_map(|value| value.to_str().ok().map(str::to_owned))
                 .collect();
-            let authorization =
-                token::authorize(self.transport, &challenges, &self.realm, self.login).await?;
+            let authorization = token::authorize(
+                self.transport,
+                &self.repository,
+                &challenges,
+                &self.realm,
+                self.login,
+            )
+            .await?;
             if authorization.is_none() {
                 return Ok(answer);
             }

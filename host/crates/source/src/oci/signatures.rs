@@ -6,9 +6,13 @@ use innkeeper_model::{Digest, Retry};
 
 use super::{
     manifest::{BlobDescriptor, MANIFEST_TYPE, OciManifest},
-    registry::{ManifestAnswer, Registry},
+    registry::Registry,
 };
-use crate::{Failure, PublicKey, signature};
+use crate::{
+    Expectation, Failure, FailureKind,
+    error::{check_size, optional},
+    signature,
+};
 
 /// The type of a document that names a manifest.
 pub(super) const SIMPLE_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
@@ -33,24 +37,22 @@ pub(super) fn tag(manifest: &Digest) -> String {
     format!("sha256-{}.sig", manifest.to_hex())
 }
 
-/// Looks for a signature of the manifest by one of the keys, and returns the key.
+/// Looks for a signature of the manifest as expected, and returns its key.
 ///
 /// A wrong signature does not hide a valid one. If a signature cannot be read now, it might be the valid one, so that
 /// is an error.
 pub(super) async fn check(
     registry: &mut Registry<'_>,
     manifest: &Digest,
-    keys: &[PublicKey],
+    expectation: &Expectation,
 ) -> Result<Digest, Failure> {
     let tag = tag(manifest);
-    let mut problem = Failure::Unsigned {
-        looked_for: format!("{tag}, or a bundle that refers to the manifest"),
-    };
+    let mut problem = Failure::unsigned(&format!("{tag}, or a bundle that refers to the manifest"));
     let mut signatures = Vec::new();
-    if let ManifestAnswer::Manifest(text, _) = registry
+    let beside = registry
         .manifest(&tag, MANIFEST_TYPE, "the signature")
-        .await?
-    {
+        .await;
+    if let Some((text, _)) = optional(beside)? {
         let layers = OciManifest::parse(&text)?.layers;
         let simple = layers
             .into_iter()
@@ -71,7 +73,7 @@ pub(super) async fn check(
         );
     }
     for candidate in signatures {
-        match candidate.check(registry, manifest, keys).await {
+        match candidate.check(registry, manifest, expectation).await {
             Ok(Some(key)) => return Ok(key),
             Ok(None) => {}
             Err(failure) if failure.retry() == Retry::OnChange => problem = failure,
@@ -94,26 +96,22 @@ impl Signature {
         &self,
         registry: &mut Registry<'_>,
         manifest: &Digest,
-        keys: &[PublicKey],
+        expectation: &Expectation,
     ) -> Result<Option<Digest>, Failure> {
         match self {
             Self::Simple(layer) => {
-                let missing = Failure::BadSignature {
-                    problem: "a signature has no annotation that holds it",
-                };
-                let signature = layer.annotations.get(SIGNATURE_ANNOTATION).ok_or(missing)?;
+                let signature = layer.annotations.get(SIGNATURE_ANNOTATION).ok_or_else(|| {
+                    let problem = "a signature has no annotation that holds it";
+                    FailureKind::BadSignature.failure(problem)
+                })?;
                 let document = small_blob(registry, layer, SIMPLE_BYTES_MAX).await?;
-                signature::check_simple(&document, signature, manifest, keys).map(Some)
+                signature::check_simple(&document, signature, manifest, expectation).map(Some)
             }
             Self::Bundle(descriptor) => {
+                let version = descriptor.blob()?.digest.to_string();
                 let (text, _) = registry
-                    .manifest(
-                        &descriptor.blob()?.digest.to_string(),
-                        MANIFEST_TYPE,
-                        "the bundle",
-                    )
-                    .await?
-                    .into_found()?;
+                    .manifest(&version, MANIFEST_TYPE, "the bundle")
+                    .await?;
                 let found = OciManifest::parse(&text)?;
                 if !is_about_signing(&found.annotations) {
                     return Ok(None);
@@ -121,15 +119,14 @@ impl Signature {
                 let mut layers = found.layers.iter();
                 let Some(bundle) = layers.find(|it| is_bundle(Some(&it.media_type))) else {
                     return if is_bundle(descriptor.artifact_type.as_deref()) {
-                        Err(Failure::BadSignature {
-                            problem: "a bundle has no layer that holds it",
-                        })
+                        let problem = "a bundle has no layer that holds it";
+                        Err(FailureKind::BadSignature.failure(problem))
                     } else {
                         Ok(None)
                     };
                 };
                 let bundle = small_blob(registry, bundle, BUNDLE_BYTES_MAX).await?;
-                signature::check_bundle(&bundle, None, manifest, keys).map(Some)
+                signature::check_bundle(&bundle, None, manifest, expectation).map(Some)
             }
         }
     }
@@ -158,13 +155,6 @@ async fn small_blob(
     bytes_max: u64,
 ) -> Result<Vec<u8>, Failure> {
     let blob = descriptor.blob()?;
-    if blob.size > bytes_max {
-        return Err(Failure::TooLarge {
-            what: "the signature",
-            max: bytes_max,
-        });
-    }
-    registry
-        .blob(&blob.digest, "the signature", blob.size)
-        .await
+    check_size("the signature", blob.size, bytes_max)?;
+    registry.blob(&blob, "the signature").await
 }

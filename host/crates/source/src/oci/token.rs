@@ -1,19 +1,15 @@
 //! Signs in to a registry by the method that it requires.
 
-use ::http::{
-    HeaderMap, HeaderValue, Method,
-    header::{ACCEPT, CONTENT_TYPE},
-};
-use bytes::Bytes;
+use ::http::{HeaderValue, Method};
 use http_auth::{ChallengeRef, parse_challenges};
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     Credentials, Failure,
     docker_config::Login,
-    transport::{Call, Transport, authorization, parse_url, shown},
+    transport::{Call, Transport, authorization, check_private, parse_url, shown},
 };
 
 /// An upper limit for every known form of a token.
@@ -27,22 +23,19 @@ pub(super) struct Realm {
     pub(super) insecure: bool,
 }
 
-#[derive(Deserialize)]
-struct Answered {
-    token: Option<String>,
-    /// The same under its OAuth name.
-    access_token: Option<String>,
-}
-
 /// Returns the header that answers the registry's challenges; none if there is no answer.
 ///
 /// The token server is named by the registry: credentials for a registry are valid for any server that it names.
 pub(super) async fn authorize(
     transport: &Transport,
+    repository: &Url,
     challenges: &[String],
     realm: &Realm,
     login: Option<&Login>,
 ) -> Result<Option<HeaderValue>, Failure> {
+    if login.is_some() {
+        check_private(repository)?;
+    }
     for challenge in challenges
         .iter()
         .flat_map(|text| parse_challenges(text).unwrap_or_default())
@@ -70,29 +63,26 @@ async fn bearer(
     }
     let url = parse_url(&parameter(challenge, "realm").unwrap_or_default())?;
     if url.scheme() != "https" && !realm.insecure {
-        return Err(Failure::UrlRefused {
-            url: shown(url.as_str()),
-            problem: "the registry wants a password over a connection that anybody can read",
-        });
+        return Err(Failure::url_refused(
+            &shown(url.as_str()),
+            "the registry wants a password over a connection that anybody can read",
+        ));
+    }
+    if login.is_some() {
+        check_private(&url)?;
     }
     let service = parameter(challenge, "service");
     let answer = transport.send(ask(url, service, realm, login)?).await?;
     let asked = shown(answer.url().as_str());
     let (text, _) = answer.body_if_ok("the token", TOKEN_BYTES_MAX).await?;
     // An answer that cannot be parsed may still hold a token, so it is not shown.
-    serde_json::from_slice(&text)
-        .ok()
-        .and_then(
-            |Answered {
-                 token,
-                 access_token,
-             }| token.or(access_token),
-        )
-        .ok_or(Failure::Protocol {
-            url: asked,
-            problem: "there is no token in its answer",
-        })
-        .and_then(|token| authorization(&Credentials::Bearer(SecretString::from(token))))
+    let answered: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let token = ["token", "access_token"]
+        .into_iter()
+        .find_map(|name| answered[name].as_str());
+    let token =
+        token.ok_or_else(|| Failure::protocol(&asked, "there is no token in its answer"))?;
+    authorization(&Credentials::Bearer(SecretString::from(token)))
 }
 
 /// Builds the request for a token: the registry protocol for a password or none, OAuth for an identity token.
@@ -102,14 +92,6 @@ fn ask(
     realm: &Realm,
     login: Option<&Login>,
 ) -> Result<Call, Failure> {
-    let accept = (ACCEPT, HeaderValue::from_static("application/json"));
-    let mut call = Call {
-        method: Method::GET,
-        url: url.clone(),
-        headers: HeaderMap::from_iter([accept]),
-        credentials: None,
-        body: Bytes::new(),
-    };
     let service = service.iter().map(|service| ("service", service.as_str()));
     let wanted = service.chain([("scope", realm.scope.as_str())]);
     if let Some(Login::Identity(token)) = login {
@@ -119,18 +101,17 @@ fn ask(
             ("client_id", "innkeeper"),
             ("refresh_token", token.expose_secret()),
         ];
+        let target = url.clone();
         url.set_query(None);
         url.query_pairs_mut().extend_pairs(wanted.chain(form));
-        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
-        call.headers.insert(CONTENT_TYPE, form);
-        call.method = Method::POST;
-        call.body = Bytes::from(url.query().unwrap_or_default().to_owned());
-        return Ok(call);
+        let form = url.query().unwrap_or_default().to_owned();
+        return Ok(Call::new(Method::POST, target).body("application/x-www-form-urlencoded", form));
     }
+    url.query_pairs_mut().extend_pairs(wanted);
+    let mut call = Call::get(url, "application/json");
     if let Some(Login::Password(credentials)) = login {
         call.credentials = Some(authorization(credentials)?);
     }
-    call.url.query_pairs_mut().extend_pairs(wanted);
     Ok(call)
 }
 

@@ -34,13 +34,9 @@ fn signing(pem: &str) -> SigningKey {
     SigningKey::from_pem(pem).unwrap()
 }
 
-fn keys(pems: &[&str]) -> Vec<PublicKey> {
-    expect_keys(pems).keys
-}
-
 fn check_blob(text: &str, bytes: &[u8], pems: &[&str]) -> Result<Digest, String> {
     let digest = Digest::of(bytes);
-    signature::check_blob(text.as_bytes(), bytes, &digest, &keys(pems))
+    signature::check_blob(text.as_bytes(), bytes, &digest, &expect_keys(pems))
         .map_err(|failure| failure.to_string())
 }
 
@@ -244,7 +240,7 @@ fn a_signature_does_not_count_for_something_else() {
     expect_test::expect![[r#"{"critical":{"identity":{"docker-reference":"registry.test/plugins/pond"},"image":{"docker-manifest-digest":"sha256:05b3abf2579a5eb66403cd78be557fd860633a1fe2103c7642030defe32c657f"},"type":"cosign container image signature"},"optional":null}"#]].assert_eq(str::from_utf8(&document).unwrap());
     let check_simple = |document: &[u8], manifest: &Digest| {
         let text = key.sign(document).unwrap();
-        signature::check_simple(document, &text, manifest, &keys(&[P256_PUB]))
+        signature::check_simple(document, &text, manifest, &expect_keys(&[P256_PUB]))
             .map_err(|failure| failure.to_string())
     };
     assert_eq!(
@@ -264,7 +260,7 @@ fn a_signature_does_not_count_for_something_else() {
 fn keys_are_read_and_shown() {
     for (private, public) in [(P256_KEY, P256_PUB), (ED25519_KEY, ED25519_PUB)] {
         let key = signing(private);
-        assert_eq!(key.public().to_pem(), public);
+        assert_eq!(Ok(key.public()), PublicKey::from_pem(public));
         assert_eq!(Some(key.public().id()), Some(key_id(public)));
         let text = key.sign(PLUGIN).unwrap();
         assert_eq!(
@@ -386,6 +382,40 @@ async fn a_signature_of_another_artifact_is_not_taken() {
         Retry::OnChange,
         &["of other content"],
     );
+}
+
+#[tokio::test]
+async fn a_signature_for_another_repository_is_not_taken() {
+    let (registry, manifest) = pushed().await;
+    let source = Source::Oci(registry.private(":1"));
+    let name = registry.artifact(":1").reference.name();
+    let required = |repository: &str| Expectation {
+        repository: Some(repository.to_owned()),
+        ..expect_keys(&[P256_PUB])
+    };
+    fetcher(local())
+        .sign(&registry.private(":1"), &manifest, &signing(P256_KEY))
+        .await
+        .unwrap();
+    let fetched = fetch(local(), &source, &required(&name)).await.unwrap();
+    assert_eq!(fetched.signed_by, Some(key_id(P256_PUB)));
+    check_refused(
+        fetch(local(), &source, &required("registry.test/plugins/other")).await,
+        "bad-signature",
+        Retry::OnChange,
+        &["not for the repository registry.test/plugins/other"],
+    );
+    // The other forms cover bytes or a digest alone.
+    for text in [SIGNATURE, COSIGN_BUNDLE] {
+        let expectation = Expectation {
+            repository: Some(name.clone()),
+            ..expect_keys(&[P256_PUB, COSIGN_PUB])
+        };
+        let digest = Digest::of(PLUGIN);
+        let checked = signature::check_blob(text.as_bytes(), PLUGIN, &digest, &expectation);
+        let refused = checked.unwrap_err().to_string();
+        assert!(refused.contains("names no repository"), "{refused}");
+    }
 }
 
 #[tokio::test]

@@ -2,8 +2,7 @@
 //! checks the meaning.
 
 use innkeeper_model::{
-    ApplyPolicy, Child, Condition, ConditionStatus, Desired, Event, EventType, Fault, FaultKind,
-    Generated, Gvk, Limits, Outcome, Phase, Readiness, RemovalPolicy, Report,
+    Child, Condition, Desired, Event, Fault, Generated, Gvk, Limits, Outcome, Phase, Report,
 };
 use serde_json::{Map, Value};
 
@@ -52,11 +51,7 @@ pub(super) fn answer(
             ));
         }
         Err(fault) => Err(Fault {
-            kind: match fault.kind {
-                wit::FaultKind::Retry => FaultKind::Retry,
-                wit::FaultKind::Invalid => FaultKind::Invalid,
-                wit::FaultKind::Fatal => FaultKind::Fatal,
-            },
+            kind: fault.kind.into(),
             message: cut(&fault.message, FAULT_MESSAGE_BYTES_MAX).to_owned(),
             report: fault
                 .report
@@ -89,20 +84,9 @@ fn child(index: usize, stated: wit::Child, limits: &Limits) -> Result<Child, Rej
         namespace: namespace.map(str::to_owned),
         name,
         generate: stated.generate.into_iter().map(generated).collect(),
-        apply: match stated.apply {
-            wit::ApplyPolicy::Always => ApplyPolicy::Always,
-            wit::ApplyPolicy::Once => ApplyPolicy::Once,
-            wit::ApplyPolicy::Hold => ApplyPolicy::Hold,
-        },
-        removal: match stated.removal {
-            wit::RemovalPolicy::Delete => RemovalPolicy::Delete,
-            wit::RemovalPolicy::Retain => RemovalPolicy::Retain,
-        },
-        readiness: match stated.readiness {
-            wit::Readiness::Derive => Readiness::Derive,
-            wit::Readiness::Ready => Readiness::Ready,
-            wit::Readiness::NotReady => Readiness::NotReady,
-        },
+        apply: stated.apply.into(),
+        removal: stated.removal.into(),
+        readiness: stated.readiness.into(),
         object,
         key: stated.key,
         after: stated.after,
@@ -158,11 +142,7 @@ fn report(stated: wit::Report, limits: &Limits) -> Result<Report, Rejected> {
 fn condition(stated: wit::Condition) -> Condition {
     Condition {
         kind: stated.type_,
-        status: match stated.status {
-            wit::ConditionStatus::True => ConditionStatus::True,
-            wit::ConditionStatus::False => ConditionStatus::False,
-            wit::ConditionStatus::Unknown => ConditionStatus::Unknown,
-        },
+        status: stated.status.into(),
         reason: stated.reason,
         message: stated.message,
     }
@@ -170,10 +150,7 @@ fn condition(stated: wit::Condition) -> Condition {
 
 fn event(stated: wit::Event) -> Event {
     Event {
-        kind: match stated.type_ {
-            wit::EventType::Normal => EventType::Normal,
-            wit::EventType::Warning => EventType::Warning,
-        },
+        kind: stated.type_.into(),
         reason: stated.reason,
         message: cut(&stated.message, EVENT_MESSAGE_BYTES_MAX).to_owned(),
     }

@@ -453,7 +453,7 @@ impl Image {
 
 /// The contract as it stands in `wit/`.
 pub fn contract() -> String {
-    include_str!("../../../../wit/plugin.wit").to_owned()
+    include_str!("../../../../../wit/plugin.wit").to_owned()
 }
 
 /// Makes a component of a core module and the world `plugin` of a WIT package.

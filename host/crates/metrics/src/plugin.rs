@@ -1,0 +1,168 @@
+//! The metrics of one plugin, over all its kinds and revisions.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    metrics::{family::Family, histogram::Histogram},
+    registry::Registry,
+};
+
+use super::{Counters, Gauges, Histograms, Labels, Registrar};
+
+/// Histogram buckets for guest calls, in seconds: from well below a usual call to the longest deadline.
+const CALL_SECONDS: [f64; 13] = [
+    0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0,
+    10.0,
+];
+
+/// The metric families of plugins; a clone shares the values.
+#[derive(Clone)]
+pub(super) struct PluginFamilies {
+    faults: Counters<2>,
+    skips: Counters<1>,
+    writes: Counters<2>,
+    call_seconds: Histograms<1>,
+    event_to_write: Histograms<1>,
+    swaps: Counters<1>,
+    swap_seconds: Histograms<1>,
+    conflicts: Counters<1>,
+    memory_peak: Gauges<1>,
+    memory_waits: Counters<1>,
+    log_dropped: Counters<1>,
+}
+
+impl PluginFamilies {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let mut plugins = Registrar::new(registry, "innkeeper_plugin");
+        let call_seconds: fn() -> Histogram = || Histogram::new(CALL_SECONDS);
+        Self {
+            faults: plugins.family("faults", "Faults of the plugin, by reason"),
+            skips: plugins.family(
+                "passes_skipped",
+                "Passes without a guest call, because the inputs were unchanged",
+            ),
+            writes: plugins.family("writes", "Writes for the plugin's parents, by verb"),
+            call_seconds: plugins.register(
+                "call_cpu_seconds",
+                "CPU time of the guest per call",
+                Family::new_with_constructor(call_seconds),
+            ),
+            event_to_write: plugins.seconds(
+                "event_to_write_seconds",
+                "Time from the observation of a change to the first write of the pass for it",
+            ),
+            swaps: plugins.family(
+                "swaps",
+                "Swaps of revision, grants or limits while the plugin served, per parent kind",
+            ),
+            swap_seconds: plugins.seconds(
+                "swap_seconds",
+                "Time from the observation of a change of the Plugin to the first pass with its result, per parent kind",
+            ),
+            conflicts: plugins.family(
+                "conflicts",
+                "Children that another field manager keeps changing and that the host restores less often",
+            ),
+            memory_peak: plugins.family(
+                "memory_peak_bytes",
+                "Peak memory of a single guest call, in bytes",
+            ),
+            memory_waits: plugins.family(
+                "memory_waits",
+                "Guest calls that waited for guest memory",
+            ),
+            log_dropped: plugins.family(
+                "log_lines_dropped",
+                "Log lines of the guest dropped because of its limits",
+            ),
+        }
+    }
+}
+
+/// The metrics of one plugin, over all its kinds and revisions.
+#[derive(Clone)]
+pub struct PluginMetrics {
+    families: PluginFamilies,
+    labels: Labels<1>,
+}
+
+impl PluginMetrics {
+    pub(super) fn new(families: &PluginFamilies, name: &str) -> Self {
+        Self {
+            families: families.clone(),
+            labels: [("plugin", name.to_owned())],
+        }
+    }
+
+    /// Counts a finished guest call, successful or not; `waited_for_memory` is true if it waited for guest memory.
+    pub fn called(&self, cpu: Duration, memory_peak_bytes: usize, waited_for_memory: bool) {
+        self.observe(&self.families.call_seconds, cpu);
+        let peak = self.families.memory_peak.get_or_create_owned(&self.labels);
+        let bytes = i64::try_from(memory_peak_bytes).unwrap_or(i64::MAX);
+        // Race: another call may raise the gauge between `get` and `set`, and this lower value then overwrites it.
+        // A later call with a higher peak corrects the gauge, so no lock is needed.
+        if bytes > peak.get() {
+            peak.set(bytes);
+        }
+        if waited_for_memory {
+            self.count(&self.families.memory_waits);
+        }
+    }
+
+    /// Counts a fault by the reason in the parent's condition.
+    pub fn fault(&self, reason: &str) {
+        self.count_by(&self.families.faults, "reason", reason);
+    }
+
+    /// Counts a pass without a guest call, because its inputs were those of the previous pass.
+    pub fn skipped(&self) {
+        self.count(&self.families.skips);
+    }
+
+    /// Counts a write for one of its parents that the API server accepted.
+    pub fn wrote(&self, verb: &str) {
+        self.count_by(&self.families.writes, "verb", verb);
+    }
+
+    /// Records the time from the observation of a change (of a parent, a child or a related object) to the first write
+    /// for it that the API server accepted.
+    pub fn reacted(&self, after: Duration) {
+        self.observe(&self.families.event_to_write, after);
+    }
+
+    /// Counts a swap of the active revision, or of its grants or limits.
+    pub fn swapped(&self) {
+        self.count(&self.families.swaps);
+    }
+
+    /// Records the time from the observation of a change of the Plugin to the first pass with its result.
+    pub fn took_over(&self, after: Duration) {
+        self.observe(&self.families.swap_seconds, after);
+    }
+
+    /// Counts a child that another field manager keeps changing, and that the host restores less often from now on.
+    pub fn contested(&self) {
+        self.count(&self.families.conflicts);
+    }
+
+    /// Counts dropped log lines of the guest.
+    pub fn log_dropped(&self, lines: u64) {
+        let dropped = self.families.log_dropped.get_or_create_owned(&self.labels);
+        dropped.inc_by(lines);
+    }
+
+    fn count(&self, counters: &Counters<1>) {
+        counters.get_or_create_owned(&self.labels).inc();
+    }
+
+    fn count_by(&self, counters: &Counters<2>, label: &'static str, value: &str) {
+        let [plugin] = self.labels.clone();
+        let labels = [plugin, (label, value.to_owned())];
+        counters.get_or_create_owned(&labels).inc();
+    }
+
+    fn observe(&self, seconds: &Histograms<1>, time: Duration) {
+        let seconds = seconds.get_or_create_owned(&self.labels);
+        seconds.observe(time.as_secs_f64());
+    }
+}

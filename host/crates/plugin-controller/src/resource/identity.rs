@@ -1,0 +1,140 @@
+//! `spec.verify` beyond the keys: the identity of the signed plugin.
+
+use innkeeper_model::{Digest, Manifest};
+use semver::Version;
+
+use super::{Error, VerifySpec};
+
+/// The identity that a signed plugin must have.
+///
+/// One key signs many artifacts, so the key alone lets a registry serve another or an older one of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The repository that the signature has to name.
+    pub repository: Option<String>,
+    /// The name that the plugin has to give itself.
+    pub name: Option<String>,
+    /// The lowest version that the plugin may give itself.
+    pub version_min: Option<Version>,
+}
+
+impl VerifySpec {
+    /// Returns the required identity; `path` is that of the spec.
+    pub(super) fn identity(&self, path: &str) -> Result<Identity, Error> {
+        let version_min = self.min_version.as_deref().map(Version::parse);
+        let version_min = version_min.transpose().map_err(|error| {
+            let problem = format!("must be a semantic version, such as 1.4.0: {error}");
+            Error::field(format!("{path}.minVersion"), problem)
+        })?;
+        Ok(Identity {
+            repository: self.repository.clone(),
+            name: self.name.clone(),
+            version_min,
+        })
+    }
+}
+
+impl Identity {
+    /// Checks the name and the version that a signed plugin gives itself. An error is a reason and a message.
+    pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), (&'static str, String)> {
+        let (name, version) = (manifest.name.as_str(), &manifest.version);
+        if let Some(required) = self.name.as_ref().filter(|required| *required != name) {
+            let message = format!("the plugin's name is {name}, spec.verify.name is {required}");
+            return Err(("OtherPlugin", message));
+        }
+        let Some(least) = &self.version_min else {
+            return Ok(());
+        };
+        match Version::parse(version) {
+            Ok(found) if found.cmp_precedence(least).is_ge() => Ok(()),
+            Ok(_) => {
+                let message =
+                    format!("the plugin's version is {version}, spec.verify.minVersion is {least}");
+                Err(("OldVersion", message))
+            }
+            Err(error) => {
+                let message = format!(
+                    "the plugin's version {version} is no semantic version, which spec.verify.minVersion needs: {error}"
+                );
+                Err(("OldVersion", message))
+            }
+        }
+    }
+
+    /// Returns the mark of bytes in the cache directory whose signature by a key was checked.
+    ///
+    /// A check for one repository proves nothing for another.
+    pub(crate) fn mark(&self, key: &Digest) -> Digest {
+        match &self.repository {
+            None => key.clone(),
+            Some(repository) => Digest::of_parts([key.to_hex().as_bytes(), repository.as_bytes()]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use innkeeper_model::PluginName;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn verify(more: &Value) -> VerifySpec {
+        let mut verify = json!({"keys": []});
+        for (field, value) in more.as_object().unwrap() {
+            verify[field] = value.clone();
+        }
+        serde_json::from_value(verify).unwrap()
+    }
+
+    fn identity(more: &Value) -> Identity {
+        verify(more).identity("spec.verify").unwrap()
+    }
+
+    fn manifest(version: &str) -> Manifest {
+        Manifest {
+            name: PluginName::new("web").unwrap(),
+            version: version.to_owned(),
+            parents: Vec::new(),
+            crds: Vec::new(),
+            children: Vec::new(),
+            reads: Vec::new(),
+            finalize: false,
+            config_schema: None,
+        }
+    }
+
+    #[test]
+    fn a_signed_plugin_must_have_the_required_name_and_version() {
+        let no_version = json!({"name": "web"});
+        let both = json!({"name": "web", "minVersion": "1.4.0"});
+        for (required, version, reason) in [
+            (json!({}), "anything", None),
+            (no_version, "anything", None),
+            (json!({"name": "other"}), "1.4.0", Some("OtherPlugin")),
+            (both.clone(), "1.4.0", None),
+            (both.clone(), "1.4.0+build", None),
+            (both.clone(), "1.10.0", None),
+            (both.clone(), "1.3.9", Some("OldVersion")),
+            (both.clone(), "1.4.0-rc.1", Some("OldVersion")),
+            (both, "new", Some("OldVersion")),
+        ] {
+            let checked = identity(&required).check(&manifest(version));
+            let found = checked.err().map(|(reason, _)| reason);
+            assert_eq!(found, reason, "{required} {version}");
+        }
+        let unusable = verify(&json!({"minVersion": "1.4"}));
+        let error = unusable.identity("spec.verify").unwrap_err();
+        let text = "spec.verify.minVersion must be a semantic version";
+        assert!(error.to_string().starts_with(text), "{error}");
+    }
+
+    #[test]
+    fn a_check_for_one_repository_marks_nothing_for_another() {
+        let key = Digest::of(b"key");
+        let mark = |required| identity(&required).mark(&key);
+        assert_eq!(mark(json!({"name": "web"})), key);
+        let [one, other] = ["a.test/web", "a.test/other"].map(|it| mark(json!({"repository": it})));
+        assert!(one != other && one != key && other != key);
+    }
+}

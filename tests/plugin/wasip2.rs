@@ -1,0 +1,85 @@
+//! A guest whose imports come from the toolchain: rustc built it for `wasm32-wasip2`, with the adapter of preview 1.
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+use innkeeper_tests::process::path_from_env;
+use serde_json::{Value, json};
+
+/// The exit code of `render` for a fault.
+const FAULTED: i32 = 3;
+/// The time of the pass, in milliseconds since the Unix epoch.
+const NOW_MS: &str = "1893456000123";
+
+/// Renders a parent with this behaviour at a fixed time.
+fn render(behaviour: &str, seed: &str) -> Output {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let parent = directory.path().join("parent.json");
+    let spec = json!({
+        "apiVersion": "test.innkeeper.dev/v1", "kind": "Wasip2",
+        "metadata": {"name": "parent"}, "spec": {"behaviour": behaviour},
+    });
+    fs::write(&parent, spec.to_string()).unwrap();
+    let mut command = Command::new(path_from_env("INNKEEPER_BIN").unwrap());
+    command.args(["render", "-o", "json", "--now", "2030-01-01T00:00:00.123Z"]);
+    command.args(["--seed", seed, "--plugin"]);
+    command.arg(guests.join("wasip2.wasm"));
+    command.arg("--parent").arg(parent);
+    command.output().unwrap()
+}
+
+#[track_caller]
+fn check_fault(behaviour: &str, text: &str) {
+    let output = render(behaviour, "0");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(FAULTED), "{said}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["fault"]["kind"], "GuestTrapped", "{told}");
+    let message = told["fault"]["message"].as_str().unwrap();
+    assert!(message.contains(text), "{message}");
+}
+
+/// The results of a pass that prints.
+fn seen(seed: &str) -> (Value, String) {
+    let output = render("prints", seed);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    (told["children"][0]["object"]["data"].clone(), said)
+}
+
+#[test]
+fn the_standard_library_sees_the_pass_and_nothing_else() {
+    let (data, said) = seen("1");
+    for line in [
+        "log: info: a line on the standard output",
+        "log: error: a line on the standard error",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let mut without_order = data.clone();
+    without_order["order"] = Value::Null;
+    let expected = json!({
+        "now": NOW_MS, "waited": "0", "order": null, "variables": "0", "arguments": "0", "input": "",
+        "files": "false",
+    });
+    assert_eq!(without_order, expected);
+
+    // The order of a HashSet follows from the random bytes of the pass.
+    assert_eq!(seen("1").0, data);
+    let other = ["2", "3", "4"].map(|seed| seen(seed).0["order"].clone());
+    assert!(other.iter().any(|order| *order != data["order"]), "{data}");
+}
+
+#[test]
+fn a_panic_of_the_standard_library_is_told() {
+    check_fault("panics", "no answer");
+}
+
+#[test]
+fn an_exit_of_the_standard_library_is_a_fault() {
+    check_fault("exits", "Exited with i32 exit status 1");
+}
