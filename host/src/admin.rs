@@ -100,7 +100,7 @@ impl Admin {
         let bound = runtime.block_on(TcpListener::bind(address));
         let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = bound.or_fail(
-            Exit::Failure,
+            Exit::Usage,
             format!(
                 "failed to listen on {address} for health and metrics; set another --admin-address"
             ),

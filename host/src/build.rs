@@ -5,21 +5,21 @@
 //! Builds are reproducible: the same source gives the same bytes on every machine.
 
 use std::{
-    fs::{self, Permissions},
-    io::{self, Write as _},
-    num::NonZeroU32,
-    os::unix::fs::PermissionsExt as _,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use innkeeper_guest_build::{
     self as guest_build, Component, Environment, Guest, Request, Toolchain, ToolchainError,
 };
-use innkeeper_model::{Digest, Limits};
-use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact, description};
+use innkeeper_model::Digest;
+use innkeeper_sandbox::{Engine, artifact, description};
 use serde_json::{Value, json};
 
-use crate::config::{BuildArgs, Exit, ResultFormat, Streams};
+use crate::{
+    config::{BuildArgs, Exit, ResultFormat, Streams},
+    plugin_file,
+};
 
 /// A failure to build a component.
 #[derive(Debug, thiserror::Error)]
@@ -59,24 +59,15 @@ pub enum Error {
     },
     /// The sandbox cannot be set up.
     #[error("failed to set up the sandbox")]
-    Engine(#[source] plugin::Error),
-    /// The component is not a plugin.
+    Engine(#[source] plugin_file::Error),
+    /// The component is not a plugin, or cannot be described.
     #[error("failed to load the component of {package} as a plugin")]
-    Artifact {
-        /// The package.
-        package: String,
-        /// The cause.
-        #[source]
-        source: artifact::Error,
-    },
-    /// The plugin cannot be started or described.
-    #[error("failed to describe the plugin of {package}")]
     Plugin {
         /// The package.
         package: String,
         /// The cause.
         #[source]
-        source: plugin::Error,
+        source: plugin_file::Error,
     },
     /// The component cannot be written.
     #[error("failed to write {}", path.display())]
@@ -151,7 +142,7 @@ fn build(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
     };
     let built = guest_build::build(&environment, &toolchain, &request, &mut |_| ());
     let built = built.map_err(Error::Build)?;
-    let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN)).map_err(Error::Engine)?;
+    let engine = plugin_file::engine().map_err(Error::Engine)?;
     let results = built
         .iter()
         .map(|component| finish(component, &engine, &out_dir));
@@ -162,23 +153,17 @@ fn build(args: &BuildArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
 /// Embeds the description in a component and writes it to the output directory.
 fn finish(component: &Component, engine: &Engine, out_dir: &Path) -> Result<Value, Error> {
     let Component { guest, path, .. } = component;
-    let package = || guest.package.clone();
-    let no_artifact = |source| Error::Artifact {
-        package: package(),
+    let unusable = |source| Error::Plugin {
+        package: guest.package.clone(),
         source,
     };
-    let no_plugin = |source| Error::Plugin {
-        package: package(),
-        source,
-    };
-    let limits = artifact::Limits::default();
-    let bytes = artifact::read_file(path, limits.bytes_max).map_err(no_artifact)?;
-    let compiled = artifact::compile(engine, &bytes, &limits, None).map_err(no_artifact)?;
-    let described = Described::load(engine, &compiled, &Limits::default()).map_err(no_plugin)?;
+    let bytes = plugin_file::read(path).map_err(unusable)?;
+    let described = plugin_file::describe(engine, &bytes).map_err(unusable)?;
     let manifest = described.manifest();
     let bytes = description::embed(&bytes, manifest);
     // The description makes the component larger: check the host's limits again here, and not only at its deployment.
-    artifact::check(&bytes, &limits).map_err(no_artifact)?;
+    artifact::check(&bytes, &artifact::Limits::default())
+        .map_err(|source| unusable(source.into()))?;
     let file = out_dir.join(format!("{}.wasm", guest.name));
     keep(&file, &bytes).map_err(|source| Error::Keep {
         path: file.clone(),
@@ -199,14 +184,7 @@ fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|present| present == bytes) {
         return Ok(());
     }
-    let directory = path.parent().unwrap_or_else(|| Path::new("."));
-    let mut file = tempfile::Builder::new()
-        // The default mode of a new file, from which the umask is subtracted; temporary files have 0600.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory)?;
-    file.write_all(bytes)?;
-    file.persist(path)?;
-    Ok(())
+    plugin_file::keep(path, bytes)
 }
 
 fn write(streams: &mut Streams<'_>, output: ResultFormat, built: &[Value]) -> Result<(), Error> {

@@ -30,10 +30,10 @@ use clap::Parser;
 
 pub use admin::AdminArgs;
 pub use build::BuildArgs;
-pub use cluster::{ClusterArgs, ConnectionArgs, client_config};
+pub use cluster::{ClusterArgs, ConnectionArgs, HOST_NAMESPACE, client_config};
 pub use compile::CompileArgs;
 pub use dev::DevArgs;
-pub use inspect::{InspectArgs, InspectFormat, Inspected};
+pub use inspect::{InspectArgs, Inspected};
 pub use lease::{LeaseArgs, lease_name};
 pub use log::{LogArgs, LogControl, LogFormat, start_log};
 pub use manifests::{ManifestsArgs, PluginAccount, ResourceArgs};
@@ -46,7 +46,7 @@ pub use run::RunArgs;
 pub use scope::{Definitions, Namespaces, ScopeArgs};
 pub use sources::SourceArgs;
 pub use streams::{Exit, Streams};
-pub use survey::{StatusArgs, SurveyFormat};
+pub use survey::StatusArgs;
 
 /// A failure to read the settings.
 #[derive(Debug, thiserror::Error)]
@@ -54,14 +54,21 @@ pub enum Error {
     /// The command line is invalid, or asks for help or the version; clap has the message.
     #[error("failed to parse the command line")]
     CommandLine(#[source] Box<clap::Error>),
-    /// A plugin is given two files by one flag.
-    #[error("{flag} names plugin {plugin} twice: give one file for each plugin")]
-    PluginFileTwice {
+    /// A plugin is given two values by one flag.
+    #[error("{flag} names plugin {plugin} twice, with {first} and {second}: give one of them")]
+    PluginTwice {
         /// The flag.
         flag: &'static str,
         /// The plugin's name.
         plugin: String,
+        /// The first value: a file or an account.
+        first: String,
+        /// The second value.
+        second: String,
     },
+    /// The grants of several plugins are requested as one file.
+    #[error("--print-grants prints the file of one plugin: give one --plugin")]
+    GrantsOfSeveral,
     /// The log was already started.
     #[error("failed to start the log")]
     StartLog(#[source] tracing_subscriber::util::TryInitError),

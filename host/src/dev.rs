@@ -12,6 +12,7 @@ mod show;
 mod table;
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,7 +20,8 @@ use std::{
 };
 
 use innkeeper_apply as apply;
-use innkeeper_model::{Gvk, ObjectId, yaml};
+use innkeeper_model::{Gvk, ObjectId};
+use innkeeper_plugin_controller::resource::file_of_grants;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
@@ -63,33 +65,14 @@ pub enum Error {
         /// The last lines of its output.
         said: String,
     },
-    /// An example cannot be read.
+    /// The file of an example cannot be used.
     #[error("failed to read the example {}", path.display())]
     ReadExample {
         /// The file.
         path: PathBuf,
         /// The cause.
         #[source]
-        source: io::Error,
-    },
-    /// An example is not YAML.
-    #[error("failed to parse the example {}", path.display())]
-    ParseExample {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: yaml::Error,
-    },
-    /// An example is not a Kubernetes object.
-    #[error("document {document} of the example {} has no {missing}", path.display())]
-    ExampleShape {
-        /// The file.
-        path: PathBuf,
-        /// The position of the document, from 1.
-        document: usize,
-        /// The missing field.
-        missing: &'static str,
+        source: examples::Unusable,
     },
     /// The cluster does not serve the kind of an example.
     #[error("the cluster does not serve {kind} of {}: add the plugin that installs this kind", path.display())]
@@ -131,9 +114,7 @@ impl Error {
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Host(host) => host.exit(),
-            Self::ReadExample { .. } | Self::ParseExample { .. } | Self::ExampleShape { .. } => {
-                Exit::Usage
-            }
+            Self::StartControlPlane { .. } | Self::ReadExample { .. } => Exit::Usage,
             Self::NotReady { .. } => Exit::Finding,
             _ => Exit::Failure,
         }
@@ -186,6 +167,7 @@ async fn dev(args: &DevArgs, stop: Shutdown) -> Result<(), Error> {
         stop: stop.clone(),
         kubeconfig: host.cluster.connection.kubeconfig.clone(),
         control_plane: control_plane.as_ref(),
+        granted: host.plugins.grants().into_keys().collect(),
     };
     let ended = run_host(host, &session, &mut show).await;
     show.clear();
@@ -228,6 +210,8 @@ struct DevSession<'a> {
     stop: Shutdown,
     kubeconfig: Option<PathBuf>,
     control_plane: Option<&'a ControlPlane>,
+    /// The plugins with grants from the user.
+    granted: BTreeSet<String>,
 }
 
 impl DevSession<'_> {
@@ -248,6 +232,9 @@ impl DevSession<'_> {
             return Err(self.not_ready("not all plugins are loaded; see the log".to_owned()));
         }
         show.done(step)?;
+        if self.control_plane.is_some() {
+            self.show_grants(status, show)?;
+        }
         let step = show.step("applying the examples")?;
         examples::apply(status, &self.examples).await?;
         show.done(step)?;
@@ -280,6 +267,19 @@ impl DevSession<'_> {
             control_plane.teach_new_kinds().await;
         }
         self.keep_showing(status, show).await
+    }
+
+    /// Shows the grants of the plugins for which the user gave none.
+    fn show_grants(&self, status: &StatusRegistry, show: &Show) -> Result<(), Error> {
+        for served in status.active() {
+            let name = served.name.as_str();
+            let reconciler = served.reconcilers.first();
+            let Some(reconciler) = reconciler.filter(|_| !self.granted.contains(name)) else {
+                continue;
+            };
+            show.grants(name, &file_of_grants(&reconciler.grants()))?;
+        }
+        Ok(())
     }
 
     /// Shows every change until the host is stopped.

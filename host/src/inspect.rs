@@ -1,13 +1,14 @@
 //! The description of a WebAssembly file or of an artifact in a registry: `innkeeper inspect`.
 //!
 //! Parses the file without running it, and runs `describe` in the sandbox if the file can be loaded.
-//! The grants of a cluster are not considered.
+//! The grants of a cluster are not considered: the described power is that of a plugin with everything that it asks for.
 
-use std::{fmt::Write as _, io, num::NonZeroU32};
+use std::{fmt::Write as _, io};
 
-use innkeeper_model::{Limits, Manifest, Scope};
+use innkeeper_model::{Manifest, Scope};
+use innkeeper_policy::Grants;
 use innkeeper_sandbox::{
-    self as plugin, Described, Engine, EngineSettings,
+    Described,
     artifact::{self, Inspection, What},
     description,
 };
@@ -16,8 +17,8 @@ use innkeeper_source::{self as source, Expectation, RegistryArtifact};
 use serde_json::{Value, json};
 
 use crate::{
-    config::{Exit, InspectArgs, InspectFormat, Inspected, Streams},
-    runtime,
+    config::{Exit, InspectArgs, Inspected, ResultFormat, Streams},
+    plugin_file, runtime,
 };
 
 /// A failure to read, load or describe the file.
@@ -25,19 +26,16 @@ use crate::{
 pub enum Error {
     /// The file cannot be read.
     #[error("failed to read the file")]
-    Read(#[source] artifact::Error),
+    Read(#[source] plugin_file::Error),
     /// The tokio runtime did not start.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
     /// The reference or the settings are invalid, or the artifact cannot be fetched.
     #[error(transparent)]
     Source(Box<source::Error>),
-    /// The file is not a plugin that this host can load.
+    /// The file is not a plugin that this host can load and describe.
     #[error("failed to load the file as a plugin")]
-    Artifact(#[source] artifact::Error),
-    /// The plugin cannot be started or described.
-    #[error("failed to describe the plugin")]
-    Plugin(#[source] plugin::Error),
+    Plugin(#[source] plugin_file::Error),
     /// The result cannot be written.
     #[error("failed to write the result")]
     Write(#[source] io::Error),
@@ -48,8 +46,8 @@ impl Error {
         match self {
             Self::Read(_) => Exit::Usage,
             Self::Source(error) => Exit::of_blame(error.failure().blame()),
-            Self::Artifact(_) => Exit::Finding,
-            Self::Plugin(error) => Exit::of_plugin(error),
+            Self::Plugin(plugin_file::Error::Artifact(_)) => Exit::Finding,
+            Self::Plugin(error) => error.exit(),
             Self::Runtime(_) | Self::Write(_) => Exit::Failure,
         }
     }
@@ -64,22 +62,19 @@ pub fn run(args: &InspectArgs, streams: &mut Streams<'_>) -> Exit {
 }
 
 fn look(args: &InspectArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
-    let limits = artifact::Limits::default();
     let bytes = match &args.target {
-        Inspected::File(file) => {
-            artifact::read_file(file, limits.bytes_max).map_err(Error::Read)?
-        }
+        Inspected::File(file) => plugin_file::read(file).map_err(Error::Read)?,
         Inspected::Artifact(reference) => fetch(reference, &args.registry.settings())?,
     };
     let inspection = artifact::inspect(&bytes);
-    let described = describe(&bytes, &limits);
+    let described = plugin_file::engine().and_then(|engine| plugin_file::describe(&engine, &bytes));
     let manifest = described.as_ref().ok().map(Described::manifest);
     let text = match args.output {
-        InspectFormat::Text => text(&inspection, manifest),
-        InspectFormat::Json => format!("{:#}\n", value(&inspection, manifest)),
+        ResultFormat::Text => text(&inspection, manifest),
+        ResultFormat::Json => format!("{:#}\n", value(&inspection, manifest)),
     };
     streams.write(text.as_bytes()).map_err(Error::Write)?;
-    described.map(drop)
+    described.map(drop).map_err(Error::Plugin)
 }
 
 fn fetch(reference: &str, registry: &RegistrySettings) -> Result<Vec<u8>, Error> {
@@ -89,13 +84,6 @@ fn fetch(reference: &str, registry: &RegistrySettings) -> Result<Vec<u8>, Error>
     let fetched = fetched.map_err(Error::Runtime)?;
     let fetched = fetched.map_err(unfetched)?;
     Ok(fetched.bytes)
-}
-
-fn describe(bytes: &[u8], limits: &artifact::Limits) -> Result<Described, Error> {
-    artifact::check(bytes, limits).map_err(Error::Artifact)?;
-    let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN)).map_err(Error::Plugin)?;
-    let compiled = artifact::compile(&engine, bytes, limits, None).map_err(Error::Artifact)?;
-    Described::load(&engine, &compiled, &Limits::default()).map_err(Error::Plugin)
 }
 
 fn what(inspection: &Inspection) -> &'static str {
@@ -129,6 +117,7 @@ fn value(inspection: &Inspection, manifest: Option<&Manifest>) -> Value {
 fn plugin_value(manifest: &Manifest) -> Value {
     let mut value = description::value(manifest);
     value["crds"] = crds(manifest).into();
+    value["amountsTo"] = Grants::requested(manifest).powers(manifest).into();
     value["configurable"] = manifest.config_schema.is_some().into();
     if let Some(fields) = value.as_object_mut() {
         fields.remove("configSchema");
@@ -216,6 +205,8 @@ fn describe_text(manifest: &Manifest, out: &mut PropertyLines) {
         })
         .collect();
     out.many("reads", &reads);
+    // With all that it asks for: inspect does not know the grants of a cluster.
+    out.many("amounts to", &Grants::requested(manifest).powers(manifest));
     out.one("finalizes", if manifest.finalize { "yes" } else { "no" });
     let configurable = manifest.config_schema.is_some();
     out.one("configurable", if configurable { "yes" } else { "no" });

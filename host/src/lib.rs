@@ -9,6 +9,7 @@ pub mod build;
 pub mod dev;
 pub mod inspect;
 pub mod manifests;
+pub mod plugin_file;
 pub mod registry;
 pub mod render;
 pub mod run;

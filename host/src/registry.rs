@@ -5,16 +5,13 @@
 
 use std::{
     collections::BTreeMap,
-    fs::Permissions,
     future::Future,
-    io::{self, Write as _},
-    num::NonZeroU32,
-    os::unix::fs::PermissionsExt as _,
+    io,
     path::{Path, PathBuf},
 };
 
-use innkeeper_model::{Digest, Limits};
-use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact};
+use innkeeper_model::Digest;
+use innkeeper_sandbox::artifact;
 use innkeeper_source::{
     self as source, Expectation, Package, PublicKey, Reference, RegistryArtifact,
 };
@@ -22,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{Exit, FetchArgs, PullArgs, PushArgs, ResultFormat, SignArgs, Streams, VerifyArgs},
-    runtime,
+    plugin_file, runtime,
 };
 
 /// A failure of one of these commands.
@@ -31,23 +28,14 @@ pub enum Error {
     /// The tokio runtime did not start.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
-    /// The file is not a plugin.
+    /// The file is not a plugin, or cannot be described.
     #[error("failed to load {}", path.display())]
-    Artifact {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: artifact::Error,
-    },
-    /// The plugin cannot be started or described.
-    #[error("failed to start the plugin {}", path.display())]
     Plugin {
         /// The file.
         path: PathBuf,
         /// The cause.
         #[source]
-        source: plugin::Error,
+        source: plugin_file::Error,
     },
     /// The reference or the settings are invalid, the registry failed, or the artifact is not the expected one.
     #[error(transparent)]
@@ -75,10 +63,9 @@ impl From<source::Error> for Error {
 impl Error {
     fn exit(&self) -> Exit {
         match self {
-            Self::Plugin { source, .. } => Exit::of_plugin(source),
+            Self::Plugin { source, .. } => source.exit(),
             Self::Source(error) => Exit::of_blame(error.failure().blame()),
             Self::Runtime(_) | Self::Keep { .. } | Self::Write(_) => Exit::Failure,
-            Self::Artifact { .. } => Exit::Usage,
         }
     }
 }
@@ -128,21 +115,16 @@ fn try_push(args: &PushArgs, streams: &mut Streams<'_>) -> Result<(), Error> {
 
 /// Loads a file as the host would, so that a plugin that no host can serve is rejected before the push.
 fn package(file: &Path) -> Result<(Package, usize), Error> {
-    let no_artifact = |source| Error::Artifact {
+    let unusable = |source| Error::Plugin {
         path: file.to_owned(),
         source,
     };
-    let no_plugin = |source| Error::Plugin {
-        path: file.to_owned(),
-        source,
-    };
-    let limits = artifact::Limits::default();
-    let bytes = artifact::read_file(file, limits.bytes_max).map_err(no_artifact)?;
-    let inspection = artifact::check(&bytes, &limits).map_err(no_artifact)?;
-    let engine = Engine::new(&EngineSettings::new(NonZeroU32::MIN)).map_err(no_plugin)?;
-    let compiled = artifact::compile(&engine, &bytes, &limits, None).map_err(no_artifact)?;
-    let described = Described::load(&engine, &compiled, &Limits::default()).map_err(no_plugin)?;
+    let bytes = plugin_file::read(file).map_err(unusable)?;
+    let described = plugin_file::engine()
+        .and_then(|engine| plugin_file::describe(&engine, &bytes))
+        .map_err(unusable)?;
     let manifest = described.manifest();
+    let inspection = artifact::inspect(&bytes);
     let annotation =
         |name: &str, value: &str| (format!("org.opencontainers.image.{name}"), value.to_owned());
     let package = Package {
@@ -184,7 +166,7 @@ fn check(
     ];
     if let Some(path) = path {
         let path = path(shelf.reference());
-        keep(&path, &fetched.bytes).map_err(|source| Error::Keep {
+        plugin_file::keep(&path, &fetched.bytes).map_err(|source| Error::Keep {
             path: path.clone(),
             source,
         })?;
@@ -198,20 +180,6 @@ fn named(reference: &Reference) -> PathBuf {
     let repository = reference.repository();
     let last = repository.rsplit('/').next().unwrap_or(repository);
     PathBuf::from(format!("{last}.wasm"))
-}
-
-/// Writes a file atomically: through a temporary file in the same directory.
-fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let mut file = tempfile::Builder::new()
-        // The default mode of a new file, from which the umask is subtracted; temporary files have 0600.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory.unwrap_or_else(|| Path::new(".")))?;
-    file.write_all(bytes)?;
-    file.persist(path)?;
-    Ok(())
 }
 
 fn try_sign(args: &SignArgs, streams: &mut Streams<'_>) -> Result<(), Error> {

@@ -32,7 +32,7 @@ use innkeeper_sandbox::{self as plugin, CallReport, Request, Said};
 use innkeeper_schema::Kinds;
 
 use crate::{
-    config::{Exit, OutputFormat, RenderArgs, RenderPhase, Streams},
+    config::{Exit, HOST_NAMESPACE, OutputFormat, RenderArgs, RenderPhase, Streams},
     failure::Failure,
 };
 use observed::ObservedObjects;
@@ -120,6 +120,7 @@ fn pass(
         grants: &grants,
         limits: &limits,
         resources: &kinds,
+        host_namespace: HOST_NAMESPACE,
         parent: &observed.parent.id(),
         phase,
     };

@@ -47,6 +47,7 @@ use innkeeper_apply::{self as apply, Claim, Events, Writer};
 use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, Served, manager::Warm};
+use innkeeper_policy::Grants;
 use innkeeper_reconcile::{HashKeySlot, Inventory, InventoryError, Shared};
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
@@ -344,7 +345,7 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
     .or_fail(Exit::Failure, SANDBOX)?;
     let pool = Pool::start(workers).or_fail(Exit::Failure, SANDBOX)?;
     let cache = artifact::Cache::open(&settings.cache_dir).or_fail(
-        Exit::Failure,
+        Exit::Usage,
         "failed to open the cache of compiled plugins; set another --cache-dir",
     )?;
     let cache = cache.with_bytes_max(settings.cache_bytes_max);
@@ -356,6 +357,11 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         limits: Limits::default(),
         configs: settings.configs(),
         grants: settings.grants(),
+        usual_grants: if settings.grants_requests {
+            Grants::requested
+        } else {
+            Grants::for_file
+        },
     });
     let loading = files.iter().cloned().map(|path| {
         let workshop = Arc::clone(&workshop);
@@ -394,9 +400,20 @@ async fn load_all(args: &RunArgs) -> Result<(Pool, Arc<LoaderContext>, Vec<Loade
         cache.know_all_needs();
     }
     if admitted.is_empty() && !args.serves_resources() {
-        return Err(tasks::nothing_to_serve(files.len()));
+        let exit = end_of_refusal(&refused);
+        return Err(tasks::nothing_to_serve(exit, files.len()));
     }
     Ok((pool, workshop, admitted))
+}
+
+/// Returns the end of a host of which every plugin file was refused. A full disk, for example, is no fault of the files.
+fn end_of_refusal(refused: &[(std::path::PathBuf, plugins::Error)]) -> Exit {
+    let mut errors = refused.iter().map(|(_, error)| error.retry());
+    if errors.any(|retry| retry == Retry::Backoff) {
+        Exit::Failure
+    } else {
+        Exit::Usage
+    }
 }
 
 /// Reads the host's own objects, the inventory and the hash key, and creates the missing ones.

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     admin::{FaultState, HostProgress, ParentState},
-    config::{Exit, StatusArgs, Streams, SurveyFormat},
+    config::{Exit, ResultFormat, StatusArgs, Streams},
     failure::{Failure, OrFail as _},
     runtime,
 };
@@ -137,8 +137,8 @@ async fn show_status(args: &StatusArgs, streams: &mut Streams<'_>) -> Result<Exi
         return watch(args, survey, streams).await;
     }
     let text = match args.output {
-        SurveyFormat::Text => show::status(&survey),
-        SurveyFormat::Json => line(serde_json::to_string_pretty(&survey))?,
+        ResultFormat::Text => show::status(&survey),
+        ResultFormat::Json => line(serde_json::to_string_pretty(&survey))?,
     };
     streams.print(&text)?;
     Ok(if survey.is_well() {
@@ -161,20 +161,20 @@ async fn watch(
     mut survey: Survey,
     streams: &mut Streams<'_>,
 ) -> Result<Exit, Failure> {
-    let redraws = args.output == SurveyFormat::Text && stdout().is_terminal();
+    let redraws = args.output == ResultFormat::Text && stdout().is_terminal();
     let mut shown = None;
     let mut said = None;
     loop {
         let essence = survey.essence();
         if redraws || shown.as_ref() != Some(&essence) {
             let text = match args.output {
-                SurveyFormat::Text => show::status(&survey),
-                SurveyFormat::Json => line(serde_json::to_string(&survey))?,
+                ResultFormat::Text => show::status(&survey),
+                ResultFormat::Json => line(serde_json::to_string(&survey))?,
             };
             let before = match (redraws, args.output, &shown) {
                 // Move the cursor home, and erase the screen and the scrollback.
                 (true, ..) => "\x1b[H\x1b[2J\x1b[3J",
-                (false, SurveyFormat::Text, Some(_)) => "\n",
+                (false, ResultFormat::Text, Some(_)) => "\n",
                 (false, ..) => "",
             };
             streams.print(&format!("{before}{text}"))?;

@@ -50,6 +50,7 @@ mod status;
 mod steady;
 mod suite;
 mod swaps;
+mod takeover;
 mod tunnel;
 mod verdicts;
 mod watches;

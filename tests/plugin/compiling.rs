@@ -215,7 +215,7 @@ fn f16_a_host_refuses_a_component_that_exhausts_the_compiler_and_caches_the_verd
         let mut host = case.start();
         let status = host.process().wait_for(Duration::from_mins(2)).unwrap();
         let log = host.log().unwrap();
-        assert_eq!(status.code(), Some(1), "{log}");
+        assert_eq!(status.code(), Some(2), "{log}");
         for part in [
             "plugin is not served",
             "compiling the component takes more than",

@@ -11,14 +11,11 @@ use innkeeper_tests::{Host, HostOptions, eventually, process::path_from_env};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The exit code of `inspect` for a file that it cannot read.
+/// The exit code for a file, a port or a directory that a command cannot use.
 const BAD_USE: i32 = 2;
 
 /// The exit code of `inspect` for a file that is no plugin.
 const FINDING: i32 = 3;
-
-/// The exit code of `run` when it cannot continue.
-const FAILURE: i32 = 1;
 
 /// A kubeconfig for a port without a listener, so that `run` never reaches a cluster.
 pub(crate) const KUBECONFIG: &str = r#"{
@@ -73,7 +70,7 @@ impl Case {
         assert_eq!(out.lines().next(), kind, "{out}");
 
         let (code, log) = self.run();
-        assert_eq!(code, Some(FAILURE), "{log}");
+        assert_eq!(code, Some(BAD_USE), "{log}");
         let refusals: Vec<Value> = log
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())
@@ -88,11 +85,19 @@ impl Case {
 
     /// Runs a host with this file as its only plugin; returns exit code and log.
     fn run(&self) -> (Option<i32>, String) {
+        self.run_with(&[])
+    }
+
+    fn run_with(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let kubeconfig = self.directory.path().join("kubeconfig");
         fs::write(&kubeconfig, KUBECONFIG).expect("a file can be written");
         let options = HostOptions {
             plugins: vec![self.file.clone()],
-            arguments: ["--log-format", "json"].map(str::to_owned).to_vec(),
+            arguments: [&["--log-format", "json"], arguments]
+                .concat()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
             ..HostOptions::default()
         };
         let mut host = Host::start(&kubeconfig, &options).expect("the host can be started");
@@ -226,9 +231,35 @@ fn refuses_a_file_above_the_limit() {
 fn ends_at_once_without_a_usable_plugin() {
     let begin = Instant::now();
     let (code, log) = Case::missing().run();
-    assert_eq!(code, Some(FAILURE), "{log}");
+    assert_eq!(code, Some(BAD_USE), "{log}");
     // A host that waited for the API server would never end: there is none.
     assert!(begin.elapsed() < Duration::from_secs(20), "{log}");
+}
+
+/// Runs a host with a usable plugin and these arguments until it ends.
+fn ended_run(arguments: &[&str]) -> (Option<i32>, String) {
+    let case = copy(&test_guest("unruly.wasm"));
+    case.run_with(arguments)
+}
+
+#[test]
+fn a_port_in_use_and_grants_that_break_rules_are_usage_errors() {
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = busy.local_addr().unwrap().to_string();
+    let (code, log) = ended_run(&["--admin-address", &address]);
+    assert_eq!(code, Some(BAD_USE), "{log}");
+    assert!(log.contains("set another --admin-address"), "{log}");
+
+    let directory = TempDir::new().unwrap();
+    let grants = directory.path().join("grants.yaml");
+    fs::write(&grants, "children: [{group: '', kind: 7}]").unwrap();
+    let grants = format!("unruly={}", grants.display());
+    let (code, log) = ended_run(&["--grants", &grants]);
+    assert_eq!(code, Some(BAD_USE), "{log}");
+    assert!(
+        log.contains("failed to read the grants of plugin unruly"),
+        "{log}"
+    );
 }
 
 #[test]

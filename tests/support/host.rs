@@ -11,7 +11,10 @@ use anyhow::Result;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{Running, bound, path_from_env, spawn_bound};
+use crate::{
+    manifest::{load, root},
+    process::{Running, bound, path_from_env, spawn_bound},
+};
 
 /// Arguments, environment and limits of a host.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +43,31 @@ impl HostOptions {
             plugins,
             ..Self::default()
         })
+    }
+}
+
+impl HostOptions {
+    /// Returns the value of `--grants` for a plugin; none if it needs no grants, or if the arguments have them.
+    ///
+    /// The shipped guests have those of `deploy/`, and a test guest those in its directory.
+    fn grants_of(&self, plugin: &Path, directory: &Path) -> Result<Option<String>> {
+        let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
+        let given = format!("{name}=");
+        let is_given = |pair: &[String]| pair[0] == "--grants" && pair[1].starts_with(&given);
+        if self.arguments.windows(2).any(is_given) {
+            return Ok(None);
+        }
+        let file = root().join("tests/guests").join(&*name).join("grants.yaml");
+        if file.exists() {
+            return Ok(Some(format!("{given}{}", file.display())));
+        }
+        let deployed = load("deploy/grants.yaml")?;
+        let Some(text) = deployed[0]["data"][format!("{name}.yaml")].as_str() else {
+            return Ok(None);
+        };
+        let file = directory.join(format!("{name}.grants.yaml"));
+        fs::write(&file, text)?;
+        Ok(Some(format!("{given}{}", file.display())))
     }
 }
 
@@ -78,6 +106,9 @@ impl Host {
             .arg(&cache);
         for plugin in &options.plugins {
             command.arg("--plugin").arg(plugin);
+            if let Some(grants) = options.grants_of(plugin, directory.path())? {
+                command.arg("--grants").arg(grants);
+            }
         }
         command.args(&options.arguments);
         command.envs(

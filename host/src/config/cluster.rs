@@ -11,7 +11,7 @@ pub(super) const POD_NAMESPACE_FILE: &str =
     "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// The host's namespace outside of a cluster.
-const HOST_NAMESPACE: &str = "innkeeper-system";
+pub const HOST_NAMESPACE: &str = "innkeeper-system";
 
 /// Flags that select an API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -52,38 +52,28 @@ fn usual_namespace() -> String {
         .unwrap_or_else(|| HOST_NAMESPACE.to_owned())
 }
 
-/// Fails if the kubeconfig does not have the requested context, or without a request the current one.
-fn check_context(found: &Kubeconfig, context: Option<&str>, from: &str) -> Result<(), Error> {
-    let current = found.current_context.as_deref();
-    let asked = context
-        .or_else(|| current.filter(|name| !name.is_empty()))
-        .map(str::to_owned);
-    let known: Vec<String> = found
-        .contexts
-        .iter()
-        .map(|context| context.name.clone())
-        .collect();
-    if asked.as_ref().is_some_and(|asked| known.contains(asked)) {
-        return Ok(());
-    }
-    Err(Error::Context {
-        from: from.to_owned(),
-        asked,
-        known,
-    })
-}
-
-/// Returns the cluster of the context.
+/// Returns the cluster of the requested context, or without a request of the current one.
+/// Fails if the kubeconfig does not have that context.
 fn cluster_of<'a>(
     found: &'a Kubeconfig,
     context: Option<&str>,
-) -> Option<&'a kube::config::Cluster> {
-    let context = context.or(found.current_context.as_deref());
+    from: &str,
+) -> Result<Option<&'a kube::config::Cluster>, Error> {
+    let current = found.current_context.as_deref();
+    let asked = context.or_else(|| current.filter(|name| !name.is_empty()));
     let mut contexts = found.contexts.iter();
-    let context = contexts.find(|it| context == Some(it.name.as_str()))?;
-    let name = &context.context.as_ref()?.cluster;
+    let Some(context) = contexts.find(|it| asked == Some(it.name.as_str())) else {
+        let known = found.contexts.iter();
+        return Err(Error::Context {
+            from: from.to_owned(),
+            asked: asked.map(str::to_owned),
+            known: known.map(|context| context.name.clone()).collect(),
+        });
+    };
+    let name = context.context.as_ref().map(|context| &context.cluster);
     let mut clusters = found.clusters.iter();
-    clusters.find(|it| it.name == *name)?.cluster.as_ref()
+    let named = clusters.find(|it| Some(&it.name) == name);
+    Ok(named.and_then(|it| it.cluster.as_ref()))
 }
 
 /// Returns the file with the authority of the API server; none if the kubeconfig contains the authority itself.
@@ -113,13 +103,10 @@ pub async fn client_config(connection: &ConnectionArgs) -> Result<kube::Config, 
             Ok(None) => ("~/.kube/config".to_owned(), Kubeconfig::read()),
         },
     };
-    if let Ok(found) = &read {
-        check_context(found, context.as_deref(), &from)?;
-    }
-    let cluster = read
-        .as_ref()
-        .ok()
-        .and_then(|found| cluster_of(found, context.as_deref()));
+    let cluster = match &read {
+        Ok(found) => cluster_of(found, context.as_deref(), &from)?,
+        Err(_) => None,
+    };
     let through_proxy = cluster.is_some_and(|cluster| cluster.proxy_url.is_some());
     let authority = cluster.and_then(authority_file);
     let options = KubeConfigOptions {

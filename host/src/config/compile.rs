@@ -26,19 +26,12 @@ pub struct CompileArgs {
 
 impl From<CompileArgs> for ChildBounds {
     fn from(args: CompileArgs) -> Self {
-        let CompileArgs {
-            memory_bytes_max,
-            cpu_seconds_max,
-            code_bytes_max,
-            threads,
-            fuel,
-        } = args;
         Self {
-            memory_bytes_max,
-            cpu_seconds_max,
-            code_bytes_max,
-            threads,
-            fuel,
+            memory_bytes_max: args.memory_bytes_max,
+            cpu_seconds_max: args.cpu_seconds_max,
+            code_bytes_max: args.code_bytes_max,
+            threads: args.threads,
+            fuel: args.fuel,
         }
     }
 }

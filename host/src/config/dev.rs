@@ -26,6 +26,8 @@ pub struct DevArgs {
     #[command(flatten)]
     plugins: PluginArgs,
     /// Start a local control plane with this program (built by tests/controlplane/build) instead of using a cluster.
+    ///
+    /// There, plugins without --grants get everything that they ask for, with Pods at podSecurity: restricted.
     #[arg(long, value_name = "FILE")]
     pub controlplane: Option<PathBuf>,
     /// Keep the data of the local control plane in this directory, and continue with it at the next start
@@ -53,9 +55,12 @@ impl DevArgs {
     ///
     /// `dev` is the only host of a local cluster, and a lease in another cluster would delay the next start.
     pub fn host(&self) -> RunArgs {
+        let mut plugins = self.plugins.clone();
+        // The local control plane is for the plugins alone.
+        plugins.grants_requests = self.controlplane.is_some();
         RunArgs {
             cluster: self.cluster.clone(),
-            plugins: self.plugins.clone(),
+            plugins,
             scope: ScopeArgs::default(),
             sources: SourceArgs::default(),
             lease: LeaseArgs::off(),

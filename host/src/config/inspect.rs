@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
-use super::{RegistryArgs, streams::exit_codes};
+use super::{RegistryArgs, ResultFormat, streams::exit_codes};
 
 /// The prefix of a reference to an artifact.
 const SCHEME: &str = "oci://";
@@ -20,8 +20,8 @@ pub struct InspectArgs {
     #[command(flatten)]
     pub registry: RegistryArgs,
     /// Output format
-    #[arg(long, short, value_enum, default_value_t = InspectFormat::Text)]
-    pub output: InspectFormat,
+    #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
+    pub output: ResultFormat,
 }
 
 /// A file or an artifact.
@@ -40,13 +40,4 @@ impl From<PathBuf> for Inspected {
             None => Self::File(target),
         }
     }
-}
-
-/// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum InspectFormat {
-    /// Lines of text.
-    Text,
-    /// One JSON object.
-    Json,
 }

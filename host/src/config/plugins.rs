@@ -1,13 +1,7 @@
 //! The plugin files, their configuration, and their shared resources.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    env,
-    ffi::OsString,
-    fs,
-    num::NonZeroUsize,
-    path::PathBuf,
-    thread,
+    collections::BTreeMap, env, ffi::OsString, fs, num::NonZeroUsize, path::PathBuf, thread,
     time::Duration,
 };
 
@@ -53,10 +47,14 @@ pub struct PluginArgs {
     /// Grant this plugin the rights in this YAML or JSON file, in the form of `spec.grants` of a Plugin, and no others;
     /// once per plugin.
     ///
-    /// Without it, a plugin gets the rights that it asks for, except privileged kinds, parents of built-in kinds and the
-    /// values of Secrets.
+    /// `innkeeper manifests --print-grants` prints such a file. Without one, a plugin may make custom objects, ConfigMaps,
+    /// Secrets, Services, claims, disruption budgets and autoscalers in the namespaces of its parents and read objects
+    /// there, but not the values of Secrets. It makes no Pods.
     #[arg(long = "grants", value_name = "PLUGIN=FILE", value_parser = plugin_object)]
     grants: Vec<PluginObject>,
+    /// Grants the other plugins everything that they ask for.
+    #[arg(skip)]
+    pub grants_requests: bool,
     /// Directory of compiled plugins; created if missing, and may be removed at any time
     /// [default: $XDG_CACHE_HOME/innkeeper, or ~/.cache/innkeeper].
     #[arg(
@@ -135,53 +133,77 @@ impl PluginArgs {
 
     /// Checks that no plugin has two files of a kind.
     pub(super) fn check(&self) -> Result<(), Error> {
-        check_unique("--config", &self.configs)?;
-        check_unique("--grants", &self.grants)
+        OfPlugin::check_unique("--config", &self.configs)?;
+        OfPlugin::check_unique("--grants", &self.grants)
+    }
+}
+
+/// The value that a flag of the form PLUGIN=VALUE gives to one plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfPlugin<T> {
+    /// The name of the plugin.
+    pub plugin: String,
+    /// The value in the words of the user.
+    given: String,
+    /// The value.
+    pub value: T,
+}
+
+impl<T> OfPlugin<T> {
+    /// Parses PLUGIN=VALUE, of this form.
+    pub(super) fn parse(
+        text: &str,
+        form: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((plugin, given)) if !plugin.is_empty() && !given.is_empty() => Ok(Self {
+                plugin: plugin.to_owned(),
+                given: given.to_owned(),
+                value: parse(given)?,
+            }),
+            _ => Err(format!("write it as {form}")),
+        }
+    }
+
+    /// Checks that the flag gives each plugin at most one value.
+    pub(super) fn check_unique(flag: &'static str, given: &[Self]) -> Result<(), Error> {
+        let mut known = BTreeMap::new();
+        for one in given {
+            if let Some(first) = known.insert(&one.plugin, &one.given) {
+                return Err(Error::PluginTwice {
+                    flag,
+                    plugin: one.plugin.clone(),
+                    first: first.clone(),
+                    second: one.given.clone(),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
 /// The object of a file for one plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PluginObject {
-    plugin: String,
-    object: Map<String, Value>,
-}
+pub type PluginObject = OfPlugin<Map<String, Value>>;
 
 /// Parses PLUGIN=FILE and reads the file.
 pub(super) fn plugin_object(text: &str) -> Result<PluginObject, String> {
-    let Some((plugin, file)) = text.split_once('=') else {
-        return Err("write it as PLUGIN=FILE".to_owned());
-    };
-    if plugin.is_empty() || file.is_empty() {
-        return Err("write it as PLUGIN=FILE".to_owned());
-    }
-    let text = fs::read_to_string(file).map_err(|error| format!("failed to read {file}: {error}"));
-    let values = yaml::read(&text?)
-        .map_err(|error| format!("failed to parse {file}: {}", error_chain(&error)))?;
-    match <[Value; 1]>::try_from(values) {
-        Ok([Value::Object(object)]) => Ok(PluginObject {
-            plugin: plugin.to_owned(),
-            object,
-        }),
-        _ => Err(format!("{file} must hold exactly one object")),
-    }
+    OfPlugin::parse(text, "PLUGIN=FILE", |file| {
+        let text =
+            fs::read_to_string(file).map_err(|error| format!("failed to read {file}: {error}"));
+        let values = yaml::read(&text?)
+            .map_err(|error| format!("failed to parse {file}: {}", error_chain(&error)))?;
+        match <[Value; 1]>::try_from(values) {
+            Ok([Value::Object(object)]) => Ok(object),
+            _ => Err(format!("{file} must hold exactly one object")),
+        }
+    })
 }
 
 /// Returns the objects by plugin.
 pub fn by_plugin(given: &[PluginObject]) -> BTreeMap<String, Map<String, Value>> {
-    let pair = |one: &PluginObject| (one.plugin.clone(), one.object.clone());
+    let pair = |one: &PluginObject| (one.plugin.clone(), one.value.clone());
     given.iter().map(pair).collect()
-}
-
-pub(super) fn check_unique(flag: &'static str, given: &[PluginObject]) -> Result<(), Error> {
-    let mut known = BTreeSet::new();
-    match given.iter().find(|one| !known.insert(&one.plugin)) {
-        None => Ok(()),
-        Some(twice) => Err(Error::PluginFileTwice {
-            flag,
-            plugin: twice.plugin.clone(),
-        }),
-    }
 }
 
 fn processors() -> NonZeroUsize {

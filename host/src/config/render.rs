@@ -33,7 +33,7 @@ pub struct RenderArgs {
     /// Configuration: a YAML or JSON file with one object [default: an empty object]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Grants: a YAML or JSON file in the form of `spec.grants` of a Plugin [default: those of `run` without --grants]
+    /// Grants: a YAML or JSON file in the form of `spec.grants` of a Plugin [default: those of `manifests --print-grants`]
     #[arg(long, value_name = "FILE")]
     pub grants: Option<PathBuf>,
     /// Phase of the pass

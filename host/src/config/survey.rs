@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ConnectionArgs, streams::exit_codes, values::seconds};
+use super::{ConnectionArgs, ResultFormat, streams::exit_codes, values::seconds};
 
 /// Flags of `status`.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,17 +28,8 @@ pub struct StatusArgs {
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds(1..=3600), requires = "watch")]
     pub interval: Duration,
     /// Output format; with --watch, JSON is one line per change.
-    #[arg(long, short, value_enum, default_value_t = SurveyFormat::Text)]
-    pub output: SurveyFormat,
-}
-
-/// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum SurveyFormat {
-    /// Tables.
-    Text,
-    /// One JSON document.
-    Json,
+    #[arg(long, short, value_enum, default_value_t = ResultFormat::Text)]
+    pub output: ResultFormat,
 }
 
 fn host_and_port(text: &str) -> Result<String, String> {

@@ -163,14 +163,13 @@ fn reads_what_plugins_may_do() {
     let settings = run(&["--plugin", "a.wasm", "--grants", &named]);
     let granted = settings.plugins.grants();
     assert_eq!(granted["a"]["children"][0]["kind"], "Pod");
+    let other = file(dir.path(), "b.yaml", "{}");
+    let second = format!("a={other}");
     let twice = [
-        "run", "--plugin", "a", "--grants", &named, "--grants", &named,
+        "run", "--plugin", "a", "--grants", &named, "--grants", &second,
     ];
-    let message = rejection(&twice);
-    assert!(
-        message.contains("--grants names plugin a twice"),
-        "{message}"
-    );
+    let said = format!("--grants names plugin a twice, with {given} and {other}: give one");
+    assert!(rejection(&twice).contains(&said));
 }
 
 #[test]
@@ -243,6 +242,10 @@ fn names_of_the_manifests_are_checked() {
             "invalid value 'Inn' for '--namespace <NAME>': use at most 63 lower-case",
         ),
         (
+            &["manifests", "--plugin", "a", "b", "--print-grants"],
+            "--print-grants prints the file of one plugin: give one --plugin",
+        ),
+        (
             &["manifests", "--plugin", "a", "--name", "Inn"],
             "invalid value 'Inn' for '--name <NAME>': use at most 63 lower-case",
         ),
@@ -256,6 +259,19 @@ fn names_of_the_manifests_are_checked() {
                 "a=b",
             ],
             "PLUGIN=NAMESPACE/NAME",
+        ),
+        (
+            &[
+                "manifests",
+                "--plugin",
+                "a",
+                "--plugin-resources",
+                "--account",
+                "a=b/c",
+                "--account",
+                "a=d/e",
+            ],
+            "--account names plugin a twice, with b/c and d/e: give one of them",
         ),
     ];
     check_rejections(cases);
@@ -499,6 +515,20 @@ fn the_help_promises_a_usual_kubeconfig_only_where_there_is_one() {
     assert!(help("dev").contains("--kubeconfig <FILE>"));
     let message = rejection(&["dev", "--plugin", "a"]);
     assert!(message.contains("--kubeconfig <FILE>"), "{message}");
+}
+
+#[test]
+fn only_a_cluster_of_dev_itself_grants_all_requests() {
+    let dev = |cluster: &[&str]| match parse(&[&["dev", "--plugin", "a"], cluster].concat()) {
+        Ok(Cli {
+            command: Command::Dev(args),
+            ..
+        }) => args.host().plugins.grants_requests,
+        other => panic!("{other:?}"),
+    };
+    assert!(dev(&["--controlplane", "c"]));
+    assert!(!dev(&["--kubeconfig", "k"]));
+    assert!(!run(&["--plugin", "a"]).plugins.grants_requests);
 }
 
 /// Two flattened groups with a field of the same name would share its value, and release builds of clap do not notice.

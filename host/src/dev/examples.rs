@@ -1,6 +1,10 @@
 //! The examples: read before the control plane starts, applied once the plugins are active.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use innkeeper_model::{Gvk, ObjectId, Scope, yaml};
 use serde_json::{Map, Value};
@@ -56,31 +60,48 @@ impl Example {
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Example>, Error> {
     let mut examples = Vec::new();
     for path in paths {
-        let text = fs::read_to_string(path).map_err(|source| Error::ReadExample {
+        let of_file = read_file(path).map_err(|source| Error::ReadExample {
             path: path.clone(),
             source,
         })?;
-        let documents = yaml::read(&text).map_err(|source| Error::ParseExample {
-            path: path.clone(),
-            source,
-        })?;
-        for (index, document) in documents.into_iter().enumerate() {
-            let example = shape(document).map_err(|missing| Error::ExampleShape {
-                path: path.clone(),
-                document: index + 1,
-                missing,
-            })?;
-            let (kind, namespace, name, body) = example;
-            examples.push(Example {
-                path: path.clone(),
-                kind,
-                namespace,
-                name,
-                body,
-            });
-        }
+        examples.extend(of_file);
     }
     Ok(examples)
+}
+
+/// A reason for which the file of an example cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// The file is not YAML.
+    #[error(transparent)]
+    Parse(#[from] yaml::Error),
+    /// A document is not a Kubernetes object; documents count from 1.
+    #[error("document {document} has no {missing}")]
+    Shape {
+        /// The position of the document.
+        document: usize,
+        /// The missing field.
+        missing: &'static str,
+    },
+}
+
+fn read_file(path: &Path) -> Result<Vec<Example>, Unusable> {
+    let documents = yaml::read(&fs::read_to_string(path)?)?;
+    let examples = documents.into_iter().zip(1..).map(|(body, document)| {
+        let shape = shape(body).map_err(|missing| Unusable::Shape { document, missing })?;
+        let (kind, namespace, name, body) = shape;
+        Ok(Example {
+            path: path.to_owned(),
+            kind,
+            namespace,
+            name,
+            body,
+        })
+    });
+    examples.collect()
 }
 
 type Shape = (Gvk, Option<String>, String, Map<String, Value>);

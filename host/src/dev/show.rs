@@ -7,6 +7,8 @@ use std::{
 };
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use innkeeper_model::yaml;
+use serde_json::{Map, Value, json};
 
 use super::{Error, quoted, table::Row};
 
@@ -68,6 +70,14 @@ impl Show {
             bar.finish_and_clear();
         }
         self.say(&format!("{name}: {:.1} s", began.elapsed().as_secs_f64()))
+    }
+
+    /// Shows the grants of a plugin that got everything that it asks for.
+    pub(super) fn grants(&self, plugin: &str, grants: &Map<String, Value>) -> Result<(), Error> {
+        self.say(&format!("plugin {plugin} is granted all that it asks for:"))?;
+        let text = yaml::write(&[json!(grants)]).unwrap_or_default();
+        text.lines()
+            .try_for_each(|line| self.say(&format!("  {line}")))
     }
 
     /// Shows the parents if they differ from the last call: the whole table on a terminal, else the changed rows.

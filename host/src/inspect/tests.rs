@@ -10,20 +10,20 @@ use innkeeper_source::{Package, tests::shared::TestRegistry};
 use super::*;
 use crate::config::RegistryArgs;
 
-fn inspect(bytes: &[u8], output: InspectFormat) -> (Exit, String, String) {
+fn inspect(bytes: &[u8], output: ResultFormat) -> (Exit, String, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     look_at(Inspected::File(file.path().to_owned()), output)
 }
 
-fn look_at(target: Inspected, output: InspectFormat) -> (Exit, String, String) {
+fn look_at(target: Inspected, output: ResultFormat) -> (Exit, String, String) {
     look_at_in(RegistryArgs::default(), target, output)
 }
 
 fn look_at_in(
     registry: RegistryArgs,
     target: Inspected,
-    output: InspectFormat,
+    output: ResultFormat,
 ) -> (Exit, String, String) {
     let args = InspectArgs {
         target,
@@ -43,7 +43,7 @@ fn look_at_in(
 
 #[test]
 fn describes_a_core_module() {
-    let (exit, out, err) = inspect(b"\0asm\x01\0\0\0", InspectFormat::Text);
+    let (exit, out, err) = inspect(b"\0asm\x01\0\0\0", ResultFormat::Text);
     assert_eq!(exit, Exit::Finding);
     expect![[r"
         what          core module
@@ -58,7 +58,7 @@ fn describes_a_core_module() {
 
 #[test]
 fn describes_any_other_file_as_json() {
-    let (exit, out, err) = inspect(b"apiVersion: v1", InspectFormat::Json);
+    let (exit, out, err) = inspect(b"apiVersion: v1", ResultFormat::Json);
     assert_eq!(exit, Exit::Finding);
     expect![[r#"
         {
@@ -82,7 +82,7 @@ fn describes_any_other_file_as_json() {
 #[test]
 fn the_error_names_a_missing_file() {
     let target = Inspected::File("/nowhere/pond.wasm".into());
-    let (exit, _, message) = look_at(target, InspectFormat::Text);
+    let (exit, _, message) = look_at(target, ResultFormat::Text);
     assert_eq!(exit, Exit::Usage);
     assert!(message.contains("/nowhere/pond.wasm"), "{message}");
 }
@@ -105,7 +105,7 @@ async fn inspects_an_artifact_in_its_registry() {
     let look = |reference: String| {
         let registry = registry.clone();
         let target = Inspected::Artifact(reference);
-        tokio::task::spawn_blocking(move || look_at_in(registry, target, InspectFormat::Json))
+        tokio::task::spawn_blocking(move || look_at_in(registry, target, ResultFormat::Json))
     };
     let (exit, out, err) = look(reference).await.unwrap();
     assert_eq!(exit, Exit::Success, "{err}");

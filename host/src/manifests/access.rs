@@ -36,26 +36,21 @@ pub(super) fn host(args: &ManifestsArgs, crds: &[&str], plugins: &[Granted<'_>])
     })];
     let rules = everywhere_rules(args, crds);
     if !rules.is_empty() {
-        objects.extend(in_cluster(args, &args.name, rules, &host));
+        objects.extend(bound(args, &args.name, None, rules, &host));
     }
-    objects.extend(in_namespace(
-        args,
-        &args.name,
-        namespace,
-        own_rules(args),
-        &host,
-    ));
+    let rules = own_rules(args);
+    objects.extend(bound(args, &args.name, Some(namespace), rules, &host));
     let events = || rule("events.k8s.io", &["events"], &["create", "patch"]);
     for name in args.namespaces.iter().flatten() {
         let rules = vec![events(), named("", "namespaces", &["get"], &[name])];
         let role = format!("{}-namespace", args.name);
-        objects.extend(in_namespace(args, &role, name, rules, &host));
+        objects.extend(bound(args, &role, Some(name), rules, &host));
     }
     let mut parents = plugins.iter().flat_map(|plugin| &plugin.manifest.parents);
     if args.namespaces.is_some() && parents.any(|parent| parent.scope == Scope::Cluster) {
         let role = format!("{}-events", args.name);
         let rules = vec![events()];
-        objects.extend(in_namespace(args, &role, EVENTS_NAMESPACE, rules, &host));
+        objects.extend(bound(args, &role, Some(EVENTS_NAMESPACE), rules, &host));
     }
     objects
 }
@@ -173,7 +168,7 @@ pub(super) fn plugin(plugin: &Granted<'_>, kinds: &Kinds, args: &ManifestsArgs) 
         &[&account.name],
     )];
     let role = format!("{name}-account");
-    objects.extend(in_namespace(args, &role, &account.namespace, rules, &host));
+    objects.extend(bound(args, &role, Some(&account.namespace), rules, &host));
     objects
 }
 
@@ -185,42 +180,36 @@ fn where_it_sees(
     rules: impl Fn(fn(Scope) -> bool) -> Vec<Value>,
 ) -> Vec<Value> {
     let Some(limited) = &args.namespaces else {
-        return in_cluster(args, name, rules(|_| true), subject);
+        return bound(args, name, None, rules(|_| true), subject);
     };
     let mut objects = Vec::new();
     let everywhere = rules(|scope| scope == Scope::Cluster);
     if !everywhere.is_empty() {
-        objects.extend(in_cluster(args, name, everywhere, subject));
+        objects.extend(bound(args, name, None, everywhere, subject));
     }
     let rules = rules(|scope| scope == Scope::Namespaced);
     for namespace in limited.iter().filter(|_| !rules.is_empty()) {
-        objects.extend(in_namespace(args, name, namespace, rules.clone(), subject));
+        objects.extend(bound(args, name, Some(namespace), rules.clone(), subject));
     }
     objects
 }
 
-/// Returns a role and its binding in the whole cluster.
-fn in_cluster(args: &ManifestsArgs, name: &str, rules: Vec<Value>, subject: &Value) -> Vec<Value> {
-    let metadata = json!({"name": name, "labels": args.labels()});
-    bound("ClusterRole", &metadata, rules, subject)
-}
-
-/// Returns a role and its binding in a namespace.
-fn in_namespace(
+/// Returns a role and its binding, in a namespace or in the whole cluster.
+fn bound(
     args: &ManifestsArgs,
     name: &str,
-    namespace: &str,
+    namespace: Option<&str>,
     rules: Vec<Value>,
     subject: &Value,
 ) -> Vec<Value> {
-    let metadata = json!({"name": name, "namespace": namespace, "labels": args.labels()});
-    bound("Role", &metadata, rules, subject)
-}
-
-/// Returns a role of this kind and its binding.
-fn bound(kind: &str, metadata: &Value, rules: Vec<Value>, subject: &Value) -> Vec<Value> {
     const GROUP: &str = "rbac.authorization.k8s.io";
 
+    let mut metadata = json!({"name": name, "labels": args.labels()});
+    let mut kind = "ClusterRole";
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = namespace.into();
+        kind = "Role";
+    }
     vec![
         json!({
             "apiVersion": format!("{GROUP}/v1"),
@@ -232,7 +221,7 @@ fn bound(kind: &str, metadata: &Value, rules: Vec<Value>, subject: &Value) -> Ve
             "apiVersion": format!("{GROUP}/v1"),
             "kind": format!("{kind}Binding"),
             "metadata": metadata,
-            "roleRef": {"apiGroup": GROUP, "kind": kind, "name": metadata["name"]},
+            "roleRef": {"apiGroup": GROUP, "kind": kind, "name": name},
             "subjects": [subject],
         }),
     ]

@@ -63,7 +63,15 @@ fn all_files() -> Vec<ManifestFile> {
 fn files_of(grants: &BTreeMap<String, Map<String, Value>>) -> Vec<ManifestFile> {
     let pond = pond();
     let granted = Granted::new(&pond, grants).unwrap();
-    files(&[granted], &setup(&[]))
+    files(&[granted], &setup(&[])).unwrap()
+}
+
+/// The first object of a file of the host.
+fn of_host(template: host::Template, more: &[&str]) -> Value {
+    let pond = pond();
+    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
+    let mut file = host::file(template, &[granted], &setup(more)).unwrap();
+    file.documents.remove(0)
 }
 
 fn setup(more: &[&str]) -> ManifestsArgs {
@@ -118,6 +126,89 @@ fn a_plugin_gets_what_it_is_granted_and_no_more() {
 }
 
 #[test]
+fn plugins_in_the_image_get_their_grants_from_a_mounted_file() {
+    let manifest = pond();
+    let granted = Granted::new(&manifest, &BTreeMap::new()).unwrap();
+    let text = granted.file().unwrap();
+    expect![[r#"
+        # Plugin pond can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps.
+        # Plugin pond can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods.
+        # Plugin pond can redirect or block network traffic, through Service, NetworkPolicy.networking.k8s.io.
+        # Plugin pond can read the metadata of all objects of Pod in the namespaces of its parents.
+        # Plugin pond also asks for children of Role.rbac.authorization.k8s.io (a privileged kind).
+        children:
+        - group: ""
+          kind: Secret
+        - group: ""
+          kind: Service
+        - group: apps
+          kind: Deployment
+        - group: networking.k8s.io
+          kind: NetworkPolicy
+        parents:
+        - group: example.com
+          kind: Pond
+        podSecurity: restricted
+        reads:
+        - access: hash
+          group: ""
+          kind: Secret
+          scope: ParentNamespace
+        - access: metadata
+          group: ""
+          kind: Pod
+          scope: ParentNamespace
+    "#]]
+    .assert_eq(&text);
+    // The printed file is read as the grants that it was made from.
+    let Ok([Value::Object(given)]) = <[Value; 1]>::try_from(yaml::read(&text).unwrap()) else {
+        panic!("{text}")
+    };
+    let again = Granted::new(&manifest, &BTreeMap::from([("pond".to_owned(), given)])).unwrap();
+    assert_eq!(again.grants, granted.grants);
+}
+
+#[test]
+fn the_deployment_mounts_the_grants_and_hands_them_over() {
+    let manifest = pond();
+    let granted = Granted::new(&manifest, &BTreeMap::new()).unwrap();
+    let text = granted.file().unwrap();
+    let files = all_files();
+    let file = files
+        .iter()
+        .find(|file| file.path == "grants.yaml")
+        .unwrap();
+    assert_eq!(file.documents[0]["data"]["pond.yaml"], text);
+    let name = &file.documents[0]["metadata"]["name"];
+    let deployment = of_host(host::DEPLOYMENT, &[]);
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let args = container["args"].to_string();
+    assert!(
+        args.contains(r#""--grants","pond=/grants/pond.yaml""#),
+        "{args}"
+    );
+    let volumes = pod["volumes"].as_array().unwrap();
+    let volume = volumes.iter().find(|one| one["configMap"]["name"] == *name);
+    let mounts = container["volumeMounts"].as_array().unwrap();
+    let mount = mounts
+        .iter()
+        .find(|one| one["mountPath"] == "/grants")
+        .unwrap();
+    assert_eq!(mount["name"], volume.unwrap()["name"]);
+}
+
+#[test]
+fn plugin_resources_state_their_grants_themselves() {
+    let pond = pond();
+    let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
+    let files = files(&[granted], &setup(&["--plugin-resources"])).unwrap();
+    assert!(files.iter().all(|file| file.path != "grants.yaml"));
+    let args = of_host(host::DEPLOYMENT, &["--plugin-resources"]).to_string();
+    assert!(!args.contains("--grants"), "{args}");
+}
+
+#[test]
 fn the_definition_of_plugins_is_the_hosts() {
     let Value::Object(crd) = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -129,7 +220,7 @@ fn the_definition_of_plugins_is_the_hosts() {
     let mut pond = pond();
     pond.crds.push(crd);
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let files = files(&[granted], &setup(&[]));
+    let files = files(&[granted], &setup(&[])).unwrap();
     let path = "crds/plugins.innkeeper.dev.yaml";
     let own: Vec<&ManifestFile> = files.iter().filter(|file| file.path == path).collect();
     assert_eq!(own.len(), 1);
@@ -153,6 +244,7 @@ fn everything_is_in_the_kustomization() {
         - grant-policy.yaml
         - rbac.yaml
         - rbac-pond.yaml
+        - grants.yaml
         - deployment.yaml
         - metrics.yaml
         - network-policy.yaml
@@ -162,9 +254,8 @@ fn everything_is_in_the_kustomization() {
 
 #[test]
 fn only_scrapers_reach_the_pod_and_only_at_its_admin_port() {
-    let args = setup(&[]);
-    let policy = &host::network_policy(&args)["spec"];
-    let pod = &host::deployment(&args)["spec"]["template"];
+    let policy = &of_host(host::NETWORK_POLICY, &[])["spec"];
+    let pod = &of_host(host::DEPLOYMENT, &[])["spec"]["template"];
     assert_eq!(
         policy["podSelector"]["matchLabels"],
         pod["metadata"]["labels"]
@@ -210,7 +301,7 @@ fn nothing_is_allowed_by_a_wildcard() {
 
 #[test]
 fn the_pod_is_restricted() {
-    let deployment = host::deployment(&setup(&[]));
+    let deployment = of_host(host::DEPLOYMENT, &[]);
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(
@@ -224,7 +315,7 @@ fn the_pod_is_restricted() {
 
 #[test]
 fn o1_the_pod_is_asked_where_the_host_answers() {
-    let deployment = host::deployment(&setup(&[]));
+    let deployment = of_host(host::DEPLOYMENT, &[]);
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let port = &container["ports"][0];
     let address = format!("0.0.0.0:{}", port["containerPort"]);
@@ -238,9 +329,9 @@ fn o1_the_pod_is_asked_where_the_host_answers() {
         let asked = &container[probe]["httpGet"];
         assert_eq!(*asked, json!({"path": path, "port": port["name"]}));
     }
-    let service = host::metrics_service(&setup(&[]));
+    let service = of_host(host::METRICS, &[]);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
-    let monitor = host::service_monitor(&setup(&[]));
+    let monitor = of_host(host::SERVICE_MONITOR, &[]);
     assert_eq!(
         monitor["spec"]["endpoints"][0]["port"],
         service["spec"]["ports"][0]["name"]
@@ -263,7 +354,7 @@ fn what_most_clusters_do_not_know_is_not_applied() {
 
 #[test]
 fn l2_two_pods_take_turns_and_each_says_its_name_in_the_lease() {
-    let deployment = host::deployment(&setup(&[]));
+    let deployment = of_host(host::DEPLOYMENT, &[]);
     assert_eq!(deployment["spec"]["replicas"], 2);
     let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
     let name = json!({
@@ -348,7 +439,7 @@ fn a_host_that_is_limited_to_namespaces_has_roles_in_them() {
     let pond = pond();
     let files = |arguments: &[&str]| {
         let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-        files(&[granted], &setup(arguments))
+        files(&[granted], &setup(arguments)).unwrap()
     };
     let all = files(&LIMITED);
     let roles = [
@@ -380,7 +471,7 @@ fn a_host_that_is_limited_to_namespaces_has_roles_in_them() {
     );
     assert_eq!(of_kind(&all, "ClusterRoleBinding"), [""; 0]);
     assert_eq!(of_kind(&all, "Role"), roles);
-    let deployment = host::deployment(&setup(&WITHOUT_CRDS));
+    let deployment = of_host(host::DEPLOYMENT, &WITHOUT_CRDS);
     let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
     assert!(
         args.contains(r#""--namespaces","a,b","--crds","ignore","--lease-name","innkeeper""#),
@@ -403,7 +494,7 @@ fn what_lives_in_no_namespace_is_all_that_a_limited_host_gets_everywhere() {
         scope: Scope::Cluster,
     });
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
-    let files = files(&[granted], &setup(&WITHOUT_CRDS));
+    let files = files(&[granted], &setup(&WITHOUT_CRDS)).unwrap();
     let mut resources: Vec<String> = files
         .iter()
         .flat_map(|file| &file.documents)
@@ -428,7 +519,7 @@ fn to_run_from_plugin_resources_takes_no_more_than_they_name() {
     let resources = "--name red --plugin-resources --plugin-selector team=a --source-secret pull --source-config-map pond";
     let resources: Vec<&str> = resources.split(' ').collect();
     let setup = setup(&[&WITHOUT_CRDS[..], &resources].concat());
-    let files = files(&[granted], &setup);
+    let files = files(&[granted], &setup).unwrap();
     let rbac = files.iter().find(|file| file.path == "rbac.yaml").unwrap();
     let rules_of = |kind: &str| {
         let mut roles = rbac.documents.iter();
@@ -454,8 +545,9 @@ fn to_run_from_plugin_resources_takes_no_more_than_they_name() {
             "{name} is not in {own}"
         );
     }
+    let deployment = host::file(host::DEPLOYMENT, &[], &setup).unwrap();
     let args =
-        host::deployment(&setup)["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+        deployment.documents[0]["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
     assert!(
         args.starts_with(r#"["run","--plugin-selector","team=a","#),
         "{args}"
@@ -468,7 +560,7 @@ fn roles_with_account() -> ManifestFile {
     let granted = Granted::new(&pond, &BTreeMap::new()).unwrap();
     let account = ["--plugin-resources", "--account", "pond=teams/pond-writer"];
     let setup = setup(&[&WITHOUT_CRDS[..], &account].concat());
-    let files = files(&[granted], &setup);
+    let files = files(&[granted], &setup).unwrap();
     let mut files = files.into_iter();
     files.find(|file| file.path == "rbac-pond.yaml").unwrap()
 }

@@ -171,14 +171,14 @@ pub(super) fn config(
     path.map_or_else(|| Ok(Map::new()), |path| one_object(path, streams))
 }
 
-/// Reads the grants; without a file, the plugin gets the grants that a host gives to a plugin from a file.
+/// Reads the grants; without a file, the plugin gets those that `manifests` proposes, because nothing is at risk offline.
 pub(super) fn grants(
     path: Option<&PathBuf>,
     manifest: &Manifest,
     streams: &mut Streams<'_>,
 ) -> Result<Grants, Failure> {
     let Some(path) = path else {
-        return Ok(Grants::for_file(manifest));
+        return Ok(Grants::proposed(manifest));
     };
     let given = one_object(path, streams)?;
     grants_of_file(&given).or_fail(

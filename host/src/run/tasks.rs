@@ -81,7 +81,7 @@ impl Tasks {
                 Some(ended) = self.background.join_next() => ended,
                 ended = self.plugins.join_next() => match ended {
                     Some(ended) => ended,
-                    None => return Err(nothing_to_serve(plugins)),
+                    None => return Err(nothing_to_serve(Exit::Failure, plugins)),
                 },
             };
             joined(ended)?;
@@ -151,10 +151,10 @@ pub(super) fn joined<T>(ended: Result<Result<T, Failure>, JoinError>) -> Result<
     ended.or_fail(Exit::Failure, TASK_ENDED)?
 }
 
-pub(super) fn nothing_to_serve(given: usize) -> Failure {
+pub(super) fn nothing_to_serve(exit: Exit, given: usize) -> Failure {
     let message =
         format!("none of the {given} plugins can be served: see the log for the reason of each");
-    Failure::new(Exit::Failure, message)
+    Failure::new(exit, message)
 }
 
 /// Returns the delays between attempts.
@@ -244,7 +244,7 @@ mod tests {
         tasks.plugin(async { Ok(()) });
         tasks.plugin(async { Ok(()) });
         let ended = tasks.first_death().await;
-        let none = nothing_to_serve(2).to_string();
+        let none = nothing_to_serve(Exit::Failure, 2).to_string();
         assert_eq!(ended.unwrap_err().to_string(), none);
     }
 

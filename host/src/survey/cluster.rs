@@ -11,7 +11,7 @@ use innkeeper_model::{
     Expression, GroupKind, LABEL_PLUGIN, Object, ObjectId, Selector, error_chain, reason,
 };
 use innkeeper_plugin_controller::resource::{self, FaultReason, Plugin};
-use innkeeper_policy::Selection;
+use innkeeper_policy::{Grants, Selection};
 use innkeeper_schema::kind_of_crd;
 use serde_json::{Map, Value};
 
@@ -98,6 +98,8 @@ struct KindOwner {
     plugin: String,
     /// The selection of parents of the plugin, if its grants name the kind as a parent kind.
     selection: Option<Selection>,
+    /// The grants of the plugin; none if they are not known.
+    grants: Option<Grants>,
 }
 
 impl KindOwner {
@@ -107,6 +109,12 @@ impl KindOwner {
             return Some(true);
         };
         let own = labels(&parent.json);
+        // The namespace of the host is not known here.
+        if let (Some(grants), Some(name)) = (&self.grants, &parent.namespace)
+            && !grants.allows_namespace(name, "")
+        {
+            return Some(false);
+        }
         if selection.select(&own, None).is_err() {
             return Some(false);
         }
@@ -127,14 +135,16 @@ impl ClusterSurvey {
         match Plugin::read(&object.json) {
             Ok(plugin) => {
                 // An invalid spec is reported by the Plugin's conditions, so that the default is good enough here.
-                let declared = plugin.declared().map(|declared| declared.terms.parents);
-                let selection = declared.unwrap_or_default();
+                let terms = plugin.declared().ok().map(|declared| declared.terms);
+                let (selection, grants) = terms.map(|it| (it.parents, it.grants)).unzip();
+                let selection = selection.unwrap_or_default();
                 let granted = plugin.spec.grants.iter().flat_map(|grants| &grants.parents);
                 for parent in granted {
                     let kind = GroupKind::new(&*parent.group, &*parent.kind);
                     self.kinds.entry(kind).or_default().push(KindOwner {
                         plugin: name.clone(),
                         selection: Some(selection.clone()),
+                        grants: grants.clone(),
                     });
                 }
                 let status = plugin.status.unwrap_or_default();
@@ -175,6 +185,7 @@ impl ClusterSurvey {
             vec![KindOwner {
                 plugin: plugin.to_string(),
                 selection: None,
+                grants: None,
             }]
         };
         self.kinds.entry(kind).or_insert_with(found);

@@ -141,6 +141,28 @@ fn rules_of_grants_name_the_field_and_the_remedy() {
 }
 
 #[test]
+fn rules_of_pod_security_and_namespaces_name_the_field() {
+    let grants = |grants: Value| json!({"grants": grants});
+    check_refused([
+        (
+            grants(json!({"podSecurity": "strict"})),
+            "spec.grants.podSecurity",
+            "supported values",
+        ),
+        (
+            grants(json!({"serviceAccounts": ["A"]})),
+            "spec.grants.serviceAccounts",
+            "must be",
+        ),
+        (
+            grants(json!({"systemNamespaces": ["kube.system"]})),
+            "spec.grants.systemNamespaces",
+            "must be a namespace",
+        ),
+    ]);
+}
+
+#[test]
 fn all_other_rules_name_the_field_and_the_remedy() {
     check_refused([
         (

@@ -26,10 +26,11 @@ use innkeeper_apply as apply;
 use innkeeper_cluster as cluster;
 use innkeeper_model::{GroupKind, Gvk, Limits, Manifest, PluginName, Retry};
 use innkeeper_plan as plan;
-use innkeeper_policy::Grants;
+use innkeeper_policy::{Assessment, Grants, Shortfall};
 use innkeeper_reconcile::Serving;
 use innkeeper_sandbox::{Described, Engine, Plugin, artifact};
 use serde_json::{Map, Value};
+use tracing::info;
 
 pub use kinds::{Served, forget_unused_kinds, interests, serve};
 pub use orphans::tend_orphans;
@@ -73,7 +74,10 @@ pub enum Error {
         plugin: PluginName,
     },
     /// The plugin requires grants that it does not have.
-    #[error("plugin {plugin} lacks required grants: {}; add them to its grants", missing.join("; "))]
+    #[error(
+        "plugin {plugin} lacks required grants: {}; give them by --grants {plugin}=FILE, `innkeeper manifests --print-grants` prints such a file",
+        missing.join("; ")
+    )]
     NotGranted {
         /// The plugin.
         plugin: PluginName,
@@ -160,8 +164,11 @@ impl Error {
     /// Returns the time at which the same step may succeed.
     pub fn retry(&self) -> Retry {
         match self {
-            Self::Load { .. }
-            | Self::NameTaken { .. }
+            Self::Load { source, .. } => {
+                let source = source.downcast_ref::<artifact::Error>();
+                source.map_or(Retry::Never, artifact::Error::retry)
+            }
+            Self::NameTaken { .. }
             | Self::ParentTaken { .. }
             | Self::NotGranted { .. }
             | Self::BeyondNamespaces { .. }
@@ -227,6 +234,8 @@ pub struct LoaderContext {
     pub configs: BTreeMap<String, Map<String, Value>>,
     /// The grants of plugins by name, in the form of `spec.grants`.
     pub grants: BTreeMap<String, Map<String, Value>>,
+    /// The grants of the other plugins: [`Grants::for_file`], or [`Grants::requested`] in a cluster for development.
+    pub usual_grants: fn(&Manifest) -> Grants,
 }
 
 /// Reads, compiles and describes one plugin.
@@ -236,13 +245,20 @@ pub fn load(context: &LoaderContext, path: &Path) -> Result<Loaded, Error> {
         path: path.to_owned(),
         source,
     })?;
-    let grants = grants_of(plugin.manifest(), &context.grants)?;
-    let missing = grants.assess(plugin.manifest()).missing;
+    let grants = grants_of(plugin.manifest(), &context.grants, context.usual_grants)?;
+    let Assessment { missing, reduced } = grants.assess(plugin.manifest());
+    let list = |shortfalls: &[Shortfall]| -> Vec<String> {
+        shortfalls.iter().map(ToString::to_string).collect()
+    };
     if !missing.is_empty() {
         return Err(Error::NotGranted {
             plugin: plugin.manifest().name.clone(),
-            missing: missing.iter().map(ToString::to_string).collect(),
+            missing: list(&missing),
         });
+    }
+    if !reduced.is_empty() {
+        let (plugin, lacking) = (&plugin.manifest().name, list(&reduced));
+        info!(%plugin, ?lacking, "plugin runs with fewer grants than it asks for");
     }
     if let Some(cache) = &context.cache {
         let needs = artifact::Needs {
@@ -273,13 +289,14 @@ fn read(
     Ok(described.configure(config.unwrap_or(&defaults))?)
 }
 
-/// Returns the grants of a plugin given as a file: those given for its name, else [`Grants::for_file`].
+/// Returns the grants of a plugin given as a file: those given for its name, else the usual ones.
 pub fn grants_of(
     manifest: &Manifest,
     given: &BTreeMap<String, Map<String, Value>>,
+    usual: fn(&Manifest) -> Grants,
 ) -> Result<Grants, Error> {
     let Some(given) = given.get(manifest.name.as_str()) else {
-        return Ok(Grants::for_file(manifest));
+        return Ok(usual(manifest));
     };
     resource::grants_of_file(given).map_err(|source| Error::Grants {
         plugin: manifest.name.clone(),

@@ -28,12 +28,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use access::{
-    ChildAccess, CrdAccess, GrantsSpec, ParentAccess, ReadAccess, ReadForm, ReadPlace,
-    ServiceAccountRef,
+    ChildAccess, CrdAccess, GrantsSpec, ParentAccess, PodSecurityLevel, ReadAccess, ReadForm,
+    ReadPlace, ServiceAccountRef,
 };
 pub use convert::{Declared, Origin};
 pub use crd::{NAME as CRD_NAME, crd};
-pub use file::grants_of_file;
+pub use file::{file_of_grants, grants_of_file};
 pub use identity::Identity;
 pub use lines::lines;
 pub use options::{Crds, LimitsSpec, ParentsSpec, RolloutMode, RolloutSpec, VerifySpec};

@@ -19,6 +19,8 @@ pub struct Rules<'a> {
     pub limits: &'a Limits,
     /// The kinds that the cluster serves.
     pub resources: &'a dyn Resources,
+    /// The namespace of the host.
+    pub host_namespace: &'a str,
     /// The parent that the answer is for.
     pub parent: &'a ObjectId,
     /// The phase of the pass.

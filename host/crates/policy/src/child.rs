@@ -5,12 +5,19 @@ use std::{collections::BTreeSet, io};
 use innkeeper_model::{Child, DOMAIN_PREFIX, Generated, Scope, is_dns_label};
 use serde_json::{Map, Value};
 
-use super::{Rejection, Rules, names};
+use super::{
+    Grants, Rejection, Rules, names,
+    pod_security::pod_violations,
+    privilege::{is_credential, is_secret},
+};
 
 /// The maximum number of values that the host generates for one Secret, and of the characters of each. Chosen: more than any
 /// known Secret has, and together far below the limit of an object.
 const GENERATED_MAX: usize = 64;
 const GENERATED_CHARS_MAX: u32 = 1024;
+
+/// The maximum number of broken rules of Pod security in a message. Chosen: more than one container usually breaks.
+const VIOLATIONS_SHOWN_MAX: usize = 8;
 
 /// Metadata fields that a guest must not set, each with the reason.
 const REFUSED_METADATA: [(&str, &str); 11] = [
@@ -50,7 +57,48 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     check_size(&child, rules)?;
     check_object(&child.object)?;
     check_generate(&child)?;
+    check_credential(&child, rules)?;
+    check_pods(&child, rules)?;
     Ok(child)
+}
+
+/// Checks that a Secret is no credential of the cluster, unless the grant confirms it.
+fn check_credential(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
+    let kind = child.kind.group_kind();
+    let secret_type = child.object.get("type").and_then(Value::as_str);
+    let grant = rules.grants.children.get(&kind);
+    match secret_type.filter(|it| is_secret(&kind) && is_credential(it)) {
+        Some(secret_type) if !grant.is_some_and(|grant| grant.privileged) => {
+            Err(Rejection::forbidden(format!(
+                "a Secret of type {secret_type} is a credential of the cluster: the grant for children of kind Secret would need `privileged: true`"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks a Pod or Pod template against the level that the grants state.
+fn check_pods(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
+    let Grants {
+        pod_security: level,
+        service_accounts,
+        ..
+    } = rules.grants;
+    let kind = child.kind.group_kind();
+    let violations = pod_violations(*level, service_accounts, &kind, &child.object);
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let shown = &violations[..violations.len().min(VIOLATIONS_SHOWN_MAX)];
+    let more = match violations.len() - shown.len() {
+        0 => String::new(),
+        count => format!("; and {count} more"),
+    };
+    Err(Rejection::forbidden(format!(
+        "it breaks the level `podSecurity: {}` of the grants: {}{more}",
+        level.as_str(),
+        shown.join("; ")
+    )))
 }
 
 fn check_kind(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
@@ -98,6 +146,11 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
         .resource(&child.kind)
         .map_or(Scope::Namespaced, |resource| resource.scope);
     let parent = rules.parent;
+    if parent.namespace.is_none() && !rules.grants.beyond_parent_namespace {
+        return Err(Rejection::forbidden(format!(
+            "the parent {parent} is cluster-scoped, and a plugin without grants makes children in the namespace of their parent only: give it grants"
+        )));
+    }
     match (
         scope,
         parent.namespace.as_deref(),
@@ -133,6 +186,15 @@ fn place(mut child: Child, rules: &Rules<'_>) -> Result<Child, Rejection> {
         }
         (Scope::Namespaced, Some(own), None) => child.namespace = Some(own.to_owned()),
         (Scope::Cluster, None, None) | (Scope::Namespaced, _, Some(_)) => {}
+    }
+    if let Some(namespace) = &child.namespace
+        && !rules
+            .grants
+            .allows_namespace(namespace, rules.host_namespace)
+    {
+        return Err(Rejection::forbidden(format!(
+            "\"{namespace}\" is a namespace of Kubernetes itself or of the host, and `systemNamespaces` of the grants does not name it"
+        )));
     }
     let is_parent = child.kind.group_kind() == parent.kind
         && child.namespace.as_deref() == parent.namespace.as_deref()
@@ -288,7 +350,7 @@ fn check_generate(child: &Child) -> Result<(), Rejection> {
     if child.generate.is_empty() {
         return Ok(());
     }
-    if !(child.kind.group.is_empty() && &*child.kind.kind == "Secret") {
+    if !is_secret(&child.kind.group_kind()) {
         return Err(Rejection::output(format!(
             "`generate` is for Secrets only, this is a {}",
             child.kind

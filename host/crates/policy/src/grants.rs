@@ -6,7 +6,10 @@ use innkeeper_model::{
     Access, Expression, GroupKind, Manifest, ReadKind, ReadScope, Scope, Selector,
 };
 
-use super::privilege::{is_built_in, is_privileged, is_secret};
+use super::{
+    PodSecurity,
+    privilege::{is_built_in, is_privileged, is_secret, needs_no_grant},
+};
 
 /// A granted kind of parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,38 +88,103 @@ pub struct Grants {
     pub children: BTreeMap<GroupKind, ChildGrant>,
     /// Reads that it may make.
     pub reads: Vec<ReadGrant>,
+    /// The level that Pods and Pod templates of its children must meet.
+    pub pod_security: PodSecurity,
+    /// The service accounts that Pods of its children may use, besides `default`.
+    pub service_accounts: BTreeSet<String>,
+    /// The system namespaces in which it may work, see [`is_system_namespace`].
+    pub system_namespaces: BTreeSet<String>,
+    /// True if its cluster-scoped parents may have children. They can be in every namespace but the system namespaces
+    /// that are not granted.
+    pub beyond_parent_namespace: bool,
+}
+
+/// Returns true for a namespace of Kubernetes itself, `kube-*`, and for the host's own.
+///
+/// Objects in it can decide about the whole cluster, so plugins work in it only if a grant names it.
+pub fn is_system_namespace(namespace: &str, host: &str) -> bool {
+    namespace == host || namespace.starts_with("kube-")
 }
 
 impl Grants {
-    /// Returns the grants of a plugin that is given as a file: everything it requests, except privileged kinds, parents
-    /// and definitions of kinds that are part of Kubernetes, and full access to Secrets.
-    pub fn for_file(manifest: &Manifest) -> Self {
-        let ordinary = |kind: &GroupKind| !is_privileged(kind);
-        let custom = |kind: &GroupKind| ordinary(kind) && !is_built_in(kind);
+    /// Returns everything that the plugin requests, with the confirmations that privileged and built-in kinds need. Secrets
+    /// are never parents, and built-in kinds have no definitions.
+    pub fn requested(manifest: &Manifest) -> Self {
         let parents = manifest.parents.iter().map(|one| one.kind.group_kind());
-        let children = manifest.children.iter().map(|one| one.kind.group_kind());
+        let parents = parents.filter(|kind| !is_secret(kind)).map(|kind| {
+            let grant = ParentGrant {
+                built_in: is_built_in(&kind),
+                privileged: is_privileged(&kind),
+            };
+            (kind, grant)
+        });
+        let parents: BTreeMap<_, _> = parents.collect();
         let crds = manifest.crds.iter().filter_map(crd_kind);
+        let crds = crds.filter(|kind| !is_built_in(kind) && !parents.contains_key(kind));
+        let crds = crds.map(|kind| {
+            let privileged = is_privileged(&kind);
+            (kind, CrdGrant { privileged })
+        });
+        let children = manifest.children.iter().map(|one| one.kind.group_kind());
+        let children = children.map(|kind| {
+            let grant = ChildGrant {
+                adopt: false,
+                privileged: is_privileged(&kind),
+            };
+            (kind, grant)
+        });
         let reads = manifest.reads.iter().map(|asked| {
             let kind = asked.kind.group_kind();
-            let access = if is_secret(&kind) {
-                asked.access.max(Access::Hash)
-            } else {
-                asked.access
-            };
             ReadGrant {
+                privileged: is_privileged(&kind),
                 kind,
-                access,
+                access: asked.access,
                 scope: asked.scope.clone(),
                 label_selector: asked.label_selector.clone(),
-                privileged: false,
             }
         });
         Self {
-            parents: parents.filter(custom).map(plain).collect(),
-            crds: crds.filter(custom).map(plain).collect(),
-            children: children.filter(ordinary).map(plain).collect(),
-            reads: reads.filter(|read| ordinary(&read.kind)).collect(),
+            crds: crds.collect(),
+            children: children.collect(),
+            reads: reads.collect(),
+            parents,
+            beyond_parent_namespace: true,
+            ..Self::default()
         }
+    }
+
+    /// Returns the requests of the plugin without privileged kinds, parents that are part of Kubernetes, and the values of
+    /// Secrets: the proposal for an administrator who has stated no grants.
+    pub fn proposed(manifest: &Manifest) -> Self {
+        let mut grants = Self::requested(manifest);
+        let is_ordinary = |grant: &ParentGrant| !grant.built_in && !grant.privileged;
+        grants.parents.retain(|_, grant| is_ordinary(grant));
+        grants.crds.retain(|_, grant| !grant.privileged);
+        grants.children.retain(|_, grant| !grant.privileged);
+        grants.reads.retain(|grant| !grant.privileged);
+        for read in &mut grants.reads {
+            if is_secret(&read.kind) {
+                read.access = read.access.max(Access::Hash);
+            }
+        }
+        grants
+    }
+
+    /// Returns the grants of a plugin that is given as a file without grants: the part of [`Grants::proposed`] with which it
+    /// cannot leave the namespaces of its parents, and can neither run Pods nor redirect traffic in them.
+    pub fn for_file(manifest: &Manifest) -> Self {
+        let mut grants = Self::proposed(manifest);
+        grants.children.retain(|kind, _| needs_no_grant(kind));
+        for read in &mut grants.reads {
+            read.scope = ReadScope::ParentNamespace;
+        }
+        grants.beyond_parent_namespace = false;
+        grants
+    }
+
+    /// Returns true if the plugin may serve parents and make children in a namespace; `host` is the host's own.
+    pub fn allows_namespace(&self, namespace: &str, host: &str) -> bool {
+        !is_system_namespace(namespace, host) || self.system_namespaces.contains(namespace)
     }
 
     /// Returns true if a parent of this kind is allowed; a Secret never is.
@@ -203,11 +271,6 @@ impl Grants {
 /// Returns true if a grant, with or without `privileged: true`, covers the kind.
 fn suffices(kind: &GroupKind, privileged: bool) -> bool {
     privileged || !is_privileged(kind)
-}
-
-/// Returns a grant of the kind without any further field set.
-fn plain<T: Default>(kind: GroupKind) -> (GroupKind, T) {
-    (kind, T::default())
 }
 
 /// Returns the kind that a CustomResourceDefinition defines.

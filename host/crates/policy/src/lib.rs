@@ -12,6 +12,8 @@ mod child;
 mod grants;
 mod names;
 mod order;
+mod pod_security;
+mod powers;
 mod privilege;
 mod rejection;
 mod report;
@@ -22,7 +24,8 @@ mod tests;
 pub use answer::{Rules, check, check_fault};
 pub use assessment::{Assessment, Shortfall};
 pub use checked::Checked;
-pub use grants::{ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant};
+pub use grants::{ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, is_system_namespace};
+pub use pod_security::{PodSecurity, makes_pods, pod_violations};
 pub use privilege::{
     BUILT_IN_GROUPS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS, is_built_in, is_privileged,
     is_secret,

@@ -37,6 +37,23 @@ pub const BUILT_IN_GROUPS: [&str; 17] = [
     "storage.k8s.io",
 ];
 
+/// Kinds of Kubernetes that a plugin may make in the namespaces of its parents without a grant. They run nothing, give no
+/// permission, take no quota from others and redirect no traffic of others.
+const HARMLESS_KINDS: [(&str, &str); 6] = [
+    ("", "ConfigMap"),
+    ("", "PersistentVolumeClaim"),
+    ("", "Secret"),
+    ("", "Service"),
+    ("autoscaling", "HorizontalPodAutoscaler"),
+    ("policy", "PodDisruptionBudget"),
+];
+
+/// The types of Secrets that are credentials of the cluster itself.
+const CREDENTIAL_TYPES: [&str; 2] = [
+    "bootstrap.kubernetes.io/token",
+    "kubernetes.io/service-account-token",
+];
+
 /// Returns true if a grant of this kind must set `privileged: true`.
 pub fn is_privileged(kind: &GroupKind) -> bool {
     PRIVILEGED_GROUPS.contains(&&*kind.group)
@@ -51,4 +68,15 @@ pub fn is_built_in(kind: &GroupKind) -> bool {
 /// Returns true if the kind is Secret, which is never a parent and which guests see as hashes by default.
 pub fn is_secret(kind: &GroupKind) -> bool {
     kind.group.is_empty() && &*kind.kind == "Secret"
+}
+
+/// Returns true if a plugin without grants may make children of this kind. The power of a custom kind is not known here.
+pub(super) fn needs_no_grant(kind: &GroupKind) -> bool {
+    !is_built_in(kind) || HARMLESS_KINDS.contains(&(&*kind.group, &*kind.kind))
+}
+
+/// Returns true if a Secret of this type is a credential of the cluster: the controllers of Kubernetes fill it with the
+/// token of a service account, or it admits nodes.
+pub(super) fn is_credential(secret_type: &str) -> bool {
+    CREDENTIAL_TYPES.contains(&secret_type)
 }

@@ -20,6 +20,8 @@ pub enum NotSelected {
     ByItsLabels,
     /// The namespace selector does not match the labels of its namespace.
     ByItsNamespace,
+    /// It is in a system namespace that the grants do not name.
+    InSystemNamespace,
 }
 
 impl Selection {
@@ -50,11 +52,12 @@ impl Selection {
 }
 
 impl NotSelected {
-    /// Returns the field of the Plugin that holds the selector.
+    /// Returns the field of the Plugin that decides it.
     pub const fn field(self) -> &'static str {
         match self {
             Self::ByItsLabels => "spec.parents.labelSelector",
             Self::ByItsNamespace => "spec.parents.namespaceSelector",
+            Self::InSystemNamespace => "spec.grants.systemNamespaces",
         }
     }
 }

@@ -8,6 +8,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Map, Value, json};
 
 mod grants;
+mod pods;
 
 use innkeeper_model::{
     Access, ApplyPolicy, Child, ChildKind, Condition, ConditionStatus, Desired, Event, EventType,
@@ -149,7 +150,7 @@ struct Scene {
 
 fn scene() -> Scene {
     let manifest = manifest();
-    let mut grants = Grants::for_file(&manifest);
+    let mut grants = Grants::proposed(&manifest);
     let privileged = ChildGrant {
         privileged: true,
         ..ChildGrant::default()
@@ -181,6 +182,7 @@ impl Scene {
             grants: &self.grants,
             limits: &self.limits,
             resources: &Cluster,
+            host_namespace: "innkeeper-system",
             parent: &self.parent,
             phase: self.phase,
         }

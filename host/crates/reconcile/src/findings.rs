@@ -260,14 +260,25 @@ impl<'a> Findings<'a> {
             return Conclusion::silent(Next::UntilChanged);
         };
         let (field, plugin) = (why.field(), self.plugin);
-        let (whose, label) = match (why, parent.namespace.as_deref()) {
-            (NotSelected::ByItsNamespace, Some(name)) => {
-                (format!("of its namespace {name}"), "the namespace")
-            }
-            _ => ("of this object".to_owned(), "it"),
+        let namespace = parent.namespace.as_deref().unwrap_or_default();
+        let (cause, remedy) = match why {
+            NotSelected::ByItsLabels => (
+                "does not select the labels of this object".to_owned(),
+                "label it or change the selector",
+            ),
+            NotSelected::ByItsNamespace => (
+                format!("does not select the labels of its namespace {namespace}"),
+                "label the namespace or change the selector",
+            ),
+            NotSelected::InSystemNamespace => (
+                format!(
+                    "does not name {namespace}, a namespace of Kubernetes itself or of the host"
+                ),
+                "add the namespace to the grants",
+            ),
         };
         let message = format!(
-            "{field} of Plugin {plugin} does not select the labels {whose}: the host no longer reconciles the object, and its children stay as they are; label {label} or change the selector to resume"
+            "{field} of Plugin {plugin} {cause}: the host no longer reconciles the object, and its children stay as they are; {remedy} to resume"
         );
         let synced = plan::synced(ConditionStatus::Unknown, reason::NOT_SELECTED, message);
         let ready = Condition {

@@ -77,6 +77,11 @@ impl Inventory {
         })
     }
 
+    /// The host's namespace, which holds the inventory.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Reads the kinds of one plugin again, for a host that takes the plugin over from another host.
     pub async fn refresh(&self, cluster: &Cluster, plugin: &PluginName) -> Result<(), Error> {
         let _writing = self.writing.lock().await;

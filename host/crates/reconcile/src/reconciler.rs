@@ -10,6 +10,7 @@ use std::{
 
 use innkeeper_cluster::{Cause, Registration};
 use innkeeper_model::{Gvk, Object, ObjectId, PluginName};
+use innkeeper_policy::Grants;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{Instrument, debug, info_span};
@@ -208,10 +209,17 @@ impl Reconciler {
         dry_run::run(&self.context, candidate, parents).await
     }
 
+    /// Returns the grants of the active revision.
+    pub fn grants(&self) -> Arc<Grants> {
+        Arc::clone(&self.context.active.current().serving.grants)
+    }
+
     /// Returns if the plugin selects a parent, as far as that is known; subscribes to nothing.
     pub fn selects(&self, parent: &Object) -> Option<bool> {
         let epoch = self.context.active.current();
-        selection::selects(&epoch.serving, &self.context.registration, parent)
+        let host_namespace = self.context.shared.inventory.namespace();
+        let registration = &self.context.registration;
+        selection::selects(&epoch.serving, host_namespace, registration, parent)
     }
 
     /// Returns the number of passes of the active revision that ended with a fault of the guest.
@@ -233,13 +241,13 @@ impl Reconciler {
 
     /// Returns the number of parents, without those that are known not to be selected.
     pub fn parent_count(&self) -> usize {
-        let Context {
-            registration,
-            active,
-            ..
-        } = &self.context;
+        let registration = &self.context.registration;
+        let serving = &self.context.active.current().serving;
+        let host_namespace = self.context.shared.inventory.namespace();
         let mut parents = registration.parents();
-        if !active.current().serving.selection.is_all() {
+        parents
+            .retain(|id| selection::is_allowed(serving, host_namespace, id.namespace.as_deref()));
+        if !serving.selection.is_all() {
             let parent = |id: &ObjectId| registration.parent(id);
             parents.retain(|id| parent(id).is_some_and(|it| self.selects(&it) != Some(false)));
         }

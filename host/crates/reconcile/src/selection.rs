@@ -25,12 +25,21 @@ pub(super) enum Choice {
     NotCached(Gvk),
 }
 
+/// Returns true if the plugin may serve parents in this namespace, or without one.
+pub(super) fn is_allowed(serving: &Serving, host_namespace: &str, namespace: Option<&str>) -> bool {
+    namespace.is_none_or(|name| serving.grants.allows_namespace(name, host_namespace))
+}
+
 /// Returns true if the plugin selects a parent, none while that is unknown; subscribes to nothing.
 pub(super) fn selects(
     serving: &Serving,
+    host_namespace: &str,
     registration: &Registration,
     parent: &Object,
 ) -> Option<bool> {
+    if !is_allowed(serving, host_namespace, parent.namespace.as_deref()) {
+        return Some(false);
+    }
     let selection = &serving.selection;
     if selection.is_all() {
         return Some(true);
@@ -53,9 +62,14 @@ pub(super) fn selects(
 /// Decides if the plugin selects a parent, and subscribes the parent to the namespace that this depends on.
 pub(super) fn choose(
     serving: &Serving,
+    host_namespace: &str,
     registration: &Registration,
     parent: &Object,
 ) -> (Choice, Recording) {
+    if !is_allowed(serving, host_namespace, parent.namespace.as_deref()) {
+        let why = NotSelected::InSystemNamespace;
+        return (Choice::NotSelected(why), Recording::default());
+    }
     let selection = &serving.selection;
     if selection.is_all() {
         return (Choice::Selected, Recording::default());
@@ -96,10 +110,11 @@ pub(super) fn choose(
 pub(super) fn may_be_told(
     plugin: &PluginName,
     serving: &Serving,
+    host_namespace: &str,
     registration: &Registration,
     parent: &Object,
 ) -> bool {
-    match choose(serving, registration, parent).0 {
+    match choose(serving, host_namespace, registration, parent).0 {
         Choice::Selected => true,
         Choice::NotSelected(_) | Choice::NotSeen => false,
         Choice::NotCached(_) => is_unclaimed(plugin, parent),

@@ -169,7 +169,7 @@ pub(crate) fn parent(namespace: &str) -> ObjectId {
 pub(crate) fn serving_of(guest: Guest) -> Serving {
     let described = described(&engine(Metering::Epochs), &guest.build());
     let plugin: Plugin = described.configure(&Map::new()).unwrap();
-    let grants = Grants::for_file(plugin.manifest());
+    let grants = Grants::proposed(plugin.manifest());
     Serving::new(
         Arc::new(plugin),
         Arc::new(grants),

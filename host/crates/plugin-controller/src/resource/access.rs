@@ -38,6 +38,21 @@ pub struct GrantsSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub reads: Vec<ReadAccess>,
+    /// The level of the Pod Security Standards that Pods and Pod templates of children must meet.
+    ///
+    /// Custom kinds that make Pods are not checked, because their Pods are not known.
+    #[serde(default)]
+    pub pod_security: PodSecurityLevel,
+    /// Service accounts that Pods of children may use, besides the account default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    #[x_kube(validation = NAME.rule_for_all())]
+    pub service_accounts: Vec<String>,
+    /// System namespaces in which it may serve parents and make children: those of Kubernetes, kube-*, and the host's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+    #[x_kube(validation = NAMESPACE.rule_for_all())]
+    pub system_namespaces: Vec<String>,
     /// Writes children as this account instead of as the host.
     ///
     /// The account has to name this Plugin in its annotation innkeeper.dev/plugins.
@@ -50,7 +65,7 @@ fn by_kind() -> ListMerge {
     ListMerge::Map(vec!["group".to_owned(), "kind".to_owned()])
 }
 
-/// Defines the access to one kind: the kind, further fields, and the mark of a privileged kind.
+/// Defines the access to one kind: the kind and further fields, with the mark of a privileged kind.
 macro_rules! access {
     ($(#[$meta:meta])* $name:ident { $($fields:tt)* }) => {
         #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
@@ -68,9 +83,6 @@ macro_rules! access {
             #[x_kube(validation = KIND.rule())]
             pub kind: String,
             $($fields)*
-            /// Has to be true for a privileged kind.
-            #[serde(default)]
-            pub privileged: bool,
         }
 
         impl $name {
@@ -93,6 +105,9 @@ access! {
         /// Has to be true for a kind of Kubernetes itself.
         #[serde(default)]
         pub builtin: bool,
+        /// Has to be true for a privileged kind.
+        #[serde(default)]
+        pub privileged: bool,
     }
 }
 
@@ -102,7 +117,11 @@ access! {
         validation = Rule::new(format!("!({})", is_built_in()))
             .message("kinds of Kubernetes itself have no CustomResourceDefinition")
     )]
-    CrdAccess {}
+    CrdAccess {
+        /// Has to be true for a privileged kind.
+        #[serde(default)]
+        pub privileged: bool,
+    }
 }
 
 access! {
@@ -111,6 +130,10 @@ access! {
         /// Lets a parent with the annotation innkeeper.dev/adopt take over objects that have no owner.
         #[serde(default)]
         pub adopt: bool,
+        /// Has to be true for a privileged kind, and lets children of kind Secret be tokens of service accounts and
+        /// bootstrap tokens.
+        #[serde(default)]
+        pub privileged: bool,
     }
 }
 
@@ -139,7 +162,23 @@ access! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(length(min = 1, max = 1024))]
         pub label_selector: Option<String>,
+        /// Has to be true for a privileged kind.
+        #[serde(default)]
+        pub privileged: bool,
     }
+}
+
+/// A level of the Pod Security Standards.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum PodSecurityLevel {
+    /// Hardened Pods only.
+    #[default]
+    Restricted,
+    /// Pods without known escalations of privileges.
+    Baseline,
+    /// All Pods, which includes Pods that take over their node.
+    Privileged,
 }
 
 /// The part of an object that the plugin sees.

@@ -7,7 +7,9 @@ use std::{sync::LazyLock, time::Duration};
 use innkeeper_model::{
     Access, Digest, Limits, PluginName, ReadScope, Selector, is_valid_selector, parse_selector,
 };
-use innkeeper_policy::{ChildGrant, CrdGrant, Grants, ParentGrant, ReadGrant, Selection};
+use innkeeper_policy::{
+    ChildGrant, CrdGrant, Grants, ParentGrant, PodSecurity, ReadGrant, Selection,
+};
 use innkeeper_schema::{self as schema, Admitted, RejectionCause, Schema};
 use innkeeper_source::{PublicKey, Reference};
 use jiff::Timestamp;
@@ -17,7 +19,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ConfigMapSource, Error, FileSource, GrantsSpec, HttpSource, Identity, LimitsSpec, OciSource,
-    ParentsSpec, Plugin, ReadAccess, ReadForm, ReadPlace, RolloutSpec, SourceSpec, Terms, crd,
+    ParentsSpec, Plugin, PodSecurityLevel, ReadAccess, ReadForm, ReadPlace, RolloutSpec,
+    SourceSpec, Terms, crd,
     forms::{bytes, time},
     source::{PULL_INTERVAL_DEFAULT, PullPolicy},
 };
@@ -227,6 +230,14 @@ impl GrantsSpec {
             crds: crds.collect(),
             children: children.collect(),
             reads: reads.collect::<Result<_, _>>()?,
+            pod_security: match self.pod_security {
+                PodSecurityLevel::Restricted => PodSecurity::Restricted,
+                PodSecurityLevel::Baseline => PodSecurity::Baseline,
+                PodSecurityLevel::Privileged => PodSecurity::Privileged,
+            },
+            service_accounts: self.service_accounts.iter().cloned().collect(),
+            system_namespaces: self.system_namespaces.iter().cloned().collect(),
+            beyond_parent_namespace: true,
         })
     }
 }

@@ -1,9 +1,10 @@
-//! Grants from a file, for plugins that are given as files.
+//! Grants in a file, for plugins that are given as files.
 
-use innkeeper_policy::Grants;
+use innkeeper_model::{GroupKind, ReadScope};
+use innkeeper_policy::{Grants, ReadGrant, makes_pods};
 use serde_json::{Map, Value, json};
 
-use super::{Error, Plugin, convert::admit};
+use super::{Error, Plugin, ReadPlace, convert::admit};
 
 /// The path of the fields in the resource; messages about a file omit it.
 const PREFIX: &str = "spec.grants.";
@@ -38,4 +39,66 @@ pub fn grants_of_file(grants: &Map<String, Value>) -> Result<Grants, Error> {
     let text = Value::Object(admitted.object).to_string();
     let plugin = Plugin::read(&text)?;
     plugin.spec.grants.unwrap_or_default().grants("grants")
+}
+
+/// Returns grants in the form of `spec.grants`, without the fields that have their default.
+pub fn file_of_grants(grants: &Grants) -> Map<String, Value> {
+    let parents = grants.parents.iter().map(|(kind, grant)| {
+        let flags = [
+            ("builtin", grant.built_in),
+            ("privileged", grant.privileged),
+        ];
+        entry(kind, &flags)
+    });
+    let crds = grants.crds.iter();
+    let crds = crds.map(|(kind, grant)| entry(kind, &[("privileged", grant.privileged)]));
+    let children = grants.children.iter().map(|(kind, grant)| {
+        let flags = [("adopt", grant.adopt), ("privileged", grant.privileged)];
+        entry(kind, &flags)
+    });
+    let mut fields = Map::from_iter([
+        ("parents".to_owned(), parents.collect()),
+        ("crds".to_owned(), crds.collect()),
+        ("children".to_owned(), children.collect()),
+        ("reads".to_owned(), grants.reads.iter().map(read).collect()),
+        ("serviceAccounts".to_owned(), json!(grants.service_accounts)),
+        (
+            "systemNamespaces".to_owned(),
+            json!(grants.system_namespaces),
+        ),
+    ]);
+    fields.retain(|_, list| list.as_array().is_some_and(|list| !list.is_empty()));
+    if grants.children.keys().any(makes_pods) {
+        let level = json!(grants.pod_security.as_str());
+        fields.insert("podSecurity".to_owned(), level);
+    }
+    fields
+}
+
+/// Returns the entry of a kind with the flags that are true.
+fn entry(kind: &GroupKind, flags: &[(&str, bool)]) -> Value {
+    let mut entry = json!({"group": &*kind.group, "kind": &*kind.kind});
+    for (flag, _) in flags.iter().filter(|(_, is_set)| *is_set) {
+        entry[*flag] = true.into();
+    }
+    entry
+}
+
+fn read(grant: &ReadGrant) -> Value {
+    let mut entry = entry(&grant.kind, &[("privileged", grant.privileged)]);
+    entry["access"] = json!(grant.access.to_string());
+    let place = match &grant.scope {
+        ReadScope::ParentNamespace => ReadPlace::ParentNamespace,
+        ReadScope::Cluster => ReadPlace::Cluster,
+        ReadScope::Namespaces(names) => {
+            let names = names.iter().map(|name| Value::from(&**name));
+            entry["namespaces"] = names.collect();
+            ReadPlace::Namespaces
+        }
+    };
+    entry["scope"] = json!(place);
+    if !grant.label_selector.selects_all() {
+        entry["labelSelector"] = grant.label_selector.to_string().into();
+    }
+    entry
 }

@@ -7,7 +7,7 @@ use innkeeper_model::{
     Access, ChildKind, GroupKind, Gvk, Limits, Manifest, ParentKind, PluginName, ReadKind,
     ReadScope, Scope, SelectorExt, parse_selector, yaml,
 };
-use innkeeper_policy::{Grants, ReadGrant, Selection};
+use innkeeper_policy::{Grants, PodSecurity, ReadGrant, Selection};
 use innkeeper_schema::Schema;
 use serde_json::{Map, Value, json};
 
@@ -110,7 +110,7 @@ fn a_spec_with_nothing_but_a_source_has_every_default() {
     assert_eq!(identity, Identity::default());
     assert_eq!(config, Map::new());
     assert_eq!(terms.limits, Limits::default());
-    assert_eq!(terms.grants, Grants::default());
+    assert_eq!(terms.grants, no_grants());
     assert_eq!(terms.parents, Selection::default());
     assert_eq!(terms.field_manager, "innkeeper:memcached");
     assert_eq!(terms.service_account, None);
@@ -759,7 +759,7 @@ fn grants_of_a_file_are_those_of_a_spec() {
     let mut of_file = grants.clone();
     of_file.remove("serviceAccountRef");
     assert_eq!(grants_of_file(&of_file).unwrap(), in_spec);
-    assert_eq!(grants_of_file(&Map::new()).unwrap(), Grants::default());
+    assert_eq!(grants_of_file(&Map::new()).unwrap(), no_grants());
 
     for (grants, expected) in [
         (
@@ -789,6 +789,69 @@ fn grants_of_a_file_are_those_of_a_spec() {
     ] {
         let error = grants_of_file(&grants).unwrap_err();
         expected.assert_eq(&chain(&error));
+    }
+}
+
+/// Stated grants that allow nothing.
+fn no_grants() -> Grants {
+    Grants {
+        beyond_parent_namespace: true,
+        ..Grants::default()
+    }
+}
+
+#[test]
+fn grants_are_written_as_they_are_read() {
+    let given = object(json!({
+        "parents": [
+            {"group": "apps", "kind": "Deployment", "builtin": true},
+            {"group": "example.com", "kind": "Pond"},
+            {"group": "innkeeper.dev", "kind": "Plugin", "privileged": true},
+        ],
+        "crds": [{"group": "example.com", "kind": "Lake"}],
+        "children": [
+            {"group": "", "kind": "Node", "privileged": true},
+            {"group": "", "kind": "Pod", "adopt": true},
+        ],
+        "reads": [
+            {"group": "", "kind": "Secret", "access": "hash", "scope": "Namespaces", "namespaces": ["a", "b"]},
+            {"group": "", "kind": "Pod", "access": "metadata", "scope": "Cluster", "labelSelector": "a=b"},
+            {"group": "", "kind": "Node", "access": "full", "scope": "ParentNamespace", "privileged": true},
+        ],
+        "podSecurity": "baseline",
+        "serviceAccounts": ["builder", "web.app"],
+        "systemNamespaces": ["kube-system"],
+    }));
+    let grants = grants_of_file(&given).unwrap();
+    assert_eq!(file_of_grants(&grants), given);
+    assert_eq!(file_of_grants(&no_grants()), Map::new());
+    // Without a kind that makes Pods, the level says nothing.
+    let config_map = object(json!({"children": [{"group": "", "kind": "ConfigMap"}]}));
+    let grants = grants_of_file(&config_map).unwrap();
+    assert_eq!(grants.pod_security, PodSecurity::Restricted);
+    assert_eq!(file_of_grants(&grants), config_map);
+}
+
+#[test]
+fn names_and_levels_in_grants_are_checked() {
+    for (grants, expected) in [
+        (json!({"podSecurity": "strict"}), "podSecurity"),
+        (json!({"serviceAccounts": ["A"]}), "serviceAccounts"),
+        (
+            json!({"systemNamespaces": ["kube.system"]}),
+            "systemNamespaces",
+        ),
+    ] {
+        let error = grants_of_file(&object(grants)).unwrap_err();
+        assert!(chain(&error).contains(expected), "{}", chain(&error));
+    }
+}
+
+#[test]
+fn proposed_and_requested_grants_can_be_written_and_read() {
+    let manifest = manifest();
+    for grants in [Grants::requested(&manifest), Grants::proposed(&manifest)] {
+        assert_eq!(grants_of_file(&file_of_grants(&grants)).unwrap(), grants);
     }
 }
 

@@ -45,9 +45,9 @@ fn lines(shortfalls: &[Shortfall]) -> String {
 }
 
 #[test]
-fn a_file_gets_its_requests_except_privileged_kinds_and_secrets() {
+fn proposed_grants_are_the_requests_except_privileged_kinds_and_secrets() {
     let manifest = manifest();
-    let grants = Grants::for_file(&manifest);
+    let grants = Grants::proposed(&manifest);
     assert!(grants.allows_parent(&kind("example.dev", "Web")));
     assert!(grants.allows_crd(&kind("example.dev", "Related")));
     assert!(grants.allows_crd(&kind("example.dev", "Web")));
@@ -67,6 +67,165 @@ fn a_file_gets_its_requests_except_privileged_kinds_and_secrets() {
         full reads of Secret as asked for (granted: hash)
         metadata reads of Node (a privileged kind)"#]]
     .assert_eq(&lines(&assessment.reduced));
+}
+
+/// A manifest that asks for these children, and for these reads besides those of [`manifest`].
+fn asking(children: &[(&str, &str)], reads: Vec<ReadKind>) -> Manifest {
+    let children = children.iter();
+    Manifest {
+        children: children
+            .map(|(api_version, kind)| kind_of_child(api_version, kind, false))
+            .collect(),
+        reads,
+        ..manifest()
+    }
+}
+
+#[test]
+fn a_file_without_grants_makes_no_pods_and_redirects_no_traffic() {
+    let denied = [
+        ("v1", "Pod"),
+        ("v1", "PodTemplate"),
+        ("v1", "ReplicationController"),
+        ("apps/v1", "DaemonSet"),
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+        ("apps/v1", "ControllerRevision"),
+        ("batch/v1", "CronJob"),
+        ("batch/v1", "Job"),
+        ("v1", "Endpoints"),
+        ("discovery.k8s.io/v1", "EndpointSlice"),
+        ("v1", "ResourceQuota"),
+        ("v1", "LimitRange"),
+        ("coordination.k8s.io/v1", "Lease"),
+        ("networking.k8s.io/v1", "Ingress"),
+        ("networking.k8s.io/v1", "NetworkPolicy"),
+        ("scheduling.k8s.io/v1", "PriorityClass"),
+        ("storage.k8s.io/v1", "StorageClass"),
+        ("v1", "ServiceAccount"),
+        ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ];
+    let allowed = [
+        ("v1", "ConfigMap"),
+        ("v1", "PersistentVolumeClaim"),
+        ("v1", "Secret"),
+        ("v1", "Service"),
+        ("autoscaling/v2", "HorizontalPodAutoscaler"),
+        ("policy/v1", "PodDisruptionBudget"),
+        ("example.dev/v1", "Web"),
+    ];
+    let manifest = asking(&[&denied[..], &allowed].concat(), Vec::new());
+    let grants = Grants::for_file(&manifest);
+    let is_allowed = |(api_version, kind): &(&str, &str)| {
+        grants.allows_child(&gvk(api_version, kind).group_kind())
+    };
+    for kind in &denied {
+        assert!(!is_allowed(kind), "{kind:?}");
+    }
+    for kind in &allowed {
+        assert!(is_allowed(kind), "{kind:?}");
+    }
+    assert!(!grants.children[&secret()].privileged);
+    assert!(!grants.beyond_parent_namespace);
+    assert_eq!(grants.system_namespaces, std::collections::BTreeSet::new());
+}
+
+#[test]
+fn a_file_without_grants_reads_only_the_namespaces_of_its_parents() {
+    let asked = vec![
+        read("v1", "Secret", Access::Full, ReadScope::Cluster),
+        read("v1", "ConfigMap", Access::Full, ReadScope::Cluster),
+        read("v1", "Pod", Access::Metadata, ReadScope::ParentNamespace),
+    ];
+    let manifest = asking(&[], asked);
+    let grants = Grants::for_file(&manifest);
+    let reads = grants.reads_for(&manifest);
+    assert_eq!(reads.len(), 3);
+    for read in reads {
+        assert_eq!(read.scope, ReadScope::ParentNamespace, "{read:?}");
+        assert!(read.access != Access::Full || &*read.kind.kind == "ConfigMap");
+    }
+    // A cluster-scoped parent gives no access to Secrets either.
+    assert_eq!(grants.child_access(&secret(), Scope::Cluster), Access::Hash);
+}
+
+#[test]
+fn requested_grants_cover_all_requests_with_their_confirmations() {
+    let mut manifest = manifest();
+    let grants = Grants::requested(&manifest);
+    assert_eq!(grants.assess(&manifest), Assessment::default());
+    assert!(grants.allows_child(&kind("rbac.authorization.k8s.io", "Role")));
+    assert_eq!(grants.pod_security, PodSecurity::Restricted);
+    assert_eq!(
+        grants.child_access(&secret(), Scope::Namespaced),
+        Access::Full
+    );
+    manifest.parents[0].kind = gvk("apps/v1", "Deployment");
+    assert!(Grants::requested(&manifest).allows_parent(&kind("apps", "Deployment")));
+    manifest.parents[0].kind = gvk("v1", "Secret");
+    assert!(!Grants::requested(&manifest).allows_parent(&secret()));
+}
+
+#[test]
+fn system_namespaces_are_served_only_by_name() {
+    let mut grants = Grants::requested(&manifest());
+    for namespace in ["kube-system", "kube-", "inn"] {
+        assert!(!grants.allows_namespace(namespace, "inn"), "{namespace}");
+    }
+    for namespace in ["default", "kube", "mykube-system", "innkeeper-system"] {
+        assert!(grants.allows_namespace(namespace, "inn"), "{namespace}");
+    }
+    grants.system_namespaces.insert("inn".to_owned());
+    assert!(grants.allows_namespace("inn", "inn"));
+    assert!(!grants.allows_namespace("kube-system", "inn"));
+}
+
+#[test]
+fn grants_are_described_in_plain_words() {
+    let asked = vec![
+        read("v1", "Secret", Access::Full, ReadScope::ParentNamespace),
+        read("v1", "ConfigMap", Access::Hash, ReadScope::Cluster),
+        read("v1", "Node", Access::Metadata, ReadScope::Cluster),
+    ];
+    let children = [
+        ("v1", "Secret"),
+        ("v1", "Service"),
+        ("apps/v1", "Deployment"),
+        ("batch/v1", "Job"),
+        ("v1", "ResourceQuota"),
+        ("rbac.authorization.k8s.io/v1", "Role"),
+        ("example.dev/v1", "Web"),
+    ];
+    let manifest = asking(&children, asked);
+    let mut grants = Grants::requested(&manifest);
+    expect![[r#"
+        can run Pods of any image as the service account default of the namespace, at podSecurity: restricted, through Deployment.apps, Job.batch
+        can read every Secret and ConfigMap of the namespaces of its children, by mounting them in Pods
+        can change the cluster itself or the permissions in it, through Role.rbac.authorization.k8s.io
+        can redirect or block network traffic, through Service
+        can hold up the work of others, through ResourceQuota
+        can make custom objects, whose effect depends on their controllers: Web.example.dev
+        can read the values of all objects of Secret in the namespaces of its parents
+        can read the metadata of all objects of Node in the whole cluster
+        can make its children in every namespace but kube-* and that of the host"#]]
+    .assert_eq(&grants.powers(&manifest).join("\n"));
+
+    grants.pod_security = PodSecurity::Privileged;
+    grants.service_accounts = ["deployer".to_owned()].into();
+    grants.system_namespaces = ["kube-system".to_owned()].into();
+    grants.children.get_mut(&secret()).unwrap().privileged = true;
+    let powers = grants.powers(&manifest).join("\n");
+    for part in [
+        "as the service accounts default, deployer of the namespace, at podSecurity: privileged",
+        "can take over every node that runs its Pods",
+        "can get the token of every service account",
+        "works in the system namespaces kube-system",
+    ] {
+        assert!(powers.contains(part), "{powers}");
+    }
+    let none = Grants::for_file(&reading(Vec::new())).powers(&reading(Vec::new()));
+    assert_eq!(none, [""; 0]);
 }
 
 #[test]
@@ -156,6 +315,7 @@ fn a_confirmation_on_one_grant_does_not_cover_another() {
             privileged.clone(),
             read_grant(kind("", "Node"), Access::Full, ReadScope::Cluster),
         ],
+        ..Grants::default()
     };
     assert!(!grants.allows_parent(&role));
     assert!(!grants.allows_child(&role));

@@ -59,6 +59,7 @@ impl Pass<'_, ()> {
             grants: &serving.grants,
             limits: &serving.limits,
             resources: &*self.context.shared.resources,
+            host_namespace: self.context.shared.inventory.namespace(),
             parent: self.id,
             phase,
         };

@@ -76,8 +76,10 @@ impl<'a> Pass<'a, ()> {
             }
             cluster::Observed::NotReady { parent, waiting } => {
                 let (context, epoch) = (self.context, &self.epoch);
+                let host_namespace = context.shared.inventory.namespace();
                 let parent = parent.filter(|parent| {
-                    may_be_told(&context.plugin, &epoch.serving, self.registration, parent)
+                    let (plugin, serving) = (&context.plugin, &epoch.serving);
+                    may_be_told(plugin, serving, host_namespace, self.registration, parent)
                 });
                 Err(self.stop(|()| parent, Stop::NotCached(waiting)))
             }

@@ -159,6 +159,39 @@ async fn a_parent_that_was_never_selected_has_no_writes() {
 }
 
 #[tokio::test]
+async fn a_parent_in_a_system_namespace_is_served_only_if_the_grants_name_it() {
+    let world = World::start().await;
+    // `host` is the namespace of the host in this world.
+    let system = ["kube-system", "host"];
+    for namespace in ["kube-system", "host", "a"] {
+        world.put_parent(namespace, 1);
+    }
+    let reconciler = world.reconciler("web", serving_of(saying("hello")));
+    world
+        .drive(&reconciler, "applied", |world| {
+            world.says("a", "True/Applied")
+        })
+        .await;
+    rest(&reconciler).await;
+    for namespace in system {
+        assert_eq!(world.said(namespace, "Synced"), None);
+        assert_eq!(world.child_says(namespace), None);
+    }
+    assert_eq!(reconciler.parent_count(), 1);
+
+    let mut granted = serving_of(saying("hello"));
+    let names = system.map(str::to_owned);
+    Arc::make_mut(&mut granted.grants).system_namespaces = names.into();
+    let reconciler = world.reconciler("web", granted);
+    world
+        .drive(&reconciler, "applied", |world| {
+            system.iter().all(|name| world.says(name, "True/Applied"))
+        })
+        .await;
+    assert_eq!(reconciler.parent_count(), 3);
+}
+
+#[tokio::test]
 async fn changed_labels_of_a_namespace_trigger_only_the_parents_in_it() {
     let (world, reconciler) = served().await;
     world.label_namespace("b", json!({"team": "b"}));

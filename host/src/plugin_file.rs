@@ -1,0 +1,66 @@
+//! Plugin files of the commands that need no cluster: read, compiled and described in this process.
+
+use std::{
+    fs::Permissions,
+    io::{self, Write as _},
+    num::NonZeroU32,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
+
+use innkeeper_model::Limits;
+use innkeeper_sandbox::{self as plugin, Described, Engine, EngineSettings, artifact};
+
+use crate::config::Exit;
+
+/// A failure to load a plugin; the command names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read, or is not a plugin that this host can load.
+    #[error(transparent)]
+    Artifact(#[from] artifact::Error),
+    /// The sandbox cannot be set up, or the plugin cannot be started or described.
+    #[error(transparent)]
+    Plugin(#[from] plugin::Error),
+}
+
+impl Error {
+    /// Returns the end of a command whose user gave the file.
+    pub const fn exit(&self) -> Exit {
+        match self {
+            Self::Artifact(_) => Exit::Usage,
+            Self::Plugin(error) => Exit::of_plugin(error),
+        }
+    }
+}
+
+/// Creates the engine of a command that calls one plugin at a time.
+pub fn engine() -> Result<Engine, Error> {
+    Ok(Engine::new(&EngineSettings::new(NonZeroU32::MIN))?)
+}
+
+/// Reads a file within the size limit of components.
+pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let limits = artifact::Limits::default();
+    Ok(artifact::read_file(path, limits.bytes_max)?)
+}
+
+/// Checks, compiles and describes a component as the host does, so that a command rejects each file that no host can run.
+pub fn describe(engine: &Engine, bytes: &[u8]) -> Result<Described, Error> {
+    let compiled = artifact::compile(engine, bytes, &artifact::Limits::default(), None)?;
+    Ok(Described::load(engine, &compiled, &Limits::default())?)
+}
+
+/// Writes a file atomically: through a temporary file in the same directory.
+pub fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let mut file = tempfile::Builder::new()
+        // The default mode of a new file, from which the umask is subtracted; temporary files have 0600.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(directory.unwrap_or_else(|| Path::new(".")))?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
+}

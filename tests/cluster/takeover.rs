@@ -1,0 +1,188 @@
+//! A plugin file without grants has no power over the cluster, and grants bound its power.
+
+use std::fs;
+
+use innkeeper_tests::{Host, HostOptions, manifest::condition, process::path_from_env, user::Kind};
+use serde_json::{Value, json};
+
+use crate::{
+    stage::{Stage, finalizers, is_applied, is_synced},
+    suite::Target,
+};
+
+const API: &str = "test.innkeeper.dev/v1";
+const CRD: &str = "takeovers.test.innkeeper.dev";
+const HOST_NAMESPACE: &str = "innkeeper-system";
+
+/// The behaviours of the guest that must not succeed, with a part of the refusal under grants.
+const ATTACKS: [(&str, &str, &str); 4] = [
+    ("privileged-pod", "Pod", "podSecurity: restricted"),
+    (
+        "pod-of-admin",
+        "Pod",
+        "must be a service account that the grants name",
+    ),
+    ("account-token", "Secret", "is a credential of the cluster"),
+    (
+        "bootstrap-token",
+        "Secret",
+        "is a credential of the cluster",
+    ),
+];
+
+fn stage(guest: &str) -> Stage {
+    let guests = path_from_env("INNKEEPER_TEST_GUESTS").unwrap();
+    Stage::api_only(vec![guests.join(format!("{guest}.wasm"))])
+}
+
+/// Starts a host with this grants file for the guest.
+fn host_with_grants(stage: &Stage, guest: &str, grants: &Value) -> Host {
+    let file = stage.plane.directory().join("grants.json");
+    fs::write(&file, grants.to_string()).unwrap();
+    let arguments = vec!["--grants".to_owned(), format!("{guest}={}", file.display())];
+    let options = HostOptions {
+        arguments,
+        ..stage.options.clone()
+    };
+    Host::start(&stage.plane.kubeconfig(), &options).unwrap()
+}
+
+/// Applies a cluster-scoped parent with this behaviour, and waits until its child is refused with a message that contains
+/// `expected`.
+#[track_caller]
+fn check_refused(stage: &Stage, host: &Host, behaviour: &str, namespace: &str, expected: &str) {
+    let parent = json!({
+        "apiVersion": API, "kind": "Takeover", "metadata": {"name": behaviour},
+        "spec": {"behaviour": behaviour, "namespace": namespace},
+    });
+    stage.apply_new("", &parent);
+    let target: Target<'_> = (API, "Takeover", behaviour);
+    let refused = stage.wait(host, "", target, |parent| {
+        is_synced(parent, "False", "ChildForbidden")
+    });
+    let said = condition(&refused, "Synced").unwrap();
+    assert!(
+        said.contains(expected),
+        "{behaviour} in {namespace}: {said}"
+    );
+}
+
+/// Checks that no child of an attack exists in a namespace.
+#[track_caller]
+fn check_clean(stage: &Stage, namespace: &str) {
+    for (behaviour, kind, _) in ATTACKS {
+        for name in [&*format!("{behaviour}-child"), "bootstrap-token-abcdef"] {
+            let found = stage.find(namespace, ("v1", kind, name));
+            assert_eq!(found, None, "{kind} {name} in {namespace}");
+        }
+    }
+}
+
+#[test]
+fn f16_a_plugin_without_grants_cannot_take_over_the_cluster() {
+    let stage = stage("takeover");
+    let host = stage.host();
+    stage.wait_served(&host, &[CRD]);
+    let tenant = stage.namespace("takeover");
+    for namespace in ["kube-system", HOST_NAMESPACE, &tenant] {
+        for (behaviour, kind, _) in ATTACKS {
+            let expected = if kind == "Pod" {
+                "not granted children of kind v1 Pod"
+            } else {
+                "a plugin without grants makes children in the namespace of their parent only"
+            };
+            check_refused(&stage, &host, behaviour, namespace, expected);
+        }
+        let elsewhere =
+            "a plugin without grants makes children in the namespace of their parent only";
+        check_refused(&stage, &host, "good", namespace, elsewhere);
+        check_clean(&stage, namespace);
+    }
+}
+
+#[test]
+fn f16_a_granted_plugin_gets_neither_privileged_pods_nor_credentials_nor_system_namespaces() {
+    let stage = stage("takeover");
+    let grants = json!({
+        "parents": [{"group": "test.innkeeper.dev", "kind": "Takeover"}],
+        "children": [{"kind": "ConfigMap"}, {"kind": "Pod"}, {"kind": "Secret"}],
+    });
+    let host = host_with_grants(&stage, "takeover", &grants);
+    stage.wait_served(&host, &[CRD]);
+    let tenant = stage.namespace("takeover");
+    for (behaviour, _, expected) in ATTACKS {
+        for namespace in ["kube-system", HOST_NAMESPACE] {
+            check_refused(&stage, &host, behaviour, namespace, "systemNamespaces");
+            check_clean(&stage, namespace);
+        }
+        check_refused(&stage, &host, behaviour, &tenant, expected);
+    }
+    check_clean(&stage, &tenant);
+    // The same plugin does its ordinary work.
+    let parent = json!({
+        "apiVersion": API, "kind": "Takeover", "metadata": {"name": "good"},
+        "spec": {"behaviour": "good", "namespace": tenant},
+    });
+    stage.apply_new("", &parent);
+    stage.wait(&host, "", (API, "Takeover", "good"), is_applied);
+    assert!(
+        stage
+            .find(&tenant, ("v1", "ConfigMap", "good-child"))
+            .is_some()
+    );
+}
+
+#[test]
+fn parents_in_system_namespaces_are_served_only_when_the_grants_name_them() {
+    const PARENT: Target<'static> = (API, "Unruly", "parent");
+
+    let stage = stage("unruly");
+    let host = stage.host();
+    stage.wait_served(&host, &["unrulies.test.innkeeper.dev"]);
+    let tenant = stage.namespace("system");
+    let parent = json!({
+        "apiVersion": API, "kind": PARENT.1, "metadata": {"name": PARENT.2}, "spec": {"behaviour": "good"},
+    });
+    let system = ["kube-public", HOST_NAMESPACE];
+    for namespace in system {
+        stage.apply_new(namespace, &parent);
+    }
+    // Applied last, so the host has seen the other parents before it serves this one.
+    stage.apply_new(&tenant, &parent);
+    stage.wait(&host, &tenant, PARENT, is_applied);
+    for namespace in system {
+        let ignored = stage.get(namespace, PARENT);
+        assert_eq!(ignored["status"], Value::Null, "{namespace}");
+        assert_eq!(finalizers(&ignored), [""; 0], "{namespace}");
+        let children = Kind::new("v1", "ConfigMap", namespace);
+        let children = stage
+            .plane
+            .user()
+            .list(children, "innkeeper.dev/plugin=unruly")
+            .unwrap();
+        assert_eq!(children.len(), 0, "{namespace}");
+    }
+    Stage::stop(host);
+
+    let grants = |namespaces: &[&str]| {
+        json!({
+            "parents": [{"group": "test.innkeeper.dev", "kind": "Unruly"}],
+            "children": [{"kind": "ConfigMap"}],
+            "systemNamespaces": namespaces,
+        })
+    };
+    let host = host_with_grants(&stage, "unruly", &grants(&system));
+    for namespace in system {
+        stage.wait(&host, namespace, PARENT, is_applied);
+    }
+    Stage::stop(host);
+
+    // A parent that was served keeps its children and learns the reason.
+    let host = host_with_grants(&stage, "unruly", &grants(&["kube-public"]));
+    let left = stage.wait(&host, HOST_NAMESPACE, PARENT, |parent| {
+        is_synced(parent, "Unknown", "NotSelected")
+    });
+    let said = condition(&left, "Synced").unwrap();
+    assert!(said.contains("spec.grants.systemNamespaces"), "{said}");
+    stage.wait(&host, "kube-public", PARENT, is_applied);
+}
