@@ -42,7 +42,8 @@ pub use self::warm::{OnceMade, Warm, Warmer};
 use innkeeper_apply::Target;
 use innkeeper_cluster::{Cluster, Interest, Observed, Registration};
 use innkeeper_model::{
-    GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, Selector, error_chain,
+    Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, Selector,
+    error_chain,
 };
 use innkeeper_reconcile::{
     Attempt, Next, Shared,
