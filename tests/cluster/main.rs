@@ -33,6 +33,7 @@ mod plugin_cache;
 mod plugin_crashes;
 mod plugin_history;
 mod plugin_leaving;
+mod plugin_loading;
 mod plugin_priority;
 mod plugin_resource;
 mod plugins;

@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use innkeeper_tests::{eventually, manifest::condition};
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::{
     moody::{API, MoodyFixture, NAME, config_map, good, guest, mood, name},
-    plugins::marked,
+    plugin_priority::next_second,
+    plugins::{PLUGIN, marked},
     stage::{Stage, is_applied, lines, wait_logged},
 };
 
@@ -212,6 +214,33 @@ fn a6_a_revision_without_children_waits_even_after_a_restart() {
             found.map_or(Ok(()), |found| Err(format!("{found:#}")))
         });
     }
+    Stage::stop(host);
+}
+
+/// A Plugin that is deleted and created again between two passes is another one: with the age and the history of the
+/// first one it would come before older Plugins, and could be rolled back to revisions that it never had.
+#[test]
+fn l4_a_plugin_that_is_created_again_during_a_pause_starts_anew() {
+    let fixture = MoodyFixture::new(1);
+    let mut host = fixture.start();
+    fixture.wait_verdicts(&host, &["Good"]);
+    fixture.apply(&good("two"));
+    fixture.wait_verdicts(&host, &["Good", "Good"]);
+    let uids = fixture.uids();
+    host.process().signal(Signal::STOP).unwrap();
+    let user = fixture.site.stage.plane.user();
+    user.delete(PLUGIN, NAME).unwrap();
+    next_second();
+    fixture.apply(&good("two"));
+    host.process().signal(Signal::CONT).unwrap();
+    fixture.wait_healthy(&host);
+    fixture.wait_verdicts(&host, &["Good"]);
+    let plugin = fixture.site.plugin_of(NAME);
+    let from = &plugin["status"]["history"][0]["servedFrom"];
+    let created = &plugin["metadata"]["creationTimestamp"];
+    assert!(from.as_str() >= created.as_str(), "{plugin:#}");
+    fixture.check_reconciles(&host, "again");
+    assert_eq!(fixture.uids(), uids);
     Stage::stop(host);
 }
 

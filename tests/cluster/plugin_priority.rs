@@ -40,7 +40,7 @@ impl PluginSite {
 }
 
 /// Waits for the next second, because creation times have whole seconds and decide the priority.
-fn next_second() {
+pub(crate) fn next_second() {
     let before = Timestamp::now().as_second();
     while Timestamp::now().as_second() == before {
         sleep(Duration::from_millis(10));

@@ -10,7 +10,7 @@ use innkeeper_cluster::Cluster;
 use innkeeper_model::{GroupKind, PluginName, Selector};
 use innkeeper_plugin_controller::{
     self as plugins, LoaderContext,
-    manager::{Loader, Manager, ManagerContext, OnceMade, Start, Warm, Warmer},
+    manager::{Loader, Manager, ManagerContext, OnceMade, Places, Start, Warm, Warmer},
 };
 use innkeeper_reconcile::{
     Shared,
@@ -36,7 +36,8 @@ const NAME: &str = "innkeeper";
 /// The failure of the controller of Plugin resources.
 const ENDED: &str = "the controller of Plugin resources ended";
 
-/// The number of concurrent passes over Plugins; more than one, because a pass may wait for a registry or a compiler.
+/// The number of concurrent passes over Plugins; more than one, because a pass may wait for the API server or for a dry
+/// run. No pass waits for a registry or a compiler.
 const PLACES: usize = 4;
 
 /// The capacity of the channel of plugins whose controllers are to be started: one per concurrent pass.
@@ -70,6 +71,7 @@ impl PluginResources {
             context: workshop,
             fetcher,
             namespace: namespace.to_owned(),
+            places: Places::default(),
         };
         Ok(Self {
             name: PluginName::new(NAME).or_fail(
@@ -172,6 +174,7 @@ async fn manage(
     // The drain does not wait for a registry or a compiler; the next start repeats interrupted work.
     drop(managing);
     drop(orphans);
+    drop(manager);
     while let Some(ended) = serving.join_next().await {
         joined(ended)?;
     }

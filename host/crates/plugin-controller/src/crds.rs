@@ -88,13 +88,9 @@ async fn check_parent(
     let Some(existing) = read(shared, &name).await? else {
         return Ok(());
     };
-    match serde_json::from_str(&existing.json) {
-        Ok(Value::Object(crd)) => {
-            crd::check_parent(&crd, parent).map_err(|cause| refused(plugin, &name, cause))
-        }
-        // Never happens: the cluster client returns only JSON objects.
-        Ok(_) | Err(_) => Ok(()),
-    }
+    // Never fails: the cluster client returns only JSON objects.
+    let crd = serde_json::from_str(&existing.json).unwrap_or_default();
+    crd::check_parent(&crd, parent).map_err(|cause| refused(plugin, &name, cause))
 }
 
 async fn apply(

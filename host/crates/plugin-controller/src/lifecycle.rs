@@ -5,7 +5,7 @@
 mod analysis;
 mod history;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
@@ -13,9 +13,9 @@ pub(crate) use self::{
     analysis::{AnalysisVerdict, FirstPasses, RolloutAnalysis},
     history::{Activation, History, Moment, PastRevision},
 };
-use innkeeper_model::{Condition, Digest, Gvk, Manifest, Retry, error_chain};
+use innkeeper_model::{Condition, ConditionStatus, Digest, Gvk, Manifest, Retry, error_chain};
 
-use super::resource::{CandidateVerdict, Declared, Rollout, RolloutMode, revision_name};
+use super::resource::{CandidateVerdict, Declared, RolloutMode, RolloutSpec, revision_name};
 
 /// A stage on the way to passes, in their order; each has a condition of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,25 +43,22 @@ impl Stage {
         Self::Described,
         Self::Granted,
     ];
+}
 
-    /// Returns the type of its condition.
-    pub(crate) const fn condition(self) -> &'static str {
-        match self {
-            Self::Fetched => "Fetched",
-            Self::Verified => "Verified",
-            Self::Compiled => "Compiled",
-            Self::Described => "Described",
-            Self::Granted => "Granted",
-            Self::Serving => "Serving",
-        }
+impl fmt::Display for Stage {
+    /// Shows the type of its condition, which has the name of the stage.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
     }
 }
 
-/// The failure of a stage.
+/// The failure of a stage, or a stage that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StageFailure {
     /// The stage.
     pub(crate) stage: Stage,
+    /// False; Unknown while the stage runs.
+    pub(crate) status: ConditionStatus,
     /// One word in CamelCase.
     pub(crate) reason: String,
     /// The failure and the remedy.
@@ -75,9 +72,25 @@ impl StageFailure {
     pub(crate) fn new(stage: Stage, reason: &str, message: impl ToString, retry: Retry) -> Self {
         Self {
             stage,
+            status: ConditionStatus::False,
             reason: reason.to_owned(),
             message: message.to_string(),
             retry,
+        }
+    }
+
+    /// A stage that runs beside the passes, or waits for a place.
+    pub(crate) fn running(stage: Stage) -> Self {
+        let (reason, message) = match stage {
+            Stage::Compiled => ("Compiling", "the component is being compiled"),
+            _ => (
+                "Fetching",
+                "the component is being fetched, or waits until other fetches end",
+            ),
+        };
+        Self {
+            status: ConditionStatus::Unknown,
+            ..Self::new(stage, reason, message, Retry::OnChange)
         }
     }
 
@@ -126,14 +139,14 @@ pub(crate) fn has_the_same_component(one: &Declared, other: &Declared) -> bool {
 ///
 /// The approval comes first: it is also the remedy for too many deletes.
 pub(crate) fn verdict(
-    rollout: &Rollout,
+    rollout: &RolloutSpec,
     revision: &Digest,
     deletes: usize,
     children: usize,
 ) -> CandidateVerdict {
-    if rollout.approved.as_deref() == Some(&*revision_name(revision)) {
+    if rollout.approve.as_deref() == Some(&*revision_name(revision)) {
         CandidateVerdict::Accepted
-    } else if deletes > rollout.prunes.max(children) {
+    } else if deletes > rollout.prunes_max(children) {
         CandidateVerdict::TooManyPrunes
     } else {
         match rollout.mode {

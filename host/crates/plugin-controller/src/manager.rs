@@ -9,9 +9,11 @@
 
 mod accounts;
 mod active;
+mod conditions;
 mod dry_run;
 mod leave;
 mod load;
+mod loading;
 mod priority;
 mod report;
 mod resume;
@@ -26,21 +28,22 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::{Notify, mpsc},
-    time::Instant,
-};
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 pub use self::load::Loader;
+use self::load::VerifiedComponent;
+use self::loading::Loading;
+pub use self::loading::Places;
 pub use self::serve::Start;
 use self::state::PluginState;
 pub use self::warm::{OnceMade, Warm, Warmer};
 use innkeeper_apply::Target;
 use innkeeper_cluster::{Cluster, Interest, Observed, Registration};
 use innkeeper_model::{
-    GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, Selector, error_chain,
+    Digest, GroupKind, Gvk, Object, ObjectId, PluginName, Resource, Retry, Scope, Selector,
+    error_chain,
 };
 use innkeeper_reconcile::{
     Attempt, Next, Shared,
@@ -49,7 +52,7 @@ use innkeeper_reconcile::{
 
 use super::{
     finalizers::parents_of,
-    lifecycle::{Activation, AnalysisVerdict, NextStep, Stage, StageFailure, loads_the_same},
+    lifecycle::{Activation, AnalysisVerdict, NextStep, Stage, StageFailure},
     priority::{Priorities, Priority},
     resource::{self, Declared},
 };
@@ -87,8 +90,6 @@ pub struct Manager {
     states: Mutex<BTreeMap<ObjectId, PluginState>>,
     /// The claims of plugins to kinds of parents.
     priorities: Mutex<Priorities>,
-    /// Notified when the priorities affect a Plugin.
-    contest: Notify,
     /// Set once the Plugins that exist at the start are known to [`Priorities`].
     expected: Once,
     /// The Plugins with a revision whose first passes are being analysed.
@@ -123,7 +124,6 @@ impl Manager {
             name,
             states: Mutex::default(),
             priorities: Mutex::new(priorities),
-            contest: Notify::new(),
             expected: Once::new(),
             on_trial: Mutex::default(),
         }
@@ -149,17 +149,17 @@ impl Manager {
         }
         let declared = match state.declared(object) {
             Ok(declared) => declared,
-            Err(failure) => return self.report(object, state, Err(&failure)).await,
+            Err(failure) => {
+                state.loading = None;
+                return self.report(object, state, Err(&failure)).await;
+            }
         };
-        // First: an older plugin waits for it, and loading may take long.
+        state.follow(&declared);
+        // Before any step: grants bind at once, and an older plugin waits for the kinds.
+        self.bind(&declared, state).await;
         self.yield_kinds(&declared.name, state).await;
-        if let Some(attempt) = &mut state.attempt
-            && loads_the_same(&attempt.declared, &declared)
-        {
-            attempt.declared.pull_every = declared.pull_every;
-        }
         let is_first = self.priorities.lock().is_first(&declared.name);
-        state.forget_refused(&declared, is_first);
+        state.forget_refused(is_first);
         self.take_steps(&declared, state).await;
         if state.refused.is_empty() {
             state.candidate = None;
@@ -181,8 +181,9 @@ impl Manager {
             debug!(?step, "next step");
             match step {
                 NextStep::Load => {
-                    self.load(declared, state).await;
-                    state.find_again();
+                    if let Some(component) = self.loaded(declared, state, None) {
+                        state.attempted(declared, component, Instant::now());
+                    }
                 }
                 NextStep::Activate(revision) => {
                     let is_refused = state.refused.contains_key(&revision);
@@ -191,18 +192,22 @@ impl Manager {
                     };
                     let activation = Activation::Declared;
                     if let Err(failure) = self.serve(declared, state, plugin, activation).await {
-                        let refused = state.refused(declared, failure);
+                        let refused = state.refused(failure);
                         state.refused.insert(revision, refused);
                     }
                 }
                 NextStep::Resume(revision) => {
                     let activation = Activation::Resumed;
-                    self.come_back(declared, state, &revision, activation).await;
+                    if !self.come_back(declared, state, &revision, activation).await {
+                        break;
+                    }
                 }
                 NextStep::RollBack(revision) => {
                     let why = analysis.and_then(|one| one.faults).unwrap_or_default();
                     let activation = Activation::RolledBack { why };
-                    self.come_back(declared, state, &revision, activation).await;
+                    if !self.come_back(declared, state, &revision, activation).await {
+                        break;
+                    }
                 }
                 NextStep::Stop => {
                     info!(plugin = %declared.name, "stopping the plugin: its grants do not suffice any more");
@@ -215,6 +220,19 @@ impl Manager {
                 NextStep::Wait => break,
             }
         }
+    }
+
+    /// Returns the component of a declaration, or the one with these bytes in the cache directory, once it is loaded.
+    ///
+    /// Starts the work where it does not run, in place of other work for the Plugin.
+    fn loaded(
+        &self,
+        declared: &Declared,
+        state: &mut PluginState,
+        kept: Option<&Digest>,
+    ) -> Option<Result<VerifiedComponent, StageFailure>> {
+        let (slot, loader) = (&mut state.loading, &self.context.loader);
+        Loading::poll(slot, loader, &self.registration, declared, kept)
     }
 
     /// Removes the state of a Plugin that is gone or not selected any more; its children stay.
@@ -261,10 +279,6 @@ impl Work for Manager {
                 let on_trial = self.on_trial.lock();
                 on_trial.iter().map(|id| (id.clone(), Class::Swapped)).collect()
             }
-            () = self.contest.notified() => {
-                let affected = self.priorities.lock().take_affected();
-                affected.iter().map(|name| (id_of(name), Class::Swapped)).collect()
-            }
         }
     }
 
@@ -284,6 +298,10 @@ impl Work for Manager {
         // Only now: the first observation shows that all Plugins are in the cache.
         self.expected.call_once(|| self.expect_all());
         let plugin = &observation.parent;
+        let is_another = |state: &PluginState| !state.is_of(plugin);
+        if self.states.lock().get(&id).is_some_and(is_another) {
+            self.forget(&id).await;
+        }
         let state = self.states.lock().remove(&id);
         let state = match state {
             Some(state) => Some(state),
@@ -294,7 +312,7 @@ impl Work for Manager {
         };
         state.change = attempt.changed;
         let next = self.reconcile(plugin, &mut state).await;
-        self.withdraw_unless_waiting(&id, &state);
+        self.narrow_claims(&id, &state);
         self.track(&id, &state);
         self.states.lock().insert(id, state);
         next

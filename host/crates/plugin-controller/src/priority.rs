@@ -39,6 +39,7 @@ pub(super) struct Priorities {
 #[derive(Debug)]
 struct Contender {
     priority: Priority,
+    /// The kinds of the revision that is to be active next.
     claimed: BTreeSet<GroupKind>,
     /// The kinds for whose parents passes of this plugin run or may begin; no kind is held twice.
     held: BTreeSet<GroupKind>,
@@ -90,7 +91,7 @@ impl Priorities {
             None => contender.held.extend(kinds.iter().cloned()),
             Some(taken) if is_ready => {
                 if !mem::replace(&mut contender.is_ready, true) {
-                    self.settle();
+                    self.settle(Some(name));
                 }
                 return Err(taken);
             }
@@ -125,21 +126,27 @@ impl Priorities {
         };
         if !contender.held.is_subset(kept) {
             contender.held.retain(|kind| kept.contains(kind));
-            self.settle();
+            self.settle(None);
+        }
+    }
+
+    /// Gives up all kinds that a plugin claims but does not hold. A plugin that holds none is forgotten.
+    pub(super) fn keep_held(&mut self, name: &PluginName) {
+        match self.contenders.get(name) {
+            Some(Contender { priority, held, .. }) if !held.is_empty() => {
+                let (priority, held) = (*priority, held.clone());
+                self.claim(name, priority, &held);
+            }
+            Some(_) | None => self.withdraw(name),
         }
     }
 
     /// Forgets a plugin that cannot be active, or is gone.
     pub(super) fn withdraw(&mut self, name: &PluginName) {
         if self.contenders.remove(name).is_some() {
-            self.settle();
+            self.settle(None);
         }
         self.affected.remove(name);
-    }
-
-    /// Returns true if a plugin needs a pass because of another one.
-    pub(super) fn has_affected(&self) -> bool {
-        !self.affected.is_empty()
     }
 
     /// Takes the plugins that need a pass: they have to yield, or a kind that they wait for is free.
@@ -149,14 +156,22 @@ impl Priorities {
 
     /// Returns the plugin that is to be active for each kind: the first one that is first for all of its kinds.
     ///
-    /// A plugin that cannot have all its kinds cannot be active, so it keeps no other from any of them.
+    /// A plugin that cannot have all its kinds cannot be active, so it keeps no other from any of them. An active one
+    /// whose next revision cannot have all its kinds keeps those of its active revision.
     fn active_by_kind(&self) -> BTreeMap<&GroupKind, &PluginName> {
         let mut contenders: Vec<_> = self.contenders.iter().collect();
         contenders.sort_by_key(|(name, contender)| (contender.priority, *name));
         let mut active = BTreeMap::new();
-        for (name, Contender { claimed, .. }) in contenders {
-            if claimed.iter().all(|kind| !active.contains_key(kind)) {
-                active.extend(claimed.iter().map(|kind| (kind, name)));
+        for (name, Contender { claimed, held, .. }) in contenders {
+            let all: BTreeSet<_> = claimed.union(held).collect();
+            for kinds in [all, held.iter().collect()] {
+                let is_free = |kind: &&GroupKind| match active.get(*kind) {
+                    None => true,
+                    Some(by) => *by == name,
+                };
+                if kinds.iter().all(is_free) {
+                    active.extend(kinds.into_iter().map(|kind| (kind, name)));
+                }
             }
         }
         active
@@ -180,22 +195,26 @@ impl Priorities {
             is_ready: false,
         };
         self.contenders.insert(name.clone(), contender);
-        self.settle();
+        self.settle(Some(name));
     }
 
-    /// Collects the plugins that a change affects: the first one for a free kind, and a holder that has to yield.
-    fn settle(&mut self) {
+    /// Collects the plugins that a change affects: the first one for a kind that is free or held by another plugin, and
+    /// a holder that has to yield. The plugin that makes the change in its own pass sees the kinds of others by itself.
+    fn settle(&mut self, by: Option<&PluginName>) {
         let affected = self
             .active_by_kind()
             .into_iter()
             .filter_map(|(kind, name)| {
                 let is_ready = || self.contenders.get(name).is_some_and(|one| one.is_ready);
                 match self.holder(kind) {
-                    None => Some(name.clone()),
-                    Some(holder) => (holder != name && is_ready()).then(|| holder.clone()),
+                    None => Some(name),
+                    Some(holder) if holder == name => None,
+                    Some(holder) if is_ready() => Some(holder),
+                    // It has to prepare before the holder yields.
+                    Some(_) => (by != Some(name)).then_some(name),
                 }
             });
-        let affected: Vec<_> = affected.collect();
+        let affected: Vec<_> = affected.cloned().collect();
         self.affected.extend(affected);
     }
 }
@@ -269,7 +288,7 @@ mod tests {
             Ok(()),
             "a swap of its own"
         );
-        assert!(!priorities.has_affected());
+        assert!(priorities.take_affected().is_empty());
 
         assert_eq!(
             serve(&mut priorities, &old, &["Web"]),
@@ -346,6 +365,69 @@ mod tests {
         assert_eq!(priorities.yields(&other.0), None);
     }
 
+    #[test]
+    fn a_plugin_whose_rival_became_younger_is_told_to_prepare() {
+        let mut priorities = Priorities::default();
+        let (first, second) = (plugin(1, "a"), plugin(2, "b"));
+        assert_eq!(serve(&mut priorities, &first, &["Web"]), Ok(()));
+        let taken = serve(&mut priorities, &second, &["Web"]);
+        assert_eq!(taken, Err("a".to_owned()));
+        priorities.take_affected();
+        let again = plugin(3, "a");
+        assert_eq!(serve(&mut priorities, &again, &["Web"]), Ok(()));
+        assert_eq!(affected(&mut priorities), ["b"]);
+        let taken = serve(&mut priorities, &second, &["Web"]);
+        assert_eq!(taken, Err("a".to_owned()));
+        assert_eq!(affected(&mut priorities), ["a"]);
+        assert_eq!(priorities.yields(&again.0).unwrap().by, second.0);
+    }
+
+    #[test]
+    fn a_next_revision_does_not_cost_the_kinds_of_the_active_one() {
+        let (old, young) = (plugin(1, "old"), plugin(2, "young"));
+        let active = || {
+            let mut priorities = Priorities::default();
+            assert_eq!(serve(&mut priorities, &old, &["A"]), Ok(()));
+            priorities
+        };
+        let mut priorities = active();
+        let young_takes = |priorities: &mut Priorities, kind, expected: Result<(), &str>| {
+            let taken = serve(priorities, &young, &[kind]);
+            assert_eq!(taken, expected.map_err(str::to_owned), "{kind}");
+            assert_eq!(priorities.yields(&old.0), None);
+            priorities.withdraw(&young.0);
+        };
+        // While it is tried, it has its own kinds as well.
+        prepare(&mut priorities, &old, &["B"]).unwrap();
+        young_takes(&mut priorities, "A", Err("old"));
+        young_takes(&mut priorities, "B", Err("old"));
+        // It fails, and leaves only those of the active revision.
+        priorities.release(&old.0, &kinds(&["A"]));
+        priorities.keep_held(&old.0);
+        young_takes(&mut priorities, "A", Err("old"));
+        young_takes(&mut priorities, "B", Ok(()));
+
+        // Also while it waits for a kind of an older plugin, and then it is told.
+        let mut priorities = active();
+        let older = plugin(0, "older");
+        assert_eq!(serve(&mut priorities, &older, &["B"]), Ok(()));
+        let waits = serve(&mut priorities, &old, &["B"]);
+        assert_eq!(waits, Err("older".to_owned()));
+        young_takes(&mut priorities, "A", Err("old"));
+        assert!(!priorities.is_first(&old.0));
+        priorities.take_affected();
+        priorities.withdraw(&older.0);
+        assert_eq!(affected(&mut priorities), ["old"]);
+        assert!(priorities.is_first(&old.0));
+
+        // Nothing is left of one without an active revision.
+        let mut priorities = Priorities::default();
+        prepare(&mut priorities, &old, &["A"]).unwrap();
+        priorities.release(&old.0, &BTreeSet::new());
+        priorities.keep_held(&old.0);
+        young_takes(&mut priorities, "A", Ok(()));
+    }
+
     proptest! {
         /// After any order of events the same plugins are active as if the oldest had come first, and no plugin is told
         /// to check again without end.
@@ -388,7 +470,7 @@ mod tests {
                     look(&mut priorities, at.unwrap());
                 }
             }
-            prop_assert!(!priorities.has_affected());
+            prop_assert!(priorities.take_affected().is_empty());
             let mut expected = BTreeMap::new();
             for ((name, _), claims) in &plugins {
                 let claims = kinds(claims);

@@ -1,8 +1,8 @@
 //! The Plugin resource: an administrator writes its spec to run a plugin, and the host writes its status.
 //!
 //! The types here make the CustomResourceDefinition, with its documentation, defaults and rules. [`Plugin::declared`]
-//! converts a spec for the rest of the host and checks every rule again, because a definition in a cluster
-//! may be older than the host.
+//! checks every rule again, because a definition in a cluster may be older than the host, and
+//! converts a spec for the rest of the host.
 //! It fetches, loads and writes nothing.
 #![expect(
     unreachable_pub,
@@ -45,7 +45,7 @@ pub use status::{
     HistoryEntry, HistoryVerdict, LAST_FAULTS_MAX, LimitUsage, LimitsStatus, ObjectName, Parents,
     PluginStatus, number, revision_name, whole_seconds,
 };
-pub use terms::{PruneBudget, Rollout, Terms};
+pub use terms::Terms;
 
 use innkeeper_schema as schema;
 
@@ -70,7 +70,7 @@ pub enum Error {
     },
     /// The CustomResourceDefinition of the host is broken.
     #[error("failed to compile the CustomResourceDefinition plugins.innkeeper.dev")]
-    Definition(#[source] Box<schema::Error>),
+    Definition(#[source] &'static schema::Error),
 }
 
 impl Error {

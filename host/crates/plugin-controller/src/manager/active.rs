@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use innkeeper_model::Limits;
+use innkeeper_reconcile::Serving;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,9 +16,12 @@ use crate::{
 /// A revision that is active or suspended.
 pub(super) struct ActiveRevision {
     pub(super) plugin: Arc<Plugin>,
+    /// The terms in force.
     pub(super) terms: Terms,
+    /// The declared terms under which it was activated last.
+    pub(super) accepted: Terms,
     pub(super) served: Arc<Served>,
-    /// None while it is suspended; its watches stay.
+    /// None while it is suspended or lacks required grants; its watches stay.
     pub(super) passes: Option<Passes>,
     /// The time since which passes of the revision may begin.
     pub(super) since: Instant,
@@ -35,11 +39,26 @@ impl ActiveRevision {
         revision_name(self.plugin.revision())
     }
 
+    /// Returns true if it has the grants that it requires.
+    pub(super) fn is_granted(&self) -> bool {
+        self.terms.assess(self.plugin.manifest()).serves()
+    }
+
     /// Lets no further pass begin, and waits until the running ones have ended.
     pub(super) async fn rest(&mut self) {
         if let Some(Passes { stop, ended }) = self.passes.take() {
             stop.cancel();
             ended.cancelled().await;
+        }
+    }
+
+    /// Swaps all its controllers to a revision under these terms. The passes end if they cannot continue under them.
+    pub(super) async fn swap(&mut self, serving: &Serving, terms: &Terms, change: Option<Instant>) {
+        if !self.continues_under(terms) {
+            self.rest().await;
+        }
+        for reconciler in &self.served.reconcilers {
+            reconciler.swap(serving.clone(), change);
         }
     }
 
@@ -51,7 +70,7 @@ impl ActiveRevision {
     /// Returns true if the controllers can continue under other terms.
     ///
     /// They are started with the number of concurrent passes and the rate of passes; everything else is swapped.
-    pub(super) fn continues_under(&self, terms: &Terms) -> bool {
+    fn continues_under(&self, terms: &Terms) -> bool {
         let bounds = |limits: &Limits| (limits.concurrency_max, limits.passes_per_second_max);
         !terms.suspend && bounds(&self.terms.limits) == bounds(&terms.limits)
     }

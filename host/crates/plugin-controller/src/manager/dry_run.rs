@@ -228,9 +228,7 @@ pub(super) fn refusal(candidate: &CandidateStatus) -> Option<StageFailure> {
             "waits for approval, because spec.rollout.mode is Gated",
             Retry::OnChange,
         ),
-        CandidateVerdict::Pending | CandidateVerdict::Accepted | CandidateVerdict::Refused => {
-            return None;
-        }
+        CandidateVerdict::Accepted => return None,
     };
     let message = format!(
         "revision {revision} {why}: {changes}; set spec.rollout.approve to {revision} to activate it"

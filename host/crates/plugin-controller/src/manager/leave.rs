@@ -73,6 +73,7 @@ impl Manager {
 
     /// Stops a Plugin that is being deleted, and lets it go once no parent has its finalizer.
     pub(super) async fn leave(&self, object: &Object, state: &mut PluginState) -> Next {
+        state.loading = None;
         let Ok(name) = PluginName::new(&object.name) else {
             // A Plugin with such a name was never active.
             return Next::UntilChanged;

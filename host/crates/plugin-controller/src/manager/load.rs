@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use innkeeper_cluster::Cluster;
 use innkeeper_model::{
     ANNOTATION_HOSTS, Digest, Gvk, Manifest, Object, ObjectId, Retry, error_chain,
@@ -18,24 +17,29 @@ use innkeeper_source::{
     ConfigMap, Credentials, DockerConfig, Expectation, FailureKind, Fetched, Fetcher, File, Http,
     Oci, PublicKey, Source,
 };
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use serde_json::{Map, Value};
-use tokio::{task::spawn_blocking, time::Instant};
+use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use super::{
-    Manager, PluginState, id_of,
-    state::{LoadAttempt, NOT_GRANTED, granted},
+    id_of,
+    loading::{Places, Reporter},
+    state::{NOT_GRANTED, granted},
 };
 use crate::{
     LoaderContext,
-    lifecycle::{Stage, StageFailure, has_the_same_component, loads_the_same},
+    lifecycle::{Stage, StageFailure},
     resource::{Declared, HttpSource, Identity, LocalRef, Origin, Terms},
 };
+
+/// The values of a Secret by key.
+type SecretData = BTreeMap<String, ByteString>;
 
 /// A component that was fetched, verified, compiled and described.
 #[derive(Clone)]
 pub(super) struct VerifiedComponent {
-    described: Described,
+    pub(super) described: Described,
     /// The verification that the bytes passed, for people.
     pub(super) verified_by: String,
 }
@@ -44,45 +48,6 @@ impl VerifiedComponent {
     /// Returns the digest of the bytes.
     pub(super) fn digest(&self) -> &Digest {
         self.described.digest()
-    }
-}
-
-impl Manager {
-    /// Attempts to load the declaration; for a loaded component only the configuration.
-    pub(super) async fn load(&self, declared: &Declared, state: &mut PluginState) {
-        let last = state.attempt.take();
-        let repeats = |last: &LoadAttempt| loads_the_same(&last.declared, declared);
-        if !last.as_ref().is_some_and(repeats) {
-            state.delays = None;
-        }
-        let is_usable =
-            |last: &LoadAttempt| has_the_same_component(&last.declared, declared) && !last.is_due();
-        let component = last.filter(is_usable).and_then(|last| last.component);
-        let component = match component {
-            Some(component) => Ok(component),
-            None => self.context.loader.component(declared).await,
-        };
-        let result = component
-            .as_ref()
-            .map_err(StageFailure::clone)
-            .and_then(|component| configure(component, &declared.config));
-        let retry_at = match &result {
-            Ok(_) => {
-                state.delays = None;
-                None
-            }
-            Err(failure) => {
-                warn!(plugin = %declared.name, stage = ?failure.stage, error = failure.message, "failed to load the component of a Plugin");
-                state.retry_at(failure.retry)
-            }
-        };
-        state.attempt = Some(LoadAttempt {
-            declared: declared.clone(),
-            component: component.ok(),
-            result,
-            at: Instant::now(),
-            retry_at,
-        });
     }
 }
 
@@ -96,6 +61,8 @@ pub struct Loader {
     pub fetcher: Fetcher,
     /// The namespace of the Secrets and ConfigMaps that sources name.
     pub namespace: String,
+    /// The bounds of all loads together.
+    pub places: Places,
 }
 
 impl Loader {
@@ -103,6 +70,7 @@ impl Loader {
     pub(super) async fn component(
         &self,
         declared: &Declared,
+        reporter: &Reporter,
     ) -> Result<VerifiedComponent, StageFailure> {
         // A component with this digest is the same from any source, so the source need not be available.
         if let Some(digest) = &declared.digest
@@ -111,6 +79,7 @@ impl Loader {
             info!(plugin = %declared.name, %digest, "loaded the component from the cache directory");
             return Ok(component);
         }
+        let place = self.places.of(declared).await;
         let fetched = self.fetch(declared).await?;
         // Also if it cannot be compiled: the cache keeps its verdict or code until another one is fetched.
         let spare = [fetched.digest.clone()].into();
@@ -121,14 +90,22 @@ impl Loader {
                 ..Needs::default()
             },
         );
+        reporter.at(Stage::Compiled);
         let verified_by = verified_by(declared, &fetched);
         info!(plugin = %declared.name, digest = %fetched.digest, "fetched a plugin");
         let context = Arc::clone(&self.context);
-        let terms = declared.terms.clone();
-        let identity = declared.identity.clone();
-        blocking(move || {
+        let (terms, identity) = (declared.terms.clone(), declared.identity.clone());
+        let (described, fetched) = blocking(move || {
             let described = compile(&context, &fetched.bytes, &terms)?;
+            // Only now, also if the load was cancelled: the compiler cannot be interrupted.
+            drop(place);
             check_identity(&identity, &described)?;
+            Ok((described, fetched))
+        })
+        .await?;
+        let (context, identity) = (Arc::clone(&self.context), declared.identity.clone());
+        // A cancelled load does not get here: its bytes could come after those of the next one.
+        blocking(move || {
             keep(&context, &fetched, &identity);
             Ok(VerifiedComponent {
                 described,
@@ -160,6 +137,7 @@ impl Loader {
         }
         let (context, digest) = (Arc::clone(&self.context), digest.clone());
         let terms = declared.terms.clone();
+        let place = self.places.local().await;
         blocking(move || {
             let bytes = cache.kept(&digest, &context.artifact_limits);
             let bytes = bytes.ok_or_else(|| {
@@ -170,6 +148,7 @@ impl Loader {
             let signature =
                 signed_by.map_or_else(String::new, |key| format!(", signed by the key {key}"));
             let described = compile(&context, &bytes, &terms)?;
+            drop(place);
             check_identity(&identity, &described)?;
             Ok(VerifiedComponent {
                 described,
@@ -382,23 +361,17 @@ fn verified_by(declared: &Declared, fetched: &Fetched) -> String {
 }
 
 /// Returns the values of a Secret.
-fn data(secret: &Object) -> BTreeMap<String, Vec<u8>> {
-    let secret: Value = serde_json::from_str(&secret.json).unwrap_or_default();
-    let data = secret["data"].as_object().into_iter().flatten();
-    // An unreadable value counts as missing; the caller names the keys that it requires.
-    let decode = |value: &Value| STANDARD.decode(value.as_str()?).ok();
-    data.filter_map(|(key, value)| Some((key.clone(), decode(value)?)))
-        .collect()
+fn data(secret: &Object) -> SecretData {
+    // An unreadable Secret counts as empty; the caller names the keys that it requires.
+    let secret: Secret = serde_json::from_str(&secret.json).unwrap_or_default();
+    secret.data.unwrap_or_default()
 }
 
-fn docker_config(
-    name: &str,
-    data: &BTreeMap<String, Vec<u8>>,
-) -> Result<DockerConfig, StageFailure> {
+fn docker_config(name: &str, data: &SecretData) -> Result<DockerConfig, StageFailure> {
     const KEY: &str = ".dockerconfigjson";
 
     let text = data.get(KEY).ok_or_else(|| unusable_secret(name, KEY))?;
-    DockerConfig::from_json(text).map_err(|failure| {
+    DockerConfig::from_json(&text.0).map_err(|failure| {
         let cause = error_chain(&failure);
         let message = format!("failed to read {KEY} of the Secret {name}: {cause}");
         StageFailure::new(Stage::Fetched, "SourceInvalid", message, Retry::Backoff)
@@ -419,11 +392,8 @@ fn check_host(name: &str, hosts: &str, http: &Http) -> Result<(), StageFailure> 
     Err(StageFailure::new(stage, reason, message, Retry::Backoff))
 }
 
-fn credentials(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<Credentials, StageFailure> {
-    let text = |key: &str| {
-        let value = data.get(key)?.clone();
-        String::from_utf8(value).ok()
-    };
+fn credentials(name: &str, data: &SecretData) -> Result<Credentials, StageFailure> {
+    let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
     match (text("token"), text("username"), text("password")) {
         (Some(token), ..) => Ok(Credentials::Bearer(token.into())),
         (None, Some(user), Some(password)) => Ok(Credentials::Basic {
@@ -507,7 +477,9 @@ mod tests {
     #[test]
     fn credentials_are_a_token_or_a_name_and_a_password() {
         let read = |keys: &[&str]| {
-            let data = keys.iter().map(|key| ((*key).to_owned(), b"x".to_vec()));
+            let data = keys
+                .iter()
+                .map(|key| ((*key).to_owned(), ByteString(b"x".to_vec())));
             credentials("web", &data.collect())
         };
         assert!(matches!(read(&["token"]), Ok(Credentials::Bearer(_))));

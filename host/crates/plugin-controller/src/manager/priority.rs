@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use innkeeper_cluster::Cause;
 use innkeeper_model::{Object, ObjectId, PluginName, Retry};
 use tracing::info;
 
-use super::{Manager, PluginState, declared, resume::needs_of};
+use super::{Manager, PluginState, declared, id_of, resume::needs_of};
 use crate::{
     lifecycle::{Stage, StageFailure},
     priority::{Priorities, Priority, TakenKind},
@@ -14,11 +15,12 @@ use crate::{
 impl Manager {
     /// Runs an operation on the priorities, and triggers the Plugins that it affects.
     pub(super) fn with_priorities<T>(&self, operation: impl FnOnce(&mut Priorities) -> T) -> T {
-        let mut priorities = self.priorities.lock();
-        let result = operation(&mut priorities);
-        if priorities.has_affected() {
-            self.contest.notify_one();
-        }
+        let (result, affected) = {
+            let mut priorities = self.priorities.lock();
+            (operation(&mut priorities), priorities.take_affected())
+        };
+        self.registration
+            .trigger(affected.iter().map(id_of), Cause::Swapped);
         result
     }
 
@@ -56,14 +58,16 @@ impl Manager {
         }
     }
 
-    /// Releases the claims of a Plugin that is neither active nor waits for a kind.
-    pub(super) fn withdraw_unless_waiting(&self, id: &ObjectId, state: &PluginState) {
+    /// Releases the claims of a Plugin beyond its active revision, unless it waits for a kind. Its first revision keeps
+    /// them while it is being loaded, so that the order of the loads after a start does not matter.
+    pub(super) fn narrow_claims(&self, id: &ObjectId, state: &PluginState) {
+        let is_first_load = state.active.is_none() && state.loading.is_some();
         if let Ok(name) = PluginName::new(&id.name)
-            && state.active.is_none()
+            && !is_first_load
             && !state.waits_for_kind()
             && !self.context.files.contains_key(&name)
         {
-            self.with_priorities(|all| all.withdraw(&name));
+            self.with_priorities(|all| all.keep_held(&name));
         }
     }
 

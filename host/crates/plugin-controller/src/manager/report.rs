@@ -35,7 +35,14 @@ impl Manager {
         declared: Result<&Declared, &StageFailure>,
     ) -> Next {
         let before = status_of(object);
-        let after = self.status(object, state, declared, &before);
+        let mut after = self.status(object, state, declared, &before);
+        if state.keeps_conditions() {
+            if state.active.is_none() {
+                return Next::UntilChanged;
+            }
+            after.conditions.clone_from(&before.conditions);
+            after.candidate.clone_from(&before.candidate);
+        }
         let conditions = after.conditions.iter();
         let conditions = conditions.map(|one| (&*one.type_, one.status == "True"));
         let metrics = &self.context.shared.metrics;

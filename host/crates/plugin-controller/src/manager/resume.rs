@@ -15,16 +15,20 @@ use crate::{
 };
 
 impl Manager {
-    /// Activates an earlier revision; on failure the active one stays.
+    /// Activates an earlier revision; on failure the active one stays. Returns false while its component is being
+    /// loaded.
     pub(super) async fn come_back(
         &self,
         declared: &Declared,
         state: &mut PluginState,
         revision: &Digest,
         activation: Activation,
-    ) {
+    ) -> bool {
+        let Some(plugin) = self.revive(declared, state, revision) else {
+            return false;
+        };
         let came_back = async {
-            let plugin = self.revive(declared, state, revision).await?;
+            let plugin = plugin?;
             granted(&declared.terms, plugin.manifest())?;
             self.serve(declared, state, plugin, activation.clone())
                 .await
@@ -39,33 +43,33 @@ impl Manager {
             (Err(failure), _) => {
                 let error = &failure.message;
                 warn!(%plugin, revision = name, error, "failed to activate an earlier revision");
-                let lost = state.refused(declared, failure);
+                let lost = state.refused(failure);
                 state.lost.insert(revision.clone(), lost);
             }
         }
+        true
     }
 
-    /// Returns an earlier revision from memory or the cache directory.
-    async fn revive(
+    /// Returns an earlier revision from memory or the cache directory; none while it is being loaded.
+    fn revive(
         &self,
         declared: &Declared,
-        state: &PluginState,
+        state: &mut PluginState,
         revision: &Digest,
-    ) -> Result<Arc<Plugin>, StageFailure> {
-        let mut past = state.history.past();
-        let past = past
-            .find(|past| past.revision == *revision)
-            .ok_or_else(|| {
-                let message = "the revision is not in status.history any more";
-                StageFailure::new(Stage::Fetched, "NotKept", message, Retry::OnChange)
-            })?;
+    ) -> Option<Result<Arc<Plugin>, StageFailure>> {
+        let found = state.history.past().find(|past| past.revision == *revision);
+        let Some(past) = found else {
+            let message = "the revision is not in status.history any more";
+            let failure = StageFailure::new(Stage::Fetched, "NotKept", message, Retry::OnChange);
+            return Some(Err(failure));
+        };
         let attempt = state.attempt.as_ref();
         let loaded = attempt.and_then(|attempt| attempt.component.clone());
         let component = match loaded.filter(|component| *component.digest() == past.digest) {
-            Some(component) => component,
-            None => self.context.loader.kept(declared, &past.digest).await?,
+            Some(component) => Ok(component),
+            None => self.loaded(declared, state, Some(&past.digest))?,
         };
-        configure(&component, &past.config)
+        Some(component.and_then(|component| configure(&component, &past.config)))
     }
 
     /// Remembers if the Plugin gets a pass when a first pass ends, and the components that it needs.

@@ -46,7 +46,10 @@ impl Manager {
         activation: Activation,
     ) -> Result<(), StageFailure> {
         let Declared { name, terms, .. } = declared;
-        let serving = self.serving(declared, &plugin).await?;
+        if let Some(account) = &terms.service_account {
+            accounts::check(self.cluster(), name, account).await?;
+        }
+        let serving = under(terms, Arc::clone(&plugin));
         let limits = Arc::clone(&serving.limits);
         let kinds = plugin.manifest().parent_kinds();
         if let Err(failure) = self.take(declared, state, &serving, &activation).await {
@@ -85,11 +88,42 @@ impl Manager {
         state.active = Some(ActiveRevision {
             plugin,
             terms: terms.clone(),
+            accepted: terms.clone(),
             served,
             passes,
             since: since.filter(|_| !is_new).unwrap_or_else(Instant::now),
         });
         Ok(())
+    }
+
+    /// Puts the grants, limits, selected parents and suspension of a spec in force for the active revision, before
+    /// anything is loaded for it.
+    ///
+    /// Without the required grants its passes end, but it can still be compared with the declared revision. The other
+    /// terms have to be checked, so [`Manager::serve`] puts them in force.
+    pub(super) async fn bind(&self, declared: &Declared, state: &mut PluginState) {
+        let change = state.change;
+        let Some(active) = &mut state.active else {
+            return;
+        };
+        let terms = Terms {
+            field_manager: active.terms.field_manager.clone(),
+            service_account: active.terms.service_account.clone(),
+            crds: active.terms.crds,
+            ..declared.terms.clone()
+        };
+        if terms == active.terms {
+            return;
+        }
+        let serving = under(&terms, Arc::clone(&active.plugin));
+        active.swap(&serving, &terms, change).await;
+        active.terms = terms;
+        if !active.is_granted() {
+            info!(plugin = %declared.name, "stopping the passes: the active revision lacks required grants");
+            active.rest().await;
+        } else if active.passes.is_none() && !active.terms.suspend {
+            active.passes = Some(self.start(&active.served, serving.limits).await);
+        }
     }
 
     /// Returns the controllers of a revision, and the passes that continue.
@@ -105,11 +139,9 @@ impl Manager {
         let kinds = serving.plugin.manifest().parent_kinds();
         match active {
             Some(mut active) if active.plugin.manifest().parent_kinds() == kinds => {
-                if !active.continues_under(&declared.terms) {
-                    active.rest().await;
-                }
-                for reconciler in &active.served.reconcilers {
-                    reconciler.swap(serving.clone(), state.change);
+                let is_same = active.plugin.revision() == serving.plugin.revision();
+                if !is_same || active.terms != declared.terms {
+                    active.swap(serving, &declared.terms, state.change).await;
                 }
                 (active.served, active.passes)
             }
@@ -154,19 +186,6 @@ impl Manager {
         self.prepare(declared, state, serving, activation).await?;
         self.hold(state, name, &serving.plugin).await?;
         take(true)
-    }
-
-    /// Returns a revision under the declared terms, if the ServiceAccount in them is for the plugin.
-    async fn serving(
-        &self,
-        declared: &Declared,
-        plugin: &Arc<Plugin>,
-    ) -> Result<Serving, StageFailure> {
-        let Declared { name, terms, .. } = declared;
-        if let Some(account) = &terms.service_account {
-            accounts::check(self.cluster(), name, account).await?;
-        }
-        Ok(under(terms, Arc::clone(plugin)))
     }
 
     /// Writes the activation of a revision into the history.

@@ -1,19 +1,25 @@
-//! The state of one Plugin in this process, and all decisions from it: the next step, the failure and the conditions.
+//! The state of one Plugin in this process, and all decisions from it: the next step and the failure.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_apply::Target;
-use innkeeper_model::{Backoff, Condition, ConditionStatus, Digest, Manifest, Object, Retry, Uid};
+use innkeeper_model::{Backoff, Digest, Manifest, Object, Retry, Uid};
 use innkeeper_reconcile::RecentFault;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
+use tracing::warn;
 
-use super::{active::ActiveRevision, load::VerifiedComponent, report::status_of};
+use super::{
+    active::ActiveRevision,
+    load::{VerifiedComponent, configure},
+    loading::Loading,
+    report::status_of,
+};
 use crate::{
     finalizers::Finalizers,
     lifecycle::{
         AnalysisVerdict, FirstPasses, History, NextStep, PastRevision, RolloutAnalysis, Stage,
-        StageFailure, loads_the_same,
+        StageFailure, has_the_same_component, loads_the_same,
     },
     resource::{self, CandidateStatus, Declared, Terms},
 };
@@ -35,19 +41,20 @@ pub(super) const PARENT_TAKEN: &str = "ParentTaken";
 /// The reason while the grants do not suffice.
 pub(super) const NOT_GRANTED: &str = "NotGranted";
 
-/// Condition type: the declared revision is not active, because a stage failed.
-const DEGRADED: &str = "Degraded";
-
-/// Condition type: the declared revision faulted too often, and the revision before it is active again.
-const ROLLED_BACK: &str = "RolledBack";
-
 /// The state of one Plugin.
 #[derive(Default)]
 pub(super) struct PluginState {
-    /// The last parsed declaration with its UID and generation; none if the spec is invalid.
-    pub(super) read: Option<(Uid, i64, Arc<Declared>)>,
-    /// The last attempt to load a declaration.
+    /// The UID of the Plugin: one that was deleted and created again is another one.
+    pub(super) uid: Option<Uid>,
+    /// The last parsed declaration with its generation; none if the spec is invalid.
+    pub(super) read: Option<(i64, Arc<Declared>)>,
+    /// The last attempt to load a declaration that has ended.
     pub(super) attempt: Option<LoadAttempt>,
+    /// The work on the next attempt, or on the component of an earlier revision.
+    pub(super) loading: Option<Loading>,
+    /// The generation for which an earlier process reported its conditions. They stay until an attempt of this process
+    /// has ended, so that a restart alone changes no status.
+    pub(super) reported: Option<i64>,
     /// The active or suspended revision.
     pub(super) active: Option<ActiveRevision>,
     /// Declared revisions that could not become active.
@@ -102,14 +109,13 @@ impl LoadAttempt {
         lacked_grants && self.declared.terms.grants != declared.terms.grants
     }
 
-    fn plugin(&self) -> Option<&Arc<Plugin>> {
+    pub(super) fn plugin(&self) -> Option<&Arc<Plugin>> {
         self.result.as_ref().ok()
     }
 }
 
 /// A revision that is not active, or not under the declared terms, and the reason.
 pub(super) struct RefusedRevision {
-    declared: Declared,
     failure: StageFailure,
     retry_at: Option<Instant>,
 }
@@ -130,6 +136,8 @@ impl PluginState {
     pub(super) fn of(object: &Object) -> Self {
         let status = status_of(object);
         Self {
+            uid: Some(object.uid.clone()),
+            reported: status.observed_generation,
             faults_before: status
                 .revision
                 .zip(status.faults.map(|faults| faults.count)),
@@ -138,27 +146,32 @@ impl PluginState {
         }
     }
 
-    /// Returns the declaration of a Plugin; parsed again only if it may have changed.
-    ///
-    /// The UID is part of the comparison, because a Plugin that was deleted and created again starts at generation 1.
+    /// Returns true if this is the state of the object, and not of an earlier one of its name.
+    pub(super) fn is_of(&self, object: &Object) -> bool {
+        self.uid.as_ref() == Some(&object.uid)
+    }
+
+    /// Returns the declaration of a Plugin; parsed again only if it has changed.
     pub(super) fn declared(&mut self, object: &Object) -> Result<Arc<Declared>, StageFailure> {
-        if let Some((uid, generation, declared)) = &self.read
-            && *uid == object.uid
+        if let Some((generation, declared)) = &self.read
             && Some(*generation) == object.generation
         {
             return Ok(Arc::clone(declared));
         }
         self.read = None;
+        // Another declaration may be accepted.
+        self.refused.clear();
+        self.lost.clear();
         let declared = Arc::new(super::declared(object)?);
-        let read = |generation| (object.uid.clone(), generation, Arc::clone(&declared));
+        let read = |generation| (generation, Arc::clone(&declared));
         self.read = object.generation.map(read);
         Ok(declared)
     }
 
     /// Returns the next step.
     ///
-    /// After any failure the active revision stays active under the declared terms: grants and limits bind at once.
-    /// Only terms without the required grants end it.
+    /// The declared terms come first, because loading may take long. After any failure the active revision stays active
+    /// under them. Only terms without the required grants end it, once no declared revision can replace it.
     ///
     /// A process that has just started has no active revision. It resumes the last one before it fetches anything, so
     /// that an unavailable source stops no plugin, and another revision has to replace it in the usual way.
@@ -168,25 +181,33 @@ impl PluginState {
         analysis: Option<&RolloutAnalysis>,
     ) -> NextStep {
         let is_granted = |plugin: &&Arc<Plugin>| declared.terms.assess(plugin.manifest()).serves();
-        let attempt = self
-            .attempt
-            .as_ref()
-            .filter(|attempt| loads_the_same(&attempt.declared, declared) && !attempt.is_due())
-            .filter(|attempt| !attempt.is_outgrown(declared));
+        let is_refused = |plugin: &Plugin| self.refused.contains_key(plugin.revision());
+        let attempt = self.attempt_for(declared);
+        let loads = |loading: &Loading| loading.is_for(declared, None) && loading.stage().is_some();
+        // The last attempt counts until the next one has ended.
+        let must_load =
+            !self.loading.as_ref().is_some_and(loads) && attempt.is_none_or(LoadAttempt::is_due);
         let loaded = attempt
             .and_then(LoadAttempt::plugin)
-            .filter(|plugin| !self.refused.contains_key(plugin.revision()))
+            .filter(|plugin| !is_refused(plugin))
             .filter(is_granted);
         let Some(active) = &self.active else {
             return match (self.first_available(self.history.past()), loaded) {
                 (Some(last), None) => NextStep::Resume(last),
                 (Some(last), Some(loaded)) if *loaded.revision() != last => NextStep::Resume(last),
+                _ if must_load => NextStep::Load,
                 // Also one that was rolled back: it is better than no revision.
                 (_, Some(loaded)) => NextStep::Activate(loaded.revision().clone()),
-                (None, None) if attempt.is_none() => NextStep::Load,
                 (None, None) => NextStep::Wait,
             };
         };
+        if attempt.is_none_or(LoadAttempt::is_due)
+            && declared.terms != active.accepted
+            && is_granted(&&active.plugin)
+            && !is_refused(&active.plugin)
+        {
+            return NextStep::Activate(active.plugin.revision().clone());
+        }
         let is_faulty = analysis.is_some_and(|one| one.verdict == AnalysisVerdict::Faulty);
         if is_faulty
             && declared.rollout.auto_rollback
@@ -194,14 +215,17 @@ impl PluginState {
         {
             return NextStep::RollBack(good);
         }
-        if attempt.is_none() {
+        if must_load {
             return NextStep::Load;
+        }
+        if attempt.is_none() {
+            return NextStep::Wait;
         }
         let loaded = loaded.filter(|plugin| self.rollback(plugin).is_none());
         let Some(next) = loaded.or_else(|| Some(&active.plugin).filter(is_granted)) else {
             return NextStep::Stop;
         };
-        if next.revision() != active.plugin.revision() || declared.terms != active.terms {
+        if next.revision() != active.plugin.revision() || declared.terms != active.accepted {
             NextStep::Activate(next.revision().clone())
         } else if loaded.is_some() {
             NextStep::Keep
@@ -210,9 +234,13 @@ impl PluginState {
         }
     }
 
-    /// Returns the reason why the declared revision is not active; none if it is, or if nothing was loaded yet.
+    /// Returns the reason why the declared revision is not active; none if it is.
     pub(super) fn failure(&self, declared: &Declared) -> Option<StageFailure> {
-        let plugin = match &self.attempt.as_ref()?.result {
+        let Some(attempt) = self.attempt_for(declared) else {
+            let stage = self.loading.as_ref().and_then(Loading::stage);
+            return Some(StageFailure::running(stage.unwrap_or(Stage::Fetched)));
+        };
+        let plugin = match &attempt.result {
             Ok(plugin) => plugin,
             Err(failure) => return Some(failure.clone()),
         };
@@ -229,105 +257,6 @@ impl PluginState {
         refused.next().map(|refused| refused.failure.clone())
     }
 
-    /// Returns all conditions in the order of the stages; without a declaration for the reason why there is none.
-    pub(super) fn conditions(
-        &self,
-        declared: Result<&Declared, &StageFailure>,
-        analysis: Option<&RolloutAnalysis>,
-    ) -> Vec<Condition> {
-        let failure = match declared {
-            Ok(declared) => self.failure(declared),
-            Err(failure) => Some(failure.clone()),
-        };
-        let failure = failure.as_ref();
-        let reduced = declared.ok().and_then(|declared| {
-            let plugin = self.attempt.as_ref()?.plugin()?;
-            resource::lines(&declared.terms.assess(plugin.manifest()))
-        });
-        let loading = Stage::LOADING.map(|stage| self.loading(stage, failure, reduced.as_deref()));
-        let mut conditions = Vec::from(loading);
-        conditions.push(self.serving(failure));
-        conditions.push(self.degraded(failure));
-        let faulting = declared.ok().and_then(|it| faulting(it, analysis));
-        conditions.push(self.rolled_back(faulting));
-        conditions
-    }
-
-    fn loading(
-        &self,
-        stage: Stage,
-        failure: Option<&StageFailure>,
-        reduced: Option<&str>,
-    ) -> Condition {
-        let attempt = self.attempt.as_ref();
-        let verified_by = attempt
-            .and_then(|attempt| attempt.component.as_ref())
-            .map_or("", |component| &component.verified_by);
-        // A component whose parents are not granted is described by its embedded description, and is not compiled.
-        let is_uncompiled = attempt.is_some_and(
-            |attempt| matches!(&attempt.result, Err(failure) if failure.stage == Stage::Granted),
-        );
-        let kind = stage.condition();
-        let (reason, message) = match (failure, stage, reduced) {
-            (Some(failure), ..) if failure.stage == stage => return failed(failure),
-            (Some(failure), ..)
-                if failure.stage < stage || stage == Stage::Compiled && is_uncompiled =>
-            {
-                let message = waits_for(failure);
-                return condition(kind, ConditionStatus::Unknown, "NotReached", &message);
-            }
-            (_, Stage::Verified, _) => ("AsExpected", verified_by),
-            (_, Stage::Granted, Some(lines)) => ("Reduced", lines),
-            _ => (kind, ""),
-        };
-        condition(kind, ConditionStatus::True, reason, message)
-    }
-
-    fn serving(&self, failure: Option<&StageFailure>) -> Condition {
-        let say = |status, reason, message: &str| {
-            condition(Stage::Serving.condition(), status, reason, message)
-        };
-        match (&self.active, failure) {
-            (Some(active), _) if active.terms.suspend => say(
-                ConditionStatus::False,
-                "Suspended",
-                "all passes are stopped by spec.suspend: set it to false to resume them",
-            ),
-            (Some(active), _) => {
-                let message = format!("revision {} is active", active.name());
-                say(ConditionStatus::True, "Serving", &message)
-            }
-            (None, Some(failure)) if failure.stage == Stage::Serving => failed(failure),
-            (None, Some(failure)) => say(ConditionStatus::False, "NotLoaded", &waits_for(failure)),
-            (None, None) => say(ConditionStatus::Unknown, "Starting", ""),
-        }
-    }
-
-    fn degraded(&self, failure: Option<&StageFailure>) -> Condition {
-        let Some(failure) = failure else {
-            return condition(DEGRADED, ConditionStatus::False, "AsDeclared", "");
-        };
-        let active = match &self.active {
-            Some(active) => {
-                let name = active.name();
-                format!("revision {name} stays active instead of the declared one")
-            }
-            None => "no revision is active".to_owned(),
-        };
-        let message = format!("{active}: {}", failure.message);
-        condition(DEGRADED, ConditionStatus::True, &failure.reason, &message)
-    }
-
-    fn rolled_back(&self, faulting: Option<String>) -> Condition {
-        let (status, reason, message) =
-            match (self.history.last_rollback(self.generation), faulting) {
-                (Some(message), _) => (ConditionStatus::True, "TooManyFaults", message),
-                (None, Some(message)) => (ConditionStatus::False, "TooManyFaults", message),
-                (None, None) => (ConditionStatus::False, "NotNeeded", String::new()),
-            };
-        condition(ROLLED_BACK, status, reason, &message)
-    }
-
     /// Returns the loaded or active plugin of a revision.
     pub(super) fn plugin(&self, revision: &Digest) -> Option<Arc<Plugin>> {
         let loaded = self.attempt.as_ref().and_then(LoadAttempt::plugin);
@@ -339,25 +268,20 @@ impl PluginState {
     }
 
     /// Returns the refused revision for a failure, with the time of the next attempt.
-    pub(super) fn refused(
-        &mut self,
-        declared: &Declared,
-        failure: StageFailure,
-    ) -> RefusedRevision {
+    pub(super) fn refused(&mut self, failure: StageFailure) -> RefusedRevision {
         RefusedRevision {
-            declared: declared.clone(),
             retry_at: self.retry_at(failure.retry),
             failure,
         }
     }
 
-    /// Forgets refused revisions for which an attempt is due, or that were refused under another declaration.
-    pub(super) fn forget_refused(&mut self, declared: &Declared, is_first: bool) {
+    /// Forgets refused revisions for which an attempt is due.
+    pub(super) fn forget_refused(&mut self, is_first: bool) {
+        let is_due = |refused: &RefusedRevision| {
+            is_past(refused.retry_at) || is_first && refused.waits_for_kind()
+        };
         for refused in [&mut self.refused, &mut self.lost] {
-            refused.retain(|_, refused| {
-                let is_due = is_past(refused.retry_at) || is_first && refused.waits_for_kind();
-                refused.declared == *declared && !is_due
-            });
+            refused.retain(|_, refused| !is_due(refused));
         }
     }
 
@@ -367,16 +291,79 @@ impl PluginState {
         refused.any(RefusedRevision::waits_for_kind)
     }
 
-    /// Clears the failures of revisions with the component of the last attempt: their bytes may be available now.
-    pub(super) fn find_again(&mut self) {
-        let attempt = self.attempt.as_ref();
-        let component = attempt.and_then(|attempt| attempt.component.as_ref());
-        let Some(digest) = component.map(VerifiedComponent::digest) else {
+    /// Follows a changed declaration without loading anything: cancels outdated work, and gives the loaded component
+    /// its configuration.
+    pub(super) fn follow(&mut self, declared: &Declared) {
+        self.loading
+            .take_if(|loading| loading.is_outdated(declared));
+        let Some(attempt) = &mut self.attempt else {
             return;
         };
-        for past in self.history.past().filter(|past| past.digest == *digest) {
-            self.lost.remove(&past.revision);
+        if loads_the_same(&attempt.declared, declared) {
+            attempt.declared.pull_every = declared.pull_every;
+        } else if has_the_same_component(&attempt.declared, declared)
+            && let Some(component) = attempt.component.clone()
+        {
+            let at = attempt.at;
+            self.attempted(declared, Ok(component), at);
         }
+    }
+
+    /// Notes the result of an attempt to load a declaration.
+    pub(super) fn attempted(
+        &mut self,
+        declared: &Declared,
+        component: Result<VerifiedComponent, StageFailure>,
+        at: Instant,
+    ) {
+        if self.attempt_for(declared).is_none() {
+            self.delays = None;
+        }
+        let (component, result) = match component {
+            Ok(component) => {
+                let result = configure(&component, &declared.config);
+                (Some(component), result)
+            }
+            Err(failure) => (None, Err(failure)),
+        };
+        let retry_at = match &result {
+            Ok(_) => {
+                self.delays = None;
+                None
+            }
+            Err(failure) => {
+                warn!(plugin = %declared.name, stage = ?failure.stage, error = failure.message, "failed to load the component of a Plugin");
+                self.retry_at(failure.retry)
+            }
+        };
+        // Earlier revisions with this component could not become active again: their bytes may be available now.
+        if let Some(component) = &component {
+            let past = self.history.past();
+            for past in past.filter(|past| past.digest == *component.digest()) {
+                self.lost.remove(&past.revision);
+            }
+        }
+        self.reported = None;
+        self.attempt = Some(LoadAttempt {
+            declared: declared.clone(),
+            component,
+            result,
+            at,
+            retry_at,
+        });
+    }
+
+    /// Returns the last attempt if it was for this declaration.
+    pub(super) fn attempt_for(&self, declared: &Declared) -> Option<&LoadAttempt> {
+        let attempt = self.attempt.as_ref();
+        attempt
+            .filter(|attempt| loads_the_same(&attempt.declared, declared))
+            .filter(|attempt| !attempt.is_outgrown(declared))
+    }
+
+    /// Returns true while the conditions that an earlier process reported stay.
+    pub(super) fn keeps_conditions(&self) -> bool {
+        self.loading.is_some() && self.reported.is_some() && self.reported == self.generation
     }
 
     fn first_available(&self, mut pasts: impl Iterator<Item = PastRevision>) -> Option<Digest> {
@@ -454,7 +441,10 @@ impl PluginState {
     /// Returns the time of the next pass if nothing changes before.
     pub(super) fn due_next(&self) -> Option<Instant> {
         let now = Instant::now();
-        let attempt = self.attempt.as_ref().and_then(LoadAttempt::due);
+        // The end of work that runs triggers a pass.
+        let running = self.loading.as_ref().and_then(Loading::stage);
+        let attempt = self.attempt.as_ref().filter(|_| running.is_none());
+        let attempt = attempt.and_then(LoadAttempt::due);
         let refused = self.refused.values().chain(self.lost.values());
         let refused = refused.filter_map(|refused| refused.retry_at).min();
         let refresh = self.active.as_ref().map(|_| now + REFRESH_PERIOD);
@@ -473,34 +463,4 @@ pub(super) fn granted(terms: &Terms, manifest: &Manifest) -> Result<(), StageFai
     let message = resource::lines(&assessment).unwrap_or_default();
     let (stage, retry) = (Stage::Granted, Retry::OnChange);
     Err(StageFailure::new(stage, NOT_GRANTED, message, retry))
-}
-
-/// Returns a note that the active revision faults too often, with the reason why it is not rolled back.
-fn faulting(declared: &Declared, analysis: Option<&RolloutAnalysis>) -> Option<String> {
-    let analysis = analysis.filter(|one| one.verdict == AnalysisVerdict::Faulty)?;
-    let why = if declared.rollout.auto_rollback {
-        "no earlier revision is good"
-    } else {
-        "spec.rollout.autoRollback is false"
-    };
-    let faults = analysis.faults.as_ref()?;
-    Some(format!("{faults}; it stays active because {why}"))
-}
-
-fn failed(failure: &StageFailure) -> Condition {
-    let (kind, status) = (failure.stage.condition(), ConditionStatus::False);
-    condition(kind, status, &failure.reason, &failure.message)
-}
-
-fn waits_for(failure: &StageFailure) -> String {
-    format!("waits for {}", failure.stage.condition())
-}
-
-fn condition(kind: &str, status: ConditionStatus, reason: &str, message: &str) -> Condition {
-    Condition {
-        kind: kind.to_owned(),
-        status,
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-    }
 }

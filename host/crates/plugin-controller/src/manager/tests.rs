@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     active::ActiveRevision,
+    loading::Reporter,
     state::{LoadAttempt, NOT_GRANTED},
     *,
 };
@@ -72,6 +73,7 @@ fn state(before: &Declared, [loaded, active]: [&str; 2]) -> PluginState {
     let active = (active != "-").then(|| ActiveRevision {
         plugin: plugin(active),
         terms: before.terms.clone(),
+        accepted: before.terms.clone(),
         served: Arc::new(Served {
             name: before.name.clone(),
             reconcilers: Vec::new(),
@@ -125,8 +127,8 @@ fn rolled_back() -> History {
     history
 }
 
-fn lose(state: &mut PluginState, declared: &Declared, name: &str) {
-    let lost = state.refused(declared, failure(Stage::Fetched));
+fn lose(state: &mut PluginState, name: &str) {
+    let lost = state.refused(failure(Stage::Fetched));
     state.lost.insert(digest(name), lost);
 }
 
@@ -181,7 +183,7 @@ fn the_last_active_revision_is_resumed_before_anything_is_fetched() {
     // It is not available.
     for (loaded, expected) in [("b", activate("b")), ("-", NextStep::Wait)] {
         let mut state = starting(loaded);
-        lose(&mut state, &declared, "a");
+        lose(&mut state, "a");
         assert_eq!(state.next_step(&declared, None), expected);
     }
 }
@@ -220,7 +222,7 @@ fn a_revision_that_faults_too_often_is_replaced_by_the_last_good_one_and_is_not_
     assert_eq!(after("a").next_step(&declared, None), NextStep::Wait);
     // It is better than no revision, if no other is available.
     let mut alone = after("-");
-    lose(&mut alone, &declared, "a");
+    lose(&mut alone, "a");
     assert_eq!(alone.next_step(&declared, None), activate("b"));
 }
 
@@ -275,6 +277,208 @@ fn another_source_digest_or_configuration_is_loaded_and_other_terms_are_not() {
 }
 
 #[test]
+fn the_active_revision_gets_the_declared_terms_before_anything_is_loaded() {
+    let before = declare(json!({}));
+    let other = json!({"file": {"path": "other.wasm"}});
+    let now = declare(json!({"source": other, "limits": {"children": 1}}));
+    check_next(&before, &now, ["a", "a"], activate("a"));
+    let mut bound = state(&before, ["a", "a"]);
+    bound.active.as_mut().unwrap().accepted = now.terms.clone();
+    assert_eq!(bound.next_step(&now, None), NextStep::Load);
+
+    // Neither terms that cannot be put in force nor missing grants keep the declared revision from being loaded.
+    let mut state = state(&before, ["a", "a"]);
+    let refused = state.refused(failure(Stage::Serving));
+    state.refused.insert(digest("a"), refused);
+    assert_eq!(state.next_step(&now, None), NextStep::Load);
+    check_next(&before, &now, ["a", "a!"], NextStep::Load);
+}
+
+/// Returns work on the component of a declaration, and the reporter of its progress.
+fn loading(declared: &Declared, kept: Option<&Digest>) -> (Loading, Reporter) {
+    Loading::reported(|| {}, declared, kept)
+}
+
+#[test]
+fn a_running_load_is_waited_for_and_keeps_nothing_else_waiting() {
+    let before = declare(json!({}));
+    let now = declare(json!({"source": {"file": {"path": "other.wasm"}}}));
+    for revisions in [["a", "a"], ["a", "-"], ["a", "a!"]] {
+        let mut state = state(&before, revisions);
+        assert_eq!(state.next_step(&now, None), NextStep::Load, "{revisions:?}");
+        let (load, reporter) = loading(&now, None);
+        state.loading = Some(load);
+        assert_eq!(state.next_step(&now, None), NextStep::Wait, "{revisions:?}");
+        reporter.end(Err(failure(Stage::Fetched)));
+        assert_eq!(state.next_step(&now, None), NextStep::Load, "{revisions:?}");
+    }
+
+    // While a source is polled, the last result counts.
+    let mut polled = state(&before, ["a", "-"]);
+    let attempt = polled.attempt.as_mut().unwrap();
+    attempt.declared.pull_every = Some(Duration::ZERO);
+    let (load, _reporter) = loading(&before, None);
+    polled.loading = Some(load);
+    assert_eq!(polled.next_step(&before, None), activate("a"));
+    assert_eq!(polled.due_next(), None);
+
+    // A rollback and the revision of an earlier process do not wait for a server.
+    let (load, _reporter) = loading(&now, None);
+    let faulty = PluginState {
+        history: history(&["a", "b"]),
+        loading: Some(load),
+        ..state(&before, ["b", "b"])
+    };
+    let analysis = analysis(AnalysisVerdict::Faulty);
+    let step = faulty.next_step(&now, Some(&analysis));
+    assert_eq!(step, NextStep::RollBack(digest("a")));
+}
+
+#[test]
+fn another_configuration_of_a_loaded_component_is_not_loaded() {
+    let declare = |name: &str| declare(json!({"config": {"name": name}}));
+    let mut state = state(&declare("a"), ["a", "a"]);
+    let (_, described) = &COMPONENTS[0];
+    state.attempt.as_mut().unwrap().component = Some(VerifiedComponent {
+        described: described.clone(),
+        verified_by: String::new(),
+    });
+    assert_eq!(state.next_step(&declare("b"), None), NextStep::Load);
+    state.follow(&declare("b"));
+    assert_eq!(state.next_step(&declare("b"), None), activate("b"));
+    // Nor does it wait while the source is polled.
+    let (load, _reporter) = loading(&declare("a"), None);
+    state.loading = Some(load);
+    state.follow(&declare("c"));
+    assert_eq!(state.next_step(&declare("c"), None), activate("c"));
+    assert!(state.loading.is_some());
+}
+
+#[test]
+fn a_changed_declaration_cancels_outdated_work() {
+    let before = declare(json!({}));
+    let mut state = PluginState::default();
+    let is_cancelled = |state: &mut PluginState, spec: Value| {
+        state.loading = Some(loading(&before, None).0);
+        state.follow(&declare(spec));
+        state.loading.is_none()
+    };
+    let other = json!({"file": {"path": "other.wasm"}});
+    assert!(is_cancelled(&mut state, json!({"source": other})));
+    let sum = Digest::of(b"x").to_string();
+    assert!(is_cancelled(&mut state, json!({"digest": sum})));
+    // Grants decide if the component is compiled.
+    assert!(is_cancelled(&mut state, json!({"grants": {}})));
+    // The component stays the same.
+    let kept = json!({"config": {"size": 1}, "limits": {"children": 1}, "suspend": true});
+    assert!(!is_cancelled(&mut state, kept));
+}
+
+#[test]
+fn a_running_load_is_shown_as_its_stage() {
+    let before = declare(json!({}));
+    let now = declare(json!({"source": {"file": {"path": "other.wasm"}}}));
+    let mut state = state(&before, ["a", "a"]);
+    let (load, reporter) = loading(&now, None);
+    state.loading = Some(load);
+    let fetching = [
+        "Fetched=Unknown/Fetching",
+        "Verified=Unknown/NotReached",
+        "Compiled=Unknown/NotReached",
+        "Described=Unknown/NotReached",
+        "Granted=Unknown/NotReached",
+        "Serving=True/Serving",
+        "Degraded=Unknown/Fetching",
+        "RolledBack=False/NotNeeded",
+    ];
+    check_conditions(&state, &now, None, &fetching);
+    reporter.at(Stage::Compiled);
+    let mut compiling = fetching;
+    compiling[0] = "Fetched=True/Fetched";
+    compiling[1] = "Verified=True/AsExpected";
+    compiling[2] = "Compiled=Unknown/Compiling";
+    compiling[6] = "Degraded=Unknown/Compiling";
+    check_conditions(&state, &now, None, &compiling);
+
+    // Without the required grants the passes of the active revision have ended.
+    state.active.as_mut().unwrap().plugin = plugin("a!");
+    compiling[5] = "Serving=False/NotGranted";
+    check_conditions(&state, &now, None, &compiling);
+
+    // The next attempt for the same declaration does not change the conditions of the last one.
+    let mut again = self::state(&now, ["-", "-"]);
+    let failed = [
+        "Compiled=False/Broken",
+        "Described=Unknown/NotReached",
+        "Granted=Unknown/NotReached",
+        "Serving=False/NotLoaded",
+        "Degraded=True/Broken",
+        "RolledBack=False/NotNeeded",
+    ];
+    check_conditions(&again, &now, None, &failed);
+    let (load, _reporter) = loading(&now, None);
+    again.loading = Some(load);
+    check_conditions(&again, &now, None, &failed);
+}
+
+/// A restart would otherwise write the status twice.
+#[test]
+fn the_conditions_of_an_earlier_process_stay_until_an_attempt_has_ended() {
+    let declared = declare(json!({}));
+    let mut state = PluginState::of(&object("one", 2));
+    state.generation = Some(2);
+    assert!(!state.keeps_conditions());
+    let (load, _reporter) = loading(&declared, None);
+    state.loading = Some(load);
+    assert!(state.keeps_conditions());
+    state.generation = Some(3);
+    assert!(!state.keeps_conditions());
+    state.generation = Some(2);
+    state.attempted(&declared, Err(failure(Stage::Fetched)), Instant::now());
+    assert!(!state.keeps_conditions());
+}
+
+#[test]
+fn a_plugin_that_was_created_again_has_no_state_of_its_predecessor() {
+    let state = PluginState::of(&object("one", 1));
+    assert!(state.is_of(&object("one", 2)));
+    assert!(!state.is_of(&object("two", 1)));
+}
+
+/// Returns a Plugin with this UID whose status reports on this generation.
+fn object(uid: &str, generation: i64) -> Object {
+    let plugin = json!({
+        "apiVersion": "innkeeper.dev/v1alpha1", "kind": "Plugin",
+        "metadata": {"name": "web", "uid": uid, "generation": generation},
+        "status": {"observedGeneration": generation},
+    });
+    let key = HashKey::new([0; 32]);
+    present(plugin.as_object().unwrap(), &kind(), Access::Full, &key).unwrap()
+}
+
+#[test]
+fn a_panic_ends_a_load() {
+    let (load, reporter) = loading(&declare(json!({})), None);
+    assert_eq!(load.stage(), Some(Stage::Fetched));
+    drop(reporter);
+    assert_eq!(load.stage(), None);
+}
+
+#[test]
+fn all_progress_of_a_load_triggers_a_pass() {
+    let (triggers, triggered) = mpsc::unbounded_channel();
+    let trigger = move || triggers.send(()).unwrap();
+    let (_load, reporter) = Loading::reported(trigger, &declare(json!({})), None);
+    assert_eq!(triggered.len(), 0);
+    reporter.at(Stage::Compiled);
+    assert_eq!(triggered.len(), 1);
+    reporter.end(Err(failure(Stage::Compiled)));
+    assert_eq!(triggered.len(), 2);
+    drop(reporter);
+    assert_eq!(triggered.len(), 2);
+}
+
+#[test]
 fn a_plugin_without_required_grants_waits_and_its_failure_shows_the_missing_lines() {
     let parents = json!([{"group": "example.com", "kind": "Web"}]);
     let grants = json!({"parents": parents, "children": [{"kind": "ConfigMap"}]});
@@ -305,7 +509,7 @@ fn a_component_without_grants_for_its_parents_is_loaded_once_they_are_granted() 
     let status = |stage: Stage| {
         let conditions = state.conditions(Ok(&before), None);
         let mut found = conditions.iter();
-        let found = found.find(|one| one.kind == stage.condition()).unwrap();
+        let found = found.find(|one| one.kind == stage.to_string()).unwrap();
         (found.status, found.message.clone())
     };
     let compiled = (ConditionStatus::Unknown, "waits for Granted".to_owned());
@@ -324,7 +528,7 @@ fn a_refused_revision_is_not_tried_again_before_its_time() {
         (Retry::At(Duration::from_mins(1)), Some(59)),
     ] {
         let failure = StageFailure::new(Stage::Serving, "ParentTaken", "taken", retry);
-        let refused = state.refused(&declared, failure);
+        let refused = state.refused(failure);
         state.refused.insert(digest("a"), refused);
         assert_eq!(state.next_step(&declared, None), NextStep::Wait);
         assert_eq!(state.failure(&declared).unwrap().reason, "ParentTaken");
@@ -333,10 +537,10 @@ fn a_refused_revision_is_not_tried_again_before_its_time() {
         assert!(state.due_next() >= least);
     }
 
-    state.forget_refused(&declared, false);
+    state.forget_refused(false);
     assert_eq!(state.next_step(&declared, None), NextStep::Wait);
     // The kind that it waits for is free.
-    state.forget_refused(&declared, true);
+    state.forget_refused(true);
     assert_eq!(state.next_step(&declared, None), activate("a"));
 }
 
@@ -431,7 +635,7 @@ fn a_failed_stage_leaves_later_ones_unknown_and_the_active_revision_active() {
 fn a_loaded_revision_that_cannot_be_active_has_the_failure_in_serving() {
     let declared = declare(json!({}));
     let mut state = state(&declared, ["a", "-"]);
-    let refused = state.refused(&declared, failure(Stage::Serving));
+    let refused = state.refused(failure(Stage::Serving));
     state.refused.insert(digest("a"), refused);
     let expected = [
         "Granted=True/Granted",

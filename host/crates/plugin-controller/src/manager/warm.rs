@@ -18,8 +18,13 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
-    Loader, WAITING_RECHECK, declared, interest, load::configure, report::status_of,
-    resume::needs_of, serve::under, state::NOT_GRANTED,
+    Loader, WAITING_RECHECK, declared, interest,
+    load::{VerifiedComponent, configure},
+    loading::Loading,
+    report::status_of,
+    resume::needs_of,
+    serve::under,
+    state::NOT_GRANTED,
 };
 use crate::{lifecycle::StageFailure, resource::Declared};
 
@@ -38,6 +43,8 @@ pub struct Warmer {
     registration: Registration,
     once_made: OnceMade,
     ready: Mutex<BTreeMap<PluginName, Ready>>,
+    /// The components that are being loaded.
+    loading: Mutex<BTreeMap<PluginName, Option<Loading>>>,
 }
 
 /// A plugin that could become active.
@@ -61,6 +68,7 @@ impl Warmer {
             loader,
             once_made,
             ready: Mutex::default(),
+            loading: Mutex::default(),
         }
     }
 
@@ -71,16 +79,21 @@ impl Warmer {
         watches.collect()
     }
 
-    async fn prepare(&self, declared: Declared, digest: Option<String>) -> Next {
-        // Also for a plugin that is ready: its triggers have to be dropped.
-        let next = Next::RequeueAfter(WAITING_RECHECK);
+    fn prepare(&self, declared: Declared, digest: Option<String>) {
         let name = declared.name.clone();
-        self.drop_triggers();
         let is_same = |ready: &Ready| ready.declared == declared && ready.digest == digest;
         if self.ready.lock().get(&name).is_some_and(is_same) {
-            return next;
+            return;
         }
-        match self.watch(&declared).await {
+        let component = {
+            let mut loading = self.loading.lock();
+            let slot = loading.entry(name.clone()).or_default();
+            Loading::poll(slot, &self.loader, &self.registration, &declared, None)
+        };
+        let Some(component) = component else {
+            return;
+        };
+        match component.and_then(|component| self.watch(&declared, &component)) {
             Ok(watches) => {
                 info!(plugin = %name, "loaded the plugin and started its watches, in case that this host takes over");
                 let ready = Ready {
@@ -89,27 +102,33 @@ impl Warmer {
                     watches,
                 };
                 self.ready.lock().insert(name, ready);
-                next
             }
             // Only a change of the Plugin helps.
-            Err(failure) if failure.reason == NOT_GRANTED => Next::UntilChanged,
+            Err(failure) if failure.reason == NOT_GRANTED => {
+                let ready = Ready {
+                    declared,
+                    digest,
+                    watches: Vec::new(),
+                };
+                self.ready.lock().insert(name, ready);
+            }
             Err(failure) => {
                 let error = &failure.message;
                 warn!(plugin = %name, error, "failed to load the component of a Plugin on standby");
-                Next::Backoff
             }
         }
     }
 
-    async fn watch(&self, declared: &Declared) -> Result<Vec<Registration>, StageFailure> {
+    fn watch(
+        &self,
+        declared: &Declared,
+        component: &VerifiedComponent,
+    ) -> Result<Vec<Registration>, StageFailure> {
         let Declared { name, terms, .. } = declared;
-        let component = self.loader.component(declared).await?;
-        let plugin = configure(&component, &declared.config)?;
-        let serving = under(terms, plugin);
-        let once_made = (self.once_made)(name);
-        let interests = serving.interests(name, &once_made).into_iter();
-        let watches = interests.map(|interest| self.loader.cluster.register(interest));
-        Ok(watches.collect())
+        let serving = under(terms, configure(component, &declared.config)?);
+        let interests = serving.interests(name, &(self.once_made)(name)).into_iter();
+        let register = |interest| self.loader.cluster.register(interest);
+        Ok(interests.map(register).collect())
     }
 
     /// Drops the triggers of all watches, which would grow without bound because no pass follows them.
@@ -132,8 +151,11 @@ impl Work for Warmer {
             Observed::Ready(observation) => observation.parent,
             Observed::Gone => {
                 let name = PluginName::new(&id.name);
-                name.map(|name| self.ready.lock().remove(&name)).ok();
                 self.loader.need_nothing(&id);
+                if let Ok(name) = name {
+                    self.loading.lock().remove(&name);
+                    self.ready.lock().remove(&name);
+                }
                 return Next::Forget;
             }
             Observed::Behind { until } => {
@@ -141,11 +163,13 @@ impl Work for Warmer {
             }
             Observed::NotReady { .. } => return Next::Parked(WAITING_RECHECK),
         };
+        self.drop_triggers();
         self.loader.need(&id, needs_of(&plugin));
-        match declared(&plugin) {
-            Ok(declared) => self.prepare(declared, status_of(&plugin).digest).await,
-            // The active host reports it in the status.
-            Err(_) => Next::UntilChanged,
+        // The active host reports an invalid spec in the status.
+        if let Ok(declared) = declared(&plugin) {
+            self.prepare(declared, status_of(&plugin).digest);
         }
+        // Also for a plugin that is ready: its triggers have to be dropped. A failed load is tried again.
+        Next::RequeueAfter(WAITING_RECHECK)
     }
 }

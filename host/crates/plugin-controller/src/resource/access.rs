@@ -1,5 +1,6 @@
 //! `spec.grants`: the grants of a plugin.
 
+use innkeeper_model::GroupKind;
 use innkeeper_policy::{BUILT_IN_GROUPS, PRIVILEGED_CORE_KINDS, PRIVILEGED_GROUPS};
 use kube::{
     KubeSchema,
@@ -8,10 +9,7 @@ use kube::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::forms::{GROUP, KIND, NAME, NAMESPACE, NumberBounds};
-
-/// Each generation may be 256 times as large as the one before.
-pub(super) const DEPTH: NumberBounds = NumberBounds::new(0, 16);
+use super::forms::{GROUP, KIND, NAME, NAMESPACE};
 
 /// The permissions of a plugin; everything else is denied.
 ///
@@ -48,12 +46,12 @@ pub struct GrantsSpec {
     /// Service accounts that Pods of children may use, besides the account default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
-    #[x_kube(validation = Rule::new(format!("self.all(it, {})", NAME.holds("it"))).message(NAME.must()))]
+    #[x_kube(validation = NAME.rule_for_all())]
     pub service_accounts: Vec<String>,
     /// System namespaces in which it may serve parents and make children: those of Kubernetes, kube-*, and the host's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
-    #[x_kube(validation = Rule::new(format!("self.all(it, {})", NAMESPACE.holds("it"))).message(NAMESPACE.must()))]
+    #[x_kube(validation = NAMESPACE.rule_for_all())]
     pub system_namespaces: Vec<String>,
     /// Writes children as this account instead of as the host.
     ///
@@ -67,120 +65,112 @@ fn by_kind() -> ListMerge {
     ListMerge::Map(vec!["group".to_owned(), "kind".to_owned()])
 }
 
-/// A kind of parent.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[x_kube(
-    validation = privileged(),
-    validation = Rule::new("self.group != '' || self.kind != 'Secret'")
-        .message("a Secret is never a parent"),
-    validation = built_in()
-)]
-pub struct ParentAccess {
-    /// The API group; empty for the core group.
-    #[serde(default)]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = GROUP.rule())]
-    pub group: String,
-    /// The kind in CamelCase.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = KIND.rule())]
-    pub kind: String,
-    /// Has to be true for a kind of Kubernetes itself.
-    #[serde(default)]
-    pub builtin: bool,
-    /// Has to be true for a privileged kind.
-    #[serde(default)]
-    pub privileged: bool,
+/// Defines the access to one kind: the kind and further fields, with the mark of a privileged kind.
+macro_rules! access {
+    ($(#[$meta:meta])* $name:ident { $($fields:tt)* }) => {
+        #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
+        #[serde(rename_all = "camelCase")]
+        #[x_kube(validation = privileged())]
+        $(#[$meta])*
+        pub struct $name {
+            /// The API group; empty for the core group.
+            #[serde(default)]
+            #[schemars(length(max = 253))]
+            #[x_kube(validation = GROUP.rule())]
+            pub group: String,
+            /// The kind in CamelCase.
+            #[schemars(length(max = 63))]
+            #[x_kube(validation = KIND.rule())]
+            pub kind: String,
+            $($fields)*
+        }
+
+        impl $name {
+            /// Returns the kind.
+            pub(super) fn group_kind(&self) -> GroupKind {
+                GroupKind::new(&*self.group, &*self.kind)
+            }
+        }
+    };
 }
 
-/// A kind whose CustomResourceDefinition may be brought.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[x_kube(
-    validation = privileged(),
-    validation = Rule::new(format!("!({})", is_built_in()))
-        .message("kinds of Kubernetes itself have no CustomResourceDefinition")
-)]
-pub struct CrdAccess {
-    /// The API group.
-    #[serde(default)]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = GROUP.rule())]
-    pub group: String,
-    /// The kind in CamelCase.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = KIND.rule())]
-    pub kind: String,
-    /// Has to be true for a privileged kind.
-    #[serde(default)]
-    pub privileged: bool,
+access! {
+    /// A kind of parent.
+    #[x_kube(
+        validation = Rule::new("self.group != '' || self.kind != 'Secret'")
+            .message("a Secret is never a parent"),
+        validation = built_in()
+    )]
+    ParentAccess {
+        /// Has to be true for a kind of Kubernetes itself.
+        #[serde(default)]
+        pub builtin: bool,
+        /// Has to be true for a privileged kind.
+        #[serde(default)]
+        pub privileged: bool,
+    }
 }
 
-/// A kind of child.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[x_kube(validation = privileged())]
-pub struct ChildAccess {
-    /// The API group; empty for the core group.
-    #[serde(default)]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = GROUP.rule())]
-    pub group: String,
-    /// The kind in CamelCase.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = KIND.rule())]
-    pub kind: String,
-    /// Lets a parent with the annotation innkeeper.dev/adopt take over objects that have no owner.
-    #[serde(default)]
-    pub adopt: bool,
-    /// For a kind of parents of the plugin itself: the number of generations of such children below an object that a user
-    /// made. 0 refuses them.
-    #[serde(default)]
-    #[schemars(range(min = DEPTH.min, max = DEPTH.max))]
-    pub depth: i32,
-    /// Has to be true for a privileged kind, and lets children of kind Secret be tokens of service accounts and bootstrap
-    /// tokens.
-    #[serde(default)]
-    pub privileged: bool,
+access! {
+    /// A kind whose CustomResourceDefinition may be brought.
+    #[x_kube(
+        validation = Rule::new(format!("!({})", is_built_in()))
+            .message("kinds of Kubernetes itself have no CustomResourceDefinition")
+    )]
+    CrdAccess {
+        /// Has to be true for a privileged kind.
+        #[serde(default)]
+        pub privileged: bool,
+    }
 }
 
-/// A kind that may be read.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
-#[x_kube(
-    validation = privileged(),
-    validation = Rule::new(
-        "(self.scope == 'Namespaces') == (has(self.namespaces) && self.namespaces.size() > 0)"
-    )
-    .message("namespaces must name at least one namespace for scope: Namespaces, and be absent for any other scope"),
-    validation = Rule::new("self.access != 'hash' || (self.group == '' && self.kind in ['Secret', 'ConfigMap'])")
-        .message("access: hash is for Secrets and ConfigMaps; write full or metadata")
-)]
-#[serde(rename_all = "camelCase")]
-pub struct ReadAccess {
-    /// The API group; empty for the core group.
-    #[serde(default)]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = GROUP.rule())]
-    pub group: String,
-    /// The kind in CamelCase.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = KIND.rule())]
-    pub kind: String,
-    /// The part of each object that the plugin sees.
-    pub access: ReadForm,
-    /// The namespaces from which it may read.
-    #[serde(default)]
-    pub scope: ReadPlace,
-    /// The namespaces for scope: Namespaces.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
-    #[x_kube(validation = Rule::new(format!("self.all(it, {})", NAMESPACE.holds("it"))).message(NAMESPACE.must()))]
-    pub namespaces: Vec<String>,
-    /// Only objects with these labels, in the text form of kubectl: `app=web,tier in (a,b)`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024))]
-    pub label_selector: Option<String>,
-    /// Has to be true for a privileged kind.
-    #[serde(default)]
-    pub privileged: bool,
+access! {
+    /// A kind of child.
+    ChildAccess {
+        /// Lets a parent with the annotation innkeeper.dev/adopt take over objects that have no owner.
+        #[serde(default)]
+        pub adopt: bool,
+        /// For a kind of parents of the plugin itself: the number of generations of such children below an object that a
+        /// user made. 0 refuses them.
+        #[serde(default)]
+        #[schemars(range(min = 0, max = 16))]
+        pub depth: i32,
+        /// Has to be true for a privileged kind, and lets children of kind Secret be tokens of service accounts and
+        /// bootstrap tokens.
+        #[serde(default)]
+        pub privileged: bool,
+    }
+}
+
+access! {
+    /// A kind that may be read.
+    #[x_kube(
+        validation = Rule::new(
+            "(self.scope == 'Namespaces') == (has(self.namespaces) && self.namespaces.size() > 0)"
+        )
+        .message("namespaces must name at least one namespace for scope: Namespaces, and be absent for any other scope"),
+        validation = Rule::new("self.access != 'hash' || (self.group == '' && self.kind in ['Secret', 'ConfigMap'])")
+            .message("access: hash is for Secrets and ConfigMaps; write full or metadata")
+    )]
+    ReadAccess {
+        /// The part of each object that the plugin sees.
+        pub access: ReadForm,
+        /// The namespaces from which it may read.
+        #[serde(default)]
+        pub scope: ReadPlace,
+        /// The namespaces for scope: Namespaces.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+        #[x_kube(validation = NAMESPACE.rule_for_all())]
+        pub namespaces: Vec<String>,
+        /// Only objects with these labels, in the text form of kubectl: `app=web,tier in (a,b)`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(length(min = 1, max = 1024))]
+        pub label_selector: Option<String>,
+        /// Has to be true for a privileged kind.
+        #[serde(default)]
+        pub privileged: bool,
+    }
 }
 
 /// A level of the Pod Security Standards.

@@ -2,13 +2,12 @@
 
 use innkeeper_model::{GroupKind, ReadScope};
 use innkeeper_policy::{Grants, ReadGrant, makes_pods};
-use innkeeper_schema::{Rejection, Schema};
 use serde_json::{Map, Value, json};
 
-use super::{Error, Plugin, ReadPlace, crd};
+use super::{Error, Plugin, ReadPlace, convert::admit};
 
-/// The path of the grants in the resource; messages about a file omit it.
-const PREFIX: &str = "spec.grants";
+/// The path of the fields in the resource; messages about a file omit it.
+const PREFIX: &str = "spec.grants.";
 
 /// The subject of messages about the whole file.
 const FILE: &str = "the grants";
@@ -23,21 +22,17 @@ pub fn grants_of_file(grants: &Map<String, Value>) -> Result<Grants, Error> {
         let problem = "name serviceAccountRef, which only a Plugin resource may: leave it out";
         return Err(Error::field(FILE, problem));
     }
-    let schema =
-        Schema::new(&crd(), "v1alpha1").map_err(|source| Error::Definition(Box::new(source)))?;
-    // The schema has only whole resources, so the grants get valid other fields.
-    let Value::Object(object) = json!({
-        "apiVersion": "innkeeper.dev/v1alpha1",
-        "kind": "Plugin",
-        "metadata": {"name": "file"},
-        "spec": {"source": {"file": {"path": "file.wasm"}}, "grants": grants},
-    }) else {
-        return Ok(Grants::default());
-    };
-    let admitted = schema.admit(object);
-    let admitted = admitted.map_err(|rejection| Error::field(FILE, broken(&rejection)))?;
+    // The rules are those of whole resources, so the grants get a valid source.
+    let spec = json!({"source": {"file": {"path": "file.wasm"}}, "grants": grants});
+    let admitted = admit("file", &spec)?.map_err(|causes| {
+        // The other causes only say that not every rule was checked.
+        let causes = causes.iter().filter(|cause| cause.path.starts_with(PREFIX));
+        let causes: Vec<String> = causes.map(ToString::to_string).collect();
+        let causes = causes.join("; ").replace(PREFIX, "");
+        Error::field(FILE, format!("break rules: {causes}"))
+    })?;
     if let Some(field) = admitted.unknown_fields.first() {
-        let field = without_prefix(field);
+        let field = field.replace(PREFIX, "");
         let problem = format!("hold \"{field}\", which does not exist: leave it out");
         return Err(Error::field(FILE, problem));
     }
@@ -106,19 +101,4 @@ fn read(grant: &ReadGrant) -> Value {
         entry["labelSelector"] = grant.label_selector.to_string().into();
     }
     entry
-}
-
-fn broken(rejection: &Rejection) -> String {
-    let causes = rejection.causes().iter();
-    let causes: Vec<String> = causes
-        // The other causes only say that not every rule was checked.
-        .filter(|cause| cause.path.starts_with(PREFIX))
-        .map(|cause| format!("{}: {}", without_prefix(&cause.path), cause.message))
-        .collect();
-    format!("break rules: {}", causes.join("; "))
-}
-
-fn without_prefix(field: &str) -> &str {
-    let rest = field.strip_prefix(PREFIX).unwrap_or(field);
-    rest.strip_prefix('.').unwrap_or(rest)
 }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::forms::{
-    DURATION_PATTERN, NAME, NumberBounds, PERCENTAGE, PUBLIC_KEY, REVISION, SIZE_PATTERN,
-    TextBounds, VERSION,
+    DURATION_PATTERN, NAME, PERCENTAGE, PUBLIC_KEY, REVISION, SIZE_PATTERN, VERSION, durations,
+    sizes,
 };
 
 /// The required signatures of a component, and the identity of the signed component.
@@ -16,7 +16,7 @@ use super::forms::{
 pub struct VerifySpec {
     /// Public keys in PEM format, for example cosign.pub. One valid signature by any of them is sufficient.
     #[schemars(length(min = 1, max = 8), inner(length(min = 1, max = 4096)))]
-    #[x_kube(validation = Rule::new(format!("self.all(it, {})", PUBLIC_KEY.holds("it"))).message(PUBLIC_KEY.must()))]
+    #[x_kube(validation = PUBLIC_KEY.rule_for_all())]
     pub keys: Vec<String>,
     /// The registry and repository that the signature has to name, such as `registry.example/plugins/memcached`.
     ///
@@ -60,86 +60,68 @@ pub enum Crds {
     Ignore,
 }
 
-// The bounds of the limits. Only those with a comment have an external reason; the others keep a typing error from
-// taking the host's memory or time.
-pub(super) const MEMORY: TextBounds = TextBounds::size("64Ki", "1Gi");
-pub(super) const DEADLINE: TextBounds = TextBounds::duration("1ms", "30s");
-pub(super) const OUTPUT: TextBounds = TextBounds::size("1Ki", "64Mi");
-/// The API server rejects larger objects.
-pub(super) const OBJECT: TextBounds = TextBounds::size("1Ki", "1536Ki");
-pub(super) const CHILDREN: NumberBounds = NumberBounds::new(1, 10_000);
-pub(super) const LOGS: TextBounds = TextBounds::size("1", "1Mi");
-pub(super) const LOGS_PER_SECOND: TextBounds = TextBounds::size("1", "16Mi");
-pub(super) const HOST_CALLS: NumberBounds = NumberBounds::new(1, 100_000);
-pub(super) const HOST_CALL_BYTES: TextBounds = TextBounds::size("1Ki", "256Mi");
-pub(super) const CONCURRENCY: NumberBounds = NumberBounds::new(1, 64);
-pub(super) const PASSES_PER_SECOND: NumberBounds = NumberBounds::new(1, 100_000);
-pub(super) const WRITES_PER_MINUTE: NumberBounds = NumberBounds::new(1, 6_000);
-pub(super) const WRITES_PER_SECOND: NumberBounds = NumberBounds::new(1, 10_000);
-pub(super) const OBJECTS_PER_NAMESPACE: NumberBounds = NumberBounds::new(1, 1_000_000);
-pub(super) const BYTES_PER_NAMESPACE: TextBounds = TextBounds::size("1Ki", "16Gi");
-pub(super) const RETAINED: NumberBounds = NumberBounds::new(0, 10_000);
-
 /// Resource limits of a plugin. Sizes are in bytes or end in Ki, Mi or Gi; durations end in ms, s, m or h.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default = "LimitsSpec::default")]
 pub struct LimitsSpec {
     /// Memory of one running instance, summed over its memories and tables; at most 1Gi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
-    #[x_kube(validation = MEMORY.rule())]
+    #[x_kube(validation = sizes("64Ki", "1Gi"))]
     pub memory: String,
     /// CPU time of one pass; at most 30s.
     #[schemars(length(max = 16), regex(pattern = DURATION_PATTERN))]
-    #[x_kube(validation = DEADLINE.rule())]
+    #[x_kube(validation = durations("1ms", "30s"))]
     pub deadline: String,
     /// One whole answer; at most 64Mi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
-    #[x_kube(validation = OUTPUT.rule())]
+    #[x_kube(validation = sizes("1Ki", "64Mi"))]
     pub output: String,
     /// JSON text of one child, and of the parent's status; at most 1536Ki.
+    // The API server rejects larger objects. The other bounds have no external reason: they keep a typing error from
+    // taking the host's memory or time.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
-    #[x_kube(validation = OBJECT.rule())]
+    #[x_kube(validation = sizes("1Ki", "1536Ki"))]
     pub object: String,
     /// Children of one parent.
-    #[schemars(range(min = CHILDREN.min, max = CHILDREN.max))]
+    #[schemars(range(min = 1, max = 10_000))]
     pub children: i32,
     /// Log text of one pass; at most 1Mi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
-    #[x_kube(validation = LOGS.rule())]
+    #[x_kube(validation = sizes("1", "1Mi"))]
     pub logs: String,
     /// Log text per second over all passes; at most 16Mi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
-    #[x_kube(validation = LOGS_PER_SECOND.rule())]
+    #[x_kube(validation = sizes("1", "16Mi"))]
     pub logs_per_second: String,
     /// Reads in one pass.
-    #[schemars(range(min = HOST_CALLS.min, max = HOST_CALLS.max))]
+    #[schemars(range(min = 1, max = 100_000))]
     pub host_calls: i32,
     /// Total size of the objects that the reads of one pass return; at most 256Mi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
-    #[x_kube(validation = HOST_CALL_BYTES.rule())]
+    #[x_kube(validation = sizes("1Ki", "256Mi"))]
     pub host_call_bytes: String,
     /// Passes at the same time.
-    #[schemars(range(min = CONCURRENCY.min, max = CONCURRENCY.max))]
+    #[schemars(range(min = 1, max = 64))]
     pub concurrency: i32,
     /// Passes per second.
-    #[schemars(range(min = PASSES_PER_SECOND.min, max = PASSES_PER_SECOND.max))]
+    #[schemars(range(min = 1, max = 100_000))]
     pub passes_per_second: i32,
     /// Writes per minute for one parent.
-    #[schemars(range(min = WRITES_PER_MINUTE.min, max = WRITES_PER_MINUTE.max))]
+    #[schemars(range(min = 1, max = 6_000))]
     pub writes_per_minute: i32,
     /// Writes per second for all parents of one namespace, or for all cluster-scoped ones. A namespace saves up the unused
     /// writes of 100 seconds.
-    #[schemars(range(min = WRITES_PER_SECOND.min, max = WRITES_PER_SECOND.max))]
+    #[schemars(range(min = 1, max = 10_000))]
     pub writes_per_second: i32,
     /// Children in one namespace, or cluster-scoped ones.
-    #[schemars(range(min = OBJECTS_PER_NAMESPACE.min, max = OBJECTS_PER_NAMESPACE.max))]
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub objects_per_namespace: i32,
     /// JSON text of all children in one namespace, or of all cluster-scoped ones; at most 16Gi.
     #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
-    #[x_kube(validation = BYTES_PER_NAMESPACE.rule())]
+    #[x_kube(validation = sizes("1Ki", "16Gi"))]
     pub bytes_per_namespace: String,
     /// Children that one parent retains.
-    #[schemars(range(min = RETAINED.min, max = RETAINED.max))]
+    #[schemars(range(min = 0, max = 10_000))]
     pub retained: i32,
 }
 
@@ -186,7 +168,7 @@ pub struct RolloutSpec {
                 PERCENTAGE.holds("string(self)")
             )
         )
-        .message(PERCENTAGE.must())
+        .message(PERCENTAGE.must)
     )]
     pub max_prunes: IntOrString,
     /// The approved revision, as named in status.candidate.revision. Required with mode Gated, and for a revision that

@@ -4,10 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::forms::{DATA_KEY, DURATION_PATTERN, NAME, PATH, REFERENCE, TextBounds, URL};
-
-/// The allowed intervals of pulls. Chosen, not measured: registries limit the rate of pulls.
-pub(super) const PULL_INTERVAL: TextBounds = TextBounds::duration("10s", "24h");
+use super::forms::{DATA_KEY, DURATION_PATTERN, NAME, PATH, REFERENCE, URL, durations};
 
 /// The default interval of pulls.
 pub(super) const PULL_INTERVAL_DEFAULT: &str = "5m";
@@ -41,8 +38,9 @@ pub struct SourceSpec {
     pub pull_policy: PullPolicy,
     /// The poll interval for pullPolicy Always, such as `30s` or `5m`, between 10s and 24h. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    // The bounds are chosen, not measured: registries limit the rate of pulls.
     #[schemars(length(max = 16), regex(pattern = DURATION_PATTERN))]
-    #[x_kube(validation = PULL_INTERVAL.rule())]
+    #[x_kube(validation = durations("10s", "24h"))]
     pub pull_interval: Option<String>,
 }
 

@@ -102,16 +102,12 @@ pub struct CandidateStatus {
 /// The state of a candidate.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateVerdict {
-    /// It is being fetched, checked and run on all parents without writing.
-    Pending,
     /// It would delete more than spec.rollout.maxPrunes allows.
     TooManyPrunes,
     /// It waits for spec.rollout.approve.
     AwaitingApproval,
     /// It may serve.
     Accepted,
-    /// It cannot serve; the conditions say why.
-    Refused,
 }
 
 /// The result of a candidate's dry run.

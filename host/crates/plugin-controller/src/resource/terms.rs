@@ -2,10 +2,11 @@
 
 use innkeeper_model::{Limits, Manifest};
 use innkeeper_policy::{Assessment, Grants, Selection, Shortfall};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
     access::ServiceAccountRef,
-    options::{Crds, RolloutMode},
+    options::{Crds, RolloutSpec},
 };
 
 /// The number of deletes that a percentage always allows. Chosen, not measured: a percentage of few children rounds
@@ -50,34 +51,19 @@ impl ServiceAccountRef {
     }
 }
 
-/// The replacement of the active revision by a new one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rollout {
-    /// The mode.
-    pub mode: RolloutMode,
-    /// True if a revision is rolled back when too many of its first passes fault.
-    pub auto_rollback: bool,
-    /// The limit of deletes without approval.
-    pub prunes: PruneBudget,
-    /// The approved revision, by its [name](super::revision_name).
-    pub approved: Option<String>,
-}
-
-/// The number of children that a new revision may delete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PruneBudget {
-    /// An absolute number.
-    Count(usize),
-    /// A percentage of all children, but at least 10.
-    Percent(usize),
-}
-
-impl PruneBudget {
+impl RolloutSpec {
     /// Returns the number of deletes that are allowed for a plugin with this number of children.
-    pub fn max(self, children: usize) -> usize {
-        match self {
-            Self::Count(count) => count,
-            Self::Percent(percent) => (children.saturating_mul(percent) / 100).max(PRUNES_MIN),
+    ///
+    /// A text that breaks the rules allows none.
+    pub fn prunes_max(&self, children: usize) -> usize {
+        match &self.max_prunes {
+            IntOrString::Int(count) => usize::try_from(*count).unwrap_or(0),
+            IntOrString::String(text) => {
+                let percent: Option<usize> =
+                    text.strip_suffix('%').and_then(|text| text.parse().ok());
+                let allowed = |percent| (children.saturating_mul(percent) / 100).max(PRUNES_MIN);
+                percent.map_or(0, allowed)
+            }
         }
     }
 }
@@ -88,10 +74,19 @@ mod tests {
 
     #[test]
     fn a_percentage_allows_ten_and_a_number_what_it_says() {
-        assert_eq!(PruneBudget::Percent(20).max(0), 10);
-        assert_eq!(PruneBudget::Percent(20).max(50), 10);
-        assert_eq!(PruneBudget::Percent(20).max(1000), 200);
-        assert_eq!(PruneBudget::Count(0).max(1000), 0);
-        assert_eq!(PruneBudget::Percent(100).max(usize::MAX), usize::MAX / 100);
+        let check = |max_prunes, children, expected| {
+            let rollout = RolloutSpec {
+                max_prunes,
+                ..RolloutSpec::default()
+            };
+            assert_eq!(rollout.prunes_max(children), expected, "{rollout:?}");
+        };
+        let percent = |text: &str| IntOrString::String(text.to_owned());
+        check(percent("20%"), 0, 10);
+        check(percent("20%"), 50, 10);
+        check(percent("20%"), 1000, 200);
+        check(IntOrString::Int(0), 1000, 0);
+        check(percent("100%"), usize::MAX, usize::MAX / 100);
+        check(percent("many"), 1000, 0);
     }
 }

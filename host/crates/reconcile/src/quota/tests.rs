@@ -63,7 +63,7 @@ fn prune(name: &str) -> Operation {
     Operation::Prune {
         id: object.id(),
         kind: object.kind.clone(),
-        uid: object.uid.clone(),
+        uid: object.uid,
         resource_version: ResourceVersion(1),
     }
 }

@@ -1,0 +1,168 @@
+//! The conditions of a Plugin: pure.
+
+use innkeeper_model::{Condition, ConditionStatus};
+
+use super::{
+    PluginState,
+    state::{LoadAttempt, NOT_GRANTED},
+};
+use crate::{
+    lifecycle::{AnalysisVerdict, RolloutAnalysis, Stage, StageFailure},
+    resource::{self, Declared},
+};
+
+/// Condition type: the declared revision is not active, because a stage failed.
+const DEGRADED: &str = "Degraded";
+
+/// Condition type: the declared revision faulted too often, and the revision before it is active again.
+const ROLLED_BACK: &str = "RolledBack";
+
+impl PluginState {
+    /// Returns all conditions in the order of the stages; without a declaration for the reason why there is none.
+    pub(super) fn conditions(
+        &self,
+        declared: Result<&Declared, &StageFailure>,
+        analysis: Option<&RolloutAnalysis>,
+    ) -> Vec<Condition> {
+        let failure = match declared {
+            Ok(declared) => self.failure(declared),
+            Err(failure) => Some(failure.clone()),
+        };
+        let failure = failure.as_ref();
+        let attempt = declared
+            .ok()
+            .and_then(|declared| self.attempt_for(declared));
+        let reduced = declared.ok().and_then(|declared| {
+            let plugin = attempt?.plugin()?;
+            resource::lines(&declared.terms.assess(plugin.manifest()))
+        });
+        let loading = |stage| loading(stage, failure, attempt, reduced.as_deref());
+        let mut conditions = Vec::from(Stage::LOADING.map(loading));
+        conditions.push(self.serving(failure));
+        conditions.push(self.degraded(failure));
+        let faulting = declared.ok().and_then(|it| faulting(it, analysis));
+        conditions.push(self.rolled_back(faulting));
+        conditions
+    }
+
+    fn serving(&self, failure: Option<&StageFailure>) -> Condition {
+        let say =
+            |status, reason, message: &str| condition(Stage::Serving, status, reason, message);
+        match (&self.active, failure) {
+            (Some(active), _) if active.terms.suspend => say(
+                ConditionStatus::False,
+                "Suspended",
+                "all passes are stopped by spec.suspend: set it to false to resume them",
+            ),
+            (Some(active), _) if !active.is_granted() => say(
+                ConditionStatus::False,
+                NOT_GRANTED,
+                "all passes are stopped: the active revision needs more grants; the declared one is being loaded",
+            ),
+            (Some(active), _) => {
+                let message = format!("revision {} is active", active.name());
+                say(ConditionStatus::True, "Serving", &message)
+            }
+            (None, Some(failure)) if failure.stage == Stage::Serving => failed(failure),
+            (None, Some(failure)) => say(ConditionStatus::False, "NotLoaded", &waits_for(failure)),
+            (None, None) => say(ConditionStatus::Unknown, "Starting", ""),
+        }
+    }
+
+    fn degraded(&self, failure: Option<&StageFailure>) -> Condition {
+        let Some(failure) = failure else {
+            return condition(DEGRADED, ConditionStatus::False, "AsDeclared", "");
+        };
+        let active = match &self.active {
+            Some(active) => {
+                let name = active.name();
+                format!("revision {name} stays active instead of the declared one")
+            }
+            None => "no revision is active".to_owned(),
+        };
+        let message = format!("{active}: {}", failure.message);
+        let status = match failure.status {
+            ConditionStatus::False => ConditionStatus::True,
+            unknown => unknown,
+        };
+        condition(DEGRADED, status, &failure.reason, &message)
+    }
+
+    fn rolled_back(&self, faulting: Option<String>) -> Condition {
+        let (status, reason, message) =
+            match (self.history.last_rollback(self.generation), faulting) {
+                (Some(message), _) => (ConditionStatus::True, "TooManyFaults", message),
+                (None, Some(message)) => (ConditionStatus::False, "TooManyFaults", message),
+                (None, None) => (ConditionStatus::False, "NotNeeded", String::new()),
+            };
+        condition(ROLLED_BACK, status, reason, &message)
+    }
+}
+
+/// Returns a note that the active revision faults too often, with the reason why it is not rolled back.
+fn faulting(declared: &Declared, analysis: Option<&RolloutAnalysis>) -> Option<String> {
+    let analysis = analysis.filter(|one| one.verdict == AnalysisVerdict::Faulty)?;
+    let why = if declared.rollout.auto_rollback {
+        "no earlier revision is good"
+    } else {
+        "spec.rollout.autoRollback is false"
+    };
+    let faults = analysis.faults.as_ref()?;
+    Some(format!("{faults}; it stays active because {why}"))
+}
+
+/// Returns the condition of a stage before the activation.
+fn loading(
+    stage: Stage,
+    failure: Option<&StageFailure>,
+    attempt: Option<&LoadAttempt>,
+    reduced: Option<&str>,
+) -> Condition {
+    let component = attempt.and_then(|attempt| attempt.component.as_ref());
+    let verified_by = component.map_or("", |component| &component.verified_by);
+    // A component whose parents are not granted is described by its embedded description, and is not compiled.
+    let is_uncompiled = attempt.is_some_and(
+        |attempt| matches!(&attempt.result, Err(failure) if failure.stage == Stage::Granted),
+    );
+    let name = stage.to_string();
+    let (reason, message) = match (failure, stage, reduced) {
+        (Some(failure), ..) if failure.stage == stage => return failed(failure),
+        (Some(failure), ..)
+            if failure.stage < stage || stage == Stage::Compiled && is_uncompiled =>
+        {
+            let message = waits_for(failure);
+            return condition(stage, ConditionStatus::Unknown, "NotReached", &message);
+        }
+        (_, Stage::Verified, _) => ("AsExpected", verified_by),
+        (_, Stage::Granted, Some(lines)) => ("Reduced", lines),
+        _ => (&*name, ""),
+    };
+    condition(stage, ConditionStatus::True, reason, message)
+}
+
+fn failed(failure: &StageFailure) -> Condition {
+    condition(
+        failure.stage,
+        failure.status,
+        &failure.reason,
+        &failure.message,
+    )
+}
+
+fn waits_for(failure: &StageFailure) -> String {
+    format!("waits for {}", failure.stage)
+}
+
+fn condition(
+    kind: impl ToString,
+    status: ConditionStatus,
+    reason: &str,
+    message: &str,
+) -> Condition {
+    Condition {
+        kind: kind.to_string(),
+        status,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
+}
