@@ -122,6 +122,7 @@ fn pass(
         resources: &kinds,
         host_namespace: HOST_NAMESPACE,
         parent: &observed.parent.id(),
+        depth: observed.parent.depth(),
         phase,
     };
     guest::note_log(&report, streams);

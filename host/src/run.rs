@@ -48,7 +48,7 @@ use innkeeper_cluster::{Cluster, Registration};
 use innkeeper_model::{HashKey, Limits, Retry, error_chain};
 use innkeeper_plugin_controller::{self as plugins, Loaded, LoaderContext, Served, manager::Warm};
 use innkeeper_policy::Grants;
-use innkeeper_reconcile::{HashKeySlot, Inventory, InventoryError, Shared};
+use innkeeper_reconcile::{HashKeySlot, Inventory, InventoryError, NamespaceBudgets, Shared};
 use innkeeper_sandbox::{
     self as plugin, Engine, EngineSettings, Pool,
     artifact::{self, CompileBounds, Compiler, Program},
@@ -238,6 +238,7 @@ fn share(
         inventory,
         metrics: Arc::clone(&status.metrics),
         events: Events::new("innkeeper".to_owned()),
+        namespace_budgets: NamespaceBudgets::default(),
         hash_key: HashKeySlot::default(),
         analyses: tokio::sync::Notify::new(),
         remember_passes: !args.forget_passes,

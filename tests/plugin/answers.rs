@@ -89,6 +89,7 @@ rejected! {
     f16_rejects_a_privileged_kind: "privileged-kind", "ChildForbidden", "is not granted children of kind rbac.authorization.k8s.io/v1 Role";
     f16_rejects_a_cluster_scoped_child_of_a_namespaced_parent: "cluster-scoped", "ChildForbidden", "is cluster-scoped, and the namespaced parent";
     f16_rejects_the_parent_as_a_child: "the-parent-itself", "ChildForbidden", "it is the parent itself";
+    f16_rejects_children_of_the_kind_of_their_parent: "fork-bomb", "ChildForbidden", "the plugin reconciles test.innkeeper.dev/v1 Garbage itself";
     f16_rejects_a_plugin_resource_as_a_child: "the-plugin", "ChildForbidden", "is not granted children of kind innkeeper.dev/v1alpha1 Plugin";
     f16_rejects_a_thousand_conditions: "many-conditions", "OutputRejected", "conditions: there are 1000, 64 are allowed";
     f16_rejects_a_condition_of_the_host: "host-condition", "OutputRejected", "the condition type Synced is reserved for the host";

@@ -259,12 +259,23 @@ impl SampleSource for StatusRegistry {
                         .iter()
                         .map(|reconciler| reconciler.registration().waiting().len())
                         .sum(),
+                    limits: limits(plugin),
                 })
                 .collect(),
             left_out: self.inactive_count(),
             unfinished: self.controllers().iter().map(unfinished).collect(),
         }
     }
+}
+
+/// All kinds of parents of a plugin share its limits.
+fn limits(plugin: &Served) -> Vec<(&'static str, f64)> {
+    let usage = plugin
+        .reconcilers
+        .first()
+        .map(|reconciler| reconciler.usage());
+    let usage = usage.unwrap_or_default().into_iter();
+    usage.map(|it| (it.limit, it.share.ratio())).collect()
 }
 
 fn unfinished(controller: &ControllerMetrics) -> (String, Duration, Duration) {

@@ -3,7 +3,7 @@
 use std::{error::Error as StdError, io, time::Duration};
 
 use http::{StatusCode, header::RETRY_AFTER, response::Parts};
-use innkeeper_model::{Blame, Retry, causes, reason};
+use innkeeper_model::{Retry, causes, reason};
 use innkeeper_plan::WriteFailure;
 use kube::core::Status;
 
@@ -15,6 +15,9 @@ const PAUSE_DEFAULT: Duration = Duration::from_secs(1);
 /// The longest pause that is accepted from an answer: a wrong header must not stop the host for hours. Chosen, not
 /// measured: the API server itself asks for seconds.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
+
+/// The category of the failures after which the API server may have done the write.
+const AMBIGUOUS: &str = "Ambiguous";
 
 /// The answer of the API server to a refused write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -181,17 +184,8 @@ impl Error {
             | ErrorKind::Lost
             | ErrorKind::TimedOut { .. }
             | ErrorKind::CutOff
-            | ErrorKind::Unreadable => "Ambiguous",
+            | ErrorKind::Unreadable => AMBIGUOUS,
             ErrorKind::Unbuildable => "Unbuildable",
-        }
-    }
-
-    /// Returns the party at fault.
-    pub const fn blame(&self) -> Blame {
-        match self.kind {
-            ErrorKind::Rejected | ErrorKind::TooLarge | ErrorKind::Unbuildable => Blame::Guest,
-            ErrorKind::NamespaceMissing | ErrorKind::Exists => Blame::Parent,
-            _ => Blame::Cluster,
         }
     }
 
@@ -207,7 +201,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the failure needs no report.
+    /// Returns true if the failure needs no report.
     ///
     /// The cluster changed and the next pass sees the change, or another process holds the lease and reports.
     pub const fn is_silent(&self) -> bool {
@@ -221,24 +215,17 @@ impl Error {
         )
     }
 
-    /// Returns whether the object changed or went since it was observed.
+    /// Returns true if the object changed or went since it was observed.
     pub const fn is_stale(&self) -> bool {
         matches!(self.kind, ErrorKind::Conflict | ErrorKind::Gone)
     }
 
-    /// Returns whether the API server may have done the write.
-    pub const fn is_ambiguous(&self) -> bool {
-        matches!(
-            self.kind,
-            ErrorKind::GaveUp
-                | ErrorKind::Lost
-                | ErrorKind::TimedOut { .. }
-                | ErrorKind::CutOff
-                | ErrorKind::Unreadable
-        )
+    /// Returns true if the API server may have done the write.
+    pub fn is_ambiguous(&self) -> bool {
+        self.category() == AMBIGUOUS
     }
 
-    /// Returns whether the API server would reject the same content from any writer.
+    /// Returns true if the API server would reject the same content from any writer.
     pub const fn is_rejection(&self) -> bool {
         matches!(
             self.kind,
@@ -278,53 +265,51 @@ pub(super) fn refused(verb: Verb, what: String, parts: &Parts, body: &[u8]) -> E
         message,
     };
     let asked = retry_after(parts, &status);
-    match parts.status {
-        StatusCode::CONFLICT => conflict(verb, what, &status, source),
-        StatusCode::NOT_FOUND => not_found(verb, what, &status, source),
-        StatusCode::UNPROCESSABLE_ENTITY if names_another(verb, &status) => {
-            ErrorKind::Conflict.because(what, source)
-        }
-        StatusCode::UNAUTHORIZED => ErrorKind::Forbidden.because(what, source),
-        StatusCode::FORBIDDEN => forbidden(what, &status, source),
-        StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge.because(what, source),
+    let kind = match parts.status {
+        StatusCode::CONFLICT => conflict(verb, &status),
+        StatusCode::NOT_FOUND => not_found(verb, &status),
+        StatusCode::UNPROCESSABLE_ENTITY if names_another(verb, &status) => ErrorKind::Conflict,
+        StatusCode::UNAUTHORIZED => ErrorKind::Forbidden,
+        StatusCode::FORBIDDEN => forbidden(&status, &source.message),
+        StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
         StatusCode::TOO_MANY_REQUESTS => ErrorKind::Throttled {
             retry_after: asked.unwrap_or(PAUSE_DEFAULT),
-        }
-        .because(what, source),
-        StatusCode::SERVICE_UNAVAILABLE => match asked {
-            Some(retry_after) => ErrorKind::Throttled { retry_after }.because(what, source),
-            None => ErrorKind::Unavailable.because(what, source),
         },
-        StatusCode::GATEWAY_TIMEOUT => ErrorKind::GaveUp.because(what, source),
+        StatusCode::SERVICE_UNAVAILABLE => asked.map_or(ErrorKind::Unavailable, |retry_after| {
+            ErrorKind::Throttled { retry_after }
+        }),
+        StatusCode::GATEWAY_TIMEOUT => ErrorKind::GaveUp,
         // etcd's own limit: a 500 without a reason.
-        _ if source.message.contains("request is too large") => {
-            ErrorKind::TooLarge.because(what, source)
-        }
+        _ if source.message.contains("request is too large") => ErrorKind::TooLarge,
         // A patch that does not fit the schema of its kind: a 500 without a reason, although the guest is at fault.
         _ if source
             .message
             .contains("failed to create typed patch object") =>
         {
-            ErrorKind::Rejected.because(what, source)
+            ErrorKind::Rejected
         }
-        code if code.is_client_error() && is_denial(&source.message) => {
-            ErrorKind::Denied.because(what, source)
-        }
-        code if code.is_client_error() => ErrorKind::Rejected.because(what, source),
-        _ => ErrorKind::Unavailable.because(what, source),
+        code if code.is_client_error() && is_denial(&source.message) => ErrorKind::Denied,
+        code if code.is_client_error() => ErrorKind::Rejected,
+        _ => ErrorKind::Unavailable,
+    };
+    match kind {
+        // The words of the API server add nothing.
+        ErrorKind::NotServed => kind.of(what),
+        kind => kind.because(what, source),
     }
 }
 
 /// Returns the error for an exchange without an answer.
 pub(super) fn broken(what: String, source: kube::Error) -> Error {
-    if never_connected(&source) {
-        ErrorKind::Unreachable.because(what, source)
+    let kind = if never_connected(&source) {
+        ErrorKind::Unreachable
     } else {
-        ErrorKind::Lost.because(what, source)
-    }
+        ErrorKind::Lost
+    };
+    kind.because(what, source)
 }
 
-/// Returns whether no connection was made, so that the request cannot have been sent.
+/// Returns true if no connection was made, so that the request cannot have been sent.
 fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     causes(error).any(|error| {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -353,26 +338,24 @@ fn kind(status: &Status) -> &str {
     status.details.as_ref().map_or("", |details| &details.kind)
 }
 
-fn conflict(verb: Verb, what: String, status: &Status, source: Refused) -> Error {
+fn conflict(verb: Verb, status: &Status) -> ErrorKind {
     // Two requests that change a quota at the same time also cause a 409, with the kind of the quota.
     if verb == Verb::Create && kind(status) != "resourcequotas" {
-        ErrorKind::Exists.because(what, source)
+        ErrorKind::Exists
     } else {
-        ErrorKind::Conflict.because(what, source)
+        ErrorKind::Conflict
     }
 }
 
-fn not_found(verb: Verb, what: String, status: &Status, source: Refused) -> Error {
-    if kind(status) == "namespaces" {
-        ErrorKind::NamespaceMissing.because(what, source)
-    } else if matches!(verb, Verb::Create | Verb::Apply) {
-        ErrorKind::NotServed.of(what)
-    } else {
-        ErrorKind::Gone.because(what, source)
+fn not_found(verb: Verb, status: &Status) -> ErrorKind {
+    match verb {
+        _ if kind(status) == "namespaces" => ErrorKind::NamespaceMissing,
+        Verb::Create | Verb::Apply => ErrorKind::NotServed,
+        Verb::Update | Verb::Status | Verb::JsonPatch | Verb::Delete => ErrorKind::Gone,
     }
 }
 
-/// Returns whether a 422 means that the object is not the observed one.
+/// Returns true if a 422 means that the object is not the observed one.
 ///
 /// Either a test of a JSON patch failed, for which there is only a message, or the UID differs.
 fn names_another(verb: Verb, status: &Status) -> bool {
@@ -393,24 +376,21 @@ fn names_another(verb: Verb, status: &Status) -> bool {
     }
 }
 
-fn forbidden(what: String, status: &Status, source: Refused) -> Error {
-    let terminating = status.details.iter().flat_map(|details| &details.causes);
-    if terminating
-        .into_iter()
-        .any(|cause| cause.reason == "NamespaceTerminating")
-    {
-        return ErrorKind::NamespaceTerminating.because(what, source);
+fn forbidden(status: &Status, message: &str) -> ErrorKind {
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    if causes.any(|cause| cause.reason == "NamespaceTerminating") {
+        return ErrorKind::NamespaceTerminating;
     }
     // The authorizer and all admission plugins answer with the same code and reason; only the message differs.
-    let authorizer = source.message.contains(" cannot ") && source.message.contains(" resource ");
-    if authorizer && !is_denial(&source.message) {
-        ErrorKind::Forbidden.because(what, source)
+    let authorizer = message.contains(" cannot ") && message.contains(" resource ");
+    if authorizer && !is_denial(message) {
+        ErrorKind::Forbidden
     } else {
-        ErrorKind::Denied.because(what, source)
+        ErrorKind::Denied
     }
 }
 
-/// Returns whether admission denied the write. Webhooks choose the code and the reason themselves.
+/// Returns true if admission denied the write. Webhooks choose the code and the reason themselves.
 fn is_denial(message: &str) -> bool {
     [
         "denied the request",

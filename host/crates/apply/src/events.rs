@@ -2,15 +2,16 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::{
-    Event, EventType, Gvk, Object, PluginName, Rate, Resource, Scope, TokenBucket, Uid,
-};
+use innkeeper_model::{Event, EventType, Object, PluginName, Rate, TokenBucket, Uid};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Error, ErrorKind, Writer, request::Address};
+use super::{
+    Error, ErrorKind, Writer,
+    request::{Address, built_in},
+};
 
 /// An event that is repeated within this time is counted, not made again; as in client-go.
 const SERIES_LASTS: SignedDuration = SignedDuration::from_mins(6);
@@ -88,18 +89,10 @@ impl Events {
         now: Timestamp,
     ) -> Result<(), Error> {
         let due = self.state.lock().due(plugin, parent, event, fresh, now);
-        let resource = Resource {
-            kind: Gvk::new("events.k8s.io", "v1", "Event"),
-            plural: "events".into(),
-            scope: Scope::Namespaced,
-        };
+        let resource = built_in("events.k8s.io", "v1", "Event", "events");
         let namespace = parent.namespace.as_deref().unwrap_or("default");
         let manager = plugin.host_manager();
-        let address = |name| Address {
-            resource: &resource,
-            namespace: Some(namespace),
-            name,
-        };
+        let address = |name| Address::new(&resource, Some(namespace), name);
         let request = match &due {
             Due::Nothing => return Ok(()),
             Due::New(name) => {
@@ -111,12 +104,15 @@ impl Events {
                 address(name).merge_patch(&manager, &json!({"series": series}))
             }
         };
-        let done = done_or_gone(writer.send(request).await.map(|_| ()));
-        if let Ok(false) = done {
-            // The API server removes every event after an hour.
-            self.state.lock().forget(plugin, parent, event);
+        match writer.send(request).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind == ErrorKind::Gone => {
+                // The API server removes every event after an hour.
+                self.state.lock().forget(plugin, parent, event);
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
-        done.map(|_| ())
     }
 
     fn body(
@@ -154,15 +150,6 @@ impl Events {
             "note": event.message[..event.message.floor_char_boundary(NOTE_BYTES_MAX)],
             "regarding": regarding,
         })
-    }
-}
-
-/// Returns true for a successful write, false if its object is gone.
-fn done_or_gone(done: Result<(), Error>) -> Result<bool, Error> {
-    match done {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind == ErrorKind::Gone => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use innkeeper_model::{
-    Generated, Gvk, ObjectId, Operation, Ownership, PluginName, Resource, Resources,
-};
+use innkeeper_model::{Generated, Gvk, ObjectId, Operation, PluginName, Resource, Resources};
 use innkeeper_plan::{self as plan, Effects, Plan, StatusWrite};
 use serde_json::{Map, Value, json};
 
@@ -47,12 +45,10 @@ impl Execution {
                 Ok(written) => Ok(written.as_ref().map(|written| written.json.clone())),
                 Err(error) => Err(error.failure()),
             };
-            match (operation.child(), effect) {
-                (Some(id), effect) => {
-                    effects.children.insert(id.clone(), effect);
-                }
-                (None, Err(failure)) => effects.parent = Some(failure),
-                (None, Ok(_)) => {}
+            if let Some(id) = operation.child() {
+                effects.children.insert(id.clone(), effect);
+            } else if let Err(failure) = effect {
+                effects.parent = Some(failure);
             }
         }
         effects
@@ -81,15 +77,16 @@ impl Execution {
         })
     }
 
-    /// Returns whether operations failed, all of them because the cluster has changed: there is nothing to report, the
+    /// Returns true if operations failed, all of them because the cluster has changed: there is nothing to report, the
     /// next pass sees it.
     pub fn is_silent(&self) -> bool {
-        let mut failures = self
-            .results
-            .iter()
-            .filter_map(|(_, result)| result.as_ref().err());
-        let failed = self.results.iter().any(|(_, result)| result.is_err());
-        failed && failures.all(Error::is_silent)
+        self.errors().next().is_some() && self.errors().all(Error::is_silent)
+    }
+
+    /// Returns the failures in the order of the operations.
+    pub fn errors(&self) -> impl Iterator<Item = &Error> {
+        let results = self.results.iter();
+        results.filter_map(|(_, result)| result.as_ref().err())
     }
 }
 
@@ -167,18 +164,10 @@ impl Writer {
                 address.update(session.manager, body, uid, *resource_version)
             }
             Operation::Transfer {
-                id,
-                kind,
-                patch,
-                to,
-                ..
+                id, kind, patch, ..
             } => {
-                let verb = match to {
-                    Ownership::Owned => "own",
-                    Ownership::Retained => "retain",
-                };
                 let resource = resource(session, operation, kind)?;
-                address(&resource, id).json_patch(verb, session.manager, patch)
+                address(&resource, id).json_patch(operation.verb(), session.manager, patch)
             }
             Operation::Prune {
                 id,
@@ -236,7 +225,7 @@ impl Writer {
 
     /// Applies a part of the parent's status.
     pub async fn status(&self, target: &mut Target, write: &StatusWrite) -> Result<Written, Error> {
-        let mut body = target.body();
+        let mut body = target.address().body();
         if let Some(status) = &write.status {
             body.insert("status".to_owned(), Value::Object(status.clone()));
         }
@@ -254,7 +243,7 @@ impl Writer {
         target: &mut Target,
         plugin: &PluginName,
     ) -> Result<Written, Error> {
-        let mut body = target.body();
+        let mut body = target.address().body();
         if let Some(metadata) = body.get_mut("metadata") {
             metadata["finalizers"] = json!([plugin.finalizer()]);
         }
@@ -282,11 +271,7 @@ fn resource(session: &Session<'_>, operation: &Operation, kind: &Gvk) -> Result<
 }
 
 fn address<'a>(resource: &'a Resource, id: &'a ObjectId) -> Address<'a> {
-    Address {
-        resource,
-        namespace: id.namespace.as_deref(),
-        name: &id.name,
-    }
+    Address::new(resource, id.namespace.as_deref(), &id.name)
 }
 
 /// The body with its generated values: those that are known, and new ones for the others.

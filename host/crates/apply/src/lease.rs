@@ -2,11 +2,15 @@
 //!
 //! A claim follows from its writes, so they use a separate writer that needs no claim.
 
-use innkeeper_model::{Gvk, LeaseRecord, Resource, ResourceVersion, Scope};
+use innkeeper_model::{LeaseRecord, Resource, ResourceVersion};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Error, ErrorKind, Writer, objects::MANAGER, request::Address};
+use super::{
+    Error, ErrorKind, Writer,
+    objects::MANAGER,
+    request::{Address, built_in},
+};
 
 impl Writer {
     /// Makes a lease, and before it its namespace if that is missing.
@@ -21,13 +25,9 @@ impl Writer {
         record: &LeaseRecord,
     ) -> Result<ResourceVersion, Error> {
         let resource = resource();
-        let address = address(&resource, namespace, name);
+        let address = Address::new(&resource, Some(namespace), name);
         let create = || {
-            let mut body = Map::new();
-            body.insert("apiVersion".to_owned(), resource.kind.api_version().into());
-            body.insert("kind".to_owned(), (*resource.kind.kind).into());
-            let metadata = json!({"name": name, "namespace": namespace});
-            body.insert("metadata".to_owned(), metadata);
+            let mut body = address.body();
             body.insert("spec".to_owned(), spec(record));
             self.exchange(address.create(MANAGER, body))
         };
@@ -54,25 +54,14 @@ impl Writer {
             "metadata": {"resourceVersion": replaces.to_string()},
             "spec": spec(record),
         });
-        let request = address(&resource, namespace, name).merge_patch(MANAGER, &patch);
+        let address = Address::new(&resource, Some(namespace), name);
+        let request = address.merge_patch(MANAGER, &patch);
         Ok(self.exchange(request).await?.resource_version)
     }
 }
 
 fn resource() -> Resource {
-    Resource {
-        kind: Gvk::new("coordination.k8s.io", "v1", "Lease"),
-        plural: "leases".into(),
-        scope: Scope::Namespaced,
-    }
-}
-
-const fn address<'a>(resource: &'a Resource, namespace: &'a str, name: &'a str) -> Address<'a> {
-    Address {
-        resource,
-        namespace: Some(namespace),
-        name,
-    }
+    built_in("coordination.k8s.io", "v1", "Lease", "leases")
 }
 
 fn spec(record: &LeaseRecord) -> Value {

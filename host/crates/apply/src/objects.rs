@@ -4,37 +4,26 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use innkeeper_model::{Gvk, PluginName, Resource, Scope};
+use innkeeper_model::{PluginName, Resource};
 use innkeeper_plan::crd::CrdWrite;
 use serde_json::{Map, Value, json};
 
-use super::{Error, ErrorKind, Writer, Written, request::Address};
+use super::{
+    Error, ErrorKind, Writer, Written,
+    request::{Address, built_in},
+};
 
 /// The field manager of objects that belong to no plugin.
 pub const MANAGER: &str = "innkeeper";
 
-fn core_resource(kind: &str, plural: &str, scope: Scope) -> Resource {
-    Resource {
-        kind: Gvk::new("", "v1", kind),
-        plural: plural.into(),
-        scope,
-    }
-}
-
 impl Writer {
     /// Makes a namespace; one that exists is left as it is.
     pub async fn namespace(&self, name: &str) -> Result<(), Error> {
-        let resource = core_resource("Namespace", "namespaces", Scope::Cluster);
-        let address = Address {
-            resource: &resource,
-            namespace: None,
-            name,
-        };
-        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        match self.exchange(address.create(MANAGER, object(body))).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind == ErrorKind::Exists => Ok(()),
-            Err(error) => Err(error),
+        let resource = built_in("", "v1", "Namespace", "namespaces");
+        let address = Address::new(&resource, None, name);
+        match self.exchange(address.create(MANAGER, address.body())).await {
+            Err(error) if error.kind != ErrorKind::Exists => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -49,23 +38,14 @@ impl Writer {
         name: &str,
         data: &BTreeMap<String, Vec<u8>>,
     ) -> Result<Written, Error> {
-        let resource = core_resource("Secret", "secrets", Scope::Namespaced);
-        let address = Address {
-            resource: &resource,
-            namespace: Some(namespace),
-            name,
-        };
-        let data: BTreeMap<&str, String> = data
+        let resource = built_in("", "v1", "Secret", "secrets");
+        let address = Address::new(&resource, Some(namespace), name);
+        let data = data
             .iter()
-            .map(|(key, value)| (key.as_str(), STANDARD.encode(value)))
-            .collect();
-        let body = json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": name, "namespace": namespace},
-            "data": data,
-        });
-        self.exchange(address.create(MANAGER, object(body))).await
+            .map(|(key, value)| (key.clone(), STANDARD.encode(value).into()));
+        let mut body = address.body();
+        body.insert("data".to_owned(), Value::Object(data.collect()));
+        self.exchange(address.create(MANAGER, body)).await
     }
 
     /// Writes the data of a ConfigMap that a plugin shares with others: each owns the keys that it states.
@@ -76,34 +56,19 @@ impl Writer {
         plugin: &PluginName,
         data: &BTreeMap<String, String>,
     ) -> Result<Written, Error> {
-        let resource = core_resource("ConfigMap", "configmaps", Scope::Namespaced);
-        let address = Address {
-            resource: &resource,
-            namespace: Some(namespace),
-            name,
-        };
-        let body = json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": namespace},
-            "data": data,
-        });
-        let request = address.apply(&plugin.host_manager(), object(body));
+        let resource = built_in("", "v1", "ConfigMap", "configmaps");
+        let address = Address::new(&resource, Some(namespace), name);
+        let mut body = address.body();
+        body.insert("data".to_owned(), json!(data));
+        let request = address.apply(&plugin.host_manager(), body);
         self.exchange(request).await
     }
 
     /// Applies a CustomResourceDefinition as it was planned.
     pub async fn crd(&self, plugin: &PluginName, write: &CrdWrite) -> Result<Written, Error> {
-        let resource = Resource {
-            kind: Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
-            plural: "customresourcedefinitions".into(),
-            scope: Scope::Cluster,
-        };
-        let address = Address {
-            resource: &resource,
-            namespace: None,
-            name: &write.name,
-        };
+        let (kind, plural) = ("CustomResourceDefinition", "customresourcedefinitions");
+        let resource = built_in("apiextensions.k8s.io", "v1", kind, plural);
+        let address = Address::new(&resource, None, &write.name);
         let manager = plugin.field_manager();
         let body = write.body.clone();
         let request = match &write.replaces {
@@ -120,24 +85,9 @@ impl Writer {
         body: &Map<String, Value>,
         resource: &Resource,
     ) -> Result<Written, Error> {
-        let field = |name: &str| {
-            let metadata = body.get("metadata");
-            metadata
-                .and_then(|metadata| metadata.get(name))
-                .and_then(Value::as_str)
-        };
-        let address = Address {
-            resource,
-            namespace: field("namespace"),
-            name: field("name").unwrap_or_default(),
-        };
+        let field = |name: &str| body.get("metadata")?.get(name)?.as_str();
+        let name = field("name").unwrap_or_default();
+        let address = Address::new(resource, field("namespace"), name);
         self.exchange(address.apply(manager, body.clone())).await
-    }
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(object) => object,
-        _ => Map::new(),
     }
 }

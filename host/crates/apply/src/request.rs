@@ -1,12 +1,12 @@
 //! Requests as the API server takes them.
 
 use http::header::{CONTENT_TYPE, HeaderValue};
-use innkeeper_model::{Resource, ResourceVersion, Uid};
+use innkeeper_model::{Gvk, Resource, ResourceVersion, Scope, Uid};
 use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
     core::{self, request},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The type of a write, which decides the meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,10 @@ pub(super) struct WriteRequest {
     /// The write in words, as it reads after "failed to".
     pub(super) what: String,
     /// The request itself.
-    pub(super) http: Result<http::Request<Vec<u8>>, request::Error>,
+    pub(super) http: Http,
 }
+
+type Http = Result<http::Request<Vec<u8>>, request::Error>;
 
 impl WriteRequest {
     /// Impersonates a user, so that the API server checks the permissions of that user.
@@ -56,12 +58,34 @@ impl WriteRequest {
 /// One object as it is addressed.
 #[derive(Clone, Copy)]
 pub(super) struct Address<'a> {
-    pub(super) resource: &'a Resource,
-    pub(super) namespace: Option<&'a str>,
-    pub(super) name: &'a str,
+    resource: &'a Resource,
+    namespace: Option<&'a str>,
+    name: &'a str,
 }
 
-impl Address<'_> {
+/// Returns the address of a kind that every cluster serves.
+pub(super) fn built_in(group: &str, version: &str, kind: &str, plural: &str) -> Resource {
+    Resource {
+        kind: Gvk::new(group, version, kind),
+        plural: plural.into(),
+        // No address depends on it.
+        scope: Scope::Namespaced,
+    }
+}
+
+impl<'a> Address<'a> {
+    pub(super) const fn new(
+        resource: &'a Resource,
+        namespace: Option<&'a str>,
+        name: &'a str,
+    ) -> Self {
+        Self {
+            resource,
+            namespace,
+            name,
+        }
+    }
+
     fn collection(self) -> core::Request {
         let Resource { kind, plural, .. } = self.resource;
         let root = match &*kind.group {
@@ -82,19 +106,33 @@ impl Address<'_> {
         }
     }
 
+    /// Returns an object with nothing but its identity.
+    pub(super) fn body(self) -> Map<String, Value> {
+        let kind = &self.resource.kind;
+        let mut metadata = json!({"name": self.name});
+        if let Some(namespace) = self.namespace {
+            metadata["namespace"] = namespace.into();
+        }
+        Map::from_iter([
+            ("apiVersion".to_owned(), kind.api_version().into()),
+            ("kind".to_owned(), (*kind.kind).into()),
+            ("metadata".to_owned(), metadata),
+        ])
+    }
+
+    fn request(self, verb: Verb, words: &str, http: Http) -> WriteRequest {
+        let what = self.what(words);
+        WriteRequest { verb, what, http }
+    }
+
     /// Creates by server-side apply, and never merges into an existing object.
     pub(super) fn create(self, manager: &str, mut body: Map<String, Value>) -> WriteRequest {
         // The API server takes this version for one that no existing object can have.
         set_metadata(&mut body, "resourceVersion", "1");
-        WriteRequest {
-            verb: Verb::Create,
-            what: self.what("create"),
-            http: self.collection().patch(
-                self.name,
-                &PatchParams::apply(manager),
-                &Patch::Apply(body),
-            ),
-        }
+        let params = PatchParams::apply(manager);
+        let patch = Patch::Apply(body);
+        let http = self.collection().patch(self.name, &params, &patch);
+        self.request(Verb::Create, "create", http)
     }
 
     /// Applies, bound to the object that was observed.
@@ -115,13 +153,9 @@ impl Address<'_> {
     /// Applies, whether the object exists or not.
     pub(super) fn apply(self, manager: &str, body: Map<String, Value>) -> WriteRequest {
         let params = PatchParams::apply(manager).force();
-        WriteRequest {
-            verb: Verb::Apply,
-            what: self.what("apply"),
-            http: self
-                .collection()
-                .patch(self.name, &params, &Patch::Apply(body)),
-        }
+        let patch = Patch::Apply(body);
+        let http = self.collection().patch(self.name, &params, &patch);
+        self.request(Verb::Apply, "apply", http)
     }
 
     /// Applies the status, bound to the object that was observed.
@@ -134,37 +168,20 @@ impl Address<'_> {
     ) -> WriteRequest {
         bind(&mut body, uid, version);
         let params = PatchParams::apply(manager).force();
-        WriteRequest {
-            verb: Verb::Status,
-            what: self.what("apply the status of"),
-            http: self.collection().patch_subresource(
-                "status",
-                self.name,
-                &params,
-                &Patch::Apply(body),
-            ),
-        }
+        let patch = Patch::Apply(body);
+        let collection = self.collection();
+        let http = collection.patch_subresource("status", self.name, &params, &patch);
+        self.request(Verb::Status, "apply the status of", http)
     }
 
     /// Changes by a JSON patch; `verb` names the effect.
     pub(super) fn json_patch(self, verb: &str, manager: &str, patch: &Value) -> WriteRequest {
-        let params = PatchParams {
-            field_manager: Some(manager.to_owned()),
-            ..PatchParams::default()
-        };
-        let http = self
-            .collection()
-            .patch(self.name, &params, &Patch::Merge(patch))
-            .map(|mut http| {
-                let json_patch = HeaderValue::from_static("application/json-patch+json");
-                http.headers_mut().insert(CONTENT_TYPE, json_patch);
-                http
-            });
-        WriteRequest {
-            verb: Verb::JsonPatch,
-            what: self.what(verb),
-            http,
+        let mut request = self.merge_patch(manager, patch);
+        if let Ok(http) = &mut request.http {
+            let json_patch = HeaderValue::from_static("application/json-patch+json");
+            http.headers_mut().insert(CONTENT_TYPE, json_patch);
         }
+        self.request(Verb::JsonPatch, verb, request.http)
     }
 
     /// Changes by a merge patch.
@@ -173,13 +190,9 @@ impl Address<'_> {
             field_manager: Some(manager.to_owned()),
             ..PatchParams::default()
         };
-        WriteRequest {
-            verb: Verb::Update,
-            what: self.what("update"),
-            http: self
-                .collection()
-                .patch(self.name, &params, &Patch::Merge(patch)),
-        }
+        let patch = Patch::Merge(patch);
+        let http = self.collection().patch(self.name, &params, &patch);
+        self.request(Verb::Update, "update", http)
     }
 
     /// Creates an object that is never applied again.
@@ -188,13 +201,9 @@ impl Address<'_> {
             field_manager: Some(manager.to_owned()),
             ..PostParams::default()
         };
-        WriteRequest {
-            verb: Verb::Create,
-            what: self.what("create"),
-            http: self
-                .collection()
-                .create(&params, body.to_string().into_bytes()),
-        }
+        let body = body.to_string().into_bytes();
+        let http = self.collection().create(&params, body);
+        self.request(Verb::Create, "create", http)
     }
 
     /// Deletes the object that was observed, and lets it be seen until all below it is gone.
@@ -207,11 +216,8 @@ impl Address<'_> {
             }),
             ..DeleteParams::default()
         };
-        WriteRequest {
-            verb: Verb::Delete,
-            what: self.what("prune"),
-            http: self.collection().delete(self.name, &params),
-        }
+        let http = self.collection().delete(self.name, &params);
+        self.request(Verb::Delete, "prune", http)
     }
 }
 

@@ -5,7 +5,6 @@ use std::{error::Error as StdError, fmt, sync::Arc};
 use bytes::Bytes;
 use innkeeper_model::{Object, Resource, ResourceVersion, Uid};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
 
 use super::{Error, ErrorKind, request::Address};
 
@@ -43,7 +42,7 @@ impl Target {
         &self.uid
     }
 
-    /// Returns whether a finalizer is on the parent.
+    /// Returns true if a finalizer is on the parent.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizer(name).is_some()
     }
@@ -54,27 +53,7 @@ impl Target {
     }
 
     pub(super) fn address(&self) -> Address<'_> {
-        Address {
-            resource: &self.resource,
-            namespace: self.namespace.as_deref(),
-            name: &self.name,
-        }
-    }
-
-    /// Returns an object with the identity of the parent only.
-    pub(super) fn body(&self) -> Map<String, Value> {
-        let mut metadata = json!({"name": *self.name});
-        if let Some(namespace) = &self.namespace {
-            metadata["namespace"] = (**namespace).into();
-        }
-        Map::from_iter([
-            (
-                "apiVersion".to_owned(),
-                self.resource.kind.api_version().into(),
-            ),
-            ("kind".to_owned(), (*self.resource.kind.kind).into()),
-            ("metadata".to_owned(), metadata),
-        ])
+        Address::new(&self.resource, self.namespace.as_deref(), &self.name)
     }
 
     /// Takes over the version and the finalizers from the answer to a write.

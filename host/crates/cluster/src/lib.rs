@@ -52,6 +52,7 @@ pub use self::{
     reads::{Answer, PassReads, Recording},
     registration::Registration,
     report::{Status, WatchStatus},
+    store::CacheSize,
     stored::Malformed,
     triggers::{Cause, Trigger},
     viewer::Viewer,

@@ -1,6 +1,6 @@
 //! The handle of one controller: queued parents, observations, reads, and own writes.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_model::{
     GroupKind, Gvk, Object, ObjectId, ReadKind, ResourceVersion, Uid, error_chain,
@@ -16,6 +16,7 @@ use super::{
     reads::{PassReads, Recording},
     shared::CacheShared,
     state::{CacheState, ExpectationStatus, ExpectedState, Reader, SubscriberId},
+    store::CacheSize,
     stored::keep,
     triggers::{Cause, Trigger},
 };
@@ -211,6 +212,19 @@ impl Registration {
     /// Returns the number of children of a kind that the plugin has in the whole cluster; none if it is unknown.
     pub fn child_count(&self, kind: &GroupKind) -> Option<usize> {
         self.state().child_count(self.0.subscriber_id, kind)
+    }
+
+    /// Returns the number and the size of the plugin's children in a namespace, as the cache shows them; the empty name is
+    /// that of cluster-scoped children.
+    pub fn made(&self, namespace: &str) -> CacheSize {
+        let state = self.0.shared.state.lock();
+        state.made(self.0.subscriber_id, namespace)
+    }
+
+    /// Returns the number and the size of the plugin's children by namespace.
+    pub fn made_everywhere(&self) -> BTreeMap<Arc<str>, CacheSize> {
+        let state = self.0.shared.state.lock();
+        state.made_everywhere(self.0.subscriber_id)
     }
 
     /// Returns the kinds that block every pass; empty when passes can run.

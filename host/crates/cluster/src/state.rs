@@ -42,7 +42,7 @@ use super::{
     discovery::ServedKinds,
     interest::{ChildInterest, Interest, Unavailable, Waiting, Why},
     present::object_of,
-    store::ObjectKey,
+    store::{CacheSize, ObjectKey, Store},
     stored::Stored,
     triggers::{Cause, Trigger, Triggers},
 };
@@ -300,6 +300,32 @@ impl CacheState {
         let subscriber = self.subscribers.get(&subscriber_id)?;
         let slot = self.slots.get(&subscriber.held.child(kind)?)?;
         self.why(slot, None).is_none().then(|| slot.store.len())
+    }
+
+    /// Returns the size of a plugin's children in a namespace; the empty name is that of cluster-scoped children.
+    pub(super) fn made(&self, subscriber_id: SubscriberId, namespace: &str) -> CacheSize {
+        let stores = self.child_stores(subscriber_id);
+        let sizes = stores.map(|store| store.size_of(Some(namespace)));
+        sizes.fold(CacheSize::default(), CacheSize::and)
+    }
+
+    /// Returns the sizes of a plugin's children by namespace.
+    pub(super) fn made_everywhere(
+        &self,
+        subscriber_id: SubscriberId,
+    ) -> BTreeMap<Arc<str>, CacheSize> {
+        let mut all: BTreeMap<Arc<str>, CacheSize> = BTreeMap::new();
+        for (namespace, size) in self.child_stores(subscriber_id).flat_map(Store::sizes) {
+            let sum = all.entry(Arc::clone(namespace)).or_default();
+            *sum = sum.and(*size);
+        }
+        all
+    }
+
+    fn child_stores(&self, subscriber_id: SubscriberId) -> impl Iterator<Item = &Store> {
+        let subscriber = self.subscribers.get(&subscriber_id);
+        let children = subscriber.into_iter().flat_map(|it| &it.held.children);
+        children.filter_map(move |(_, slot)| Some(&self.slots.get(slot)?.store))
     }
 
     /// Returns the children of a parent, controlled or retained.

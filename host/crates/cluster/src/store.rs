@@ -96,7 +96,28 @@ pub(super) struct Store {
     whole: Listing,
     /// The last lists of single namespaces; if there are any, there is none of the whole cluster.
     within: BTreeMap<Arc<str>, Listing>,
-    bytes: usize,
+    /// The size of each namespace that has objects.
+    sizes: BTreeMap<Arc<str>, CacheSize>,
+}
+
+/// A number of objects and the size of their texts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheSize {
+    /// The number of objects.
+    pub objects: usize,
+    /// The size of their texts, in bytes.
+    pub bytes: usize,
+}
+
+impl CacheSize {
+    /// Returns the size of both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            objects: self.objects + other.objects,
+            bytes: self.bytes + other.bytes,
+        }
+    }
 }
 
 /// A list that is complete or in progress.
@@ -175,7 +196,8 @@ impl Store {
             // The keys are the same, so no index changes.
             stored.share_texts(&entry.stored);
             let before = std::mem::replace(&mut entry.stored, stored.clone());
-            self.bytes = self.bytes - bytes_of(&before) + bytes_of(&stored);
+            self.count_out(&before);
+            self.count_in(&stored);
             return vec![Change {
                 before: Some(before),
                 after: Some(stored),
@@ -261,14 +283,21 @@ impl Store {
         self.entries.len()
     }
 
-    /// The number of objects in a namespace, or in all, and the size of their texts in bytes.
-    pub(super) fn size_of(&self, namespace: Option<&str>) -> (usize, usize) {
-        if namespace.is_none() {
-            return (self.len(), self.bytes);
+    /// The number of objects in a namespace, or in all, and the size of their texts.
+    pub(super) fn size_of(&self, namespace: Option<&str>) -> CacheSize {
+        match namespace {
+            Some(name) => self.sizes.get(name).copied().unwrap_or_default(),
+            None => self
+                .sizes
+                .values()
+                .copied()
+                .fold(CacheSize::default(), CacheSize::and),
         }
-        self.all(namespace).fold((0, 0), |(count, bytes), stored| {
-            (count + 1, bytes + bytes_of(stored))
-        })
+    }
+
+    /// The sizes of all namespaces that have objects; that of cluster-scoped objects has the empty name.
+    pub(super) const fn sizes(&self) -> &BTreeMap<Arc<str>, CacheSize> {
+        &self.sizes
     }
 
     fn listing_of(&mut self, namespace: Option<&Arc<str>>) -> &mut Listing {
@@ -294,19 +323,30 @@ impl Store {
 
     /// Thousands of objects share a few namespaces, so their names are kept once.
     fn share_namespace(&self, stored: &mut Stored) {
-        let start = ObjectKey {
-            namespace: Arc::clone(&stored.namespace),
-            name: "".into(),
-        };
-        if let Some((key, _)) = self.by_name.range(start..).next()
-            && key.namespace == stored.namespace
-        {
-            stored.namespace = Arc::clone(&key.namespace);
+        if let Some((namespace, _)) = self.sizes.get_key_value(&stored.namespace) {
+            stored.namespace = Arc::clone(namespace);
+        }
+    }
+
+    fn count_in(&mut self, stored: &Stored) {
+        let namespace = Arc::clone(&stored.namespace);
+        let size = self.sizes.entry(namespace).or_default();
+        size.objects += 1;
+        size.bytes += bytes_of(stored);
+    }
+
+    fn count_out(&mut self, stored: &Stored) {
+        if let Some(size) = self.sizes.get_mut(&stored.namespace) {
+            size.objects -= 1;
+            size.bytes -= bytes_of(stored);
+            if size.objects == 0 {
+                self.sizes.remove(&stored.namespace);
+            }
         }
     }
 
     fn insert(&mut self, stored: Stored) {
-        self.bytes += bytes_of(&stored);
+        self.count_in(&stored);
         let list = self.listing_at(&stored.namespace).number;
         let handle = self.entries.vacant_key();
         self.by_name.insert(ObjectKey::of(&stored), handle);
@@ -319,7 +359,7 @@ impl Store {
 
     fn take(&mut self, handle: usize) -> Option<Stored> {
         let StoreEntry { stored, .. } = self.entries.try_remove(handle)?;
-        self.bytes -= bytes_of(&stored);
+        self.count_out(&stored);
         self.by_name.remove(&ObjectKey::of(&stored));
         // Corrupted data can give two objects one UID; the entry belongs to the one that came last.
         if self.by_uid.get(&stored.uid) == Some(&handle) {

@@ -17,7 +17,7 @@ pub trait SampleSource: Send + Sync + 'static {
 }
 
 /// The values of one scrape.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// All watches.
     pub watches: Vec<WatchSample>,
@@ -57,7 +57,7 @@ pub struct WatchSample {
 }
 
 /// The state of one plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PluginSample {
     /// The plugin's name.
     pub plugin: String,
@@ -67,6 +67,8 @@ pub struct PluginSample {
     pub parents: usize,
     /// The number of kinds that must be synced before its passes can run.
     pub waiting: usize,
+    /// The used part of each limit, from 0 to 1, in the namespace that has used most of it.
+    pub limits: Vec<(&'static str, f64)>,
 }
 
 /// The adapter of a source to the registry.
@@ -88,6 +90,14 @@ impl collector::Collector for Collector {
         } = self.0.sample();
         table(&mut encoder, &watches, WatchSample::labels, &WATCHES)?;
         table(&mut encoder, &plugins, PluginSample::labels, &PLUGINS)?;
+        let limits: Vec<LimitUse> = plugins
+            .iter()
+            .flat_map(|plugin| {
+                let limits = plugin.limits.iter();
+                limits.map(|(limit, used)| (plugin.plugin.clone(), *limit, *used))
+            })
+            .collect();
+        table(&mut encoder, &limits, limit_labels, &LIMITS)?;
         let family = encoder.encode_descriptor(
             "innkeeper_plugins_left_out",
             "Plugins given as files that were loaded and do not serve",
@@ -147,6 +157,19 @@ const PLUGINS: [Row<PluginSample>; 3] = [
         |plugin| Some(count(plugin.waiting)),
     ),
 ];
+
+/// A plugin, the name of a limit, and the used part.
+type LimitUse = (String, &'static str, f64);
+
+const LIMITS: [Row<LimitUse>; 1] = [(
+    "innkeeper_plugin_limit_use_ratio",
+    "Used part of a limit in the namespace that has used most of it, from 0 to 1",
+    |(_, _, used)| Some(*used),
+)];
+
+fn limit_labels((plugin, limit, _): &LimitUse) -> Labels<2> {
+    [("plugin", plugin.clone()), ("limit", (*limit).to_owned())]
+}
 
 const UNFINISHED: [Row<Unfinished>; 2] = [
     (

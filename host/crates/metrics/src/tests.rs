@@ -27,6 +27,7 @@ impl SampleSource for Fixed {
                 serving: false,
                 parents: 12,
                 waiting: 1,
+                limits: vec![("objectsPerNamespace", 0.85)],
             }],
             unfinished: self.unfinished.clone(),
             left_out: 2,
@@ -168,6 +169,11 @@ fn what_others_know_is_read_when_somebody_asks() {
     assert_line(&text, "innkeeper_plugin_serving{plugin=\"web\"} 0");
     assert_line(&text, "innkeeper_plugin_parents{plugin=\"web\"} 12");
     assert_line(&text, "innkeeper_plugin_waiting{plugin=\"web\"} 1");
+    let limit = "{plugin=\"web\",limit=\"objectsPerNamespace\"}";
+    assert_line(
+        &text,
+        &format!("innkeeper_plugin_limit_use_ratio{limit} 0.85"),
+    );
     assert_line(&text, "innkeeper_plugins_left_out 2");
     assert!(!text.contains("unfinished"), "{text}");
     assert!(text.ends_with("# EOF\n"));

@@ -95,6 +95,8 @@ pub mod reason {
     pub const LIMIT_EXCEEDED: &str = "LimitExceeded";
     /// A rate limit delays the writes.
     pub const THROTTLED: &str = "Throttled";
+    /// The plugin has made as many objects, or as many bytes, as it may.
+    pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
     /// Another field manager keeps changing a field that the plugin owns.
     pub const FIELD_CONFLICT: &str = "FieldConflict";
     /// Objects could be adopted, but the parent or the grants do not allow adoption.

@@ -36,12 +36,12 @@ pub use digest::{Digest, Digester, InvalidDigest, hex};
 pub use kind::{GroupKind, Gvk, InvalidApiVersion, ObjectId, Scope, child_order};
 pub use kube_core::{Expression, Selector, SelectorExt};
 pub use lease::{Lease, LeaseRecord};
-pub use limits::Limits;
+pub use limits::{Limits, NAMESPACE_BURST};
 pub use manifest::{Access, ChildKind, Manifest, ParentKind, Reach, ReadKind, ReadScope};
 pub use names::{
-    ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_HOSTS, ANNOTATION_KEY, ANNOTATION_PAUSED,
-    ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE, DOMAIN_PREFIX,
-    InvalidPluginName, LABEL_PLUGIN, PluginName, is_dns_label,
+    ANNOTATION_ADOPT, ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_HOSTS, ANNOTATION_KEY,
+    ANNOTATION_PAUSED, ANNOTATION_PLUGINS, ANNOTATION_RETAINED_FOR, ANNOTATION_SKIP_FINALIZE,
+    DOMAIN_PREFIX, InvalidPluginName, LABEL_PLUGIN, PluginName, is_dns_label,
 };
 pub use object::{ManagedEntry, Object, ResourceVersion, Uid};
 pub use operation::{Operation, Ownership};

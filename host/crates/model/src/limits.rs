@@ -30,7 +30,21 @@ pub struct Limits {
     pub passes_per_second_max: u32,
     /// Writes per minute for one parent.
     pub writes_per_minute_max: u32,
+    /// Writes per second for all parents of one namespace; unused writes are saved up for
+    /// [`NAMESPACE_BURST`].
+    pub writes_per_second_max: u32,
+    /// Children in one namespace.
+    pub namespace_objects_max: usize,
+    /// JSON text of all children in one namespace, in bytes.
+    pub namespace_bytes_max: usize,
+    /// Children that one parent retains.
+    pub retained_max: usize,
 }
+
+/// The time for which a namespace saves up unused writes.
+///
+/// Chosen: with the default rate, 10,000 new parents may have five writes each at once.
+pub const NAMESPACE_BURST: Duration = Duration::from_secs(100);
 
 impl Default for Limits {
     fn default() -> Self {
@@ -49,6 +63,12 @@ impl Default for Limits {
             concurrency_max: 4,
             passes_per_second_max: 10_000,
             writes_per_minute_max: 120,
+            // Chosen, not measured: more than twice the children of 10,000 parents with two each, of 5 KiB each.
+            writes_per_second_max: 500,
+            namespace_objects_max: 50_000,
+            namespace_bytes_max: 256 * MIB,
+            // Twice the default number of children.
+            retained_max: 512,
         }
     }
 }

@@ -32,6 +32,10 @@ pub const ANNOTATION_ADOPT: &str = "innkeeper.dev/adopt";
 /// Annotation on a ServiceAccount: the Plugins, separated by commas, whose children the host may write as that account.
 pub const ANNOTATION_PLUGINS: &str = "innkeeper.dev/plugins";
 
+/// Annotation on a child of a kind of parents of its own plugin: the number of such parents above it. An object that a
+/// user made has none.
+pub const ANNOTATION_DEPTH: &str = "innkeeper.dev/depth";
+
 /// Annotation on a Secret: the web servers, separated by commas, to which the host may send the credentials in it.
 pub const ANNOTATION_HOSTS: &str = "innkeeper.dev/hosts";
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::{Access, Gvk, ObjectId};
+use super::{ANNOTATION_DEPTH, Access, Gvk, ObjectId};
 
 /// The UID of an object: unlike a name, the API server never uses it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,6 +94,15 @@ impl Object {
     /// Returns an annotation below `innkeeper.dev/`; the object keeps no others.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations.get(name).map(|value| &**value)
+    }
+
+    /// Returns the number of parents above this one that the same plugin reconciles; 0 for an object that a user made.
+    ///
+    /// The annotation decides, so the depth needs no walk through the owners and no state of the host. An annotation that
+    /// is no number counts as the greatest depth.
+    pub fn depth(&self) -> u32 {
+        let depth = self.annotation(ANNOTATION_DEPTH);
+        depth.map_or(0, |text| text.parse().unwrap_or(u32::MAX))
     }
 
     /// Returns true if the object has the finalizer.

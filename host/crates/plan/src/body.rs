@@ -5,10 +5,9 @@ use std::fmt::Write;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use innkeeper_model::{
-    ANNOTATION_APPLIED, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Child, Generated, HashKey,
-    LABEL_PLUGIN, Object, RemovalPolicy,
+    ANNOTATION_APPLIED, ANNOTATION_DEPTH, ANNOTATION_KEY, ANNOTATION_RETAINED_FOR, Child,
+    Generated, HashKey, LABEL_PLUGIN, Object, RemovalPolicy,
 };
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sha2::Sha256;
 
@@ -101,19 +100,11 @@ pub fn stated(child: &Child) -> Map<String, Value> {
         // The types of Kubernetes always write it, as null.
         metadata.remove("creationTimestamp");
     }
-    put(
-        &mut object,
-        &["metadata"],
-        "name",
-        child.name.as_str().into(),
-    );
+    let name = child.name.as_str().into();
+    put(&mut object, &["metadata"], "name", name);
     if let Some(namespace) = &child.namespace {
-        put(
-            &mut object,
-            &["metadata"],
-            "namespace",
-            namespace.as_str().into(),
-        );
+        let namespace = namespace.as_str().into();
+        put(&mut object, &["metadata"], "namespace", namespace);
     }
     object
 }
@@ -121,28 +112,22 @@ pub fn stated(child: &Child) -> Map<String, Value> {
 /// Returns the object to apply, without the applied annotation.
 fn canonical(context: &Context<'_>, child: &Child) -> Map<String, Value> {
     let mut object = stated(child);
-    put(
-        &mut object,
-        &["metadata", "labels"],
-        LABEL_PLUGIN,
-        context.plugin.as_str().into(),
-    );
-    let annotations = ["metadata", "annotations"];
-    put(
-        &mut object,
-        &annotations,
-        ANNOTATION_KEY,
-        child.key.as_str().into(),
-    );
+    let plugin = context.plugin.as_str().into();
+    put(&mut object, &["metadata", "labels"], LABEL_PLUGIN, plugin);
+    let mut annotate = |name, value: &str| {
+        let annotations = ["metadata", "annotations"];
+        put(&mut object, &annotations, name, value.into());
+    };
+    annotate(ANNOTATION_KEY, &child.key);
+    let kind = child.kind.group_kind();
+    let mut parents = context.manifest.parents.iter();
+    if parents.any(|parent| parent.kind.group_kind() == kind) {
+        let depth = context.parent.depth().saturating_add(1);
+        annotate(ANNOTATION_DEPTH, &depth.to_string());
+    }
     match child.removal {
         RemovalPolicy::Retain => {
-            let parent = context.parent.id().identity();
-            put(
-                &mut object,
-                &annotations,
-                ANNOTATION_RETAINED_FOR,
-                parent.into(),
-            );
+            annotate(ANNOTATION_RETAINED_FOR, &context.parent.id().identity());
         }
         RemovalPolicy::Delete => {
             let owners = json!([ownership::owner_reference(context.parent)]);
@@ -172,7 +157,7 @@ pub fn encode_string_data(object: &mut Map<String, Value>) {
 }
 
 /// Sets a field below a path of objects, and creates missing objects of the path.
-fn put(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Value) {
+pub(super) fn put(object: &mut Map<String, Value>, path: &[&str], key: &str, value: Value) {
     let mut object = object;
     for step in path {
         let field = object
@@ -198,16 +183,16 @@ pub(super) fn applied(
 ) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes())
         .expect("an HMAC should take a key of any length");
-    let mut text = Vec::new();
-    write_sorted_object(object, &mut text);
+    // The maps of serde_json are sorted, so the hash does not depend on the order of the answer.
+    let mut text =
+        serde_json::to_string(object).expect("an object of JSON values should have a text");
     let mut entries: Vec<&Generated> = generate.iter().collect();
     entries.sort_by(|a, b| a.key.cmp(&b.key));
     for entry in entries {
-        let entry = json!([entry.key, entry.length, entry.alphabet]);
-        text.push(b'\n');
-        write_sorted(&entry, &mut text);
+        text.push('\n');
+        text += &json!([entry.key, entry.length, entry.alphabet]).to_string();
     }
-    mac.update(&text);
+    mac.update(text.as_bytes());
     let digest = mac.finalize().into_bytes();
     let mut value = String::from(APPLIED_VERSION);
     for byte in digest {
@@ -215,48 +200,4 @@ pub(super) fn applied(
         let _infallible = write!(value, "{byte:02x}");
     }
     value
-}
-
-/// Writes a value as JSON with sorted keys, so that the hash does not depend on the order of the map type.
-fn write_sorted(value: &Value, text: &mut Vec<u8>) {
-    match value {
-        Value::Object(fields) => write_sorted_object(fields, text),
-        Value::Array(items) => {
-            text.push(b'[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    text.push(b',');
-                }
-                write_sorted(item, text);
-            }
-            text.push(b']');
-        }
-        scalar => write_scalar(scalar, text),
-    }
-}
-
-fn write_sorted_object(fields: &Map<String, Value>, text: &mut Vec<u8>) {
-    if fields.keys().is_sorted() {
-        return write_fields(fields.iter(), text);
-    }
-    let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
-    sorted.sort_by_key(|(key, _)| *key);
-    write_fields(sorted.into_iter(), text);
-}
-
-fn write_fields<'a>(fields: impl Iterator<Item = (&'a String, &'a Value)>, text: &mut Vec<u8>) {
-    text.push(b'{');
-    for (index, (key, value)) in fields.enumerate() {
-        if index > 0 {
-            text.push(b',');
-        }
-        write_scalar(key, text);
-        text.push(b':');
-        write_sorted(value, text);
-    }
-    text.push(b'}');
-}
-
-fn write_scalar(scalar: &impl Serialize, text: &mut Vec<u8>) {
-    serde_json::to_writer(text, scalar).expect("a buffer should take every text and number");
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use innkeeper_model::{
-    ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, Gvk, LABEL_PLUGIN, Object,
+    ANNOTATION_ADOPT, ANNOTATION_RETAINED_FOR, ApplyPolicy, Child, ChildKind, LABEL_PLUGIN, Object,
     ObjectId, Operation, Ownership, RemovalPolicy,
 };
 use serde_json::Value;
@@ -19,18 +19,10 @@ use super::{
 const FOREGROUND_DELETION: &str = "foregroundDeletion";
 
 /// The progress of a child and the operation for it, if any.
-struct ChildStep {
-    progress: Progress,
-    operation: Option<Operation>,
-}
+type ChildStep = (Progress, Option<Operation>);
 
-impl ChildStep {
-    const fn none(progress: Progress) -> Self {
-        Self {
-            progress,
-            operation: None,
-        }
-    }
+const fn none(progress: Progress) -> ChildStep {
+    (progress, None)
 }
 
 /// Adds the operations and the progress of the children to a plan.
@@ -46,11 +38,9 @@ pub(super) fn plan(
     for child in order::sorted(children) {
         let id = id(child);
         let object = observed.get(&id).copied();
-        let ChildStep {
-            progress,
-            operation,
-        } = step(context, child, &id, object, &satisfied);
-        let ready_condition = ready_condition(context, child);
+        let (progress, operation) = step(context, child, &id, object, &satisfied);
+        let ready_condition =
+            declaration(context, child).and_then(|kind| kind.ready_condition.clone());
         let ready = readiness::observed(child, object, &progress, ready_condition.as_deref());
         // An optional kind that the cluster does not serve must not block the children that come after it.
         if ready || progress == (Progress::NotServed { required: false }) {
@@ -70,17 +60,13 @@ pub(super) fn plan(
             ready,
         });
     }
-    plan.kinds = applies.iter().filter_map(created_kind).collect();
+    let creates = applies
+        .iter()
+        .filter(|operation| matches!(operation, Operation::Create { .. }));
+    plan.kinds = creates.filter_map(Operation::kind).cloned().collect();
     let prunes = prunes(context, observed, &plan.children);
     plan.operations.extend(transfers);
     plan.operations.extend(applies.into_iter().chain(prunes));
-}
-
-fn created_kind(operation: &Operation) -> Option<Gvk> {
-    match operation {
-        Operation::Create { kind, .. } => Some(kind.clone()),
-        _ => None,
-    }
 }
 
 fn id(child: &Child) -> ObjectId {
@@ -91,13 +77,10 @@ fn id(child: &Child) -> ObjectId {
     )
 }
 
-fn ready_condition(context: &Context<'_>, child: &Child) -> Option<String> {
-    let declared = &context.manifest.children;
-    declared
-        .iter()
-        .find(|declared| declared.kind == child.kind)?
-        .ready_condition
-        .clone()
+/// Returns the declaration of a child's kind.
+fn declaration<'a>(context: &Context<'a>, child: &Child) -> Option<&'a ChildKind> {
+    let mut declared = context.manifest.children.iter();
+    declared.find(|declared| declared.kind == child.kind)
 }
 
 fn step(
@@ -108,24 +91,21 @@ fn step(
     satisfied: &BTreeSet<&str>,
 ) -> ChildStep {
     if context.resources.resource(&child.kind).is_none() {
-        let declared = &context.manifest.children;
-        let required = declared
-            .iter()
-            .any(|declared| declared.kind == child.kind && declared.required);
-        return ChildStep::none(Progress::NotServed { required });
+        let required = declaration(context, child).is_some_and(|kind| kind.required);
+        return none(Progress::NotServed { required });
     }
     let Some(object) = object else {
         return missing(context, child, id, satisfied);
     };
     if owner(object, context.parent) == Owner::Foreign {
         return match child.apply {
-            ApplyPolicy::Hold => ChildStep::none(Progress::Missing),
+            ApplyPolicy::Hold => none(Progress::Missing),
             ApplyPolicy::Always | ApplyPolicy::Once => foreign(context, child, id, object),
         };
     }
     // An apply would succeed, and the object would still go.
     if object.is_deleting() {
-        return ChildStep::none(Progress::Deleting);
+        return none(Progress::Deleting);
     }
     existing(context, child, id, object)
 }
@@ -137,11 +117,11 @@ fn missing(
     satisfied: &BTreeSet<&str>,
 ) -> ChildStep {
     if child.apply == ApplyPolicy::Hold {
-        return ChildStep::none(Progress::Missing);
+        return none(Progress::Missing);
     }
     // The garbage collector would delete the new child at once, and the parent would wait for it again.
     if context.parent.is_deleting() && context.parent.has_finalizer(FOREGROUND_DELETION) {
-        return ChildStep::none(Progress::Withheld);
+        return none(Progress::Withheld);
     }
     let after: Vec<String> = child
         .after
@@ -150,18 +130,16 @@ fn missing(
         .cloned()
         .collect();
     if !after.is_empty() {
-        return ChildStep::none(Progress::Waiting { after });
+        return none(Progress::Waiting { after });
     }
-    ChildStep {
-        progress: Progress::Created,
-        operation: Some(Operation::Create {
-            key: child.key.clone(),
-            id: id.clone(),
-            kind: child.kind.clone(),
-            body: Arc::new(Body::new(context, child).into_object()),
-            generate: child.generate.clone(),
-        }),
-    }
+    let operation = Operation::Create {
+        key: child.key.clone(),
+        id: id.clone(),
+        kind: child.kind.clone(),
+        body: Arc::new(Body::new(context, child).into_object()),
+        generate: child.generate.clone(),
+    };
+    (Progress::Created, Some(operation))
 }
 
 /// Plans a child whose name is taken by an object that does not belong to the parent.
@@ -170,13 +148,13 @@ fn foreign(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object)
     let asked = context.parent.annotation(ANNOTATION_ADOPT) == Some("true");
     let is_free = ownership::has_no_owner(object) && !context.parent.is_deleting();
     if !is_free || !(granted || asked) {
-        return ChildStep::none(Progress::NotOwned);
+        return none(Progress::NotOwned);
     }
     if !(granted && asked) {
-        return ChildStep::none(Progress::Adoptable { granted });
+        return none(Progress::Adoptable { granted });
     }
     if object.is_deleting() {
-        return ChildStep::none(Progress::Deleting);
+        return none(Progress::Deleting);
     }
     let to = ownership_of(child);
     let patch = ownership::adoption(object, context.parent, context.plugin, to);
@@ -198,18 +176,16 @@ fn transferred(
     patch: Value,
     to: Ownership,
 ) -> ChildStep {
-    ChildStep {
-        progress: Progress::Transferred,
-        operation: Some(Operation::Transfer {
-            key: child.key.clone(),
-            id: id.clone(),
-            kind: child.kind.clone(),
-            uid: object.uid.clone(),
-            resource_version: object.resource_version,
-            patch,
-            to,
-        }),
-    }
+    let operation = Operation::Transfer {
+        key: child.key.clone(),
+        id: id.clone(),
+        kind: child.kind.clone(),
+        uid: object.uid.clone(),
+        resource_version: object.resource_version,
+        patch,
+        to,
+    };
+    (Progress::Transferred, Some(operation))
 }
 
 /// Plans a child that exists, belongs to the parent and is not being deleted.
@@ -222,25 +198,23 @@ fn existing(context: &Context<'_>, child: &Child, id: &ObjectId, object: &Object
         return transferred(child, id, object, patch, to);
     }
     if child.apply != ApplyPolicy::Always {
-        return ChildStep::none(Progress::Held);
+        return none(Progress::Held);
     }
     let body = Body::new(context, child);
     if body.is_unchanged(object, context.manager, child) {
-        return ChildStep::none(Progress::Unchanged);
+        return none(Progress::Unchanged);
     }
-    ChildStep {
-        progress: Progress::Updated,
-        operation: Some(Operation::Update {
-            restores: body.was_applied_last(object),
-            key: child.key.clone(),
-            id: id.clone(),
-            kind: child.kind.clone(),
-            uid: object.uid.clone(),
-            resource_version: object.resource_version,
-            body: Arc::new(body.into_object()),
-            generate: child.generate.clone(),
-        }),
-    }
+    let operation = Operation::Update {
+        restores: body.was_applied_last(object),
+        key: child.key.clone(),
+        id: id.clone(),
+        kind: child.kind.clone(),
+        uid: object.uid.clone(),
+        resource_version: object.resource_version,
+        body: Arc::new(body.into_object()),
+        generate: child.generate.clone(),
+    };
+    (Progress::Updated, Some(operation))
 }
 
 /// Returns the deletions of children that are no longer desired.

@@ -7,7 +7,7 @@ use innkeeper_model::{
     reason,
 };
 
-use super::{Plan, PlannedChild, Progress, readiness};
+use super::{Plan, PlannedChild, Progress, readiness, text::first_of};
 
 /// The number of children that a condition names: as many as fit on a screen with their kinds and namespaces.
 const NAMED_MAX: usize = 5;
@@ -138,6 +138,9 @@ fn adoption(plan: &Plan, granted: bool) -> Option<WriteFailure> {
     })
 }
 
+/// Selects the children of one state.
+type IsBlocked = fn(&Progress) -> bool;
+
 fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
     let not_synced = |reason, message| synced(ConditionStatus::False, reason, message);
     if let Some((first, others)) = failures.split_first() {
@@ -147,28 +150,27 @@ fn synced_after(plan: &Plan, failures: &[WriteFailure]) -> Condition {
         };
         return not_synced(first.reason, message);
     }
-    let deleting = names(plan, NAMED_MAX, |child| {
-        child.progress == Progress::Deleting
-    });
-    if let Some(children) = deleting {
-        let message = format!("being deleted, created again when gone: {children}");
-        return not_synced(reason::CHILD_DELETING, message);
-    }
-    let withheld = names(plan, NAMED_MAX, |child| {
-        child.progress == Progress::Withheld
-    });
-    if let Some(children) = withheld {
-        let message = format!(
-            "the parent is being deleted in the foreground, so these cannot be created: {children}"
-        );
-        return not_synced(reason::CHILD_DELETING, message);
-    }
-    let skipped = names(plan, NAMED_MAX, |child| {
-        matches!(child.progress, Progress::NotServed { .. })
-    });
-    if let Some(children) = skipped {
-        let message = format!("the cluster does not serve the kind of: {children}");
-        return not_synced(reason::KIND_NOT_SERVED, message);
+    let blocked: [(IsBlocked, _, _); 3] = [
+        (
+            |progress| *progress == Progress::Deleting,
+            reason::CHILD_DELETING,
+            "being deleted, created again when gone",
+        ),
+        (
+            |progress| *progress == Progress::Withheld,
+            reason::CHILD_DELETING,
+            "the parent is being deleted in the foreground, so these cannot be created",
+        ),
+        (
+            |progress| matches!(progress, Progress::NotServed { .. }),
+            reason::KIND_NOT_SERVED,
+            "the cluster does not serve the kind of",
+        ),
+    ];
+    for (is_blocked, reason, why) in blocked {
+        if let Some(children) = names(plan, NAMED_MAX, |child| is_blocked(&child.progress)) {
+            return not_synced(reason, format!("{why}: {children}"));
+        }
     }
     synced(
         ConditionStatus::True,
@@ -187,20 +189,19 @@ fn ready_after(plan: &Plan, effects: &Effects) -> Condition {
     let not_ready = names(plan, NAMED_MAX, |child| {
         child.progress != (Progress::NotServed { required: false }) && !is_ready(child)
     });
-    match not_ready {
-        None => condition(
-            reason::READY,
+    let (status, reason, message) = match not_ready {
+        None => (
             ConditionStatus::True,
             reason::READY,
             "all children are ready".to_owned(),
         ),
-        Some(children) => condition(
-            reason::READY,
+        Some(children) => (
             ConditionStatus::False,
             reason::CHILDREN_NOT_READY,
             format!("not ready: {children}"),
         ),
-    }
+    };
+    condition(reason::READY, status, reason, message)
 }
 
 fn is_pending(plan: &Plan, child: &PlannedChild) -> bool {
@@ -210,20 +211,8 @@ fn is_pending(plan: &Plan, child: &PlannedChild) -> bool {
 
 /// Returns the names of the first chosen children; none if no child is chosen.
 fn names(plan: &Plan, named_max: usize, chosen: impl Fn(&PlannedChild) -> bool) -> Option<String> {
-    let chosen: Vec<&PlannedChild> = plan.children.iter().filter(|child| chosen(child)).collect();
-    if chosen.is_empty() {
-        return None;
-    }
-    let named = chosen
-        .iter()
-        .take(named_max)
-        .map(|child| child.id.to_string())
-        .collect::<Vec<_>>()
-        .join(", ");
-    Some(match chosen.len().saturating_sub(named_max) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    })
+    let chosen = plan.children.iter().filter(|child| chosen(child));
+    first_of(chosen.map(|child| &child.id), named_max)
 }
 
 fn condition(kind: &str, status: ConditionStatus, reason: &str, message: String) -> Condition {

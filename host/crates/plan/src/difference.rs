@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, fmt};
 use innkeeper_model::{ANNOTATION_APPLIED, Access, Object};
 use serde_json::{Map, Value};
 
+use super::fields::Owned;
+
 /// The path of a field, such as `spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath(Vec<String>);
@@ -21,15 +23,14 @@ impl FieldPath {
 
     /// Returns true if these managed fields include the field.
     fn is_in(&self, fields: &str) -> bool {
-        let Ok(fields) = serde_json::from_str::<Value>(fields) else {
+        let Some(owned) = Owned::parse(fields) else {
             return false;
         };
-        let mut node = &fields;
+        let mut node = &owned;
         for (depth, step) in self.0.iter().enumerate() {
-            match node.get(format!("f:{step}")) {
+            match node.field(step) {
                 Some(member) => node = member,
-                // A member without members of its own covers everything below it.
-                None => return depth > 0 && node.as_object().is_some_and(Map::is_empty),
+                None => return depth > 0 && node.is_whole(),
             }
         }
         true

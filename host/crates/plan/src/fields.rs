@@ -48,7 +48,7 @@ impl<'a> Owned<'a> {
     }
 
     /// Returns true if this is a leaf or an atomic value.
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.0.is_empty()
     }
 }

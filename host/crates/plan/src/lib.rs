@@ -31,6 +31,7 @@ mod status;
     reason = "helpers for tests"
 )]
 pub mod tests;
+mod text;
 
 use std::{
     borrow::Borrow,

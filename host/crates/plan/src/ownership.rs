@@ -154,11 +154,9 @@ fn owners(object: &Object) -> Vec<Value> {
 }
 
 fn metadata(object: &Object) -> Map<String, Value> {
-    match serde_json::from_str::<Value>(&object.json) {
-        Ok(Value::Object(mut object)) => match object.remove("metadata") {
-            Some(Value::Object(metadata)) => metadata,
-            _ => Map::new(),
-        },
+    let mut json: Value = serde_json::from_str(&object.json).unwrap_or_default();
+    match json.get_mut("metadata").map(Value::take) {
+        Some(Value::Object(metadata)) => metadata,
         _ => Map::new(),
     }
 }

@@ -7,7 +7,10 @@ use innkeeper_model::{Condition, Object, PluginName, Report, reason, whole_secon
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::fields::{self, Owned};
+use super::{
+    fields::{self, Owned},
+    text::drop_nulls,
+};
 
 /// The guest's part of the status.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +116,8 @@ pub fn gives(parent: &Object, reason: &str) -> bool {
 
 fn guest_status(observed: &ObservedStatus<'_>, report: &Report) -> Option<Map<String, Value>> {
     let mut status = report.status.clone().unwrap_or_default();
-    drop_nulls(&mut status);
+    status.retain(|_, value| !value.is_null());
+    status.values_mut().for_each(drop_nulls);
     if !report.conditions.is_empty() {
         let conditions = report
             .conditions
@@ -123,20 +127,6 @@ fn guest_status(observed: &ObservedStatus<'_>, report: &Report) -> Option<Map<St
         status.insert("conditions".to_owned(), Value::Array(conditions));
     }
     (!status.is_empty()).then_some(status)
-}
-
-/// Removes null fields. The API server drops them, so the status would differ in every pass.
-fn drop_nulls(fields: &mut Map<String, Value>) {
-    fields.retain(|_, value| !value.is_null());
-    fields.values_mut().for_each(drop_nested_nulls);
-}
-
-fn drop_nested_nulls(value: &mut Value) {
-    match value {
-        Value::Object(fields) => drop_nulls(fields),
-        Value::Array(items) => items.iter_mut().for_each(drop_nested_nulls),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
 }
 
 /// The parsed part of the parent's JSON; the rest is skipped.
@@ -177,7 +167,7 @@ impl<'a> ObservedStatus<'a> {
             .filter(|known| known.get("status").and_then(Value::as_str) == Some(status))
             .and_then(|known| known.get("lastTransitionTime"))
             .and_then(Value::as_str);
-        let since = kept.map_or_else(|| seconds(self.now), str::to_owned);
+        let since = kept.map_or_else(|| whole_seconds(self.now).to_string(), str::to_owned);
         let mut value = json!({
             "type": condition.kind,
             "status": status,
@@ -244,9 +234,4 @@ fn owned_condition<'o, 'a>(owned: &'o Owned<'a>, kind: &str) -> Option<&'o Owned
             .is_some_and(|keys| keys.get("type").and_then(Value::as_str) == Some(kind))
     };
     conditions.find_map(|(member, owned)| is_it(member).then_some(owned))
-}
-
-/// Formats a time as Kubernetes does in conditions: whole seconds in UTC.
-fn seconds(time: jiff::Timestamp) -> String {
-    whole_seconds(time).to_string()
 }

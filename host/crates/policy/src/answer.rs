@@ -23,6 +23,8 @@ pub struct Rules<'a> {
     pub host_namespace: &'a str,
     /// The parent that the answer is for.
     pub parent: &'a ObjectId,
+    /// The depth of the parent: see [`Object::depth`](innkeeper_model::Object::depth).
+    pub depth: u32,
     /// The phase of the pass.
     pub phase: Phase,
 }

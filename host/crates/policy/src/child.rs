@@ -6,7 +6,7 @@ use innkeeper_model::{Child, DOMAIN_PREFIX, Generated, Scope, is_dns_label};
 use serde_json::{Map, Value};
 
 use super::{
-    Grants, Rejection, Rules, names,
+    Grants, Rejection, Rules, depth, names,
     pod_security::pod_violations,
     privilege::{is_credential, is_secret},
 };
@@ -54,6 +54,7 @@ pub(super) fn check(child: Child, rules: &Rules<'_>) -> Result<Child, Rejection>
     check_kind(&child, rules)?;
     check_name(&child)?;
     let child = place(child, rules)?;
+    depth::check(&child, rules)?;
     check_size(&child, rules)?;
     check_object(&child.object)?;
     check_generate(&child)?;

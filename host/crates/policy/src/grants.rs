@@ -32,6 +32,9 @@ pub struct CrdGrant {
 pub struct ChildGrant {
     /// True if an object without an owner may be adopted when its parent asks for it.
     pub adopt: bool,
+    /// For a kind of parents of the plugin itself: the number of generations that may follow an object of a user; 0 allows
+    /// no such child.
+    pub depth: u32,
     /// The `privileged` field of the grant: confirms that a privileged kind is meant.
     pub privileged: bool,
 }
@@ -128,8 +131,8 @@ impl Grants {
         let children = manifest.children.iter().map(|one| one.kind.group_kind());
         let children = children.map(|kind| {
             let grant = ChildGrant {
-                adopt: false,
                 privileged: is_privileged(&kind),
+                ..ChildGrant::default()
             };
             (kind, grant)
         });

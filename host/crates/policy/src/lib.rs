@@ -9,6 +9,7 @@ mod answer;
 mod assessment;
 mod checked;
 mod child;
+mod depth;
 mod grants;
 mod names;
 mod order;

@@ -7,6 +7,7 @@
 use expect_test::{Expect, expect};
 use serde_json::{Map, Value, json};
 
+mod depth;
 mod grants;
 mod pods;
 
@@ -153,6 +154,7 @@ fn scene() -> Scene {
     let mut grants = Grants::proposed(&manifest);
     let privileged = ChildGrant {
         privileged: true,
+        depth: 1,
         ..ChildGrant::default()
     };
     let all = manifest.children.iter();
@@ -184,6 +186,7 @@ impl Scene {
             resources: &Cluster,
             host_namespace: "innkeeper-system",
             parent: &self.parent,
+            depth: 0,
             phase: self.phase,
         }
     }

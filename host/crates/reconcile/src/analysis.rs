@@ -6,19 +6,7 @@ use std::collections::BTreeSet;
 
 use innkeeper_model::ObjectId;
 
-/// The end of a first pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FirstPass {
-    /// The guest gave a valid answer, or reported that the parent is invalid.
-    Well,
-    /// The guest trapped, exceeded its time or memory, gave an answer that was rejected, or reported a fatal fault.
-    Faulted {
-        /// The reason, as in the parent's condition `Synced`.
-        reason: String,
-        /// The description of the fault.
-        message: String,
-    },
-}
+use super::faults::RecentFault;
 
 /// The counts of the first passes so far.
 ///
@@ -30,18 +18,7 @@ pub struct Analysis {
     pending: Option<BTreeSet<ObjectId>>,
     well: usize,
     faulted: usize,
-    first_fault: Option<AnalysisFault>,
-}
-
-/// The first fault of an analysis, for conditions and events.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AnalysisFault {
-    /// The parent.
-    pub parent: ObjectId,
-    /// The reason, as in the parent's condition `Synced`.
-    pub reason: String,
-    /// The description of the fault.
-    pub message: String,
+    first_fault: Option<RecentFault>,
 }
 
 impl Analysis {
@@ -74,24 +51,20 @@ impl Analysis {
 
     /// Counts the end of a pass; only the first one of a parent counts.
     ///
+    /// It ends well if the guest gave a valid answer, or reported that the parent is invalid. It ends with a fault if
+    /// the guest trapped, exceeded its time or memory, gave an answer that was rejected, or reported a fatal fault.
     /// Returns true if the analysis should be evaluated now: it is complete, or it has one more fault.
-    pub fn record(&mut self, parent: &ObjectId, ended: FirstPass) -> bool {
+    pub fn record(&mut self, parent: &ObjectId, fault: Option<&RecentFault>) -> bool {
         if !self.take(parent) {
             return false;
         }
-        match ended {
-            FirstPass::Well => self.well += 1,
-            FirstPass::Faulted { reason, message } => {
-                self.faulted += 1;
-                self.first_fault.get_or_insert_with(|| AnalysisFault {
-                    parent: parent.clone(),
-                    reason,
-                    message,
-                });
-                return true;
-            }
+        if let Some(fault) = fault {
+            self.faulted += 1;
+            self.first_fault.get_or_insert_with(|| fault.clone());
+        } else {
+            self.well += 1;
         }
-        self.pending() == 0
+        fault.is_some() || self.pending() == 0
     }
 
     /// Removes a parent that gets no pass: it is gone, or its passes are stopped.
@@ -122,7 +95,7 @@ impl Analysis {
     }
 
     /// Returns the first fault.
-    pub fn first_fault(&self) -> Option<&AnalysisFault> {
+    pub fn first_fault(&self) -> Option<&RecentFault> {
         self.first_fault.as_ref()
     }
 }
@@ -143,25 +116,29 @@ mod tests {
         ObjectId::new(GroupKind::new("g", "K"), Some("demo"), name)
     }
 
-    fn faulted(message: &str) -> FirstPass {
-        FirstPass::Faulted {
+    /// Records a fault of a parent with this message.
+    fn fault(analysis: &mut Analysis, parent: &str, message: &str) -> bool {
+        let fault = RecentFault {
+            parent: id(parent),
             reason: "GuestTrapped".to_owned(),
             message: message.to_owned(),
-        }
+            time: jiff::Timestamp::UNIX_EPOCH,
+        };
+        analysis.record(&id(parent), Some(&fault))
     }
 
     #[test]
     fn only_the_first_pass_of_a_parent_counts() {
         let mut analysis = Analysis::of(["a", "b", "c"].map(id));
-        assert!(!analysis.record(&id("a"), FirstPass::Well));
-        assert!(!analysis.record(&id("a"), faulted("later")));
-        assert!(analysis.record(&id("b"), faulted("first")));
-        assert!(!analysis.record(&id("b"), FirstPass::Well));
+        assert!(!analysis.record(&id("a"), None));
+        assert!(!fault(&mut analysis, "a", "later"));
+        assert!(fault(&mut analysis, "b", "first"));
+        assert!(!analysis.record(&id("b"), None));
         assert_eq!(
             (analysis.pending(), analysis.well(), analysis.faulted()),
             (1, 1, 1)
         );
-        assert!(analysis.record(&id("c"), faulted("second")));
+        assert!(fault(&mut analysis, "c", "second"));
         assert_eq!(
             (analysis.pending(), analysis.well(), analysis.faulted()),
             (0, 1, 2)
@@ -173,9 +150,9 @@ mod tests {
     #[test]
     fn parents_that_come_later_or_get_no_pass_do_not_count() {
         let mut analysis = Analysis::of(["a", "b"].map(id));
-        analysis.record(&id("new"), faulted("of a new one"));
+        fault(&mut analysis, "new", "of a new one");
         assert!(!analysis.excuse(&id("a")));
-        analysis.record(&id("a"), faulted("of one that is gone"));
+        fault(&mut analysis, "a", "of one that is gone");
         assert_eq!(
             (analysis.pending(), analysis.well(), analysis.faulted()),
             (1, 0, 0)
@@ -188,13 +165,13 @@ mod tests {
     #[test]
     fn an_analysis_starts_when_its_parents_are_known() {
         let mut analysis = Analysis::unopened();
-        assert!(!analysis.record(&id("a"), faulted("before")));
+        assert!(!fault(&mut analysis, "a", "before"));
         assert!(!analysis.is_open());
         analysis.open(["a"].map(id));
         assert_eq!(
             (analysis.is_open(), analysis.pending(), analysis.faulted()),
             (true, 1, 0)
         );
-        assert!(analysis.record(&id("a"), FirstPass::Well));
+        assert!(analysis.record(&id("a"), None));
     }
 }

@@ -1,18 +1,37 @@
-//! The write limit of a parent: a token bucket that fills evenly, and a breaker that opens when the bucket is empty.
+//! The write limits of a parent, and of a plugin in a namespace: a token bucket that fills evenly, and a breaker that opens
+//! when the bucket is empty.
 //!
 //! Pure: every call gets the time.
 //! Without the breaker, a plugin that wants a different object in every pass would write at the highest rate for ever,
 //! and the parent's condition would change with every write.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use innkeeper_model::{Rate, TokenBucket};
+use innkeeper_model::{Limits, NAMESPACE_BURST, PluginName, Rate, TokenBucket};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The period of the limit, which is a number of writes per minute.
+/// The period of the limit of a parent, which is a number of writes per minute.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// The write limit of one parent.
+/// Returns the write limit of each parent.
+pub(super) fn parent_rate(limits: &Limits) -> Rate {
+    Rate {
+        burst: u64::from(limits.writes_per_minute_max.max(1)),
+        refill: MINUTE,
+    }
+}
+
+/// Returns the write limit of each namespace.
+pub(super) fn namespace_rate(limits: &Limits) -> Rate {
+    let per_second = u64::from(limits.writes_per_second_max.max(1));
+    Rate {
+        burst: per_second * NAMESPACE_BURST.as_secs(),
+        refill: NAMESPACE_BURST,
+    }
+}
+
+/// A write limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Budget {
     bucket: TokenBucket<Instant>,
@@ -30,32 +49,116 @@ pub(super) struct Allowance {
 }
 
 impl Budget {
-    /// Takes up to `wanted` tokens from the bucket, which holds `per_minute_max` and fills up in a minute.
-    pub(super) fn take(&mut self, wanted: usize, per_minute_max: u32, now: Instant) -> Allowance {
-        let burst = u64::from(per_minute_max.max(1));
-        let rate = Rate {
-            burst,
-            refill: MINUTE,
-        };
+    /// Takes up to `wanted` tokens from the bucket.
+    pub(super) fn take(&mut self, wanted: usize, rate: Rate, now: Instant) -> Allowance {
         if wanted == 0 {
             return Allowance {
                 writes: 0,
                 wait: None,
             };
         }
-        // Half a bucket, so that a parent over its limit pauses visibly and then writes a whole plan, instead of one
-        // write per interval.
-        let resume = burst.div_ceil(2);
-        self.open &= self.bucket.available(rate, now) < resume;
-        let writes = if self.open {
-            0
-        } else {
-            let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
-            usize::try_from(self.bucket.take(wanted, rate, now)).unwrap_or(usize::MAX)
-        };
+        let writes = wanted.min(self.free(rate, now));
+        self.bucket.take(to_u64(writes), rate, now);
         self.open |= writes < wanted;
-        let wait = self.open.then(|| self.bucket.wait(resume, rate, now));
+        let wait = self.open.then(|| self.bucket.wait(resume(rate), rate, now));
         Allowance { writes, wait }
+    }
+
+    /// Returns the number of writes that are allowed now.
+    fn free(&mut self, rate: Rate, now: Instant) -> usize {
+        let available = self.bucket.available(rate, now);
+        self.open &= available < resume(rate);
+        if self.open {
+            return 0;
+        }
+        usize::try_from(available).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the used part of a full bucket.
+    fn used(&self, rate: Rate, now: Instant) -> Share {
+        let used = rate.burst.saturating_sub(self.bucket.available(rate, now));
+        Share::of(used, rate.burst)
+    }
+}
+
+/// Returns the number of tokens that closes the breaker.
+///
+/// Half a bucket, so that a parent over its limit pauses visibly and then writes a whole plan, instead of one write per
+/// interval.
+const fn resume(rate: Rate) -> u64 {
+    rate.burst.div_ceil(2)
+}
+
+/// A part of a limit, in thousandths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share(u32);
+
+impl Share {
+    /// Returns the part that `used` is of `limit`; more than all counts as all.
+    pub(super) fn of(used: u64, limit: u64) -> Self {
+        let limit = u128::from(limit.max(1));
+        let used = u128::from(used).min(limit);
+        Self(u32::try_from(used * 1000 / limit).unwrap_or(1000))
+    }
+
+    /// Returns the whole percents.
+    pub const fn percent(self) -> u32 {
+        self.0 / 10
+    }
+
+    /// Returns the part as a number from 0 to 1.
+    pub fn ratio(self) -> f64 {
+        f64::from(self.0) / 1000.0
+    }
+}
+
+pub(super) fn to_u64(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// The write limits of all plugins in the namespaces of their parents; cluster-scoped parents share the empty name.
+#[derive(Debug, Default)]
+pub struct NamespaceBudgets(Mutex<BTreeMap<(PluginName, Arc<str>), Budget>>);
+
+impl NamespaceBudgets {
+    /// Takes up to `wanted` writes of one parent from its own limit and from that of its namespace.
+    ///
+    /// Neither is charged for a write that the other one refuses. Returns the allowance, and true if the namespace is the
+    /// limit that holds the rest back.
+    pub(super) fn take(
+        &self,
+        place: (&PluginName, Option<&str>),
+        rate: Rate,
+        wanted: usize,
+        now: Instant,
+        parent: impl FnOnce(usize) -> Allowance,
+    ) -> (Allowance, bool) {
+        let (plugin, namespace) = place;
+        let mut budgets = self.0.lock();
+        let key = (plugin.clone(), Arc::from(namespace.unwrap_or_default()));
+        let budget = budgets.entry(key).or_default();
+        let own = parent(wanted.min(budget.free(rate, now)));
+        if own.wait.is_some() {
+            budget.take(own.writes, rate, now);
+            return (own, false);
+        }
+        (budget.take(wanted, rate, now), true)
+    }
+
+    /// Returns the namespace that has used the largest part of its writes, and that part; none if all buckets are full.
+    pub(super) fn fullest(
+        &self,
+        plugin: &PluginName,
+        rate: Rate,
+        now: Instant,
+    ) -> Option<(Arc<str>, Share)> {
+        let mut budgets = self.0.lock();
+        // A full bucket equals a new one.
+        let is_full = |budget: &Budget| budget.bucket.available(rate, now) == rate.burst;
+        budgets.retain(|(owner, _), budget| owner != plugin || !is_full(budget));
+        let own = budgets.iter().filter(|((owner, _), _)| owner == plugin);
+        own.map(|((_, namespace), budget)| (Arc::clone(namespace), budget.used(rate, now)))
+            .max_by_key(|(_, used)| *used)
     }
 }
 
@@ -67,6 +170,13 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    const fn per_minute(writes: u64) -> Rate {
+        Rate {
+            burst: writes,
+            refill: MINUTE,
+        }
+    }
+
     #[test]
     fn a_parent_below_the_rate_never_waits() {
         let start = Instant::now();
@@ -77,11 +187,11 @@ mod tests {
                 writes: 120,
                 wait: None,
             };
-            assert_eq!(budget.take(120, 120, now), expected);
+            assert_eq!(budget.take(120, per_minute(120), now), expected);
         }
         for half_second in 0..1000_u32 {
             let now = start + MINUTE * 11 + (SECOND / 2) * half_second;
-            assert_eq!(budget.take(1, 120, now).writes, 1);
+            assert_eq!(budget.take(1, per_minute(120), now).writes, 1);
         }
     }
 
@@ -89,13 +199,13 @@ mod tests {
     fn writes_over_the_limit_wait_until_the_bucket_is_half_full() {
         let now = Instant::now();
         let mut budget = Budget::default();
-        let first = budget.take(256, 120, now);
+        let first = budget.take(256, per_minute(120), now);
         assert_eq!((first.writes, first.wait), (120, Some(SECOND * 30)));
-        let early = budget.take(136, 120, now + SECOND * 29);
+        let early = budget.take(136, per_minute(120), now + SECOND * 29);
         assert_eq!((early.writes, early.wait), (0, Some(SECOND)));
-        let next = budget.take(136, 120, now + SECOND * 30);
+        let next = budget.take(136, per_minute(120), now + SECOND * 30);
         assert_eq!((next.writes, next.wait), (60, Some(SECOND * 30)));
-        let last = budget.take(16, 120, now + SECOND * 60);
+        let last = budget.take(16, per_minute(120), now + SECOND * 60);
         assert_eq!((last.writes, last.wait), (16, None));
     }
 
@@ -103,9 +213,77 @@ mod tests {
     fn a_limit_of_one_allows_one_write_per_minute() {
         let now = Instant::now();
         let mut budget = Budget::default();
-        assert_eq!(budget.take(1, 1, now).writes, 1);
-        assert_eq!(budget.take(1, 1, now + SECOND * 59).writes, 0);
-        assert_eq!(budget.take(1, 1, now + SECOND * 60).writes, 1);
+        assert_eq!(budget.take(1, per_minute(1), now).writes, 1);
+        assert_eq!(budget.take(1, per_minute(1), now + SECOND * 59).writes, 0);
+        assert_eq!(budget.take(1, per_minute(1), now + SECOND * 60).writes, 1);
+    }
+
+    /// Takes writes for one of many parents, which have no limit of their own.
+    fn take(budgets: &NamespaceBudgets, limits: &Limits, wanted: usize, now: Instant) -> usize {
+        let place = (&PluginName::new("web").unwrap(), Some("demo"));
+        let free = |writes| Allowance { writes, wait: None };
+        let (allowance, _) = budgets.take(place, namespace_rate(limits), wanted, now, free);
+        allowance.writes
+    }
+
+    /// As `tests/bench/run` does: each parent has its finalizer, two creates and two statuses.
+    #[test]
+    fn the_defaults_do_not_bind_ten_thousand_parents_in_one_namespace() {
+        let (budgets, limits) = (NamespaceBudgets::default(), Limits::default());
+        let start = Instant::now();
+        for parent in 0..10_000_u32 {
+            for wanted in [3, 1, 1] {
+                // 4,000 parents per second are more than any host was seen to do.
+                let now = start + SECOND / 4000 * parent;
+                assert_eq!(take(&budgets, &limits, wanted, now), wanted, "{parent}");
+            }
+        }
+        assert!(limits.namespace_objects_max >= 2 * 20_000);
+        assert!(limits.namespace_bytes_max >= 20_000 * 10_000);
+    }
+
+    #[test]
+    fn a_plugin_that_writes_without_end_comes_down_to_the_rate_of_its_namespace() {
+        let (budgets, limits) = (NamespaceBudgets::default(), Limits::default());
+        let start = Instant::now();
+        let mut written = 0;
+        for hundredth in 0..40_000_u32 {
+            let now = start + SECOND / 100 * hundredth;
+            written += take(&budgets, &limits, 100, now);
+        }
+        // The burst of 50,000, and 500 per second.
+        assert!(written <= 50_000 + 500 * 400, "{written}");
+        let rate = namespace_rate(&limits);
+        let (plugin, later) = (PluginName::new("web").unwrap(), start + SECOND * 400);
+        let (namespace, used) = budgets.fullest(&plugin, rate, later).unwrap();
+        assert_eq!(&*namespace, "demo");
+        assert!(used.percent() >= 50, "{used:?}");
+        let full = later + NAMESPACE_BURST;
+        assert_eq!(budgets.fullest(&plugin, rate, full), None);
+        assert!(budgets.0.lock().is_empty());
+    }
+
+    #[test]
+    fn neither_limit_is_charged_for_a_write_that_the_other_one_refuses() {
+        let now = Instant::now();
+        let (budgets, mut parent) = (NamespaceBudgets::default(), Budget::default());
+        let place = (&PluginName::new("web").unwrap(), Some("demo"));
+        let rate = Rate {
+            burst: 10,
+            refill: MINUTE,
+        };
+        let take = |parent: &mut Budget, wanted| {
+            let own = |writes| parent.take(writes, per_minute(4), now);
+            let (allowance, is_namespace) = budgets.take(place, rate, wanted, now, own);
+            (allowance.writes, allowance.wait.is_some(), is_namespace)
+        };
+        assert_eq!(take(&mut parent, 6), (4, true, false));
+        let mut others = [Budget::default(); 2];
+        assert_eq!(take(&mut others[0], 4), (4, false, true));
+        assert_eq!(take(&mut others[1], 4), (2, true, true));
+        // The namespace is shut now, and the parent keeps the two writes that it could not make.
+        assert_eq!(take(&mut others[1], 2), (0, true, true));
+        assert_eq!(others[1].free(per_minute(4), now), 2);
     }
 
     proptest! {
@@ -121,7 +299,7 @@ mod tests {
             let mut written = 0;
             for (pause_ms, wanted) in wants {
                 now += Duration::from_millis(pause_ms);
-                let allowance = budget.take(wanted, limit, now);
+                let allowance = budget.take(wanted, per_minute(limit.into()), now);
                 written += allowance.writes;
                 prop_assert!(allowance.writes <= wanted);
                 prop_assert_eq!(allowance.wait.is_none(), allowance.writes == wanted);
@@ -130,7 +308,7 @@ mod tests {
                 prop_assert!(f64::from(u32::try_from(written).unwrap()) <= most);
                 if let Some(wait) = allowance.wait {
                     let mut later = budget;
-                    let later = later.take(1, limit, now + wait);
+                    let later = later.take(1, per_minute(limit.into()), now + wait);
                     prop_assert_eq!(later.writes, 1, "a write should be allowed after the wait");
                 }
             }

@@ -5,7 +5,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use innkeeper_model::ObjectId;
+use innkeeper_model::{Condition, ConditionStatus, ObjectId, reason};
+use innkeeper_plan as plan;
 use tokio::time::Instant;
 
 /// The number of restorations, each within [`SOON`] of the one before, that make a conflict.
@@ -29,6 +30,26 @@ const WAIT_MAX: Duration = Duration::from_mins(5);
 /// The recently restored children of one parent.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts(BTreeMap<ObjectId, Conflict>);
+
+/// A conflict with another field manager about children of one parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldConflict {
+    /// The contested fields and their managers.
+    pub(crate) about: String,
+    /// The time until the next restoration.
+    pub(crate) wait: Duration,
+}
+
+impl FieldConflict {
+    /// Returns the condition of the parent. It stays equal from one restoration to the next.
+    pub(crate) fn synced(&self) -> Condition {
+        let message = format!(
+            "another field manager keeps changing fields that the plugin states, so the host restores them less and less often: {}; stop that manager, or leave the fields out of the plugin's answer",
+            self.about
+        );
+        plan::synced(ConditionStatus::False, reason::FIELD_CONFLICT, message)
+    }
+}
 
 #[derive(Debug)]
 struct Conflict {
@@ -100,7 +121,7 @@ impl Conflicts {
     }
 
     /// Returns the contested fields and the time until the next change of this list; none without a conflict.
-    pub(super) fn contested(&mut self, now: Instant) -> Option<(String, Duration)> {
+    pub(super) fn contested(&mut self, now: Instant) -> Option<FieldConflict> {
         self.forget_ended(now);
         let hot = self.0.iter().filter(|(_, conflict)| conflict.is_hot());
         let mut abouts = Vec::new();
@@ -112,8 +133,10 @@ impl Conflicts {
             let look = if due > now { due } else { conflict.end() };
             next = Some(next.map_or(look, |next| next.min(look)));
         }
-        let wait = next?.saturating_duration_since(now);
-        Some((abouts.join(", "), wait))
+        Some(FieldConflict {
+            about: abouts.join(", "),
+            wait: next?.saturating_duration_since(now),
+        })
     }
 
     fn forget_ended(&mut self, now: Instant) {
@@ -162,7 +185,7 @@ mod tests {
             assert!(conflicts.holds(&child("a"), now + SECOND * wait - SECOND));
             assert!(!conflicts.holds(&child("b"), now));
             let contest = conflicts.contested(now);
-            assert_eq!(contest.map(|(_, wait)| wait), Some(SECOND * wait));
+            assert_eq!(contest.map(|contest| contest.wait), Some(SECOND * wait));
             now += SECOND * wait;
             assert!(!conflicts.holds(&child("a"), now));
             assert!(!conflicts.restored(&child("a"), now));
@@ -174,7 +197,7 @@ mod tests {
         let now = Instant::now();
         let mut conflicts = contested(now);
         conflicts.restored(&child("b"), now);
-        let (about, _) = conflicts.contested(now).unwrap();
+        let about = conflicts.contested(now).unwrap().about;
         assert_eq!(about, "ConfigMap demo/a");
         assert!(conflicts.is_untold(&child("a")));
         conflicts.tell(&child("a"), "data of it".to_owned());
@@ -182,7 +205,11 @@ mod tests {
         // No manager has changed the child since, but the conflict may still continue.
         let later = now + SECOND * 30;
         let contest = conflicts.contested(later);
-        assert_eq!(contest, Some(("data of it".to_owned(), SECOND * 30)));
+        let expected = FieldConflict {
+            about: "data of it".to_owned(),
+            wait: SECOND * 30,
+        };
+        assert_eq!(contest, Some(expected));
         assert_eq!(conflicts.contested(now + SOON), None);
         assert!(!conflicts.restored(&child("a"), now + SOON));
     }

@@ -6,16 +6,18 @@ use std::sync::{
 };
 
 use innkeeper_apply::{self as apply, Target, Written};
-use innkeeper_cluster::Registration;
+use innkeeper_cluster::{CacheSize, Registration};
 use innkeeper_metrics::PluginMetrics;
 use innkeeper_model::{Object, ObjectId, PluginName, ResourceVersion};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    budget::Allowance,
+    bound::{BYTES_PER_NAMESPACE, Bound, OBJECTS_PER_NAMESPACE, Usage, WRITES_PER_SECOND},
+    budget::{Share, namespace_rate, parent_rate, to_u64},
     epoch::{Active, Epoch},
     faults::RecentFaults,
+    held_back::Permit,
     ledger::Ledger,
     shared::Shared,
 };
@@ -24,7 +26,8 @@ use super::{
 ///
 /// Lock order: the active revision before the inventory and the state of the cache, because a swap updates the watches
 /// before the first pass of the new revision begins; the analysis of an epoch before the state of the cache, whose parents
-/// it starts with. The ledger is locked alone, and only for moments: passes of all parents share it.
+/// it starts with; the write limits of the namespaces before the ledger. The ledger is locked last, and only for moments:
+/// passes of all parents share it.
 pub(crate) struct Context {
     pub(crate) plugin: PluginName,
     pub(crate) active: Active,
@@ -43,13 +46,66 @@ impl Context {
         Target::new(parent, &self.shared.resource_of(parent))
     }
 
-    /// Takes writes of a parent, as far as the present limit allows; returns the limit per minute, too.
-    pub(crate) fn take_writes(&self, parent: &ObjectId, wanted: usize) -> (Allowance, u32) {
+    /// Takes writes of a parent, as far as the present limits allow.
+    pub(crate) fn take_writes(&self, parent: &ObjectId, wanted: usize) -> Permit {
+        let (epoch, now) = (self.active.current(), Instant::now());
+        let limits = &epoch.serving.limits;
+        let own = |wanted| {
+            let mut ledger = self.ledger.lock();
+            ledger.budget(parent).take(wanted, parent_rate(limits), now)
+        };
+        let place = (&self.plugin, parent.namespace.as_deref());
+        let budgets = &self.shared.namespace_budgets;
+        let (allowance, is_namespace) =
+            budgets.take(place, namespace_rate(limits), wanted, now, own);
+        let bound = || {
+            if is_namespace {
+                Bound::namespace_writes(place, limits)
+            } else {
+                Bound::parent_writes(limits)
+            }
+        };
+        Permit {
+            writes: allowance.writes,
+            held: allowance.wait.map(|wait| (wait, bound())),
+        }
+    }
+
+    /// Returns the use of each limit in the namespace that has used most of it; limits without any use are left out.
+    pub(crate) fn usage(&self) -> Vec<Usage> {
         let epoch = self.active.current();
-        let limit = epoch.serving.limits.writes_per_minute_max;
-        let mut ledger = self.ledger.lock();
-        let allowance = ledger.budget(parent).take(wanted, limit, Instant::now());
-        (allowance, limit)
+        let limits = &epoch.serving.limits;
+        let budgets = &self.shared.namespace_budgets;
+        let writes = budgets.fullest(&self.plugin, namespace_rate(limits), Instant::now());
+        let made = self.registration.made_everywhere();
+        let fullest = |limit: usize, of: fn(&CacheSize) -> usize| {
+            let share = |size| Share::of(to_u64(of(size)), to_u64(limit));
+            let all = made
+                .iter()
+                .map(|(name, size)| (Arc::clone(name), share(size)));
+            all.max_by_key(|(_, share)| *share)
+        };
+        let all = [
+            (WRITES_PER_SECOND, writes),
+            (
+                OBJECTS_PER_NAMESPACE,
+                fullest(limits.namespace_objects_max, |size| size.objects),
+            ),
+            (
+                BYTES_PER_NAMESPACE,
+                fullest(limits.namespace_bytes_max, |size| size.bytes),
+            ),
+        ];
+        all.into_iter()
+            .filter_map(|(limit, fullest)| {
+                let (namespace, share) = fullest?;
+                Some(Usage {
+                    limit,
+                    namespace,
+                    share,
+                })
+            })
+            .collect()
     }
 
     /// Leaves a parent out of the rollout analysis of an epoch: it is gone, or its passes are stopped.
@@ -74,8 +130,15 @@ impl Context {
         }
     }
 
-    /// Records a write until the cache shows it, so that no pass plans from an older state.
-    pub(crate) fn note_written(&self, parent: &ObjectId, id: &ObjectId, written: &Written) {
+    /// Counts a write, and records it until the cache shows it, so that no pass plans from an older state.
+    pub(crate) fn note_written(
+        &self,
+        parent: &ObjectId,
+        id: &ObjectId,
+        verb: &str,
+        written: &Written,
+    ) {
+        self.count_write(parent, verb);
         let version = written.resource_version;
         if written.gone {
             // The answer shows the last state of the object, so only its removal proves that the cache is current.

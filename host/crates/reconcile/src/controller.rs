@@ -138,13 +138,9 @@ struct PassLoop<W> {
     metrics: ControllerMetrics,
 }
 
-/// A pass that has ended.
-struct EndedPass {
-    parent: ObjectId,
-    next: Next,
-    /// The time at which the host saw the first change that the pass was for.
-    changed: Option<Instant>,
-}
+/// The parent of a pass that has ended, the time of its next one, and the time at which the host saw the first change
+/// that the pass was for.
+type EndedPass = (ObjectId, Next, Option<Instant>);
 
 impl<W: Work> PassLoop<W> {
     async fn work_on(
@@ -220,20 +216,11 @@ impl<W: Work> PassLoop<W> {
             let next = work.pass(key.clone(), attempt).await;
             running.end(result(&next));
             drop(place);
-            EndedPass {
-                parent: key,
-                next,
-                changed: attempt.changed,
-            }
+            (key, next, attempt.changed)
         });
     }
 
-    fn end(&mut self, ended: EndedPass) {
-        let EndedPass {
-            parent,
-            next,
-            changed,
-        } = ended;
+    fn end(&mut self, (parent, next, changed): EndedPass) {
         // The pass has not acted on the change, so the next pass is for it, too.
         if let (Next::Again(_) | Next::Parked(_), Some(changed)) = (&next, changed) {
             let seen = self.changed.entry(parent.clone()).or_insert(changed);

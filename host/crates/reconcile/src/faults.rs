@@ -33,14 +33,12 @@ pub struct RecentFault {
 pub(super) struct RecentFaults(Mutex<VecDeque<RecentFault>>);
 
 impl RecentFaults {
-    pub(super) fn add(&self, parent: &ObjectId, reason: &str, message: &str, time: Timestamp) {
+    pub(super) fn add(&self, fault: RecentFault) {
         let mut kept = self.0.lock();
         kept.truncate(KEPT_MAX - 1);
         kept.push_front(RecentFault {
-            parent: parent.clone(),
-            reason: reason.to_owned(),
-            message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
-            time,
+            message: fault.message.chars().take(MESSAGE_CHARS_MAX).collect(),
+            ..fault
         });
     }
 
@@ -62,7 +60,12 @@ mod tests {
         for number in 0..15 {
             let long = "x".repeat(5000);
             let time = Timestamp::UNIX_EPOCH;
-            faults.add(&id(&number.to_string()), "GuestTrapped", &long, time);
+            faults.add(RecentFault {
+                parent: id(&number.to_string()),
+                reason: "GuestTrapped".to_owned(),
+                message: long,
+                time,
+            });
         }
         let kept = faults.all();
         let names: Vec<_> = kept

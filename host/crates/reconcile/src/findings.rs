@@ -13,7 +13,7 @@ use innkeeper_policy::NotSelected;
 use tokio::time::Instant;
 
 use super::{
-    field_conflict::FieldConflict,
+    conflicts::FieldConflict,
     held_back::HeldBack,
     next::Next,
     stop::{Stop, is_unclaimed, named},
@@ -192,9 +192,7 @@ impl<'a> Findings<'a> {
         match stop {
             Stop::Gone => Conclusion::silent(Next::Forget),
             Stop::Behind { until } => {
-                let wait =
-                    until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-                Conclusion::silent(Next::Again(wait))
+                Conclusion::silent(Next::Again(until.saturating_duration_since(now)))
             }
             Stop::NotCached(waiting) => {
                 let since = waiting.iter().map(|waiting| waiting.since).min();

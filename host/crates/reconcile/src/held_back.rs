@@ -1,33 +1,37 @@
-//! The writes that a parent may not make at the moment, because it has written too much.
+//! The writes that a parent may not make at the moment, because of a limit.
 
 use std::time::Duration;
 
-use innkeeper_model::{Condition, ConditionStatus, Object, Operation, reason};
+use innkeeper_model::{Condition, ConditionStatus, Object, Operation};
 use innkeeper_plan::{self as plan, Plan};
 
-use super::budget::Allowance;
+use super::bound::Bound;
+
+/// The writes that a parent may make now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Permit {
+    pub(crate) writes: usize,
+    /// The time until more writes are allowed, and the limit; none if all wanted writes are.
+    pub(crate) held: Option<(Duration, Bound)>,
+}
 
 /// Writes that have to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldBack {
     /// The time until the next write.
     pub(crate) wait: Duration,
-    /// The limit of writes per minute of a parent.
-    per_minute_max: u32,
+    bound: Bound,
     /// The first of the writes, and the number of the others.
     writes: String,
 }
 
 impl HeldBack {
-    /// Leaves the allowed operations in a plan; none: all of them.
-    pub(crate) fn of_plan(
-        allowance: Allowance,
-        per_minute_max: u32,
-        plan: &mut Plan,
+    /// Holds operations back; none: there are none.
+    pub(crate) fn of_operations(
+        (wait, bound): (Duration, Bound),
+        rest: &[Operation],
         observed: &[Object],
     ) -> Option<Self> {
-        let wait = allowance.wait?;
-        let rest = plan.operations.split_off(allowance.writes);
         let (first, others) = rest.split_first()?;
         let writes = match (described(first, observed), others.len()) {
             (first, 0) => first,
@@ -35,18 +39,21 @@ impl HeldBack {
         };
         Some(Self {
             wait,
-            per_minute_max,
+            bound,
             writes,
         })
     }
 
+    /// Leaves the granted operations in a plan; none: all of them.
+    pub(crate) fn of_plan(permit: Permit, plan: &mut Plan, observed: &[Object]) -> Option<Self> {
+        let held = permit.held?;
+        let rest = plan.operations.split_off(permit.writes);
+        Self::of_operations(held, &rest, observed)
+    }
+
     /// Holds a status with the condition `synced` back; none: it may be written now.
-    pub(crate) fn of_status(
-        allowance: Allowance,
-        per_minute_max: u32,
-        synced: &Condition,
-    ) -> Option<Self> {
-        let wait = allowance.wait?;
+    pub(crate) fn of_status(permit: Permit, synced: &Condition) -> Option<Self> {
+        let (wait, bound) = permit.held?;
         let writes = if synced.status == ConditionStatus::True {
             "the status".to_owned()
         } else {
@@ -54,23 +61,31 @@ impl HeldBack {
         };
         Some(Self {
             wait,
-            per_minute_max,
+            bound,
             writes,
         })
+    }
+
+    /// Merges two limits on one plan: the first one is told, and the earlier time counts.
+    pub(crate) fn of_both(first: Option<Self>, second: Option<Self>) -> Option<Self> {
+        match (first, second) {
+            (Some(first), Some(second)) => Some(Self {
+                wait: first.wait.min(second.wait),
+                ..first
+            }),
+            (first, second) => first.or(second),
+        }
     }
 
     /// Returns the condition of the parent. It stays equal while the same writes wait; otherwise each pass would write it
     /// again.
     pub(crate) fn synced(&self) -> Condition {
-        let Self {
-            per_minute_max,
-            writes,
-            ..
-        } = self;
+        let Self { bound, writes, .. } = self;
         let message = format!(
-            "held back, because this parent has used up its {per_minute_max} writes per minute: {writes}; check if the plugin's answer differs in every pass, or if another field manager keeps changing the children"
+            "held back, because {}: {writes}; {}",
+            bound.because, bound.remedy
         );
-        plan::synced(ConditionStatus::False, reason::THROTTLED, message)
+        plan::synced(ConditionStatus::False, bound.reason, message)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The kinds that must be watched for the passes of one kind of parent.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, iter, sync::Arc};
 
 use innkeeper_cluster::{ChildInterest, Interest};
 use innkeeper_model::{Gvk, PluginName, ReadKind, Scope, Selector};
@@ -24,37 +24,29 @@ pub(super) fn interest<'a>(
     let declaration = parents.find(|parent| parent.kind.group_kind() == group_kind);
     // A parent without a declaration gets the scope that shows the least of its children.
     let scope = declaration.map_or(Scope::Cluster, |parent| parent.scope);
-    let optional = |kind: &Gvk, serving: &Serving| ChildInterest {
+    let child = |kind: &Gvk, serving: &Serving, required| ChildInterest {
         kind: kind.clone(),
-        required: false,
+        required,
         access: serving.grants.child_access(&kind.group_kind(), scope),
     };
     let mut children: Vec<ChildInterest> = Vec::new();
-    for child in &manifest.children {
-        let required = child.required;
-        children.push(ChildInterest {
-            required,
-            ..optional(&child.kind, newest)
-        });
-    }
     let mut reads: Vec<ReadKind> = Vec::new();
-    let mut add_reads = |serving: &Serving| {
+    let mut field_managers: BTreeSet<Arc<str>> = BTreeSet::new();
+    let others = others.into_iter().map(|other| (other, false));
+    for (serving, is_newest) in iter::once((newest, true)).chain(others) {
+        field_managers.extend(serving.field_manager.clone());
+        for declared in &serving.plugin.manifest().children {
+            let required = is_newest && declared.required;
+            children.push(child(&declared.kind, serving, required));
+        }
         for read in serving.reads.iter().chain(&*serving.own_reads) {
             if !reads.contains(read) {
                 reads.push(read.clone());
             }
         }
-    };
-    add_reads(newest);
-    let mut field_managers: BTreeSet<Arc<str>> = newest.field_manager.iter().cloned().collect();
-    for other in others {
-        field_managers.extend(other.field_manager.clone());
-        let declared = &other.plugin.manifest().children;
-        children.extend(declared.iter().map(|child| optional(&child.kind, other)));
-        add_reads(other);
     }
     // The plugin may not declare these kinds any more, so a kind that is not served must not stop its passes.
-    children.extend(once_made.iter().map(|kind| optional(kind, newest)));
+    children.extend(once_made.iter().map(|kind| child(kind, newest, false)));
     let mut seen = BTreeSet::new();
     children.retain(|child| seen.insert(child.kind.group_kind()));
     Interest {

@@ -234,15 +234,13 @@ async fn read(
             namespace: namespace.to_owned(),
             source: Box::new(source),
         })?;
-    found.map_or_else(
-        || Ok(BTreeMap::new()),
-        |object| {
-            parse(&object.json).map_err(|at| Error::Malformed {
-                namespace: namespace.to_owned(),
-                at,
-            })
-        },
-    )
+    let Some(object) = found else {
+        return Ok(BTreeMap::new());
+    };
+    parse(&object.json).map_err(|at| Error::Malformed {
+        namespace: namespace.to_owned(),
+        at,
+    })
 }
 
 /// Returns the kinds by plugin, or the field that is malformed.

@@ -213,25 +213,21 @@ impl Election {
         }
         let lease = self.parts.reader.read().await.map_err(Error::Read)?;
         match self.machine.decide(lease, since_boot(), (self.parts.now)()) {
-            Decision::Write(write) => match self.write(write).await {
-                Err(error) if matches!(error.kind, ErrorKind::Conflict | ErrorKind::Exists) => {
-                    debug!("another process has written the lease first");
-                    Ok(())
-                }
-                written => written.map_err(Error::Write),
-            },
-            Decision::Wait => Ok(()),
-            Decision::Yield { holder } => {
-                error!(holder, "another process has taken the lease");
-                self.claim.end();
-                Ok(())
+            Decision::Write(write) => {
+                return match self.write(write).await {
+                    Err(error) if matches!(error.kind, ErrorKind::Conflict | ErrorKind::Exists) => {
+                        debug!("another process has written the lease first");
+                        Ok(())
+                    }
+                    written => written.map_err(Error::Write),
+                };
             }
-            Decision::Lapse => {
-                error!("the lease was not renewed in time");
-                self.claim.end();
-                Ok(())
-            }
+            Decision::Wait => return Ok(()),
+            Decision::Yield { holder } => error!(holder, "another process has taken the lease"),
+            Decision::Lapse => error!("the lease was not renewed in time"),
         }
+        self.claim.end();
+        Ok(())
     }
 
     /// Writes the lease; the claim counts from the time before the write is sent.

@@ -6,6 +6,7 @@
 //! It carries `model` values between the sandbox, the cache and the writer, which do not know each other.
 
 mod analysis;
+mod bound;
 mod budget;
 mod conflicts;
 mod context;
@@ -13,7 +14,6 @@ pub mod controller;
 mod dry_run;
 mod epoch;
 mod faults;
-mod field_conflict;
 mod findings;
 mod given_up;
 mod held_back;
@@ -24,6 +24,7 @@ mod ledger;
 mod memory;
 mod next;
 mod pass;
+mod quota;
 mod reconciler;
 mod selection;
 mod shared;
@@ -31,7 +32,9 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::{Analysis, AnalysisFault};
+pub use analysis::Analysis;
+pub use bound::Usage;
+pub use budget::{NamespaceBudgets, Share};
 pub use dry_run::{Candidate, Changes, DryRunOutcome};
 pub use epoch::Serving;
 pub use faults::RecentFault;

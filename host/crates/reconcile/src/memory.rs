@@ -10,9 +10,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use innkeeper_cluster::Answer;
-use innkeeper_model::{
-    Access, Gvk, HashKey, ManagedEntry, Object, ObjectId, Phase, ReadFailure, ReadKey, Resource,
-};
+use innkeeper_model::{Gvk, HashKey, ManagedEntry, Object, ObjectId, Phase, ReadKey, Resource};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
@@ -63,20 +61,7 @@ impl Inputs {
 
     /// Adds a read and its answer.
     pub(super) fn read(&mut self, key: &ReadKey, answer: &Answer) {
-        match key {
-            ReadKey::Get(reference) => {
-                self.text("get");
-                self.text(&reference.kind.to_string());
-                self.optional(reference.namespace.as_deref());
-                self.text(&reference.name);
-            }
-            ReadKey::List(selector) => {
-                self.text("list");
-                self.text(&selector.kind.to_string());
-                self.optional(selector.namespace.as_deref());
-                self.optional(selector.label_selector.as_deref());
-            }
-        }
+        self.text(&format!("{key:?}"));
         match answer {
             Answer::Object(object) => self.optional(object.as_deref()),
             Answer::List(objects) => {
@@ -85,13 +70,7 @@ impl Inputs {
                     self.text(object);
                 }
             }
-            Answer::Failed(failure) => self.text(match failure {
-                ReadFailure::NotGranted(_) => "not granted",
-                ReadFailure::OutOfSight { .. } => "out of sight",
-                ReadFailure::NotServed(_) => "not served",
-                ReadFailure::InvalidSelector { .. } => "invalid",
-                ReadFailure::NotSynced(_) => "not synced",
-            }),
+            Answer::Failed(failure) => self.text(&format!("{failure:?}")),
         }
     }
 
@@ -101,11 +80,7 @@ impl Inputs {
 
     fn object(&mut self, object: &Object) {
         self.text(&object.kind.to_string());
-        self.text(match object.form {
-            Access::Full => "full",
-            Access::Hash => "hash",
-            Access::Metadata => "metadata",
-        });
+        self.text(&object.form.to_string());
         // The other fields of `Object` are parsed from this text; the managed fields are not in it.
         self.text(&object.json);
         self.count(object.managed.len());

@@ -17,6 +17,7 @@ use tracing::{Instrument, debug, info_span};
 
 use super::{
     analysis::Analysis,
+    bound::Usage,
     context::Context,
     controller::{self, Work, queue::Class},
     dry_run::{self, Candidate, DryRunOutcome},
@@ -121,13 +122,9 @@ impl Reconciler {
     }
 
     fn trigger_all(&self, cause: Cause) {
-        let Context {
-            registration,
-            ledger,
-            ..
-        } = &self.context;
+        let registration = self.registration();
         let parents = registration.parents();
-        let parents = ledger.lock().longest_ago_first(parents);
+        let parents = self.context.ledger.lock().longest_ago_first(parents);
         registration.trigger(parents, cause);
     }
 
@@ -135,17 +132,13 @@ impl Reconciler {
     ///
     /// It leaves out parents for which the revision before it failed as well: their failures prove nothing.
     fn analysis_of(&self, serving: &Serving) -> Analysis {
-        let Context {
-            registration,
-            ledger,
-            ..
-        } = &self.context;
+        let registration = self.registration();
         if !registration.waiting().is_empty() {
             return Analysis::unopened();
         }
         let mut parents = registration.parents();
         let revision = serving.plugin.revision();
-        let ledger = ledger.lock();
+        let ledger = self.context.ledger.lock();
         parents.retain(|parent| !ledger.faulted_before(parent, revision));
         Analysis::of(parents)
     }
@@ -241,7 +234,7 @@ impl Reconciler {
 
     /// Returns the number of parents, without those that are known not to be selected.
     pub fn parent_count(&self) -> usize {
-        let registration = &self.context.registration;
+        let registration = self.registration();
         let serving = &self.context.active.current().serving;
         let host_namespace = self.context.shared.inventory.namespace();
         let mut parents = registration.parents();
@@ -252,6 +245,11 @@ impl Reconciler {
             parents.retain(|id| parent(id).is_some_and(|it| self.selects(&it) != Some(false)));
         }
         parents.len()
+    }
+
+    /// Returns the use of the limits of the plugin in the namespaces that have used most of them.
+    pub fn usage(&self) -> Vec<Usage> {
+        self.context.usage()
     }
 
     /// Returns the number of passes that were skipped because their inputs had not changed.

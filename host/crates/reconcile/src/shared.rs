@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use super::Inventory;
+use super::{Inventory, NamespaceBudgets};
 
 /// The process-wide parts of a pass, including its clock and its source of randomness.
 pub struct Shared {
@@ -29,6 +29,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// The events about parents.
     pub events: Events,
+    /// The write limits of the plugins in each namespace.
+    pub namespace_budgets: NamespaceBudgets,
     /// The cluster's hash key.
     pub hash_key: HashKeySlot,
     /// Notified when a rollout analysis should be evaluated.

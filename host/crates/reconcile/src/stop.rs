@@ -13,10 +13,7 @@ pub(crate) enum Stop {
     /// The parent does not exist.
     Gone,
     /// The cache does not show the host's own last writes; at this time the pass reads them live.
-    Behind {
-        /// None for a dry run, which is repeated by its caller.
-        until: Option<Instant>,
-    },
+    Behind { until: Instant },
     /// Kinds that every pass needs are not cached.
     NotCached(Vec<Waiting>),
     /// The parent is being deleted, and the plugin has no finalizer on it.

@@ -73,6 +73,7 @@ impl World {
             inventory: inventory.unwrap(),
             metrics: Arc::default(),
             events: Events::new("test"),
+            namespace_budgets: NamespaceBudgets::default(),
             hash_key: slot,
             analyses: tokio::sync::Notify::new(),
             remember_passes: true,

@@ -150,6 +150,13 @@ fn children(behaviour: &str, name: &str, good: &Value) -> Option<Vec<Child>> {
                 ..second()
             },
         ],
+        // Each of them does the same, so one object would become two, four, eight.
+        "fork-bomb" => ["only", "second"]
+            .map(|key| Child {
+                key: key.to_owned(),
+                ..child(fork(&format!("{name}-{key}")).to_string())
+            })
+            .into(),
         "after-circle" => vec![after(first(), "second"), after(second(), "only")],
         "after-unknown" => vec![after(first(), "nobody"), second()],
         _ => return None,
@@ -233,6 +240,14 @@ fn config_map(name: &str) -> Value {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": { "name": format!("{name}-first") },
         "data": { "key": "value" },
+    })
+}
+
+fn fork(name: &str) -> Value {
+    json!({
+        "apiVersion": "test.innkeeper.dev/v1", "kind": "Garbage",
+        "metadata": { "name": name },
+        "spec": { "behaviour": "fork-bomb" },
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use innkeeper_model::{Blame, Retry};
+use innkeeper_model::Retry;
 use serde_json::{Value, json};
 
 use super::super::{Error, error::refused, request::Verb};
@@ -32,48 +32,38 @@ fn details(message: &str, details: Value) -> Value {
 }
 
 #[track_caller]
-fn check(verb: Verb, code: u16, body: Value, category: &str, blame: Blame, retry: Retry) {
+fn check(verb: Verb, code: u16, body: Value, category: &str, retry: Retry) {
     let error = answer(verb, code, None, &body);
     assert_eq!(error.category(), category, "{code} {body}");
-    assert_eq!(error.blame(), blame, "{code} {body}");
     assert_eq!(error.retry(), retry, "{code} {body}");
 }
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn every_answer_has_a_type_a10() {
-    use Blame::{Cluster, Guest, Parent};
     use Retry::{Backoff, Never, OnChange};
     use Verb::{Apply, Create, JsonPatch, Status, Update};
     let modified =
         || status("the object has been modified; please apply your changes to the latest version");
-    check(Create, 409, modified(), "Exists", Parent, Backoff);
-    check(Update, 409, modified(), "Conflict", Cluster, Backoff);
-    check(Status, 409, modified(), "Conflict", Cluster, Backoff);
+    check(Create, 409, modified(), "Exists", Backoff);
+    check(Update, 409, modified(), "Conflict", Backoff);
+    check(Status, 409, modified(), "Conflict", Backoff);
     let quota = details(
         "Operation cannot be fulfilled",
         json!({"kind": "resourcequotas"}),
     );
-    check(Create, 409, quota, "Conflict", Cluster, Backoff);
+    check(Create, 409, quota, "Conflict", Backoff);
     let uid = details("is invalid", json!({"causes": [{"field": "metadata.uid"}]}));
-    check(Update, 422, uid.clone(), "Conflict", Cluster, Backoff);
-    check(Create, 422, uid, "Rejected", Guest, OnChange);
+    check(Update, 422, uid.clone(), "Conflict", Backoff);
+    check(Create, 422, uid, "Rejected", OnChange);
     let failed_test = status("the server rejected our request due to an error in our request");
-    check(
-        JsonPatch,
-        422,
-        failed_test.clone(),
-        "Conflict",
-        Cluster,
-        Backoff,
-    );
-    check(Update, 422, failed_test, "Rejected", Guest, OnChange);
+    check(JsonPatch, 422, failed_test.clone(), "Conflict", Backoff);
+    check(Update, 422, failed_test, "Rejected", OnChange);
     check(
         JsonPatch,
         422,
         status("Web is invalid: spec.size"),
         "Rejected",
-        Guest,
         OnChange,
     );
     check(
@@ -81,20 +71,18 @@ fn every_answer_has_a_type_a10() {
         422,
         status("Service is invalid: spec.clusterIP"),
         "Rejected",
-        Guest,
         OnChange,
     );
-    check(Update, 400, status("bad"), "Rejected", Guest, OnChange);
+    check(Update, 400, status("bad"), "Rejected", OnChange);
     let untyped = status(
         "failed to create typed patch object (a/b; v1, Kind=X): .foo: field not declared in schema",
     );
-    check(Create, 500, untyped, "Rejected", Guest, OnChange);
+    check(Create, 500, untyped, "Rejected", OnChange);
     check(
         Create,
         413,
         status("limit is 3145728"),
         "TooLarge",
-        Guest,
         OnChange,
     );
     check(
@@ -102,67 +90,37 @@ fn every_answer_has_a_type_a10() {
         500,
         status("etcdserver: request is too large"),
         "TooLarge",
-        Guest,
         OnChange,
     );
-    check(Update, 404, status("not found"), "Gone", Cluster, Backoff);
-    check(Status, 404, status("not found"), "Gone", Cluster, Backoff);
-    check(
-        Create,
-        404,
-        status("page not found"),
-        "NotServed",
-        Cluster,
-        Backoff,
-    );
-    check(
-        Apply,
-        404,
-        status("page not found"),
-        "NotServed",
-        Cluster,
-        Backoff,
-    );
+    check(Update, 404, status("not found"), "Gone", Backoff);
+    check(Status, 404, status("not found"), "Gone", Backoff);
+    check(Create, 404, status("page not found"), "NotServed", Backoff);
+    check(Apply, 404, status("page not found"), "NotServed", Backoff);
     let namespace = details("namespaces \"x\" not found", json!({"kind": "namespaces"}));
-    check(Create, 404, namespace, "NamespaceMissing", Parent, Backoff);
+    check(Create, 404, namespace, "NamespaceMissing", Backoff);
     let terminating = details(
         "forbidden",
         json!({"causes": [{"reason": "NamespaceTerminating"}]}),
     );
-    check(
-        Create,
-        403,
-        terminating,
-        "NamespaceTerminating",
-        Cluster,
-        Never,
-    );
+    check(Create, 403, terminating, "NamespaceTerminating", Never);
     let rbac = status(
         "secrets \"x\" is forbidden: User \"u\" cannot patch resource \"secrets\" in API group \"\"",
     );
-    check(Create, 403, rbac, "Forbidden", Cluster, Backoff);
-    check(
-        Create,
-        401,
-        status("Unauthorized"),
-        "Forbidden",
-        Cluster,
-        Backoff,
-    );
+    check(Create, 403, rbac, "Forbidden", Backoff);
+    check(Create, 401, status("Unauthorized"), "Forbidden", Backoff);
     for denial in [
         "pods \"x\" is forbidden: exceeded quota: q, requested: pods=1",
         "admission webhook \"w\" denied the request: no",
         "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\"",
         "x is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
     ] {
-        check(Create, 403, status(denial), "Denied", Cluster, Backoff);
+        check(Create, 403, status(denial), "Denied", Backoff);
     }
     check(
         Create,
         400,
         status("admission webhook \"w\" denied the request: no"),
         "Denied",
-        Cluster,
         Backoff,
     );
     check(
@@ -170,23 +128,14 @@ fn every_answer_has_a_type_a10() {
         500,
         status("failed calling webhook"),
         "Unavailable",
-        Cluster,
         Backoff,
     );
-    check(
-        Create,
-        503,
-        status("starting"),
-        "Unavailable",
-        Cluster,
-        Backoff,
-    );
+    check(Create, 503, status("starting"), "Unavailable", Backoff);
     check(
         Create,
         504,
         status("Timeout: request did not complete"),
         "Ambiguous",
-        Cluster,
         Backoff,
     );
     check(
@@ -194,7 +143,6 @@ fn every_answer_has_a_type_a10() {
         502,
         json!("no status at all"),
         "Unavailable",
-        Cluster,
         Backoff,
     );
 }

@@ -12,6 +12,7 @@ use super::{CacheState, SlotId, SubscriberId, WatchSlot, slots::Health};
 use crate::{
     interest::Why,
     report::WatchStatus,
+    store::CacheSize,
     wire::{WatchTarget, selector_text},
 };
 
@@ -161,7 +162,7 @@ impl CacheState {
         for slot in self.slots.values() {
             for watch in &slot.namespace_watches {
                 let namespace = watch.namespace.as_deref();
-                let (objects, bytes) = slot.store.size_of(namespace);
+                let CacheSize { objects, bytes } = slot.store.size_of(namespace);
                 statuses.push(WatchStatus {
                     kind: slot.key.kind.clone(),
                     namespace: namespace.map(str::to_owned),

@@ -271,7 +271,14 @@ proptest! {
                 prop_assert_eq!(store.by_uid(&stored.uid), Some(stored));
             }
             let bytes: usize = replica.values().map(bytes_of).sum();
-            prop_assert_eq!(store.size_of(None).1, bytes);
+            prop_assert_eq!(store.size_of(None), CacheSize { objects: replica.len(), bytes });
+            let namespaces: BTreeSet<_> = replica.values().map(|s| Arc::clone(&s.namespace)).collect();
+            prop_assert!(store.sizes().keys().eq(&namespaces));
+            for namespace in namespaces {
+                let there = || replica.values().filter(|s| s.namespace == namespace);
+                let size = CacheSize { objects: there().count(), bytes: there().map(bytes_of).sum() };
+                prop_assert_eq!(store.size_of(Some(&namespace)), size);
+            }
         }
     }
 }

@@ -660,3 +660,31 @@ fn the_most_specific_failure_is_reported_and_all_are_retried() {
         "not ready: ConfigMap demo/a, ConfigMap demo/b, ConfigMap demo/c"
     );
 }
+
+/// The depth of the grants is counted along the chain of parents, by the annotation of the host alone.
+#[test]
+fn a_child_of_an_own_kind_of_parents_carries_its_depth_and_other_children_do_not() {
+    let depth_of = |parent: Parent| {
+        let scene = Scene { parent, ..scene() };
+        let copy = child("example.dev/v1", "Web", "copy");
+        let answer = desired(vec![config_map("a"), copy]);
+        let objects = applied(&scene, &answer).objects();
+        let depth =
+            |object: &Value| object["metadata"]["annotations"]["innkeeper.dev/depth"].clone();
+        let all: Vec<(Value, Value)> = objects
+            .iter()
+            .map(|object| (object["kind"].clone(), depth(object)))
+            .collect();
+        assert_eq!(all.len(), 2);
+        assert!(all.contains(&(json!("ConfigMap"), Value::Null)), "{all:?}");
+        all.into_iter().find(|(kind, _)| kind == "Web").unwrap().1
+    };
+    let at = |depth: &str| {
+        let annotations = json!({"innkeeper.dev/depth": depth});
+        parent("p1").with("/metadata", "annotations", annotations)
+    };
+    assert_eq!(depth_of(parent("p1")), "1");
+    assert_eq!(depth_of(at("1")), "2");
+    // A broken annotation must not start the count again.
+    assert_eq!(depth_of(at("none")), u32::MAX.to_string());
+}

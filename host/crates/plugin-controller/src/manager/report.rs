@@ -6,7 +6,7 @@ use innkeeper_apply::MANAGER;
 use innkeeper_cluster::ParentConditions;
 use innkeeper_model::{ANNOTATION_PAUSED, Object, error_chain};
 use innkeeper_plan::StatusWrite;
-use innkeeper_reconcile::{Next, RecentFault, Reconciler};
+use innkeeper_reconcile::{Next, RecentFault, Reconciler, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -16,8 +16,8 @@ use super::{Manager, PluginState, active::ActiveRevision};
 use crate::{
     lifecycle::{StageFailure, dated},
     resource::{
-        ChildKindStatus, Declared, FaultReason, Faults, LAST_FAULTS_MAX, LimitsStatus, ObjectName,
-        Parents, PluginStatus, whole_seconds,
+        ChildKindStatus, Declared, FaultReason, Faults, LAST_FAULTS_MAX, LimitUsage, LimitsStatus,
+        ObjectName, Parents, PluginStatus, number, whole_seconds,
     },
 };
 
@@ -85,6 +85,7 @@ impl Manager {
                 let limits = &active.terms.limits;
                 LimitsStatus::of(limits, engine.memory_bytes_max(limits.memory_bytes_max))
             }),
+            usage: active.map_or_else(Vec::new, usage),
             history: state.history.0.clone(),
             conditions: dated(conditions, &before.conditions, generation, now),
         }
@@ -170,6 +171,22 @@ fn parents(active: &ActiveRevision) -> Option<Parents> {
         }
     }
     Some(counts)
+}
+
+/// Returns the used limits. In tens of percent, so that not every write of a child changes the status of its Plugin.
+fn usage(active: &ActiveRevision) -> Vec<LimitUsage> {
+    let reconciler = active.served.reconcilers.first();
+    let all = reconciler
+        .map(|reconciler| reconciler.usage())
+        .unwrap_or_default();
+    let tens = |usage: &Usage| usage.share.percent() / 10 * 10;
+    let used = all.iter().filter(|usage| tens(usage) > 0);
+    used.map(|usage| LimitUsage {
+        limit: usage.limit.to_owned(),
+        namespace: (!usage.namespace.is_empty()).then(|| usage.namespace.to_string()),
+        percent: number(tens(usage)),
+    })
+    .collect()
 }
 
 /// Counts one parent by the same reading of its conditions as `innkeeper status`.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use innkeeper_apply::Target;
 use innkeeper_model::{Backoff, Digest, Manifest, Object, Retry, Uid};
-use innkeeper_reconcile::AnalysisFault;
+use innkeeper_reconcile::RecentFault;
 use innkeeper_sandbox::Plugin;
 use tokio::time::Instant;
 use tracing::warn;
@@ -397,7 +397,7 @@ impl PluginState {
     }
 
     /// Returns none while the set of parents is not known.
-    fn first_passes(&self) -> Option<(FirstPasses, Option<AnalysisFault>)> {
+    fn first_passes(&self) -> Option<(FirstPasses, Option<RecentFault>)> {
         let mut passes = FirstPasses::default();
         let mut first_fault = None;
         for reconciler in &self.active.as_ref()?.served.reconcilers {

@@ -130,6 +130,12 @@ access! {
         /// Lets a parent with the annotation innkeeper.dev/adopt take over objects that have no owner.
         #[serde(default)]
         pub adopt: bool,
+        /// For a kind of parents of the plugin itself: the number of generations of such children below an object that a
+        /// user made. 0 refuses them.
+        // Each generation may be 256 times as large as the one before.
+        #[serde(default)]
+        #[schemars(range(min = 0, max = 16))]
+        pub depth: i32,
         /// Has to be true for a privileged kind, and lets children of kind Secret be tokens of service accounts and
         /// bootstrap tokens.
         #[serde(default)]

@@ -198,6 +198,10 @@ impl LimitsSpec {
             concurrency_max: self.concurrency.try_into().ok()?,
             passes_per_second_max: self.passes_per_second.try_into().ok()?,
             writes_per_minute_max: self.writes_per_minute.try_into().ok()?,
+            writes_per_second_max: self.writes_per_second.try_into().ok()?,
+            namespace_objects_max: self.objects_per_namespace.try_into().ok()?,
+            namespace_bytes_max: bytes(&self.bytes_per_namespace)?,
+            retained_max: self.retained.try_into().ok()?,
         })
     }
 }
@@ -219,6 +223,8 @@ impl GrantsSpec {
         let children = self.children.iter().map(|child| {
             let grant = ChildGrant {
                 adopt: child.adopt,
+                // The rules refuse a negative number.
+                depth: child.depth.try_into().unwrap_or_default(),
                 privileged: child.privileged,
             };
             (child.group_kind(), grant)

@@ -109,6 +109,20 @@ pub struct LimitsSpec {
     /// Writes per minute for one parent.
     #[schemars(range(min = 1, max = 6_000))]
     pub writes_per_minute: i32,
+    /// Writes per second for all parents of one namespace, or for all cluster-scoped ones. A namespace saves up the unused
+    /// writes of 100 seconds.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub writes_per_second: i32,
+    /// Children in one namespace, or cluster-scoped ones.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub objects_per_namespace: i32,
+    /// JSON text of all children in one namespace, or of all cluster-scoped ones; at most 16Gi.
+    #[schemars(length(max = 16), regex(pattern = SIZE_PATTERN))]
+    #[x_kube(validation = sizes("1Ki", "16Gi"))]
+    pub bytes_per_namespace: String,
+    /// Children that one parent retains.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub retained: i32,
 }
 
 impl Default for LimitsSpec {
@@ -126,6 +140,10 @@ impl Default for LimitsSpec {
             concurrency: 4,
             passes_per_second: 10_000,
             writes_per_minute: 120,
+            writes_per_second: 500,
+            objects_per_namespace: 50_000,
+            bytes_per_namespace: "256Mi".to_owned(),
+            retained: 512,
         }
     }
 }

@@ -62,6 +62,12 @@ pub struct PluginStatus {
     /// The limits in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsStatus>,
+    /// The limits of spec.limits for one namespace of which at least a tenth is used, each for the namespace that has used
+    /// most of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["limit".to_owned()]))]
+    pub usage: Vec<LimitUsage>,
     /// The revisions that have been active, the latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
@@ -227,6 +233,27 @@ pub struct LimitsStatus {
     pub passes_per_second: i32,
     /// Writes per minute for one parent.
     pub writes_per_minute: i32,
+    /// Writes per second for all parents of one namespace.
+    pub writes_per_second: i32,
+    /// Children in one namespace.
+    pub objects_per_namespace: i32,
+    /// JSON text of all children in one namespace.
+    pub bytes_per_namespace: String,
+    /// Children that one parent retains.
+    pub retained: i32,
+}
+
+/// The use of a limit.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitUsage {
+    /// The field of spec.limits.
+    pub limit: String,
+    /// The namespace; absent for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The used part in percent, rounded down to tens.
+    pub percent: i32,
 }
 
 impl LimitsStatus {
@@ -245,6 +272,10 @@ impl LimitsStatus {
             concurrency: number(limits.concurrency_max),
             passes_per_second: number(limits.passes_per_second_max),
             writes_per_minute: number(limits.writes_per_minute_max),
+            writes_per_second: number(limits.writes_per_second_max),
+            objects_per_namespace: number(limits.namespace_objects_max),
+            bytes_per_namespace: size_text(limits.namespace_bytes_max),
+            retained: number(limits.retained_max),
         }
     }
 }

@@ -148,7 +148,7 @@ fn full_spec() -> Value {
             ],
             "crds": [{"group": "gobackup.io", "kind": "Database"}],
             "children": [
-                {"group": "apps", "kind": "Deployment", "adopt": true},
+                {"group": "apps", "kind": "Deployment", "adopt": true, "depth": 2},
                 {"kind": "Namespace", "privileged": true},
             ],
             "reads": [
@@ -223,6 +223,8 @@ fn every_given_field_is_declared() {
     );
     assert_eq!((crds, suspend), (Crds::Ignore, true));
     check_granted(&grants);
+    let deployments = GroupKind::new("apps", "Deployment");
+    assert_eq!(grants.children[&deployments].depth, 2);
     let rollout = declared.rollout;
     assert_eq!(
         (rollout.mode, rollout.auto_rollback),
@@ -413,6 +415,10 @@ fn refuses_limits_out_of_bounds() {
         ("concurrency", json!(-1)),
         ("passesPerSecond", json!(100_001)),
         ("writesPerMinute", json!(6_001)),
+        ("writesPerSecond", json!(10_001)),
+        ("objectsPerNamespace", json!(0)),
+        ("bytesPerNamespace", json!("17Gi")),
+        ("retained", json!(-1)),
         ("memory", json!("64MB")),
         ("memory", json!("-1")),
         ("deadline", json!("0.1s")),
@@ -439,6 +445,11 @@ fn refuses_limits_out_of_bounds() {
             json!({"limits": {"children": 20_000}}),
             "spec.limits.children",
             "20000 is greater than the maximum of 10000",
+        ),
+        (
+            json!({"grants": {"children": [{"kind": "Pod", "depth": 17}]}}),
+            "spec.grants.children[0].depth",
+            "17 is greater than the maximum of 16",
         ),
     ]);
 }

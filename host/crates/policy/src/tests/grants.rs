@@ -349,6 +349,7 @@ fn adoption_needs_its_own_field_and_a_grant_of_the_kind() {
         let grant = ChildGrant {
             adopt,
             privileged: false,
+            ..ChildGrant::default()
         };
         Grants {
             children: BTreeMap::from([(kind.clone(), grant)]),

@@ -303,25 +303,26 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             Next::Parked(_) => entry.parked_since.or(Some(now)),
             _ => None,
         };
-        let state = match (next, dirty) {
-            (Next::Backoff, dirty) if !dirty.is_some_and(Class::ends_backoff) => {
-                let due = now.saturating_add(self.backoff(handle));
-                Some(self.failed(due, now, dirty.is_some_and(Class::is_change), now))
-            }
-            (Next::BackoffAtLeast(least), dirty) if !dirty.is_some_and(Class::ends_backoff) => {
+        let least = match next {
+            Next::Backoff => Some(Duration::ZERO),
+            Next::BackoffAtLeast(least) => Some(least),
+            _ => None,
+        };
+        let state = match (least, next, dirty) {
+            (Some(least), _, dirty) if !dirty.is_some_and(Class::ends_backoff) => {
                 let due = now.saturating_add(self.backoff(handle).max(least));
-                Some(self.failed(
-                    due,
-                    now.saturating_add(least),
-                    dirty.is_some_and(Class::is_change),
-                    now,
-                ))
+                let earliest = now.saturating_add(least);
+                Some(self.failed(due, earliest, dirty.is_some_and(Class::is_change), now))
             }
-            (_, Some(class)) => Some(self.ready(class, now, now)),
-            (Next::RequeueAfter(delay) | Next::Again(delay) | Next::Parked(delay), None) => {
-                Some(self.delayed(now, delay, Wait::Requeue))
+            (_, _, Some(class)) => Some(self.ready(class, now, now)),
+            (_, Next::RequeueAfter(delay) | Next::Again(delay) | Next::Parked(delay), None) => {
+                Some(KeyState::Delayed {
+                    due: now.saturating_add(delay),
+                    sequence: self.next_sequence(),
+                    wait: Wait::Requeue,
+                })
             }
-            (_, None) => None,
+            (_, _, None) => None,
         };
         if let Some(state) = state {
             self.enter(handle, state);
@@ -415,14 +416,6 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             rank: now.saturating_add(class.handicap()),
             sequence: self.next_sequence(),
             since,
-        }
-    }
-
-    fn delayed(&mut self, now: Duration, delay: Duration, wait: Wait) -> KeyState {
-        KeyState::Delayed {
-            due: now.saturating_add(delay),
-            sequence: self.next_sequence(),
-            wait,
         }
     }
 

@@ -4,7 +4,7 @@ use innkeeper_policy::check_fault;
 use serde_json::json;
 
 use super::*;
-use crate::budget::Allowance;
+use crate::{bound::Bound, held_back::Permit};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -98,7 +98,9 @@ fn each_reason_to_stop_has_one_condition_and_one_next_pass() {
     for (stop, parent, parked_s, expected, next) in [
         (Stop::Gone, None, 0, "", Next::Forget),
         (
-            Stop::Behind { until: None },
+            Stop::Behind {
+                until: Instant::now(),
+            },
             None,
             0,
             "",
@@ -364,11 +366,12 @@ fn conclusion(retry: Option<Retry>) -> plan::Conclusion {
 }
 
 fn held_back(wait: Duration) -> HeldBack {
-    let allowance = Allowance {
+    let bound = Bound::parent_writes(&innkeeper_model::Limits::default());
+    let granted = Permit {
         writes: 0,
-        wait: Some(wait),
+        held: Some((wait, bound)),
     };
-    HeldBack::of_status(allowance, 1, &applied()).unwrap()
+    HeldBack::of_status(granted, &applied()).unwrap()
 }
 
 #[test]

@@ -9,13 +9,13 @@ use super::{
     check::Checked,
     state::{Pass, Step, Stopped},
 };
-use crate::{analysis::FirstPass, stop::Stop};
+use crate::{faults::RecentFault, stop::Stop};
 
 /// Counts the answer of a guest, and passes it on.
 pub(super) fn account<'a>(checked: Step<'a, Pass<'a, Checked>>) -> Step<'a, Pass<'a, Checked>> {
     match checked {
         Ok(pass) => {
-            pass.record(FirstPass::Well);
+            pass.record(None);
             Ok(pass)
         }
         Err(stopped) => {
@@ -34,9 +34,9 @@ impl Pass<'_, Stopped> {
                 match fault.kind {
                     // The next pass decides.
                     FaultKind::Retry => {}
-                    FaultKind::Invalid => self.record(FirstPass::Well),
+                    FaultKind::Invalid => self.record(None),
                     FaultKind::Fatal => {
-                        self.record(faulted(reason::FATAL, &fault.message));
+                        self.record(Some((reason::FATAL, &fault.message)));
                         if let (Phase::Reconcile, Some(parent)) = (phase, &self.state.parent) {
                             self.epoch.given_up.add(parent, condition);
                         }
@@ -45,33 +45,33 @@ impl Pass<'_, Stopped> {
             }
             Stop::Refused { reason, message } => {
                 self.context.metrics.fault(reason);
-                self.record(faulted(reason, message));
+                self.record(Some((reason, message)));
             }
             _ => {}
         }
     }
 }
 
-fn faulted(reason: &str, message: &str) -> FirstPass {
-    FirstPass::Faulted {
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-    }
-}
-
 impl<S> Pass<'_, S> {
-    fn record(&self, ended: FirstPass) {
+    /// Counts an answer; `fault` has the reason and the message if it was a fault.
+    fn record(&self, fault: Option<(&str, &str)>) {
         let (context, epoch) = (self.context, &self.epoch);
-        let faulted = matches!(ended, FirstPass::Faulted { .. });
-        if let FirstPass::Faulted { reason, message } = &ended {
-            epoch.faults.fetch_add(1, Ordering::Relaxed);
-            let now = (context.shared.now)();
-            context.recent_faults.add(self.id, reason, message, now);
-        }
+        let fault = fault.map(|(reason, message)| RecentFault {
+            parent: self.id.clone(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            time: (context.shared.now)(),
+        });
         let revision = epoch.serving.plugin.revision();
-        context.ledger.lock().answered(self.id, revision, faulted);
-        if epoch.analysis.lock().record(self.id, ended) {
+        let mut ledger = context.ledger.lock();
+        ledger.answered(self.id, revision, fault.is_some());
+        drop(ledger);
+        if epoch.analysis.lock().record(self.id, fault.as_ref()) {
             context.shared.analyses.notify_one();
+        }
+        if let Some(fault) = fault {
+            epoch.faults.fetch_add(1, Ordering::Relaxed);
+            context.recent_faults.add(fault);
         }
     }
 }

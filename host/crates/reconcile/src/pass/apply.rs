@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{plan::Planned, state::Pass};
-use crate::{context::Context, held_back::HeldBack};
+use crate::{context::Context, held_back::HeldBack, quota::Quota};
 
 /// The reason why the operations of a plan were not tried to the end.
 #[derive(Debug, thiserror::Error)]
@@ -105,15 +105,23 @@ impl<'a> Pass<'a, Planned> {
         }
     }
 
-    /// Leaves as many operations in a plan as the parent may write now.
+    /// Leaves those operations in a plan that the parent may write now.
     fn hold_back(&self, plan: &mut Plan) -> Option<HeldBack> {
         // A parent that may go writes nothing but the removal of its finalizer.
         let Outcome::Desired(_) = &*self.state.outcome else {
             return None;
         };
-        let wanted = plan.operations.len();
-        let (allowance, limit) = self.context.take_writes(self.id, wanted);
-        HeldBack::of_plan(allowance, limit, plan, &self.state.observed)
+        let (context, observed) = (self.context, &self.state.observed);
+        let epoch = context.active.current();
+        let quota = Quota {
+            plugin: &context.plugin,
+            limits: &epoch.serving.limits,
+            observed,
+        };
+        let over_quota = quota.hold_back(plan, |namespace| context.registration.made(namespace));
+        let granted = context.take_writes(self.id, plan.operations.len());
+        let over_rate = HeldBack::of_plan(granted, plan, observed);
+        HeldBack::of_both(over_quota, over_rate)
     }
 
     async fn execute(&mut self, plan: &Plan) -> Result<Execution, Error> {
@@ -177,18 +185,20 @@ fn note_success(
     written: Option<&apply::Written>,
 ) {
     let id = operation.child().unwrap_or(parent);
-    context.count_write(parent, operation.verb());
     if operation.is_restoration() {
         let mut ledger = context.ledger.lock();
         if ledger.conflicts(parent).restored(id, Instant::now()) {
             context.metrics.contested();
         }
     }
-    match (operation, written) {
-        (_, Some(written)) => context.note_written(parent, id, written),
-        (Operation::Prune { uid, .. }, None) => context.registration.note_delete(parent, id, uid),
-        (_, None) => {}
-    }
+    let Some(written) = written else {
+        context.count_write(parent, operation.verb());
+        if let Operation::Prune { uid, .. } = operation {
+            context.registration.note_delete(parent, id, uid);
+        }
+        return;
+    };
+    context.note_written(parent, id, operation.verb(), written);
 }
 
 /// Reads the present values of generated Secrets that are about to be written.

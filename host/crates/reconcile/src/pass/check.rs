@@ -39,7 +39,7 @@ impl<'a> Pass<'a, Answered> {
             reads,
             inputs,
         } = answered;
-        match pass.accept(entered.phase, end) {
+        match pass.accept(entered.phase, entered.observation.parent.depth(), end) {
             Ok(outcome) => Ok(pass.advance(|()| Checked {
                 entered,
                 outcome,
@@ -52,7 +52,7 @@ impl<'a> Pass<'a, Answered> {
 }
 
 impl Pass<'_, ()> {
-    fn accept(&self, phase: Phase, end: End) -> Result<Accepted<Outcome>, Box<Stop>> {
+    fn accept(&self, phase: Phase, depth: u32, end: End) -> Result<Accepted<Outcome>, Box<Stop>> {
         let serving = &self.epoch.serving;
         let rules = policy::Rules {
             manifest: serving.plugin.manifest(),
@@ -61,6 +61,7 @@ impl Pass<'_, ()> {
             resources: &*self.context.shared.resources,
             host_namespace: self.context.shared.inventory.namespace(),
             parent: self.id,
+            depth,
             phase,
         };
         let reason = match end {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use innkeeper_cluster::{self as cluster, Observation, Registration};
 use innkeeper_model::ObjectId;
+use tokio::time::Instant;
 
 use super::state::{Pass, Step};
 use crate::{context::Context, epoch::Epoch, selection::may_be_told, stop::Stop};
@@ -43,7 +44,8 @@ impl<'a> Pass<'a, Observed> {
         let pass = Pass::of(context, registration, epoch, id);
         // Children that the cache does not show yet would seem to be missing.
         if context.registration.is_behind(id) {
-            return Err(pass.stop(|()| None, Stop::Behind { until: None }));
+            let until = Instant::now();
+            return Err(pass.stop(|()| None, Stop::Behind { until }));
         }
         pass.observed(registration.observe(id).await)
     }
@@ -72,7 +74,7 @@ impl<'a> Pass<'a, ()> {
             }
             cluster::Observed::Gone => Err(self.stop(|()| None, Stop::Gone)),
             cluster::Observed::Behind { until } => {
-                Err(self.stop(|()| None, Stop::Behind { until: Some(until) }))
+                Err(self.stop(|()| None, Stop::Behind { until }))
             }
             cluster::Observed::NotReady { parent, waiting } => {
                 let (context, epoch) = (self.context, &self.epoch);

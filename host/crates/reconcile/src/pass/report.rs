@@ -1,5 +1,7 @@
 //! Report: the status and the events of the parent, and the time of the next pass.
 
+use std::mem;
+
 use innkeeper_apply::{self as apply, Execution, Target};
 use innkeeper_model::{ConditionStatus, Event, Object, Outcome, Retry, error_chain};
 use innkeeper_plan::{self as plan, Plan, StatusWrite, StatusWrites};
@@ -14,8 +16,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    field_conflict::FieldConflict,
-    findings::{self, End, Findings, Status, StatusFinding},
+    findings::{self, End, Findings, StatusFinding},
     held_back::HeldBack,
     next::Next,
     stop::Stop,
@@ -99,15 +100,13 @@ impl Pass<'_, Applied> {
 }
 
 fn not_applied(outcome: &Outcome, error: String) -> End<'_> {
-    match outcome {
-        Outcome::Finalized(_) => End::Released(Err(Retry::Backoff)),
-        // Not reached: the empty plan of `Keep` cannot fail.
-        Outcome::Keep(report) => End::NotApplied { report, error },
-        Outcome::Desired(desired) => {
-            let report = &desired.report;
-            End::NotApplied { report, error }
-        }
-    }
+    let report = match outcome {
+        Outcome::Finalized(_) => return End::Released(Err(Retry::Backoff)),
+        // Not reached for `Keep`, whose empty plan cannot fail.
+        Outcome::Keep(report) => report,
+        Outcome::Desired(desired) => &desired.report,
+    };
+    End::NotApplied { report, error }
 }
 
 impl Pass<'_, ()> {
@@ -126,7 +125,7 @@ impl Pass<'_, ()> {
                 (End::Kept { phase, report }, false)
             }
             Outcome::Finalized(_) => {
-                let failed = errors(execution).next();
+                let failed = execution.errors().next();
                 let released = failed.map_or(Ok(()), |error| Err(error.retry()));
                 (End::Released(released), true)
             }
@@ -135,17 +134,16 @@ impl Pass<'_, ()> {
                 (superseded(parent, execution), true)
             }
             Outcome::Desired(desired) => {
-                let report = &desired.report;
+                let (report, ledger) = (&desired.report, &self.context.ledger);
                 let mut applied = findings::Applied {
                     report,
                     conclusion: plan::conclude(plan, &execution.effects()),
                     held_back,
-                    conflict: self.field_conflict(),
+                    conflict: ledger.lock().conflicts(self.id).contested(Instant::now()),
                     left: false,
                 };
                 // A report about children that this pass has just made is obsolete a moment later and would cost up to
                 // two writes. Two passes in a row never leave their report.
-                let ledger = &self.context.ledger;
                 applied.left = applied.is_complete()
                     && execution.comes_back()
                     && ledger.lock().leave(self.id, &report.events);
@@ -156,17 +154,6 @@ impl Pass<'_, ()> {
             }
         }
     }
-
-    fn field_conflict(&self) -> Option<FieldConflict> {
-        let mut ledger = self.context.ledger.lock();
-        let contested = ledger.conflicts(self.id).contested(Instant::now());
-        contested.map(|(about, wait)| FieldConflict { about, wait })
-    }
-}
-
-fn errors(execution: &Execution) -> impl Iterator<Item = &apply::Error> {
-    let results = execution.results.iter();
-    results.filter_map(|(_, result)| result.as_ref().err())
 }
 
 /// The end of a pass whose failures all say that the cluster has changed: the next pass observes it.
@@ -175,9 +162,11 @@ fn errors(execution: &Execution) -> impl Iterator<Item = &apply::Error> {
 /// the namespace of a child is deleted, does.
 fn superseded(parent: &Object, execution: &Execution) -> End<'static> {
     let goes_along = parent.namespace.is_some() && !parent.is_deleting();
-    let mut errors = errors(execution);
     End::Superseded {
-        again: !goes_along || errors.any(|error| error.retry() != Retry::Never),
+        again: !goes_along
+            || execution
+                .errors()
+                .any(|error| error.retry() != Retry::Never),
     }
 }
 
@@ -194,7 +183,10 @@ pub(super) async fn write(
         let (next, wrote) = (conclusion.next, fresh);
         return Reported { next, wrote };
     };
-    log_problem(first);
+    let (synced, reason) = (&first.synced, &first.synced.reason);
+    if synced.status != ConditionStatus::True {
+        debug!(reason, message = synced.message, "not synced");
+    }
     let now = (context.shared.now)();
     let (mut charged, mut written, mut refused) = (false, false, false);
     // Each finding changes the conclusion: the status is left as it is, or has only the conditions of the host.
@@ -204,12 +196,10 @@ pub(super) async fn write(
         if writes.is_empty() {
             break;
         }
-        let held = if charged {
-            None
-        } else {
-            hold_back(context, parent, status)
-        };
-        charged = true;
+        // A status is charged once, also if its first write is refused.
+        let wanted = usize::from(!mem::replace(&mut charged, true));
+        let granted = context.take_writes(&parent.id(), wanted);
+        let held = HeldBack::of_status(granted, &status.synced);
         let finding = match held {
             Some(held) => StatusFinding::HeldBack(held),
             None => match write_status(context, target, parent, writes, &mut written).await {
@@ -231,22 +221,6 @@ pub(super) async fn write(
         next: conclusion.next,
         wrote: fresh || written || refused,
     }
-}
-
-fn log_problem(status: &Status<'_>) {
-    let synced = &status.synced;
-    if synced.status != ConditionStatus::True {
-        debug!(
-            reason = synced.reason,
-            message = synced.message,
-            "not synced"
-        );
-    }
-}
-
-fn hold_back(context: &Context, parent: &Object, status: &Status<'_>) -> Option<HeldBack> {
-    let (allowance, limit) = context.take_writes(&parent.id(), 1);
-    HeldBack::of_status(allowance, limit, &status.synced)
 }
 
 async fn write_status(
@@ -287,9 +261,7 @@ async fn write_part(
     let id = parent.id();
     match context.shared.writer.status(target, write).await {
         Ok(written) => {
-            context.count_write(&id, "status");
-            let version = written.resource_version;
-            context.registration.note_write(&id, &id, version);
+            context.note_written(&id, &id, "status", &written);
             Ok(())
         }
         Err(error) => {

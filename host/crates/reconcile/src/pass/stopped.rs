@@ -43,9 +43,8 @@ impl Pass<'_, Stopped> {
             },
         };
         let findings = Findings::of(&context.plugin, parent.as_ref(), end);
-        let conclusion = findings.conclude();
-        let (Some(parent), Some(_)) = (&parent, &conclusion.status) else {
-            return conclusion.next;
+        let Some(parent) = &parent else {
+            return findings.conclude().next;
         };
         let mut target = context.target(parent);
         let reported = report::write(context, &mut target, parent, findings, false).await;
@@ -81,8 +80,7 @@ async fn release(context: &Context, parent: &Object) -> Result<(), Retry> {
         Ok(written) => {
             info!("released the parent without its guest");
             if let Some(written) = written {
-                context.count_write(&id, Operation::RemoveFinalizer.verb());
-                context.note_written(&id, &id, &written);
+                context.note_written(&id, &id, Operation::RemoveFinalizer.verb(), &written);
             }
             Ok(())
         }

@@ -143,3 +143,100 @@ async fn q6_conditions_that_change_in_every_pass_are_throttled() {
     let parent = world.server.get("webs", "a", "web").unwrap().to_string();
     assert!(parent.contains("(Invalid: expired "), "{parent}");
 }
+
+/// Returns a revision of a guest that wants its child, under these limits.
+fn bounded(limits: Limits) -> Serving {
+    let serving = serving_of(saying("hello"));
+    Serving::new(serving.plugin, serving.grants, Arc::new(limits))
+}
+
+/// The parents in a namespace share its writes; a condition names the limit, and another namespace is not limited.
+#[tokio::test]
+async fn q6_a_namespace_over_its_writes_is_throttled_and_others_are_not() {
+    let world = World::start().await;
+    let limits = Limits {
+        // A burst of 100: 30 parents with three writes each fit in, a child that is deleted again and again does not.
+        writes_per_second_max: 1,
+        writes_per_minute_max: 6000,
+        ..Limits::default()
+    };
+    world.put_parent("a", 1);
+    let reconciler = world.reconciler("web", bounded(limits));
+    world
+        .drive(&reconciler, "throttled", |world| {
+            world.server.delete("configmaps", "a", "child");
+            world.synced("a") == "Throttled"
+        })
+        .await;
+    assert!(
+        (60..=110).contains(&creates(&world, "a")),
+        "{}",
+        creates(&world, "a")
+    );
+    let parent = world.server.get("webs", "a", "web").unwrap().to_string();
+    assert!(
+        parent.contains("plugin web in namespace a has used up its 1 writes per second"),
+        "{parent}"
+    );
+    let usage = reconciler.usage();
+    let writes = usage
+        .iter()
+        .find(|usage| usage.limit == "writesPerSecond")
+        .unwrap();
+    assert_eq!(
+        (&*writes.namespace, writes.share.percent() >= 80),
+        ("a", true),
+        "{usage:?}"
+    );
+    world.put_parent("b", 1);
+    world
+        .drive(&reconciler, "another", |world| {
+            world.synced("b") == "Applied"
+        })
+        .await;
+}
+
+/// A plugin that has as many children as it may keeps them, and a parent that waits goes on after one is deleted.
+#[tokio::test]
+async fn a_plugin_over_its_objects_in_a_namespace_keeps_them_and_makes_no_more() {
+    let world = World::start().await;
+    let limits = Limits {
+        namespace_objects_max: 1,
+        ..Limits::default()
+    };
+    world.put_parent("a", 1);
+    let reconciler = world.reconciler("web", bounded(limits.clone()));
+    world
+        .drive(&reconciler, "the first child", |world| {
+            world.synced("a") == "Applied"
+        })
+        .await;
+    let none = Limits {
+        namespace_objects_max: 0,
+        ..limits
+    };
+    reconciler.swap(bounded(none), None);
+    world.put_parent("b", 1);
+    world
+        .drive(&reconciler, "held back", |world| {
+            world.synced("b") == "QuotaExceeded"
+        })
+        .await;
+    assert_eq!(creates(&world, "b"), 0);
+    assert!(
+        world.child_says("a").is_some(),
+        "a child of a plugin over its bound is kept"
+    );
+    assert_eq!(world.synced("a"), "Applied");
+    let next = reconciler.pass(&parent("b"), Attempt::default()).await;
+    assert!(
+        matches!(next, Next::RequeueAfter(_) | Next::Again(_)),
+        "{next:?}"
+    );
+    reconciler.swap(bounded(Limits::default()), None);
+    world
+        .drive(&reconciler, "goes on", |world| {
+            world.synced("b") == "Applied"
+        })
+        .await;
+}

@@ -1,0 +1,26 @@
+//! The rule for children that are parents of their own plugin: without it, a plugin could multiply one object without end.
+
+use innkeeper_model::Child;
+
+use super::{Rejection, Rules};
+
+/// Refuses a child of one of the plugin's own kinds of parents, unless the grant allows one at this depth.
+pub(super) fn check(child: &Child, rules: &Rules<'_>) -> Result<(), Rejection> {
+    let kind = child.kind.group_kind();
+    let mut parents = rules.manifest.parents.iter();
+    if !parents.any(|parent| parent.kind.group_kind() == kind) {
+        return Ok(());
+    }
+    let granted = rules.grants.children.get(&kind);
+    match granted.map_or(0, |grant| grant.depth) {
+        0 => Err(Rejection::forbidden(format!(
+            "the plugin reconciles {} itself, so each such child could make further ones: grant children of this kind with depth: 1 or more, or leave the child out",
+            child.kind
+        ))),
+        depth if rules.depth >= depth => Err(Rejection::forbidden(format!(
+            "{} is at depth {}, so it may have no children of kind {}: raise the depth in the grant, which is {depth}, or leave the child out",
+            rules.parent, rules.depth, child.kind
+        ))),
+        _ => Ok(()),
+    }
+}

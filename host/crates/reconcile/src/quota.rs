@@ -1,0 +1,129 @@
+//! The bounds on the children that a plugin makes in a namespace, and on those that a parent retains.
+//!
+//! Pure: the caller brings the present size. That size comes from the cache, which lists all children with the plugin's
+//! label before the first pass: it is right after a restart, and a pass costs one look-up per kind of children. Children
+//! that other passes make at the same time are not in it, so a bound may be exceeded by their number.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use innkeeper_cluster::CacheSize;
+use innkeeper_model::{
+    ANNOTATION_RETAINED_FOR, Limits, Object, ObjectId, Operation, Ownership, PluginName,
+};
+use innkeeper_plan::Plan;
+use serde_json::{Map, Value};
+
+use super::{bound::Bound, held_back::HeldBack};
+
+/// The time after which a parent over a bound has another pass. Chosen: the deletion of another parent's children
+/// triggers no pass of this one.
+const RECHECK: Duration = Duration::from_secs(30);
+
+/// The inputs besides the plan.
+pub(crate) struct Quota<'a> {
+    pub(crate) plugin: &'a PluginName,
+    pub(crate) limits: &'a Limits,
+    pub(crate) observed: &'a [Object],
+}
+
+/// The growth by one operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Growth {
+    size: CacheSize,
+    retained: usize,
+}
+
+impl Quota<'_> {
+    /// Removes the operations from a plan that would exceed a bound, and with them the prunes, which run only after
+    /// everything else is as desired. `made` returns the size of the plugin's children in a namespace.
+    pub(crate) fn hold_back(
+        &self,
+        plan: &mut Plan,
+        made: impl Fn(&str) -> CacheSize,
+    ) -> Option<HeldBack> {
+        let mut sizes: BTreeMap<Arc<str>, CacheSize> = BTreeMap::new();
+        let mut retained = self.observed.iter().filter(|it| is_retained(it)).count();
+        let mut first = None;
+        let exceeds = |operation: &mut Operation| {
+            let (Some(child), growth) = (operation.child(), self.growth(operation)) else {
+                return false;
+            };
+            let name = child.namespace.as_deref().unwrap_or_default();
+            let size = sizes.entry(name.into()).or_insert_with(|| made(name));
+            let bound = self.bound(child, growth, *size, retained);
+            if let Some(bound) = bound {
+                first.get_or_insert(bound);
+                return true;
+            }
+            *size = size.and(growth.size);
+            retained += growth.retained;
+            false
+        };
+        let held: Vec<Operation> = plan.operations.extract_if(.., exceeds).collect();
+        let bound = first?;
+        plan.operations
+            .retain(|operation| !matches!(operation, Operation::Prune { .. }));
+        HeldBack::of_operations((RECHECK, bound), &held, self.observed)
+    }
+
+    /// Returns the bound that the growth would exceed.
+    fn bound(
+        &self,
+        child: &ObjectId,
+        growth: Growth,
+        size: CacheSize,
+        retained: usize,
+    ) -> Option<Bound> {
+        let limits = self.limits;
+        let place = (self.plugin, child.namespace.as_deref());
+        let Growth {
+            size: CacheSize { objects, bytes },
+            retained: more,
+        } = growth;
+        if more > 0 && retained + more > limits.retained_max {
+            Some(Bound::retained(limits))
+        } else if objects > 0 && size.objects + objects > limits.namespace_objects_max {
+            Some(Bound::objects(place, limits))
+        } else if bytes > 0 && size.bytes + bytes > limits.namespace_bytes_max {
+            Some(Bound::bytes(place, limits))
+        } else {
+            None
+        }
+    }
+
+    fn growth(&self, operation: &Operation) -> Growth {
+        let before = |id: &ObjectId| self.observed.iter().find(|it| it.id() == *id);
+        let mut growth = Growth::default();
+        match operation {
+            Operation::Create { body, .. } => {
+                growth.size.objects = 1;
+                growth.size.bytes = length(body);
+                let metadata = body.get("metadata");
+                let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
+                let marked = annotations.and_then(|all| all.get(ANNOTATION_RETAINED_FOR));
+                growth.retained = usize::from(marked.is_some());
+            }
+            Operation::Update { id, body, .. } => {
+                let present = before(id).map_or(0, |object| object.json.len());
+                growth.size.bytes = length(body).saturating_sub(present);
+            }
+            Operation::Transfer { id, to, .. } => {
+                let was_retained = before(id).is_some_and(is_retained);
+                growth.retained = usize::from(*to == Ownership::Retained && !was_retained);
+            }
+            Operation::Prune { .. } | Operation::AddFinalizer | Operation::RemoveFinalizer => {}
+        }
+        growth
+    }
+}
+
+fn length(body: &Map<String, Value>) -> usize {
+    serde_json::to_vec(body).map_or(0, |text| text.len())
+}
+
+fn is_retained(object: &Object) -> bool {
+    object.controller.is_none() && object.annotation(ANNOTATION_RETAINED_FOR).is_some()
+}
+
+#[cfg(test)]
+mod tests;

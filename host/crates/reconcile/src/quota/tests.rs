@@ -1,0 +1,200 @@
+//! Plans at the bounds, as tables.
+
+use innkeeper_model::{Gvk, ResourceVersion};
+use innkeeper_plan::tests::build::observed;
+use serde_json::json;
+
+use super::*;
+
+const DEMO: CacheSize = CacheSize {
+    objects: 10,
+    bytes: 1000,
+};
+
+fn object(name: &str, retained: bool) -> Value {
+    let mut object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "demo", "uid": name, "resourceVersion": "1"},
+    });
+    if retained {
+        object["metadata"]["annotations"] =
+            json!({ANNOTATION_RETAINED_FOR: "example.dev/Web/demo/shop"});
+    }
+    object
+}
+
+fn create(name: &str, retained: bool) -> Operation {
+    let Value::Object(body) = object(name, retained) else {
+        panic!("an object was made");
+    };
+    let kind = Gvk::new("", "v1", "ConfigMap");
+    Operation::Create {
+        key: name.to_owned(),
+        id: ObjectId::new(kind.group_kind(), Some("demo"), name),
+        kind,
+        body: Arc::new(body),
+        generate: Vec::new(),
+    }
+}
+
+/// An update of an observed object that grows by so many bytes.
+fn update(name: &str, grows: usize) -> Operation {
+    let present = observed(&object(name, false));
+    let mut body = serde_json::from_str::<Map<String, Value>>(&present.json).unwrap();
+    let field = r#","data":"""#.len();
+    if grows >= field {
+        body.insert("data".to_owned(), "x".repeat(grows - field).into());
+    }
+    Operation::Update {
+        restores: false,
+        key: name.to_owned(),
+        id: present.id(),
+        kind: present.kind.clone(),
+        uid: present.uid.clone(),
+        resource_version: present.resource_version,
+        body: Arc::new(body),
+        generate: Vec::new(),
+    }
+}
+
+fn prune(name: &str) -> Operation {
+    let object = observed(&object(name, false));
+    Operation::Prune {
+        id: object.id(),
+        kind: object.kind.clone(),
+        uid: object.uid.clone(),
+        resource_version: ResourceVersion(1),
+    }
+}
+
+/// Returns the operations that stay, and the condition.
+fn hold(limits: &Limits, operations: Vec<Operation>, present: &[Object]) -> (Vec<String>, String) {
+    let mut plan = Plan {
+        operations,
+        ..Plan::default()
+    };
+    let quota = Quota {
+        plugin: &PluginName::new("web").unwrap(),
+        limits,
+        observed: present,
+    };
+    let held = quota.hold_back(&mut plan, |namespace| {
+        assert_eq!(namespace, "demo");
+        DEMO
+    });
+    let left = plan.operations.iter().map(ToString::to_string).collect();
+    let said = held.map_or_else(String::new, |held| {
+        assert_eq!(held.wait, RECHECK);
+        let synced = held.synced();
+        format!("{}: {}", synced.reason, synced.message)
+    });
+    (left, said)
+}
+
+#[test]
+fn creates_over_the_number_of_objects_wait_and_nothing_is_pruned() {
+    let operations = || {
+        vec![
+            create("a", false),
+            update("u", 0),
+            create("b", false),
+            prune("old"),
+        ]
+    };
+    let present = [
+        observed(&object("u", false)),
+        observed(&object("old", false)),
+    ];
+    for (objects_max, left) in [
+        (
+            12,
+            &[
+                "create v1 ConfigMap demo/a",
+                "update v1 ConfigMap demo/u",
+                "create v1 ConfigMap demo/b",
+                "prune v1 ConfigMap demo/old",
+            ][..],
+        ),
+        (
+            11,
+            &["create v1 ConfigMap demo/a", "update v1 ConfigMap demo/u"][..],
+        ),
+        (10, &["update v1 ConfigMap demo/u"][..]),
+        (3, &["update v1 ConfigMap demo/u"][..]),
+    ] {
+        let limits = Limits {
+            namespace_objects_max: objects_max,
+            ..Limits::default()
+        };
+        let (stay, said) = hold(&limits, operations(), &present);
+        assert_eq!(stay, left, "{objects_max}");
+        assert_eq!(said.is_empty(), objects_max == 12, "{said}");
+    }
+    let limits = Limits {
+        namespace_objects_max: 10,
+        ..Limits::default()
+    };
+    let (_, said) = hold(&limits, operations(), &present);
+    assert_eq!(
+        said,
+        "QuotaExceeded: held back, because plugin web in namespace demo has the 10 children that it may have: create v1 ConfigMap demo/a and 1 more; delete parents, or raise spec.limits.objectsPerNamespace of the Plugin"
+    );
+}
+
+#[test]
+fn creates_and_updates_over_the_size_of_all_objects_wait() {
+    let size = object("a", false).to_string().len();
+    let present = [observed(&object("u", false))];
+    for (operation, bytes_max, stays) in [
+        (create("a", false), 1000 + size, true),
+        (create("a", false), 999 + size, false),
+        (update("u", 100), 1100, true),
+        (update("u", 100), 1099, false),
+        // An update that does not grow is never held back, also over the bound.
+        (update("u", 0), 10, true),
+    ] {
+        let limits = Limits {
+            namespace_bytes_max: bytes_max,
+            ..Limits::default()
+        };
+        let (left, said) = hold(&limits, vec![operation], &present);
+        assert_eq!(!left.is_empty(), stays, "{bytes_max}: {said}");
+        assert_eq!(said.is_empty(), stays, "{bytes_max}: {said}");
+    }
+}
+
+#[test]
+fn a_parent_over_its_number_of_retained_objects_makes_others_only() {
+    let kept = |name| observed(&object(name, true));
+    let present = [kept("k1"), kept("k2"), observed(&object("o", false))];
+    let operations = || vec![create("r1", true), create("r2", true), create("a", false)];
+    let names = |names: &[&str]| -> Vec<String> {
+        let line = |name| format!("create v1 ConfigMap demo/{name}");
+        names.iter().map(line).collect()
+    };
+    for (retained_max, left) in [
+        (4, &["r1", "r2", "a"][..]),
+        (3, &["r1", "a"][..]),
+        (2, &["a"][..]),
+        (0, &["a"][..]),
+    ] {
+        let limits = Limits {
+            retained_max,
+            ..Limits::default()
+        };
+        let (stay, said) = hold(&limits, operations(), &present);
+        assert_eq!(stay, names(left), "{retained_max}");
+        let is_told = said.starts_with(&format!(
+            "QuotaExceeded: held back, because this parent has the {retained_max} retained children that it may have: create v1 ConfigMap demo/r"
+        ));
+        assert_eq!(is_told, retained_max < 4, "{said}");
+    }
+}
+
+#[test]
+fn the_defaults_bind_no_small_plan() {
+    let operations = (0..256).map(|index| create(&format!("a-{index}"), index % 2 == 0));
+    let (left, said) = hold(&Limits::default(), operations.collect(), &[]);
+    assert_eq!((left.len(), &*said), (256, ""));
+}
