@@ -132,6 +132,7 @@ access! {
         pub adopt: bool,
         /// For a kind of parents of the plugin itself: the number of generations of such children below an object that a
         /// user made. 0 refuses them.
+        // Each generation may be 256 times as large as the one before.
         #[serde(default)]
         #[schemars(range(min = 0, max = 16))]
         pub depth: i32,

@@ -223,6 +223,7 @@ impl GrantsSpec {
         let children = self.children.iter().map(|child| {
             let grant = ChildGrant {
                 adopt: child.adopt,
+                // The rules refuse a negative number.
                 depth: child.depth.try_into().unwrap_or_default(),
                 privileged: child.privileged,
             };
